@@ -1,0 +1,66 @@
+"""RASP-Tuner: the online, context-aware black-box optimizer that remembers."""
+
+from typing import TYPE_CHECKING
+
+from rasp_tuner import presets
+from rasp_tuner.adaptation import HybridAdaptation
+from rasp_tuner.candidates import CandidatePolicy
+from rasp_tuner.composer import RealErrorComposer
+from rasp_tuner.errors import (
+    AlreadyAnswered,
+    ExpiredSuggestion,
+    InvalidSpace,
+    InvalidValue,
+    MissingExtra,
+    RaspError,
+    SnapshotError,
+    SnapshotFileError,
+    UnknownSuggestion,
+)
+from rasp_tuner.hybrid import AdaptiveHybridTuner
+from rasp_tuner.memory import PromptMemory
+from rasp_tuner.numerics import RunningEMA
+from rasp_tuner.presets import Preset
+from rasp_tuner.space import Categorical, Float, Int, ParamBounds
+from rasp_tuner.surrogate import load_neural
+from rasp_tuner.tuner import Tuner
+from rasp_tuner.types import Explanation, Metric, Suggestion
+
+if TYPE_CHECKING:
+    from rasp_tuner.surrogate.neural import PromptMoE as PromptMoE
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AdaptiveHybridTuner",
+    "AlreadyAnswered",
+    "CandidatePolicy",
+    "Categorical",
+    "ExpiredSuggestion",
+    "Explanation",
+    "Float",
+    "HybridAdaptation",
+    "Int",
+    "InvalidSpace",
+    "InvalidValue",
+    "Metric",
+    "MissingExtra",
+    "ParamBounds",
+    "Preset",
+    "PromptMemory",
+    "RaspError",
+    "RealErrorComposer",
+    "RunningEMA",
+    "SnapshotError",
+    "SnapshotFileError",
+    "Suggestion",
+    "Tuner",
+    "UnknownSuggestion",
+    "presets",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "PromptMoE":  # needs torch: loaded only when somebody asks for it
+        return load_neural().PromptMoE
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,74 @@
+"""RealErrorComposer: a dictionary of metrics -> one error e_t in [0, 1] (paper, Section RealErrorComposer).
+
+Laws (Proposition composer, Appendix D): e_t lies in [0, 1]; it is monotone in every badness; moving one metric by
+Delta moves e_t by at most w_k / sum w * |Delta| / (4 (sigma_k + eps)) under fixed moments.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+
+from rasp_tuner.checks import number, same_names, show
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.numerics import Array, RunningEMA, logistic
+from rasp_tuner.types import Direction, Metric
+
+MOMENTUM = 0.97  # about 33 steps of memory
+
+
+class RealErrorComposer:
+    """EMA z-score -> logistic -> polarity -> weighted mean; and the anomaly score z_err of the result.
+
+    >>> composer = RealErrorComposer({"p99_ms": "min", "throughput": Metric("max", weight=0.5)})
+    >>> round(composer.compose({"p99_ms": 2.0, "throughput": 3.0}), 3)
+    0.59
+    """
+
+    def __init__(self, metrics: Mapping[str, Metric | Direction], momentum: float = MOMENTUM) -> None:
+        if not isinstance(metrics, Mapping) or not metrics:
+            raise InvalidSpace(f"metrics must map at least one name to 'min', 'max' or a Metric, got {show(metrics)}")
+        self.metrics = {name: _as_metric(name, metric) for name, metric in metrics.items()}
+        self.emas = {name: RunningEMA(momentum) for name in self.metrics}
+        self.error_ema = RunningEMA(momentum)
+
+    def check(self, values: object) -> dict[str, float]:
+        """The values as floats, or a typed error; state is not touched."""
+        given = same_names("metrics", values, self.metrics)
+        return {name: number(f"metrics[{name!r}]", given[name]) for name in self.metrics}
+
+    def compose(self, values: Mapping[str, float]) -> float:
+        """e_t in [0, 1], after the moments of every metric have moved towards its new value."""
+        checked = self.check(values)
+        total = badness = 0.0
+        for name, metric in self.metrics.items():
+            score = logistic(self.emas[name].observe(checked[name]))
+            total += metric.weight
+            badness += metric.weight * (score if metric.direction == "min" else 1.0 - score)
+        return min(max(badness / total, 0.0), 1.0)
+
+    def anomaly(self, error: float) -> float:
+        """z_err: how unusual this error is beside the moving average of errors, which it moves."""
+        return self.error_ema.observe(error)
+
+    def state(self) -> dict[str, Array]:
+        """Moments [1 + metrics, 2]: of the error first, then of each metric in declared order."""
+        return {"moments": np.array([ema.moments for ema in (self.error_ema, *self.emas.values())])}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        rows = (self.error_ema, *self.emas.values())
+        for ema, moments in zip(rows, state["moments"], strict=True):
+            ema.moments = moments
+
+    def to_json(self) -> dict[str, dict[str, str | float]]:
+        return {name: {"direction": m.direction, "weight": m.weight} for name, m in self.metrics.items()}
+
+
+def _as_metric(name: object, metric: object) -> Metric:
+    if not isinstance(name, str) or not name:
+        raise InvalidSpace(f"metric names must be non-empty strings, got {show(name)}")
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, str) and metric in ("min", "max"):
+        return Metric(cast(Direction, metric))
+    raise InvalidSpace(f"metrics[{name!r}] must be 'min', 'max' or a Metric, got {show(metric)}")

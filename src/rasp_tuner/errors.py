@@ -1,0 +1,37 @@
+"""Every error the library raises on purpose. All derive from `RaspError` and from the builtin a caller would expect."""
+
+
+class RaspError(Exception):
+    """Base of all errors raised on purpose; catch it to catch them all."""
+
+
+class InvalidSpace(RaspError, ValueError):
+    """A knob, box, metric list, default or preset is ill-defined: nothing was built."""
+
+
+class InvalidValue(RaspError, ValueError):
+    """A context, metric or parameter value breaks a rule: nothing was learned."""
+
+
+class UnknownSuggestion(RaspError, LookupError):
+    """The id was never issued by this tuner."""
+
+
+class ExpiredSuggestion(UnknownSuggestion):
+    """The id was issued, but so many came after it that its record was dropped."""
+
+
+class AlreadyAnswered(RaspError, ValueError):
+    """The id was answered before: a suggestion is told once."""
+
+
+class SnapshotError(RaspError, ValueError):
+    """The bytes are not a snapshot this version can read."""
+
+
+class SnapshotFileError(RaspError, OSError):
+    """The snapshot file cannot be read or written."""
+
+
+class MissingExtra(RaspError, ImportError):
+    """An optional dependency is not installed; the message says which extra to install."""

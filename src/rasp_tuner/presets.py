@@ -1,0 +1,161 @@
+"""Which parts a tuner is made of, and with which constants; nothing else.
+
+A preset is a name and a table of constants: enough to be written into a snapshot and built again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rasp_tuner.adaptation import HybridAdaptation, ReplayBuffer
+from rasp_tuner.candidates import CandidatePolicy
+from rasp_tuner.checks import number, show
+from rasp_tuner.composer import RealErrorComposer
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.memory import PromptMemory
+from rasp_tuner.surrogate import load_neural
+from rasp_tuner.surrogate.base import Surrogate
+from rasp_tuner.types import Direction, Metric
+
+Constants = Mapping[str, float]
+
+PAPER: Constants = {
+    # Table hyperparams
+    "memory_size": 200,
+    "top_k": 3,
+    "temperature": 1.0,
+    "novelty_threshold": 0.7,
+    "prompt_dim": 32,
+    "experts": 6,
+    "min_active": 2,
+    "momentum": 0.97,
+    "stay": 0.65,
+    "kappa": 2.0,
+    "prompt_rate": 5e-3,
+    "prompt_penalty": 1e-4,
+    "full_rate": 1e-4,
+    "anchor_penalty": 3e-4,
+    "base_step": 0.15,
+    # left open by the paper, chosen once
+    "perturbations": 6,
+    "replay_size": 256,
+    "batch_size": 32,
+    "full_steps": 5,
+    "anomaly_threshold": 2.0,
+    "disagreement_threshold": 2.0,
+}
+
+_RANGES = {  # of constants that are not just any number from 0 up
+    "temperature": (1e-9, 1e9),
+    "novelty_threshold": (0.0, 1.0),
+    "momentum": (1e-6, 1.0 - 1e-6),
+    "stay": (0.0, 1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One of each stage, ready to be joined by `AdaptiveHybridTuner`."""
+
+    composer: RealErrorComposer
+    memory: PromptMemory
+    surrogate: Surrogate
+    policy: CandidatePolicy
+    adaptation: HybridAdaptation
+    replay: ReplayBuffer
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A stack by name with its constants; build one with `paper(...)` or `default(...)`."""
+
+    name: str
+    constants: Constants
+
+    def build(
+        self, dim: int, context_dim: int, metrics: Mapping[str, Metric | Direction], rng: np.random.Generator
+    ) -> Parts:
+        return _BUILDERS[self.name](self.constants, dim, context_dim, metrics, rng)
+
+
+def paper(**changes: float) -> Preset:
+    """The paper's stack to the letter, with any constants of `PAPER` changed.
+
+    >>> paper(base_step=0.25).constants["base_step"]
+    0.25
+    """
+    return named("paper", changes)
+
+
+def default(**changes: float) -> Preset:
+    """What users get unless they ask otherwise."""
+    return named("default", changes)
+
+
+def named(name: object, changes: object = None) -> Preset:
+    """The preset called `name`, with some constants changed; a typed error names the choices."""
+    if not isinstance(name, str) or name not in _CONSTANTS:
+        raise InvalidSpace(f"preset must be one of {list(_CONSTANTS)} or a Preset, got {show(name)}")
+    constants = dict(_CONSTANTS[name])
+    if changes is not None and not isinstance(changes, Mapping):
+        raise InvalidSpace(f"preset constants must be a mapping, got {show(changes)}")
+    for key, value in (changes or {}).items():
+        if key not in constants:
+            raise InvalidSpace(f"preset {name!r} has no constant {show(key)}; it has {list(constants)}")
+        constants[key] = _like(constants[key], key, value)
+    return Preset(name, constants)
+
+
+def _like(usual: float, key: str, value: object) -> float:
+    """`value` in its legal range, and whole where the usual one is."""
+    given = number(f"preset constant {key!r}", value, InvalidSpace)
+    whole = isinstance(usual, int)
+    low, high = (1, 10_000) if whole else _RANGES.get(key, (0.0, 1e9))
+    if not low <= given <= high or (whole and not given.is_integer()):
+        kind = "a whole number" if whole else "a number"
+        raise InvalidSpace(f"preset constant {key!r} must be {kind} from {low:g} to {high:g}, got {show(value)}")
+    return int(given) if whole else given
+
+
+def _build_paper(
+    k: Constants, dim: int, context_dim: int, metrics: Mapping[str, Metric | Direction], rng: np.random.Generator
+) -> Parts:
+    prompt_dim = int(k["prompt_dim"])
+    return Parts(
+        composer=RealErrorComposer(metrics, k["momentum"]),
+        memory=PromptMemory(
+            dim,
+            context_dim,
+            prompt_dim,
+            size=int(k["memory_size"]),
+            top_k=int(k["top_k"]),
+            temperature=k["temperature"],
+            novelty_threshold=k["novelty_threshold"],
+        ),
+        surrogate=load_neural().PromptMoE(
+            dim,
+            context_dim,
+            prompt_dim,
+            rng,
+            experts=int(k["experts"]),
+            min_active=int(k["min_active"]),
+            prompt_rate=k["prompt_rate"],
+            prompt_penalty=k["prompt_penalty"],
+            full_rate=k["full_rate"],
+            anchor_penalty=k["anchor_penalty"],
+            full_steps=int(k["full_steps"]),
+        ),
+        policy=CandidatePolicy(
+            base_step=k["base_step"], kappa=k["kappa"], stay=k["stay"], perturbations=int(k["perturbations"])
+        ),
+        adaptation=HybridAdaptation(k["anomaly_threshold"], k["disagreement_threshold"]),
+        replay=ReplayBuffer(dim, context_dim, int(k["replay_size"])),
+        batch_size=int(k["batch_size"]),
+    )
+
+
+Builder = Callable[[Constants, int, int, Mapping[str, Metric | Direction], np.random.Generator], Parts]
+_CONSTANTS: dict[str, Constants] = {"paper": PAPER, "default": PAPER}
+_BUILDERS: dict[str, Builder] = {"paper": _build_paper, "default": _build_paper}

@@ -1,0 +1,103 @@
+"""Snapshots: one JSON header, raw float64 arrays, a checksum. Nothing is pickled; equal state gives equal bytes.
+
+layout   8 bytes   magic
+         4 bytes   format version, little endian
+         8 bytes   length of the header
+         header    JSON, UTF-8, with the name and shape of every array
+         arrays    little-endian float64, one after the other
+         32 bytes  SHA-256 of all of the above
+"""
+
+import hashlib
+import json
+import math
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rasp_tuner.checks import show
+from rasp_tuner.errors import SnapshotError, SnapshotFileError
+from rasp_tuner.numerics import Array
+
+MAGIC = b"RASPTUNE"
+VERSION = 1
+_PREFIX = struct.Struct("<8sIQ")
+_DIGEST = 32
+
+
+def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """The snapshot of a JSON-able header and named arrays, as bytes."""
+    table = [[name, list(array.shape)] for name, array in arrays.items()]
+    text = json.dumps({"arrays": table, **header}, sort_keys=True, allow_nan=False).encode()
+    data = b"".join(array.astype("<f8").tobytes() for array in arrays.values())
+    body = _PREFIX.pack(MAGIC, VERSION, len(text)) + text + data
+    return body + hashlib.sha256(body).digest()
+
+
+def decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Header and arrays of a snapshot, or a `SnapshotError` that says what is wrong with the bytes."""
+    if not isinstance(data, bytes) or data[: len(MAGIC)] != MAGIC[: len(data)] or not data:
+        raise SnapshotError(f"not a RASP-Tuner snapshot: it starts with {show(data[:16] if data else data)}")
+    if len(data) < _PREFIX.size + _DIGEST:
+        raise SnapshotError(f"the snapshot is truncated: {len(data)} bytes do not even hold its frame")
+    _, version, length = _PREFIX.unpack_from(data)
+    if version > VERSION:
+        raise SnapshotError(
+            f"the snapshot has format version {version}, this library reads up to {VERSION}: upgrade rasp-tuner"
+        )
+    body = data[:-_DIGEST]
+    if hashlib.sha256(body).digest() != data[-_DIGEST:]:
+        raise SnapshotError("the snapshot is truncated or damaged: its checksum does not match")
+    try:
+        header = json.loads(body[_PREFIX.size : _PREFIX.size + length])
+        arrays, offset = {}, _PREFIX.size + length
+        for name, shape in header.pop("arrays"):
+            count = math.prod(shape)
+            arrays[name] = np.frombuffer(body, "<f8", count, offset).astype(np.float64).reshape(shape)
+            offset += 8 * count
+    except (ValueError, KeyError, TypeError, AttributeError) as reason:
+        raise SnapshotError(f"the snapshot's frame is sound but its content is not: {reason}") from reason
+    return header, arrays
+
+
+def write(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write `data` so that after a crash `path` holds either the old file or the new one, whole."""
+    target = _path(path)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=target.name + ".", suffix=".tmp", dir=target.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the rename itself must survive a crash
+        finally:
+            os.close(folder)
+    except OSError as reason:
+        raise SnapshotFileError(f"cannot write snapshot {show(str(target))}: {reason}") from reason
+
+
+def read(path: str | os.PathLike[str]) -> bytes:
+    target = _path(path)
+    try:
+        return target.read_bytes()
+    except OSError as reason:
+        raise SnapshotFileError(f"cannot read snapshot {show(str(target))}: {reason}") from reason
+
+
+def _path(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)) or "\0" in str(path):
+        raise SnapshotFileError(f"a snapshot path must be a string or a path, got {show(path)}")
+    return Path(path)

@@ -1,0 +1,313 @@
+"""Knobs and their unit box: the only file that knows units.
+
+Every knob maps its legal values to [0, 1] (`to_unit`) and any number in [0, 1] back to a legal value (`from_unit`);
+`from_unit(to_unit(x)) == x` for every legal x. A float knob without a step has twelve digits, counted from its range
+(on a log scale: from the value); other floats are taken and rounded, so 0.3 never becomes 0.30000000000000004.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import NoneType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rasp_tuner.checks import number, same_names, show, vector, whole
+from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.numerics import Array
+
+Choice: TypeAlias = str | int | float | bool | None
+Params: TypeAlias = dict[str, Choice]
+
+DIGITS = 12  # of a float knob: coarser than rounding error, finer than any knob needs
+LARGEST_FLOAT = 1e300  # a bound; leaves room for high - low
+LARGEST_INT = 2**44  # up to here integers survive the trip through a logarithm
+
+
+@dataclass(frozen=True)
+class Float:
+    """A real knob in [low, high], optionally on a log scale or on the grid low, low + step, ...
+
+    >>> Float(0.1, 10.0, log=True).from_unit(0.5)
+    1.0
+    >>> Float(0.0, 1.0, step=0.25).from_unit(0.6)
+    0.5
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("low", "high"):
+            value = number(f"Float {field}", getattr(self, field), InvalidSpace)
+            if abs(value) > LARGEST_FLOAT:
+                raise InvalidSpace(f"Float {field} must lie within +-{LARGEST_FLOAT:g}, got {value!r}")
+            object.__setattr__(self, field, value)
+        _check_box("Float", self.low, self.high)
+        _check_scale("Float", self.low, self.high, self.log, self.step)
+        if self.step is not None:
+            step = number("Float step", self.step, InvalidSpace)
+            object.__setattr__(self, "step", step)
+            if not 0.0 < step <= self.high - self.low:
+                raise InvalidSpace(f"Float step must lie in (0, high - low], got {step=} {self.low=} {self.high=}")
+            if (self.high - self.low) / step > LARGEST_INT:
+                raise InvalidSpace(f"Float step is too fine for its range, got {step=} {self.low=} {self.high=}")
+
+    @property
+    def levels(self) -> int | None:
+        """How many legal values there are; None for a continuum."""
+        return None if self.step is None else _count(self.high - self.low, self.step)
+
+    def to_unit(self, value: object) -> float:
+        x = number("value", value)
+        _check_inside(x, self.low, self.high)
+        if self.step is not None and (levels := self.levels):
+            index = round((x - self.low) / self.step)
+            if not math.isclose(self._grid(index), x, rel_tol=1e-9, abs_tol=1e-9 * self.step):
+                raise InvalidValue(f"value must lie on the grid {self.low} + k * {self.step}, got {x!r}")
+            return min(index, levels - 1) / (levels - 1)
+        return _fraction(x, self.low, self.high, self.log)
+
+    def from_unit(self, unit: float) -> float:
+        if self.step is not None and (levels := self.levels):
+            return self._grid(round(unit * (levels - 1)))
+        x = _mix(unit, self.low, self.high, self.log)
+        digits = DIGITS - 1 - math.floor(math.log10(abs(x) if self.log else self.high - self.low))
+        return min(max(round(x, digits), self.low), self.high)
+
+    def _grid(self, index: int) -> float:
+        step = self.step or 0.0
+        x = round(self.low + index * step, DIGITS - 1 - math.floor(math.log10(step)))
+        return min(max(x, self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Int:
+    """A whole-number knob in [low, high], both legal, optionally on a log scale or in steps.
+
+    >>> Int(1, 64, log=True).from_unit(0.5)
+    8
+    """
+
+    low: int
+    high: int
+    log: bool = False
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        for field in ("low", "high", "step"):
+            least = 1 if field == "step" else -LARGEST_INT
+            value = whole(f"Int {field}", getattr(self, field), least, LARGEST_INT, InvalidSpace)
+            object.__setattr__(self, field, value)
+        _check_box("Int", self.low, self.high)
+        _check_scale("Int", self.low, self.high, self.log, None if self.step == 1 else self.step)
+        if self.step > self.high - self.low:
+            raise InvalidSpace(f"Int step must be <= high - low, got {self.step=} {self.low=} {self.high=}")
+
+    @property
+    def levels(self) -> int:
+        """How many legal values there are."""
+        return (self.high - self.low) // self.step + 1
+
+    def to_unit(self, value: object) -> float:
+        x = number("value", value)
+        if isinstance(value, (bool, np.bool_)) or not x.is_integer():
+            raise InvalidValue(f"value must be a whole number, got {show(value)}")
+        _check_inside(x, self.low, self.high)
+        index, off_grid = divmod(int(x) - self.low, self.step)
+        if off_grid:
+            raise InvalidValue(f"value must lie on the grid {self.low} + k * {self.step}, got {show(value)}")
+        return _fraction(x, self.low, self.high, True) if self.log else index / (self.levels - 1)
+
+    def from_unit(self, unit: float) -> int:
+        if self.log:
+            return min(max(round(_mix(unit, self.low, self.high, True)), self.low), self.high)
+        return self.low + self.step * round(unit * (self.levels - 1))
+
+
+@dataclass(frozen=True, init=False)
+class Categorical:
+    """One of a few unordered choices; each owns an equal share of [0, 1].
+
+    >>> Categorical(["lz4", "zstd"]).from_unit(0.7)
+    'zstd'
+    """
+
+    choices: tuple[Choice, ...]
+
+    def __init__(self, choices: Sequence[Choice]) -> None:
+        if isinstance(choices, (str, bytes)) or not isinstance(choices, Sequence):
+            raise InvalidSpace(f"Categorical choices must be a list, got {show(choices)}")
+        object.__setattr__(self, "choices", tuple(_check_choice(choice) for choice in choices))
+        if len(self.choices) < 2:
+            raise InvalidSpace(f"Categorical needs at least two choices, got {show(choices)}")
+        for i, choice in enumerate(self.choices):
+            if choice in self.choices[:i]:
+                raise InvalidSpace(f"Categorical choices must differ, got {show(choice)} twice in {show(choices)}")
+
+    @property
+    def levels(self) -> int:
+        """How many choices there are."""
+        return len(self.choices)
+
+    def to_unit(self, value: object) -> float:
+        plain = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(plain, (str, int, float, NoneType)) or plain not in self.choices:
+            raise InvalidValue(f"value must be one of {list(self.choices)}, got {show(value)}")
+        return (self.choices.index(plain) + 0.5) / len(self.choices)
+
+    def from_unit(self, unit: float) -> Choice:
+        return self.choices[min(int(unit * len(self.choices)), len(self.choices) - 1)]
+
+
+Knob: TypeAlias = Float | Int | Categorical
+KINDS: dict[str, type[Knob]] = {"float": Float, "int": Int, "categorical": Categorical}
+
+
+class Space:
+    """Named knobs in a fixed order <-> points of the unit box [d]."""
+
+    def __init__(self, knobs: Mapping[str, Knob]) -> None:
+        if not isinstance(knobs, Mapping) or not knobs:
+            raise InvalidSpace(f"space must map at least one name to a Float, Int or Categorical, got {show(knobs)}")
+        for name, knob in knobs.items():
+            if not isinstance(name, str) or not name:
+                raise InvalidSpace(f"space names must be non-empty strings, got {show(name)}")
+            if not isinstance(knob, (Float, Int, Categorical)):
+                raise InvalidSpace(f"space[{name!r}] must be a Float, Int or Categorical, got {show(knob)}")
+        self.knobs = dict(knobs)
+
+    @property
+    def dim(self) -> int:
+        return len(self.knobs)
+
+    def to_unit(self, params: object) -> Array:
+        """The point [d] of a full set of legal parameter values."""
+        given = same_names("params", params, self.knobs)
+        point = np.empty(self.dim)
+        for i, (name, knob) in enumerate(self.knobs.items()):
+            try:
+                point[i] = knob.to_unit(given[name])
+            except InvalidValue as reason:
+                raise InvalidValue(f"params[{name!r}]: {reason}") from None
+        return point
+
+    def from_unit(self, point: Array) -> Params:
+        """The legal parameter values nearest to a point of the unit box."""
+        return {name: knob.from_unit(float(u)) for (name, knob), u in zip(self.knobs.items(), point, strict=True)}
+
+    def snap(self, point: Array) -> Array:
+        """The point of the legal values nearest to `point`: what will really run."""
+        return self.to_unit(self.from_unit(point))
+
+    def to_json(self) -> dict[str, Any]:
+        kinds = {kind: name for name, kind in KINDS.items()}
+        return {name: {"type": kinds[type(knob)], **asdict(knob)} for name, knob in self.knobs.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Space":
+        """A space from `{"pool": {"type": "int", "low": 1, "high": 64, "log": true}, ...}`."""
+        knobs = {}
+        for name, fields in data.items():
+            settings = dict(fields)
+            kind = settings.pop("type", None)
+            if kind not in KINDS:
+                raise InvalidSpace(f"space[{name!r}] needs a type among {list(KINDS)}, got {show(kind)}")
+            try:
+                knobs[name] = KINDS[kind](**settings)
+            except TypeError as reason:
+                raise InvalidSpace(f"space[{name!r}] of type {kind!r} takes other fields: {reason}") from reason
+        return cls(knobs)
+
+
+class ParamBounds:
+    """The box lower <= theta <= upper [d]: clip into it, normalise to [0, 1]^d and back.
+
+    >>> box = ParamBounds([-5.0, 0.0], [5.0, 1.0])
+    >>> box.normalize([0.0, 0.25]).tolist()
+    [0.5, 0.25]
+    """
+
+    def __init__(self, lower: Sequence[float] | Array, upper: Sequence[float] | Array) -> None:
+        size = len(lower) if isinstance(lower, (Sequence, np.ndarray)) else 0
+        if size == 0:
+            raise InvalidSpace(f"ParamBounds lower must hold at least one number, got {show(lower)}")
+        self.lower = vector("ParamBounds lower", lower, size, InvalidSpace)
+        self.upper = vector("ParamBounds upper", upper, size, InvalidSpace)
+        for i, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
+            _check_box(f"ParamBounds[{i}]", float(low), float(high))
+
+    @classmethod
+    def unit(cls, dim: int) -> "ParamBounds":
+        return cls(np.zeros(dim), np.ones(dim))
+
+    @property
+    def dim(self) -> int:
+        return len(self.lower)
+
+    @property
+    def center(self) -> Array:
+        return self.denormalize(np.full(self.dim, 0.5))
+
+    def clip(self, theta: Sequence[float] | Array) -> Array:
+        return np.clip(vector("theta", theta, self.dim), self.lower, self.upper)
+
+    def normalize(self, theta: Sequence[float] | Array) -> Array:
+        """theta~ = (theta - lower) / (upper - lower); theta may lie outside the box."""
+        unit: Array = (vector("theta", theta, self.dim) - self.lower) / (self.upper - self.lower)
+        return unit
+
+    def denormalize(self, unit: Sequence[float] | Array) -> Array:
+        fraction = vector("unit", unit, self.dim)
+        theta: Array = self.lower * (1.0 - fraction) + self.upper * fraction
+        return theta
+
+
+def _check_box(kind: str, low: float, high: float) -> None:
+    if not low < high:
+        hint = "; a knob with one value is a constant, leave it out" if low == high else ""
+        raise InvalidSpace(f"{kind} needs low < high, got {low=} {high=}{hint}")
+    if not math.isfinite(high - low):
+        raise InvalidSpace(f"{kind} needs a finite high - low, got {low=} {high=}")
+
+
+def _check_scale(kind: str, low: float, high: float, log: object, step: object) -> None:
+    if not isinstance(log, bool):
+        raise InvalidSpace(f"{kind} log must be True or False, got {show(log)}")
+    if log and not (low > 0 and math.isfinite(high / low)):
+        raise InvalidSpace(f"{kind} with log=True needs low > 0 and a finite high / low, got {low=} {high=}")
+    if log and step is not None:
+        raise InvalidSpace(f"{kind} takes log=True or a step, not both, got {step=}")
+
+
+def _check_inside(value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InvalidValue(f"value must lie in [{low}, {high}], got {value!r}")
+
+
+def _check_choice(choice: object) -> Choice:
+    value = choice.item() if isinstance(choice, np.generic) else choice
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise InvalidSpace(f"Categorical choices must be strings, finite numbers, booleans or None, got {show(choice)}")
+
+
+def _count(span: float, step: float) -> int:
+    return math.floor(span / step + 1e-9) + 1
+
+
+def _fraction(x: float, low: float, high: float, log: bool) -> float:
+    if log:
+        return math.log(x / low) / math.log(high / low)
+    return (x - low) / (high - low)
+
+
+def _mix(unit: float, low: float, high: float, log: bool) -> float:
+    if log:
+        return low * math.exp(unit * math.log(high / low))
+    return low + unit * (high - low)

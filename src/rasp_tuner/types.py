@@ -1,0 +1,129 @@
+"""The nouns that travel between stages. All frozen; those a user builds check themselves at birth.
+
+d parameters, d_c context dimensions, d_p prompt dimensions, K retrieved slots, E experts, n points.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from rasp_tuner.checks import number, show
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.numerics import Array
+from rasp_tuner.space import Params
+
+Direction = Literal["min", "max"]
+Path = Literal["pending", "fast", "slow", "failed"]
+
+
+class Stateful(Protocol):
+    """A part that learns: what it knows can be taken out as arrays and put back."""
+
+    def state(self) -> dict[str, Array]:
+        """Everything learned, by name; the arrays may be views."""
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Take back what `state` gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Which way a metric is better, and how much it weighs beside the others."""
+
+    direction: Direction = "min"
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.direction not in ("min", "max"):
+            raise InvalidSpace(f"Metric direction must be 'min' or 'max', got {show(self.direction)}")
+        weight = number("Metric weight", self.weight, InvalidSpace)
+        if not 0.0 < weight <= 1e100:
+            raise InvalidSpace(f"Metric weight must be positive and at most 1e100, got {weight!r}")
+        object.__setattr__(self, "weight", weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """What to run next, and the id to answer with."""
+
+    id: str
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What memory says about a context: the regime proxy of the paper's *identify* stage."""
+
+    context: Array  # [d_c] the context asked about
+    slots: tuple[int, ...]  # K nearest slots, nearest first; empty while memory is
+    weights: Array  # [K] alpha = softmax(-d / tau)
+    prompts: Array  # [K, d_p] their soft prompts
+    prompt: Array  # [d_p] p_t = sum_j alpha_j p_j; zero while memory is empty
+    hint: Array | None  # [d] theta_hint = sum_j alpha_j theta*_j
+    nearest: float  # d_min; infinite while memory is empty
+    novelty: float  # nu_t in [0, 1]; 1 while memory is empty
+    confidence: float  # max alpha
+    entropy: float  # H(alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A surrogate's belief about the error at n points."""
+
+    mean: Array  # [n]
+    variance: Array  # [n] disagreement between experts
+    gate: Array  # [n, E] weight of each expert; an idle expert has zero
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """n samples for a full update; each row has its own context and retrieved prompt."""
+
+    points: Array  # [n, d] in the unit box
+    contexts: Array  # [n, d_c]
+    prompts: Array  # [n, d_p]
+    errors: Array  # [n]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a suggestion was made, and what its answer led to.
+
+    `str()` of it is a short paragraph in plain words.
+    """
+
+    source: str  # "default", "gradient", "perturbation", "hint": which kind of candidate won
+    slots: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+    gate: tuple[float, ...] = ()
+    predicted: float | None = None
+    deviation: float | None = None
+    novelty: float = 1.0
+    confidence: float = 0.0
+    entropy: float = 0.0
+    path: Path = "pending"
+    reason: str = ""  # why this path: the trigger, or the failure as told
+    error: float | None = None  # the composed error e_t that came back
+
+    def __str__(self) -> str:
+        known = (
+            f"looks like past situation {self.slots[0]} (weight {self.weights[0]:.2f}"
+            f" among {len(self.slots)}; novelty {self.novelty:.2f})"
+            if self.slots
+            else "is like nothing seen before (memory is empty)"
+        )
+        guess = (
+            ""
+            if self.predicted is None
+            else f" Predicted error {self.predicted:.3f} +- {self.deviation:.3f}"
+            f" by {sum(weight > 0 for weight in self.gate)} experts."
+        )
+        outcome = "" if self.error is None else f" Observed error {self.error:.3f}."
+        after = {
+            "pending": " Not answered yet.",
+            "fast": " Learned by the fast path",
+            "slow": " Learned by the slow path",
+            "failed": " Failed",
+        }[self.path]
+        why = f": {self.reason}." if self.reason else "" if self.path == "pending" else "."
+        return f"Chosen as {self.source}; the context {known}.{guess}{outcome}{after}{why}"
