@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rasp_tuner.checks import show
+from rasp_tuner.checks import show, whole
 from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue, UnknownSuggestion
 from rasp_tuner.numerics import Array
 from rasp_tuner.types import Explanation
@@ -90,7 +90,7 @@ class Ledger:
     @classmethod
     def rebuild(cls, data: Mapping[str, Any], contexts: Array, points: Array) -> "Ledger":
         ledger = cls(data["size"])
-        ledger.issued = data["issued"]
+        ledger.issued = whole("issued", data["issued"], 0, 2**63)
         ledger.answered = {id: _explanation(fields) for id, fields in data["answered"]}
         ledger.pending = {
             id: Pending(context, point, _explanation(fields))

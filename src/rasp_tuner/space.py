@@ -75,11 +75,16 @@ class Float:
         if self.step is not None and (levels := self.levels):
             return self._grid(round(unit * (levels - 1)))
         x = _mix(unit, self.low, self.high, self.log)
-        digits = DIGITS - 1 - math.floor(math.log10(abs(x) if self.log else self.high - self.low))
-        return min(max(round(x, digits), self.low), self.high)
+        digits = DIGITS - 1 - math.floor(math.log10(x if self.log else self.high - self.low))
+        x, near = round(x, digits), 0.75 * 10.0**-digits
+        if x - self.low < near:
+            return self.low  # the ends are legal with all their digits, and own what rounds next to them
+        return self.high if self.high - x < near else x
 
     def _grid(self, index: int) -> float:
         step = self.step or 0.0
+        if index == 0:
+            return self.low
         x = round(self.low + index * step, DIGITS - 1 - math.floor(math.log10(step)))
         return min(max(x, self.low), self.high)
 

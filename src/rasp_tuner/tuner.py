@@ -166,7 +166,7 @@ class Tuner:
         )
         tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
         tuner._default, tuner._current = arrays["default"], arrays["current"]
-        tuner._learned = header["learned"]
+        tuner._learned = whole("learned", header["learned"], 0, 2**63)
         tuner._hybrid.restore(arrays)
         tuner._hybrid.rng.bit_generator.state = header["random"]
         return tuner

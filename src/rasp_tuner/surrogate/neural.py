@@ -10,7 +10,8 @@ All arithmetic is float64: the networks are tiny, and gradients can be checked a
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -23,6 +24,17 @@ from rasp_tuner.types import Batch, Prediction, Retrieval
 # torch.optim's Adam would stall the first emergency for seconds while it loads the compiler it may need
 ADAM_MEAN, ADAM_SQUARE = 0.9, 0.999
 DOUBT_SHARE = 0.55  # Eq. eta_mix: eta_t = 0.55 u_t + 0.45 nu_t
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Arithmetic on one thread: faster at this size, and the same sums on a machine with any number of cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class PromptMoE:
@@ -68,6 +80,7 @@ class PromptMoE:
         mix = DOUBT_SHARE * doubt + (1.0 - DOUBT_SHARE) * novelty  # Eq. eta_mix
         return round(self.min_active + (self.experts - self.min_active) * mix)
 
+    @_one_thread()
     def predict(self, points: Array, seen: Retrieval, doubt: float | None = None) -> Prediction:
         with torch.inference_mode():
             outputs, gate = self._forward(_rows(_tensor(points), seen.context, _tensor(seen.prompt)))
@@ -76,12 +89,14 @@ class PromptMoE:
             mean, variance = _mixture(outputs, gate)
             return Prediction(mean.numpy(), variance.numpy(), gate.numpy())
 
+    @_one_thread()
     def gradient(self, point: Array, seen: Retrieval) -> Array:
         theta = _tensor(point)[None].requires_grad_()
         mean, _ = _mixture(*self._forward(_rows(theta, seen.context, _tensor(seen.prompt))))
         slope: Array = torch.autograd.grad(mean[0], theta)[0][0].numpy()
         return slope
 
+    @_one_thread()
     def update_prompts_only(self, point: Array, seen: Retrieval, error: float) -> Array:
         """One SGD step on SmoothL1(e^, e) + lambda sum_j |p_j|^2; gradients reach the retrieved prompts only."""
         prompts = _tensor(seen.prompts).requires_grad_()
@@ -92,6 +107,7 @@ class PromptMoE:
         moved: Array = (prompts - self.prompt_rate * slope).detach().numpy()
         return moved
 
+    @_one_thread()
     def update_full_emergency(self, batch: Batch) -> None:
         """A few Adam steps on MSE + anchor for experts and gate; moments start fresh, so no hidden state is kept."""
         rows = torch.cat([_tensor(batch.points), _tensor(batch.contexts), _tensor(batch.prompts)], dim=1)
