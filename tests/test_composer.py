@@ -35,7 +35,9 @@ def test_anomaly_score_tracks_the_errors_own_average():
     assert composer.anomaly(0.9) > 2.0
 
 
-@pytest.mark.parametrize("stream", [[7.0] * 2000, [0.0] * 2000, [1.0, 1e6, 1.0, -1e6] * 50, [1e308, -1e308, 5e-324] * 50])
+@pytest.mark.parametrize(
+    "stream", [[7.0] * 2000, [0.0] * 2000, [1.0, 1e6, 1.0, -1e6] * 50, [1e308, -1e308, 5e-324] * 50]
+)
 def test_constant_and_wild_metrics_stay_in_the_unit_interval(stream):
     composer = RealErrorComposer({"m": "min"})
     for value in stream:
@@ -66,9 +68,7 @@ def test_bad_metrics_are_refused_and_nothing_moves(values, says):
     assert composer.state()["moments"].tobytes() == before
 
 
-@pytest.mark.parametrize(
-    "metrics", [{}, None, ["a"], {"a": "down"}, {"a": 1}, {"": "min"}, {1: "min"}, {"a": ["min"]}]
-)
+@pytest.mark.parametrize("metrics", [{}, None, ["a"], {"a": "down"}, {"a": 1}, {"": "min"}, {1: "min"}, {"a": ["min"]}])
 def test_ill_defined_metrics_are_refused(metrics):
     with pytest.raises(InvalidSpace, match="metric"):
         RealErrorComposer(metrics)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import AdaptiveHybridTuner, InvalidValue, ParamBounds, Tuner, Float, presets
+from rasp_tuner import AdaptiveHybridTuner, Float, InvalidValue, ParamBounds, Tuner, presets
 
 BOX = ParamBounds([-5.0, 0.0, 100.0], [5.0, 1.0, 200.0])
 

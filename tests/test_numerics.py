@@ -45,7 +45,9 @@ def test_ema_refuses_a_momentum_outside_the_open_unit_interval(momentum):
         RunningEMA(momentum)
 
 
-@pytest.mark.parametrize("stream", [[5.0] * 500, [0.0] * 500, [1.0, 1e6, -1e6, 1.0], [1e300, -1e300, 1e308, 0.0, 5e-324]])
+@pytest.mark.parametrize(
+    "stream", [[5.0] * 500, [0.0] * 500, [1.0, 1e6, -1e6, 1.0], [1e300, -1e300, 1e308, 0.0, 5e-324]]
+)
 def test_ema_never_leaves_the_finite_numbers(stream):
     ema = RunningEMA()
     for value in stream:

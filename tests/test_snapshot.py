@@ -78,7 +78,7 @@ def test_saving_changes_nothing_and_equal_tuners_save_equal_bytes(tmp_path):
     assert a.to_bytes() == first == b.to_bytes() == (tmp_path / "x").read_bytes()
 
 
-def test_a_preset_with_other_constants_survives(tmp_path):
+def test_a_preset_with_other_constants_survives():
     original = tuner(presets.paper(**SMALL, base_step=0.25))
     rounds(original, 20)
     loaded = Tuner.from_bytes(original.to_bytes())

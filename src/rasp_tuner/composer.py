@@ -22,7 +22,7 @@ class RealErrorComposer:
 
     >>> composer = RealErrorComposer({"p99_ms": "min", "throughput": Metric("max", weight=0.5)})
     >>> round(composer.compose({"p99_ms": 2.0, "throughput": 3.0}), 3)
-    0.59
+    0.6
     """
 
     def __init__(self, metrics: Mapping[str, Metric | Direction], momentum: float = MOMENTUM) -> None:

@@ -5,6 +5,7 @@ context -> retrieve -> candidates -> surrogate -> choose -> (the world answers) 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class AdaptiveHybridTuner:
         context_dim: int = 0,
         context_fn: Callable[[], Sequence[float] | Array] | None = None,
         *,
-        metrics: Mapping[str, Metric | Direction] | None = None,
+        metrics: Mapping[str, Metric | Direction] = MappingProxyType({"error": "min"}),
         preset: str | Preset = "paper",
         seed: int = 0,
     ) -> None:
@@ -50,7 +51,7 @@ class AdaptiveHybridTuner:
         self.preset = named(preset.name, preset.constants) if isinstance(preset, Preset) else named(preset)
         self.seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self.rng = np.random.default_rng(self.seed)
-        self.parts = self.preset.build(bounds.dim, self.context_dim, metrics or {"error": "min"}, self.rng)
+        self.parts = self.preset.build(bounds.dim, self.context_dim, metrics, self.rng)
         self._context: Array | None = None  # in which the current theta runs
 
     def run(self, evaluate: Callable[[Array], Mapping[str, float]], steps: int) -> Iterator[tuple[Array, float]]:

@@ -60,7 +60,7 @@ class RunningEMA:
 
     >>> ema = RunningEMA()
     >>> round(ema.observe(10.0), 3)  # z-score of the value under the moments it has just moved
-    4.987
+    4.981
     >>> round(ema.mean, 3), round(ema.var, 3)
     (0.3, 3.793)
     """

@@ -41,8 +41,9 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a snapshot, or a `SnapshotError` that says what is wrong with the bytes."""
-    if not isinstance(data, bytes) or data[: len(MAGIC)] != MAGIC[: len(data)] or not data:
-        raise SnapshotError(f"not a RASP-Tuner snapshot: it starts with {show(data[:16] if data else data)}")
+    if not isinstance(data, bytes) or not data or data[: len(MAGIC)] != MAGIC[: len(data)]:
+        start = data[:16] if isinstance(data, bytes) else data
+        raise SnapshotError(f"not a RASP-Tuner snapshot: it starts with {show(start)}")
     if len(data) < _PREFIX.size + _DIGEST:
         raise SnapshotError(f"the snapshot is truncated: {len(data)} bytes do not even hold its frame")
     _, version, length = _PREFIX.unpack_from(data)

@@ -75,7 +75,8 @@ class Float:
         if self.step is not None and (levels := self.levels):
             return self._grid(round(unit * (levels - 1)))
         x = _mix(unit, self.low, self.high, self.log)
-        digits = DIGITS - 1 - math.floor(math.log10(x if self.log else self.high - self.low))
+        width = self.high - self.low
+        digits = DIGITS - 1 - math.floor(math.log10(min(x, width) if self.log else width))
         x, near = round(x, digits), 0.75 * 10.0**-digits
         if x - self.low < near:
             return self.low  # the ends are legal with all their digits, and own what rounds next to them

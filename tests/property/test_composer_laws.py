@@ -14,7 +14,9 @@ moderate = st.floats(-1e6, 1e6)
 streams = st.lists(moderate, min_size=1, max_size=60)
 
 
-@given(stream=st.lists(st.tuples(finite, finite), min_size=1, max_size=40), weights=st.tuples(*[st.floats(1e-6, 1e6)] * 2))
+@given(
+    stream=st.lists(st.tuples(finite, finite), min_size=1, max_size=40), weights=st.tuples(*[st.floats(1e-6, 1e6)] * 2)
+)
 def test_error_stays_in_the_unit_interval(stream, weights):
     composer = RealErrorComposer({"a": Metric("min", weights[0]), "b": Metric("max", weights[1])})
     for a, b in stream:

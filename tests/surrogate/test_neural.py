@@ -45,7 +45,9 @@ def by_hand(moe, points, seen):
 
 
 def test_architecture_is_the_papers():
-    shapes = {name: tuple(weight.shape) for name, weight in PromptMoE(5, 3, 32, np.random.default_rng(0)).weights.items()}
+    shapes = {
+        name: tuple(weight.shape) for name, weight in PromptMoE(5, 3, 32, np.random.default_rng(0)).weights.items()
+    }
     assert shapes["expert1.w"] == (6, 5 + 3 + 32, 48)
     assert shapes["expert2.w"] == (6, 48, 24)
     assert shapes["expert3.w"] == (6, 24, 1)

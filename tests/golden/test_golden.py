@@ -1,0 +1,54 @@
+"""Golden traces: what a seed suggested when the trace was recorded, it must suggest today.
+
+Record anew, after a change that is meant to change suggestions: python tests/golden/test_golden.py
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rasp_tuner import Categorical, Float, Int, Metric, Tuner
+
+HERE = Path(__file__).parent
+PRESETS = ["paper"]
+
+
+def trace(preset):
+    tuner = Tuner(
+        {"pool": Int(1, 64, log=True), "timeout": Float(0.1, 10.0), "codec": Categorical(["lz4", "zstd"])},
+        {"ms": "min", "tps": Metric("max", weight=0.5)},
+        context=["load"],
+        default={"pool": 8, "timeout": 1.0, "codec": "lz4"},
+        preset=preset,
+        seed=42,
+    )
+    rows = []
+    for t in range(120):
+        load = float(t // 20 % 2) + 0.05 * np.sin(7 * t)
+        s = tuner.ask({"load": load})
+        if t % 25 == 24:
+            tuner.tell_failed(s.id, "crash")
+        else:
+            ms = (s.params["timeout"] - 1 - 5 * (t // 20 % 2)) ** 2
+            tuner.tell(s.id, {"ms": ms, "tps": s.params["pool"] + np.cos(t)})
+        why = tuner.explain(s.id)
+        rows.append({**s.params, "error": why.error, "novelty": why.novelty, "source": why.source, "path": why.path})
+    return rows
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_trace_is_the_recorded_one(preset):
+    recorded = json.loads((HERE / f"{preset}.json").read_text())
+    for step, (now, then) in enumerate(zip(trace(preset), recorded, strict=True)):
+        for name, value in then.items():
+            if isinstance(value, float):
+                assert now[name] == pytest.approx(value, rel=1e-7, abs=1e-9), (step, name)
+            else:
+                assert now[name] == value, (step, name)
+
+
+if __name__ == "__main__":
+    for name in PRESETS:
+        (HERE / f"{name}.json").write_text(json.dumps(trace(name), indent=0) + "\n")
