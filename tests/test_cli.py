@@ -37,6 +37,20 @@ def test_demo_json_is_all_that_is_printed_and_adds_up(tmp_path):
     assert ("LOSES" in data["verdict"]) == (ratios["RASP-Tuner, preset paper"] > 1.0)
 
 
+def test_an_output_folder_that_cannot_be_made_is_said_in_one_line_before_anything_runs(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = rasp("demo", "--out", str(tmp_path / "file"))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("rasp: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_odd_folder_names_are_printed_as_they_are(tmp_path):
+    result = rasp("demo", "--steps", "50", "--seeds", "1", "--out", str(tmp_path / "a[/b]"))
+    assert f"Plot: {tmp_path}/a[/b]/demo_regret.png" in result.stdout
+
+
 @pytest.mark.parametrize("words", [("demo", "--steps", "0"), ("demo", "--seeds", "none"), ("dmo",)])
 def test_wrong_words_exit_with_two_and_a_hint(words):
     result = rasp(*words)

@@ -25,6 +25,6 @@ def test_the_verdict_follows_the_numbers():
     rows = [{"agent": "random search", "ratio": 2.0}, {"agent": "RASP-Tuner, preset paper", "ratio": 0.5}]
     assert demo.verdict(rows) == "The paper's stack beats never changing anything: 0.50 times its regret."
     rows[1]["ratio"] = 1.5
-    assert "LOSES to never changing anything: 1.5 times its regret (less than random search's)" in demo.verdict(rows)
+    assert "LOSES to never changing anything: 1.50 times its regret (less than random search's)" in demo.verdict(rows)
     rows[1]["ratio"] = 2.5
     assert "(no less than random search's)" in demo.verdict(rows)

@@ -126,6 +126,15 @@ def test_errors_outside_the_unit_interval_are_refused(error):
     assert len(hybrid.parts.replay) == 0
 
 
+def test_a_context_that_cannot_be_had_changes_nothing():
+    looks = iter([[1.0], [1.0]])
+    hybrid = AdaptiveHybridTuner(BOX, 1, lambda: next(looks))
+    hybrid.tune_one_step(BOX.center, 0.5)
+    with pytest.raises(StopIteration):  # the caller's own error, as it is
+        hybrid.tune_one_step(BOX.center, 0.5)
+    assert len(hybrid.parts.replay) == 1
+
+
 def test_a_context_of_the_wrong_length_is_refused_before_anything_is_learned():
     hybrid = AdaptiveHybridTuner(BOX, 2, lambda: [1.0])
     with pytest.raises(InvalidValue, match="context must hold 2 numbers, got 1"):

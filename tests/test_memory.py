@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from rasp_tuner import PromptMemory
+from rasp_tuner import InvalidSpace, InvalidValue, PromptMemory
 
 
 def memory(**changes):
@@ -123,6 +123,21 @@ def test_an_earlier_answer_is_not_changed_by_later_writes():
     learn(mem, 0.0, point=(0.9, 0.9), error=0.0)
     assert seen.prompts.tolist() == [[0.0, 0.0, 0.0]]
     assert seen.hint.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("changes", [{"size": 0}, {"top_k": 0}, {"temperature": 0.0}, {"temperature": float("nan")}])
+def test_ill_defined_memories_are_refused(changes):
+    with pytest.raises(InvalidSpace, match=next(iter(changes))):
+        memory(**changes)
+
+
+def test_vectors_of_another_length_are_refused_and_nothing_is_written():
+    mem = memory()
+    with pytest.raises(InvalidValue, match="context must have shape"):
+        mem.retrieve(np.zeros(3))
+    with pytest.raises(InvalidValue, match="point must have shape"):
+        mem.write(mem.retrieve(np.zeros(1)), np.zeros(5), 0.5)
+    assert len(mem) == 0
 
 
 def test_state_restores_slots_and_novelty():

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from rasp_tuner import InvalidSpace, InvalidValue
 from rasp_tuner.numerics import LARGEST, RunningEMA, assign, distances, entropy, logistic, softmax
 
 
@@ -39,10 +40,18 @@ def test_ema_peek_tells_what_observe_will_say_and_moves_nothing():
     assert ema.observe(7.0) == expected
 
 
-@pytest.mark.parametrize("momentum", [0.0, 1.0, -0.5, 2.0, math.nan])
+@pytest.mark.parametrize("momentum", [0.0, 1.0, -0.5, 2.0, math.nan, "a", None])
 def test_ema_refuses_a_momentum_outside_the_open_unit_interval(momentum):
-    with pytest.raises(ValueError, match="momentum"):
+    with pytest.raises(InvalidSpace, match="momentum"):
         RunningEMA(momentum)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_ema_refuses_what_would_poison_it(value):
+    ema = RunningEMA()
+    with pytest.raises(InvalidValue, match="finite"):
+        ema.observe(value)
+    assert ema.moments.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

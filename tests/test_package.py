@@ -35,10 +35,10 @@ def base_python(tmp_path_factory):
 
 def test_import_is_quick_and_loads_nothing_heavy():
     code = (
-        "import sys, time; started = time.perf_counter(); from rasp_tuner import Tuner, Float;"
-        f"took = time.perf_counter() - started; print(took, [m for m in {HEAVY} if m in sys.modules])"
+        "import sys, time; started = time.process_time(); from rasp_tuner import Tuner, Float;"
+        f"took = time.process_time() - started; print(took, [m for m in {HEAVY} if m in sys.modules])"
     )
-    runs = [run(sys.executable, code) for _ in range(3)]
+    runs = [run(sys.executable, code) for _ in range(5)]  # processor time, best of five: other work must not count
     for result in runs:
         assert result.returncode == 0, result.stderr
         assert result.stdout.split(maxsplit=1)[1].strip() == "[]"

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import struct
 
 import numpy as np
@@ -109,6 +110,38 @@ def test_the_old_file_survives_a_failed_write(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["state"]  # no temporary file is left behind
 
 
+def test_links_are_followed_and_modes_kept(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    tuner(presets.paper(**SMALL)).save(link)
+    assert link.is_symlink()
+    assert Tuner.load(real).learned == 0
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_new_file_gets_the_usual_mode(tmp_path):
+    (tmp_path / "usual").write_bytes(b"")
+    tuner(presets.paper(**SMALL)).save(tmp_path / "state")
+    assert (tmp_path / "state").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_only_regular_files_are_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for target in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(SnapshotFileError, match="not a regular file"):
+            tuner(presets.paper(**SMALL)).save(target)
+
+
+def test_long_file_names_and_other_buffers_work(tmp_path):
+    original = tuner(presets.paper(**SMALL))
+    original.save(tmp_path / ("x" * 250))
+    assert Tuner.load(tmp_path / ("x" * 250)).to_bytes() == original.to_bytes()
+    for kind in (bytearray, memoryview):
+        assert Tuner.from_bytes(kind(original.to_bytes())).to_bytes() == original.to_bytes()
+
+
 def test_every_truncation_is_noticed():
     data = tuner(presets.paper(**SMALL)).to_bytes()
     for length in [*range(0, 120), *range(120, len(data), 997), len(data) - 1]:
@@ -157,6 +190,7 @@ def sealed(header, arrays=()):
         sealed({}, [["keys", [-1]]]),
         sealed({}, [["keys", "no"]]),
         sealed({}, [5]),
+        sealed({}, [["keys", [10**30]]]),
     ],
 )
 def test_sound_frames_around_nonsense_are_refused(data):
@@ -171,6 +205,13 @@ def test_a_damaged_header_with_a_right_checksum_is_refused(change):
         Tuner.from_bytes(snapshot.encode({**header, **change}, arrays))
 
 
+def test_a_number_that_is_not_finite_is_refused():
+    header, arrays = snapshot.decode(tuner(presets.paper(**SMALL)).to_bytes())
+    arrays["surrogate/expert1.w"][0, 0, 0] = np.nan
+    with pytest.raises(SnapshotError, match=r"'surrogate/expert1.w' holds a number that is not finite"):
+        Tuner.from_bytes(snapshot.encode(header, arrays))
+
+
 def test_an_array_of_another_shape_is_refused():
     header, arrays = snapshot.decode(tuner(presets.paper(**SMALL)).to_bytes())
     arrays["surrogate/expert1.w"] = arrays["surrogate/expert1.w"][:1]
@@ -178,7 +219,7 @@ def test_an_array_of_another_shape_is_refused():
         Tuner.from_bytes(snapshot.encode(header, arrays))
 
 
-@pytest.mark.parametrize("path", ["no/such/folder/file", "", "\0", 5, None, b"bytes"])
+@pytest.mark.parametrize("path", ["no/such/folder/file", "", "\0", "\ud800", 5, None, b"bytes"])
 def test_unwritable_and_unreadable_paths_raise_typed_errors(path):
     with pytest.raises(SnapshotFileError, match="snapshot"):
         tuner(presets.paper(**SMALL)).save(path)

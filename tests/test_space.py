@@ -1,8 +1,16 @@
+from enum import StrEnum
+
 import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, ParamBounds
 from rasp_tuner.space import Space
+
+
+class Codec(StrEnum):
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
 
 KNOBS = {
     "pool": Int(1, 64, log=True),
@@ -42,6 +50,43 @@ def test_step_that_does_not_divide_the_range_stops_short_of_high():
     assert [knob.from_unit(k / 3) for k in range(4)] == [0.0, 0.3, 0.6, 0.9]
     with pytest.raises(InvalidValue, match="grid"):
         knob.to_unit(1.0)
+
+
+def test_steps_are_counted_in_the_decimals_a_person_writes():
+    assert Float(273.15, 273.18, step=0.01).from_unit(1.0) == 273.18
+    fine = Float(1000.123456, 1000.136656, step=1e-5)
+    assert fine.levels == 1321
+    assert fine.from_unit(fine.to_unit(fine.high)) == fine.high
+    third = Float(1 / 3, 10.0, step=1 / 3)
+    assert third.from_unit(third.to_unit(2 / 3)) == 2 / 3
+
+
+def test_values_between_steps_are_refused_however_large_they_are():
+    for knob, between in (
+        (Float(1.7e9, 1.7e9 + 60, step=1), 1.7e9 + 29.7),
+        (Float(1e6, 1e6 + 10, step=0.001), 1e6 + 0.0005),
+    ):
+        with pytest.raises(InvalidValue, match="grid"):
+            knob.to_unit(between)
+
+
+def test_narrow_log_ranges_keep_human_decimals():
+    for knob, x in ((Float(273.1, 273.2, log=True), 273.1017), (Float(5, 5.0001, log=True), 5.0000004)):
+        assert knob.from_unit(knob.to_unit(x)) == x
+
+
+def test_zero_is_never_negative():
+    assert str(Float(-1, 1).from_unit(0.5 - 1e-14)) == "0.0"
+
+
+@pytest.mark.parametrize(
+    "knob", [Float(0, 1), Float(0, 1, step=0.5), Float(1, 9, log=True), Int(0, 5), Categorical(["a", "b"])]
+)
+def test_points_outside_the_box_name_the_nearest_end_and_nan_is_refused(knob):
+    assert knob.from_unit(-3.0) == knob.from_unit(0.0)
+    assert knob.from_unit(7.0) == knob.from_unit(1.0)
+    with pytest.raises(InvalidValue, match="nan"):
+        knob.from_unit(float("nan"))
 
 
 def test_int_takes_whole_floats_and_numpy_integers_but_no_booleans():
@@ -98,6 +143,13 @@ def test_categorical_accepts_numpy_scalars_of_its_choices():
         (lambda: Categorical("ab"), "must be a list"),
         (lambda: Categorical(["a", "b", "a"]), "must differ"),
         (lambda: Categorical([1, True]), "must differ"),
+        (lambda: Categorical([10**5000, 1]), "must be strings"),
+        (lambda: Categorical([Codec.LZ4, Codec.ZSTD]), "must be strings"),
+        (lambda: Space({"x": type("Mine", (Float,), {})(0, 1)}), "must be a Float"),
+        (lambda: Float(0, 5e-324), "high - low from 1e-300"),
+        (lambda: ParamBounds(np.array(1.0), np.array(2.0)), "list of at least one number"),
+        (lambda: ParamBounds.unit(0), "dim must be a whole number"),
+        (lambda: ParamBounds([0.0], [5e-324]), "high - low from 1e-300"),
         (lambda: Categorical([["a"], ["b"]]), "must be strings"),
         (lambda: Categorical([float("nan"), 1.0]), "must be strings"),
         (lambda: Space({}), "at least one name"),
@@ -106,7 +158,7 @@ def test_categorical_accepts_numpy_scalars_of_its_choices():
         (lambda: Space({"x": (0, 1)}), r"space\['x'\] must be a Float"),
         (lambda: Space.from_json({"x": {"type": "real"}}), "needs a type among"),
         (lambda: Space.from_json({"x": {"type": "int", "low": 1, "hi": 2}}), "takes other fields"),
-        (lambda: ParamBounds([], []), "at least one number"),
+        (lambda: ParamBounds([], []), "list of at least one number"),
         (lambda: ParamBounds([0.0], [1.0, 2.0]), "must hold 1 numbers"),
         (lambda: ParamBounds([0.0, 1.0], [1.0, 1.0]), r"ParamBounds\[1\] needs low < high"),
         (lambda: ParamBounds([0.0], [float("nan")]), "finite number"),

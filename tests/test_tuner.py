@@ -199,6 +199,14 @@ def test_explain_speaks_in_plain_words():
     assert str(t.explain("s2")).endswith("Failed: oom.")
 
 
+def test_contexts_of_any_size_do_no_lasting_harm():
+    t = Tuner({"a": Float(0, 1)}, {"m": "min"}, context=1, preset="paper")
+    for i in range(200):
+        t.observe([1e80 * (i % 3)], {"a": 0.5}, {"m": 1.0 if i % 40 else 1e6})
+    assert 0.0 <= t.ask([0.0]).params["a"] <= 1.0
+    assert Tuner.from_bytes(t.to_bytes()).learned == 200
+
+
 def test_explain_adds_up():
     t = tuner()
     for i in range(30):
@@ -230,9 +238,9 @@ def test_the_callers_objects_are_neither_kept_nor_changed():
         ({"metrics": {}}, "metrics must map"),
         ({"metrics": {"m": "low"}}, r"metrics\['m'\] must be 'min', 'max' or a Metric, got 'low'"),
         ({"context": "qps"}, "context must be a list of names"),
-        ({"default": {"pool": 8}}, r"default: params lacks \['timeout_s', 'codec'\]"),
-        ({"default": {**TODAY, "pool": 100}}, r"default: params\['pool'\]: value must lie in \[1, 64\], got 100"),
-        ({"default": 7}, "default: params must be a mapping"),
+        ({"default": {"pool": 8}}, r"default lacks \['timeout_s', 'codec'\]"),
+        ({"default": {**TODAY, "pool": 100}}, r"default\['pool'\]: value must lie in \[1, 64\], got 100"),
+        ({"default": 7}, "default must be a mapping"),
         ({"preset": "fastest"}, "preset must be one of"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"seed": 1.5}, "seed must be a whole number"),

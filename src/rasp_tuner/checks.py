@@ -47,13 +47,13 @@ def same_names(field: str, given: object, expected: Iterable[str]) -> Mapping[st
     """`given` as a mapping with exactly the `expected` names."""
     wanted = list(expected)
     if not isinstance(given, Mapping):
-        raise InvalidValue(f"{field} must be a mapping with the names {wanted}, got {show(given)}")
+        raise InvalidValue(f"{field} must be a mapping with the names {show(wanted)}, got {show(given)}")
     missing = [name for name in wanted if name not in given]
     if missing:
-        raise InvalidValue(f"{field} lacks {missing}; it needs exactly {wanted}, got {show(list(given))}")
+        raise InvalidValue(f"{field} lacks {show(missing)}; it needs exactly {show(wanted)}, got {show(list(given))}")
     extra = [name for name in given if name not in wanted]
     if extra:
-        raise InvalidValue(f"{field} has unknown names {show(extra)}; it takes exactly {wanted}")
+        raise InvalidValue(f"{field} has unknown names {show(extra)}; it takes exactly {show(wanted)}")
     return given
 
 

@@ -36,8 +36,8 @@ def show_version() -> None:
 
 @app.command("demo")
 def run_demo(
-    steps: Annotated[int, typer.Option(min=2, max=100_000, help="Steps a run.")] = 200,
-    seeds: Annotated[int, typer.Option(min=1, max=1_000, help="Runs an agent.")] = 5,
+    steps: Annotated[int, typer.Option(min=2 * demo.BLOCK, max=100_000, help="Steps of each run.")] = 200,
+    seeds: Annotated[int, typer.Option(min=1, max=1_000, help="Runs of each agent.")] = 5,
     out: Annotated[Path, typer.Option(help="Folder for the plot.")] = Path("out"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
@@ -45,6 +45,12 @@ def run_demo(
 
     Example: rasp demo --steps 400 --seeds 3 --out out
     """
+    picture = out / "demo_regret.png"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        demo.check_can_plot()
+    except (OSError, RaspError) as error:
+        raise typer.Exit(_complain(error)) from error
     console = Console(stderr=True)
     runs = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -57,23 +63,21 @@ def run_demo(
         except RaspError as error:
             raise typer.Exit(_complain(error)) from error
     rows = demo.summarise(runs)
-    picture = out / "demo_regret.png"
     demo.plot(runs, picture)
     if as_json:
         typer.echo(json.dumps({"rows": rows, "verdict": demo.verdict(rows), "plot": str(picture)}))
         return
-    table = Table(title=f"Cumulative regret over {steps} steps, mean of {seeds} seeds (lower is better)")
+    table = Table(title=f"Cumulative regret over {steps} steps, mean over seeds: {seeds} (lower is better)")
     for heading in ("agent", "regret", "x never changing", "ms a step"):
         table.add_column(heading, justify="left" if heading == "agent" else "right")
     for row in rows:
         table.add_row(str(row["agent"]), f"{row['regret']:.1f}", f"{row['ratio']:.2f}", f"{row['ms_per_step']:.2f}")
-    printer = Console()
-    printer.print(table)
-    printer.print(demo.verdict(rows))
-    printer.print(f"Plot: {picture}")
+    Console().print(table)
+    typer.echo(demo.verdict(rows))
+    typer.echo(f"Plot: {picture}")
 
 
-def _complain(error: RaspError) -> int:
+def _complain(error: Exception) -> int:
     """Say what went wrong in one line and give the exit status."""
     typer.echo(f"rasp: {error}", err=True)
     return 1

@@ -7,10 +7,12 @@ squared distance, in the unit box, from the regime's best settings: the least po
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
+from rasp_tuner.errors import MissingExtra
 from rasp_tuner.numerics import Array
 from rasp_tuner.space import Float, Int, Knob, Params, Space
 from rasp_tuner.tuner import Tuner
@@ -124,11 +126,17 @@ def verdict(rows: list[dict[str, str | float]]) -> str:
     beside_random = "less" if paper < random else "no less"
     if paper > 1.0:
         return (
-            f"The paper's stack, followed to the letter, LOSES to never changing anything: {paper:.1f} times its regret"
+            f"The paper's stack, followed to the letter, LOSES to never changing anything: {paper:.2f} times its regret"
             f" ({beside_random} than random search's). Its experts stay near their random start, so candidates are"
             " ranked by a function that has hardly learned anything."
         )
     return f"The paper's stack beats never changing anything: {paper:.2f} times its regret."
+
+
+def check_can_plot() -> None:
+    """Raise now, not after all runs, if Matplotlib is missing."""
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("the plot needs Matplotlib, which is not installed: pip install 'rasp-tuner[bench]'")
 
 
 def plot(runs: list[Run], path: Path) -> None:

@@ -29,7 +29,9 @@ class ContextEncoder:
         elif isinstance(schema, Sequence) and not isinstance(schema, (str, bytes)):
             self.names = list(schema)
             self.dim = len(self.names)
-            if not self.names or not all(isinstance(name, str) and name for name in self.names):
+            if not self.names:
+                raise InvalidSpace("context must name at least one feature, or be None for context-free tuning, got []")
+            if not all(isinstance(name, str) and name for name in self.names):
                 raise InvalidSpace(f"context names must be non-empty strings, got {show(schema)}")
             if len(set(self.names)) < self.dim:
                 raise InvalidSpace(f"context names must differ, got {show(schema)}")
@@ -39,14 +41,14 @@ class ContextEncoder:
     def encode(self, context: Mapping[str, float] | Sequence[float] | Array | None) -> Array:
         """The vector [d_c]; a mapping needs exactly the declared names, a sequence exactly the declared length."""
         if self.dim == 0:
-            if context is None or (isinstance(context, (Mapping, Sequence)) and not context):
+            if context is None or (isinstance(context, (Mapping, Sequence, np.ndarray)) and len(context) == 0):
                 return np.zeros(0)
-            raise InvalidValue(f"this tuner was built without context, got {show(context)}; use tuner.ask()")
+            raise InvalidValue(f"this tuner was built without context, got {show(context)}; leave it out")
         if context is None:
-            raise InvalidValue(f"context is missing: use tuner.ask({self._example()})")
+            raise InvalidValue(f"context is missing: give {self._example()}")
         if isinstance(context, Mapping):
             if self.names is None:
-                raise InvalidValue(f"context has no names here: use tuner.ask({self._example()}), got {show(context)}")
+                raise InvalidValue(f"context has no names here: give {self._example()}, got {show(context)}")
             given = same_names("context", context, self.names)
             encoded = np.array([number(f"context[{name!r}]", given[name]) for name in self.names])
         else:

@@ -10,10 +10,10 @@ from types import MappingProxyType
 import numpy as np
 
 from rasp_tuner.adaptation import Verdict
-from rasp_tuner.checks import number, vector, whole
+from rasp_tuner.checks import number, show, vector, whole
 from rasp_tuner.encoder import LARGEST_CONTEXT
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.numerics import Array
+from rasp_tuner.numerics import LARGEST, Array
 from rasp_tuner.presets import Preset, named
 from rasp_tuner.space import ParamBounds
 from rasp_tuner.types import Batch, Direction, Explanation, Metric, Stateful
@@ -45,6 +45,8 @@ class AdaptiveHybridTuner:
         preset: str | Preset = "paper",
         seed: int = 0,
     ) -> None:
+        if not isinstance(bounds, ParamBounds):
+            raise InvalidSpace(f"bounds must be a ParamBounds, got {show(bounds)}")
         self.bounds = bounds
         self.context_dim = whole("context_dim", context_dim, 0, LARGEST_CONTEXT, InvalidSpace)
         self.context_fn = context_fn
@@ -58,7 +60,7 @@ class AdaptiveHybridTuner:
         """Algorithm 1: from the middle of the box, yield each deployed theta and its composed error."""
         theta = self.bounds.center
         self._context = self._look()
-        for _ in range(steps):
+        for _ in range(whole("steps", steps, 0, 2**63)):
             error = self.parts.composer.compose(evaluate(theta))
             yield theta, error
             theta, _ = self.tune_one_step(theta, error)
@@ -70,9 +72,10 @@ class AdaptiveHybridTuner:
         if not 0.0 <= score <= 1.0:
             raise InvalidValue(f"error must lie in [0, 1], got {score!r}; compose metrics with RealErrorComposer")
         before = self._look() if self._context is None else self._context
+        after = self._look()  # before anything is learned: a context that cannot be had changes nothing
         verdict = self.learn(before, point, score)
-        self._context = self._look()
-        proposal = self.propose(self._context, point)
+        self._context = after
+        proposal = self.propose(after, point)
         return proposal.theta, replace(proposal.why, path=verdict.path, reason=verdict.reason, error=score)
 
     def propose(self, context: Array, theta: Array) -> Proposal:
@@ -136,7 +139,7 @@ class AdaptiveHybridTuner:
 
     def _look(self) -> Array:
         values = () if self.context_fn is None else self.context_fn()
-        return vector("context", values, self.context_dim)
+        return np.clip(vector("context", values, self.context_dim), -LARGEST, LARGEST)
 
     def _batch(self) -> Batch:
         """The newest sample and some random older ones, each with the prompt its context retrieves today."""

@@ -66,8 +66,8 @@ class Ledger:
             return
         if re.fullmatch(r"s(0|[1-9][0-9]{0,18})", id) and int(id[1:]) < self.issued:
             raise ExpiredSuggestion(
-                f"suggestion {id!r} is no longer on record: the newest {self.size} pending and {self.size} answered"
-                " ones are kept; report it with observe(context, params, metrics)"
+                f"suggestion {id!r} is no longer on record: it was answered, or dropped unanswered, more than"
+                f" {self.size} suggestions ago; if it was never told, report it with observe(context, params, metrics)"
             )
         raise UnknownSuggestion(f"no suggestion {show(id)} was issued by this tuner; ask() gives the ids")
 

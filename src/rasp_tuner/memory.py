@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rasp_tuner.checks import number, whole
+from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.numerics import Array, RunningEMA, assign, distances, entropy, logistic, softmax
 from rasp_tuner.types import Retrieval
 
@@ -29,9 +31,11 @@ class PromptMemory:
         temperature: float = 1.0,
         novelty_threshold: float = 0.7,
     ) -> None:
-        self.size = size
-        self.top_k = top_k
-        self.temperature = temperature
+        self.size = whole("size", size, 1, 1_000_000, InvalidSpace)
+        self.top_k = whole("top_k", top_k, 1, 1_000_000, InvalidSpace)
+        self.temperature = number("temperature", temperature, InvalidSpace)
+        if self.temperature <= 0.0:
+            raise InvalidSpace(f"temperature must be positive, got {self.temperature!r}")
         self.novelty_threshold = novelty_threshold
         self.keys = np.zeros((size, context_dim))
         self.best = np.zeros((size, dim))
@@ -45,6 +49,8 @@ class PromptMemory:
 
     def retrieve(self, context: Array) -> Retrieval:
         """The top-K nearest slots, their softmax weights, and what they say together."""
+        if context.shape != self.keys.shape[1:]:
+            raise InvalidValue(f"context must have shape {self.keys.shape[1:]}, got {context.shape}")
         count = len(self)
         if count == 0:
             return Retrieval(
@@ -79,6 +85,8 @@ class PromptMemory:
 
     def write(self, seen: Retrieval, point: Array, error: float) -> None:
         """Open a slot if the context is new; otherwise keep `point` if it is the nearest slot's best so far."""
+        if point.shape != self.best.shape[1:]:
+            raise InvalidValue(f"point must have shape {self.best.shape[1:]}, got {point.shape}")
         if seen.slots:
             self.distance_ema.observe(seen.nearest)
         if seen.novelty > self.novelty_threshold or not seen.slots:

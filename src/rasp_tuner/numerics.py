@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.errors import InvalidSpace, InvalidValue
+
 Array = NDArray[np.float64]
 
 EPSILON = 1e-8  # the paper's epsilon: keeps z finite for a constant metric
@@ -28,7 +30,8 @@ def logistic(z: float) -> float:
 
 def softmax(logits: Array) -> Array:
     """Positive weights [n] that sum to one; any finite logits, n >= 1."""
-    shifted = np.exp(logits - logits.max())
+    with np.errstate(under="ignore"):  # a weight of zero is the right answer
+        shifted = np.exp(logits - logits.max())
     weights: Array = shifted / shifted.sum()
     return weights
 
@@ -70,8 +73,8 @@ class RunningEMA:
     var: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.momentum < 1.0:
-            raise ValueError(f"momentum must lie strictly between 0 and 1, got {self.momentum=}")
+        if not isinstance(self.momentum, float) or not 0.0 < self.momentum < 1.0:
+            raise InvalidSpace(f"momentum must be a float strictly between 0 and 1, got {self.momentum!r}")
 
     def observe(self, value: float) -> float:
         """Move the moments towards `value`, mean first, and return its z-score under the new ones."""
@@ -92,6 +95,8 @@ class RunningEMA:
         self.mean, self.var = (float(value) for value in values)
 
     def _moved(self, value: float) -> tuple[float, float]:
+        if not math.isfinite(value):
+            raise InvalidValue(f"a moving average takes finite numbers, got {value!r}")
         keep = self.momentum
         mean = keep * self.mean + (1.0 - keep) * value
         return mean, keep * self.var + (1.0 - keep) * _deviation(value, mean) ** 2

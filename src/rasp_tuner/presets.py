@@ -51,6 +51,10 @@ _RANGES = {  # of constants that are not just any number from 0 up
     "novelty_threshold": (0.0, 1.0),
     "momentum": (1e-6, 1.0 - 1e-6),
     "stay": (0.0, 1.0),
+    "prompt_rate": (0.0, 1.0),
+    "prompt_penalty": (0.0, 1.0),
+    "full_rate": (0.0, 1.0),
+    "anchor_penalty": (0.0, 1.0),
 }
 
 

@@ -12,8 +12,9 @@ import hashlib
 import json
 import math
 import os
+import secrets
+import stat
 import struct
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,10 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-def decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+def decode(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a snapshot, or a `SnapshotError` that says what is wrong with the bytes."""
+    if isinstance(data, (bytearray, memoryview)):
+        data = bytes(data)
     if not isinstance(data, bytes) or not data or data[: len(MAGIC)] != MAGIC[: len(data)]:
         start = data[:16] if isinstance(data, bytes) else data
         raise SnapshotError(f"not a RASP-Tuner snapshot: it starts with {show(start)}")
@@ -51,6 +54,8 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         raise SnapshotError(
             f"the snapshot has format version {version}, this library reads up to {VERSION}: upgrade rasp-tuner"
         )
+    if version < 1:
+        raise SnapshotError(f"the snapshot has format version {version}, which never existed")
     body = data[:-_DIGEST]
     if hashlib.sha256(body).digest() != data[-_DIGEST:]:
         raise SnapshotError("the snapshot is truncated or damaged: its checksum does not match")
@@ -61,32 +66,40 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
             count = math.prod(shape)
             arrays[name] = np.frombuffer(body, "<f8", count, offset).astype(np.float64).reshape(shape)
             offset += 8 * count
-    except (ValueError, KeyError, TypeError, AttributeError) as reason:
+            if not np.all(np.isfinite(arrays[name])):
+                raise ValueError(f"array {name!r} holds a number that is not finite")
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as reason:
         raise SnapshotError(f"the snapshot's frame is sound but its content is not: {reason}") from reason
     return header, arrays
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write `data` so that after a crash `path` holds either the old file or the new one, whole."""
+    """Write `data` so that after a crash `path` holds either the old file or the new one, whole.
+
+    A link is followed; the file keeps its mode, and a new one gets the usual one.
+    """
     target = _path(path)
     try:
-        descriptor, name = tempfile.mkstemp(prefix=target.name + ".", suffix=".tmp", dir=target.parent)
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        target = target.resolve()
+        if target.exists() and not target.is_file():
+            raise SnapshotFileError(f"cannot write snapshot {show(str(target))}: it is there and not a regular file")
+        temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
         folder = os.open(target.parent, os.O_RDONLY)
         try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                if target.exists():
+                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+                os.fsync(file.fileno())
+            temporary.replace(target)
             os.fsync(folder)  # the rename itself must survive a crash
         finally:
+            temporary.unlink(missing_ok=True)
             os.close(folder)
-    except OSError as reason:
+    except (OSError, UnicodeError) as reason:
+        if isinstance(reason, SnapshotFileError):
+            raise
         raise SnapshotFileError(f"cannot write snapshot {show(str(target))}: {reason}") from reason
 
 
@@ -94,11 +107,12 @@ def read(path: str | os.PathLike[str]) -> bytes:
     target = _path(path)
     try:
         return target.read_bytes()
-    except OSError as reason:
+    except (OSError, UnicodeError) as reason:
         raise SnapshotFileError(f"cannot read snapshot {show(str(target))}: {reason}") from reason
 
 
 def _path(path: object) -> Path:
-    if not isinstance(path, (str, os.PathLike)) or "\0" in str(path):
-        raise SnapshotFileError(f"a snapshot path must be a string or a path, got {show(path)}")
-    return Path(path)
+    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise SnapshotFileError(f"a snapshot path must be a non-empty string or path, got {show(path)}")
+    return Path(name)

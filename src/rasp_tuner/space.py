@@ -6,10 +6,12 @@ Every knob maps its legal values to [0, 1] (`to_unit`) and any number in [0, 1] 
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -52,42 +54,42 @@ class Float:
             step = number("Float step", self.step, InvalidSpace)
             object.__setattr__(self, "step", step)
             if not 0.0 < step <= self.high - self.low:
-                raise InvalidSpace(f"Float step must lie in (0, high - low], got {step=} {self.low=} {self.high=}")
+                raise InvalidSpace(f"Float step must lie in (0, high - low], got {step=} on [{self.low}, {self.high}]")
             if (self.high - self.low) / step > LARGEST_INT:
-                raise InvalidSpace(f"Float step is too fine for its range, got {step=} {self.low=} {self.high=}")
+                raise InvalidSpace(f"Float step is too fine for its range, got {step=} on [{self.low}, {self.high}]")
 
     @property
     def levels(self) -> int | None:
         """How many legal values there are; None for a continuum."""
-        return None if self.step is None else _count(self.high - self.low, self.step)
+        if self.step is None:
+            return None
+        return int((_exact(self.high) - _exact(self.low)) / _exact(self.step) + _SLACK) + 1
 
     def to_unit(self, value: object) -> float:
         x = number("value", value)
         _check_inside(x, self.low, self.high)
         if self.step is not None and (levels := self.levels):
-            index = round((x - self.low) / self.step)
-            if not math.isclose(self._grid(index), x, rel_tol=1e-9, abs_tol=1e-9 * self.step):
+            index = round((_exact(x) - _exact(self.low)) / _exact(self.step))
+            if index >= levels or not math.isclose(self._grid(index), x, rel_tol=1e-15, abs_tol=1e-6 * self.step):
                 raise InvalidValue(f"value must lie on the grid {self.low} + k * {self.step}, got {x!r}")
-            return min(index, levels - 1) / (levels - 1)
+            return index / (levels - 1)
         return _fraction(x, self.low, self.high, self.log)
 
     def from_unit(self, unit: float) -> float:
         if self.step is not None and (levels := self.levels):
-            return self._grid(round(unit * (levels - 1)))
-        x = _mix(unit, self.low, self.high, self.log)
+            return self._grid(round(_clamp(unit) * (levels - 1)))
+        x = _mix(_clamp(unit), self.low, self.high, self.log)
         width = self.high - self.low
-        digits = DIGITS - 1 - math.floor(math.log10(min(x, width) if self.log else width))
-        x, near = round(x, digits), 0.75 * 10.0**-digits
+        fine = DIGITS - 1 - _magnitude(min(x, width) if self.log else width)
+        digits = min(fine, 14 - _magnitude(x if self.log else max(abs(self.low), abs(self.high))))  # a double has 15
+        x, near = round(x, digits) + 0.0, 0.75 * 10.0**-digits  # + 0.0: never -0.0
         if x - self.low < near:
             return self.low  # the ends are legal with all their digits, and own what rounds next to them
         return self.high if self.high - x < near else x
 
     def _grid(self, index: int) -> float:
-        step = self.step or 0.0
-        if index == 0:
-            return self.low
-        x = round(self.low + index * step, DIGITS - 1 - math.floor(math.log10(step)))
-        return min(max(x, self.low), self.high)
+        """low + index * step in decimal arithmetic: 273.15 + 3 * 0.01 is 273.18."""
+        return min(float(_exact(self.low) + index * _exact(self.step or 0.0)), self.high)
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Int:
         x = number("value", value)
         if isinstance(value, (bool, np.bool_)) or not x.is_integer():
             raise InvalidValue(f"value must be a whole number, got {show(value)}")
-        _check_inside(x, self.low, self.high)
+        _check_inside(int(x), self.low, self.high)
         index, off_grid = divmod(int(x) - self.low, self.step)
         if off_grid:
             raise InvalidValue(f"value must lie on the grid {self.low} + k * {self.step}, got {show(value)}")
@@ -130,8 +132,8 @@ class Int:
 
     def from_unit(self, unit: float) -> int:
         if self.log:
-            return min(max(round(_mix(unit, self.low, self.high, True)), self.low), self.high)
-        return self.low + self.step * round(unit * (self.levels - 1))
+            return min(max(round(_mix(_clamp(unit), self.low, self.high, True)), self.low), self.high)
+        return self.low + self.step * round(_clamp(unit) * (self.levels - 1))
 
 
 @dataclass(frozen=True, init=False)
@@ -152,7 +154,7 @@ class Categorical:
             raise InvalidSpace(f"Categorical needs at least two choices, got {show(choices)}")
         for i, choice in enumerate(self.choices):
             if choice in self.choices[:i]:
-                raise InvalidSpace(f"Categorical choices must differ, got {show(choice)} twice in {show(choices)}")
+                raise InvalidSpace(f"Categorical choices must differ, got {show(choices)} with {show(choice)} again")
 
     @property
     def levels(self) -> int:
@@ -166,7 +168,7 @@ class Categorical:
         return (self.choices.index(plain) + 0.5) / len(self.choices)
 
     def from_unit(self, unit: float) -> Choice:
-        return self.choices[min(int(unit * len(self.choices)), len(self.choices) - 1)]
+        return self.choices[min(int(_clamp(unit) * len(self.choices)), len(self.choices) - 1)]
 
 
 Knob: TypeAlias = Float | Int | Categorical
@@ -182,7 +184,7 @@ class Space:
         for name, knob in knobs.items():
             if not isinstance(name, str) or not name:
                 raise InvalidSpace(f"space names must be non-empty strings, got {show(name)}")
-            if not isinstance(knob, (Float, Int, Categorical)):
+            if type(knob) not in KINDS.values():
                 raise InvalidSpace(f"space[{name!r}] must be a Float, Int or Categorical, got {show(knob)}")
         self.knobs = dict(knobs)
 
@@ -190,15 +192,15 @@ class Space:
     def dim(self) -> int:
         return len(self.knobs)
 
-    def to_unit(self, params: object) -> Array:
-        """The point [d] of a full set of legal parameter values."""
-        given = same_names("params", params, self.knobs)
+    def to_unit(self, params: object, field: str = "params") -> Array:
+        """The point [d] of a full set of legal parameter values; errors call it `field`."""
+        given = same_names(field, params, self.knobs)
         point = np.empty(self.dim)
         for i, (name, knob) in enumerate(self.knobs.items()):
             try:
                 point[i] = knob.to_unit(given[name])
             except InvalidValue as reason:
-                raise InvalidValue(f"params[{name!r}]: {reason}") from None
+                raise InvalidValue(f"{field}[{name!r}]: {reason}") from None
         return point
 
     def from_unit(self, point: Array) -> Params:
@@ -238,9 +240,9 @@ class ParamBounds:
     """
 
     def __init__(self, lower: Sequence[float] | Array, upper: Sequence[float] | Array) -> None:
-        size = len(lower) if isinstance(lower, (Sequence, np.ndarray)) else 0
+        size = len(lower) if isinstance(lower, Sequence) or np.ndim(lower) == 1 else 0
         if size == 0:
-            raise InvalidSpace(f"ParamBounds lower must hold at least one number, got {show(lower)}")
+            raise InvalidSpace(f"ParamBounds lower must be a list of at least one number, got {show(lower)}")
         self.lower = vector("ParamBounds lower", lower, size, InvalidSpace)
         self.upper = vector("ParamBounds upper", upper, size, InvalidSpace)
         for i, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
@@ -248,7 +250,8 @@ class ParamBounds:
 
     @classmethod
     def unit(cls, dim: int) -> "ParamBounds":
-        return cls(np.zeros(dim), np.ones(dim))
+        size = whole("dim", dim, 1, LARGEST_INT, InvalidSpace)
+        return cls(np.zeros(size), np.ones(size))
 
     @property
     def dim(self) -> int:
@@ -276,8 +279,8 @@ def _check_box(kind: str, low: float, high: float) -> None:
     if not low < high:
         hint = "; a knob with one value is a constant, leave it out" if low == high else ""
         raise InvalidSpace(f"{kind} needs low < high, got {low=} {high=}{hint}")
-    if not math.isfinite(high - low):
-        raise InvalidSpace(f"{kind} needs a finite high - low, got {low=} {high=}")
+    if not 1e-300 <= high - low <= 2 * LARGEST_FLOAT:
+        raise InvalidSpace(f"{kind} needs high - low from 1e-300 to {2 * LARGEST_FLOAT:g}, got {low=} {high=}")
 
 
 def _check_scale(kind: str, low: float, high: float, log: object, step: object) -> None:
@@ -296,15 +299,29 @@ def _check_inside(value: float, low: float, high: float) -> None:
 
 def _check_choice(choice: object) -> Choice:
     value = choice.item() if isinstance(choice, np.generic) else choice
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
+    if value is None or type(value) in (str, bool):  # not an Enum that is also a string: it would not survive a save
+        return cast(Choice, value)
+    if type(value) in (int, float) and abs(cast(float, value)) <= sys.float_info.max:
+        return cast(Choice, value)
     raise InvalidSpace(f"Categorical choices must be strings, finite numbers, booleans or None, got {show(choice)}")
 
 
-def _count(span: float, step: float) -> int:
-    return math.floor(span / step + 1e-9) + 1
+_SLACK = Decimal("1e-9")  # of a step: a range that misses its last step by rounding still has it
+
+
+def _exact(x: float) -> Decimal:
+    """The decimal a person would write for `x`."""
+    return Decimal(repr(x))
+
+
+def _magnitude(x: float) -> int:
+    return math.floor(math.log10(x))
+
+
+def _clamp(unit: float) -> float:
+    if not unit == unit:
+        raise InvalidValue("a unit coordinate must be a number from 0 to 1, got nan")
+    return min(max(unit, 0.0), 1.0)
 
 
 def _fraction(x: float, low: float, high: float, log: bool) -> float:

@@ -29,7 +29,7 @@ class Tuner:
     space       knob names -> Float, Int or Categorical
     metrics     metric names -> "min", "max" or Metric(direction, weight)
     context     names, or a vector length, or None for context-free tuning
-    default     what runs today, the first suggestion; the middle of the box if absent
+    default     what runs today, and the first suggestion unless something was observed before; else mid-box
     preset      "default", "paper", or either with other constants, as in presets.paper(base_step=0.25)
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
     """
@@ -73,7 +73,7 @@ class Tuner:
         return self._learned
 
     def ask(self, context: Context = None) -> Suggestion:
-        """Parameters to run in this context, under an id to answer with. The very first are the default."""
+        """Parameters to run in this context, under an id to answer with; the default if nothing is known at all."""
         seen = self._encoder.encode(context)
         if self._ledger.issued == 0 and self._learned == 0:
             point, why = self._default, Explanation(source="default")
@@ -104,7 +104,10 @@ class Tuner:
         self._learn(Explanation(source="observed"), seen, point, metrics)
 
     def recommend(self, context: Context = None) -> Params:
-        """The best parameters known for this context, without exploring; the default while nothing is known."""
+        """The best parameters known for the nearest context, without exploring; the default while nothing is known.
+
+        Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
+        """
         best = self._hybrid.best_known(self._encoder.encode(context))
         return self._space.from_unit(self._default if best is None else best)
 
@@ -149,7 +152,7 @@ class Tuner:
         header, arrays = snapshot.decode(data)
         try:
             return cls._rebuild(header, arrays)
-        except (RaspError, ValueError, KeyError, TypeError, AttributeError) as reason:
+        except (RaspError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as reason:
             if isinstance(reason, ImportError):
                 raise
             raise SnapshotError(f"the snapshot does not describe a tuner: {show(reason)}") from reason
@@ -179,6 +182,6 @@ class Tuner:
 
     def _default_point(self, default: Mapping[str, object]) -> Array:
         try:
-            return self._space.to_unit(default)
+            return self._space.to_unit(default, "default")
         except InvalidValue as reason:
-            raise InvalidSpace(f"default: {reason}") from reason
+            raise InvalidSpace(str(reason)) from reason

@@ -37,8 +37,8 @@ class Metric:
         if self.direction not in ("min", "max"):
             raise InvalidSpace(f"Metric direction must be 'min' or 'max', got {show(self.direction)}")
         weight = number("Metric weight", self.weight, InvalidSpace)
-        if not 0.0 < weight <= 1e100:
-            raise InvalidSpace(f"Metric weight must be positive and at most 1e100, got {weight!r}")
+        if not 1e-100 <= weight <= 1e100:
+            raise InvalidSpace(f"Metric weight must be positive, from 1e-100 to 1e100, got {weight!r}")
         object.__setattr__(self, "weight", weight)
 
 
@@ -116,14 +116,14 @@ class Explanation:
             ""
             if self.predicted is None
             else f" Predicted error {self.predicted:.3f} +- {self.deviation:.3f}"
-            f" by {sum(weight > 0 for weight in self.gate)} experts."
+            f" ({sum(weight >= 0.005 for weight in self.gate)} of {len(self.gate)} experts count)."
         )
-        outcome = "" if self.error is None else f" Observed error {self.error:.3f}."
+        outcome = "" if self.error is None or self.path == "failed" else f" Observed error {self.error:.3f}."
         after = {
             "pending": " Not answered yet.",
             "fast": " Learned by the fast path",
             "slow": " Learned by the slow path",
             "failed": " Failed",
         }[self.path]
-        why = f": {self.reason}." if self.reason else "" if self.path == "pending" else "."
+        why = f": {' '.join(self.reason.split())}." if self.reason else "" if self.path == "pending" else "."
         return f"Chosen as {self.source}; the context {known}.{guess}{outcome}{after}{why}"

@@ -219,6 +219,30 @@ def test_the_callers_thread_setting_is_left_as_it_was():
         torch.set_num_threads(threads)
 
 
+def test_the_callers_torch_settings_do_not_matter():
+    """Tuning while a model is evaluated under no_grad, or with another default device, is ordinary use."""
+    seen, point = situation(), np.full(DIM, 0.5)
+    usual = surrogate()
+    expected = usual.update_prompts_only(point, seen, 0.9), usual.gradient(point, seen)
+    for setting in (torch.no_grad(), torch.inference_mode(), torch.device("meta")):
+        with setting:
+            moe = surrogate()
+            moe.update_full_emergency(batch())
+            moe = surrogate()
+            got = moe.update_prompts_only(point, seen, 0.9), moe.gradient(point, seen)
+        assert np.array_equal(got[0], expected[0])
+        assert np.array_equal(got[1], expected[1])
+
+
+def test_overflowing_gradients_leave_the_weights_alone():
+    moe = surrogate()
+    before = {name: weight.copy() for name, weight in moe.state().items()}
+    wild = Batch(np.zeros((2, DIM)), np.full((2, CONTEXT), 1e100), np.zeros((2, PROMPT)), np.zeros(2))
+    moe.update_full_emergency(wild)
+    for name, weight in moe.state().items():
+        assert np.array_equal(weight, before[name]), name
+
+
 def test_extreme_contexts_give_finite_predictions():
     moe = surrogate()
     memory = PromptMemory(DIM, CONTEXT, PROMPT)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rasp_tuner.numerics import EPSILON, Array, assign
+from rasp_tuner.numerics import EPSILON, LARGEST, Array, assign
 from rasp_tuner.types import Batch, Prediction, Retrieval
 
 # torch.optim's Adam would stall the first emergency for seconds while it loads the compiler it may need
@@ -27,12 +27,13 @@ DOUBT_SHARE = 0.55  # Eq. eta_mix: eta_t = 0.55 u_t + 0.45 nu_t
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Arithmetic on one thread: faster at this size, and the same sums on a machine with any number of cores."""
+def _own_settings() -> Iterator[None]:
+    """The same arithmetic whatever the caller set: gradients on, and one thread, so sums do not depend on the cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
     finally:
         torch.set_num_threads(threads)
 
@@ -40,6 +41,7 @@ def _one_thread() -> Iterator[None]:
 class PromptMoE:
     """The paper's surrogate behind the `Surrogate` protocol; `rng` draws the weights as torch's layers would."""
 
+    @_own_settings()
     def __init__(
         self,
         dim: int,
@@ -80,7 +82,7 @@ class PromptMoE:
         mix = DOUBT_SHARE * doubt + (1.0 - DOUBT_SHARE) * novelty  # Eq. eta_mix
         return round(self.min_active + (self.experts - self.min_active) * mix)
 
-    @_one_thread()
+    @_own_settings()
     def predict(self, points: Array, seen: Retrieval, doubt: float | None = None) -> Prediction:
         with torch.inference_mode():
             outputs, gate = self._forward(_rows(_tensor(points), seen.context, _tensor(seen.prompt)))
@@ -89,25 +91,25 @@ class PromptMoE:
             mean, variance = _mixture(outputs, gate)
             return Prediction(mean.numpy(), variance.numpy(), gate.numpy())
 
-    @_one_thread()
+    @_own_settings()
     def gradient(self, point: Array, seen: Retrieval) -> Array:
         theta = _tensor(point)[None].requires_grad_()
         mean, _ = _mixture(*self._forward(_rows(theta, seen.context, _tensor(seen.prompt))))
         slope: Array = torch.autograd.grad(mean[0], theta)[0][0].numpy()
         return slope
 
-    @_one_thread()
+    @_own_settings()
     def update_prompts_only(self, point: Array, seen: Retrieval, error: float) -> Array:
         """One SGD step on SmoothL1(e^, e) + lambda sum_j |p_j|^2; gradients reach the retrieved prompts only."""
         prompts = _tensor(seen.prompts).requires_grad_()
         pooled = _tensor(seen.weights) @ prompts
         mean, _ = _mixture(*self._forward(_rows(_tensor(point)[None], seen.context, pooled)))
-        loss = functional.smooth_l1_loss(mean[0], torch.tensor(error, dtype=torch.float64))
+        loss = functional.smooth_l1_loss(mean, _tensor(np.array([error])))
         slope = torch.autograd.grad(loss + self.prompt_penalty * prompts.square().sum(), prompts)[0]
         moved: Array = (prompts - self.prompt_rate * slope).detach().numpy()
-        return moved
+        return moved if np.all(np.abs(moved) < LARGEST) else seen.prompts  # contexts near 1e100 overflow: stay put
 
-    @_one_thread()
+    @_own_settings()
     def update_full_emergency(self, batch: Batch) -> None:
         """A few Adam steps on MSE + anchor for experts and gate; moments start fresh, so no hidden state is kept."""
         rows = torch.cat([_tensor(batch.points), _tensor(batch.contexts), _tensor(batch.prompts)], dim=1)
@@ -116,6 +118,8 @@ class PromptMoE:
         squares = [torch.zeros_like(weight) for weight in self.weights.values()]
         for step in range(1, self.full_steps + 1):
             slopes = self._full_slopes(rows, targets)
+            if not all(bool((slope.abs() < LARGEST).all()) for slope in slopes):
+                return  # contexts near 1e100 overflow: stay put rather than lose the weights
             for weight, slope, mean, square in zip(self.weights.values(), slopes, means, squares, strict=True):
                 mean.lerp_(slope, 1.0 - ADAM_MEAN)
                 square.lerp_(slope.square(), 1.0 - ADAM_SQUARE)
@@ -167,7 +171,7 @@ def _layer(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> dict[
 
 
 def _tensor(array: Array) -> Tensor:
-    return torch.tensor(array, dtype=torch.float64)  # copies: no storage is shared with the caller
+    return torch.tensor(array, dtype=torch.float64, device="cpu")  # copies: shares no storage with the caller
 
 
 def _rows(points: Tensor, context: Array, prompt: Tensor) -> Tensor:
