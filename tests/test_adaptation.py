@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import HybridAdaptation
+from rasp_tuner import HybridAdaptation, RunningEMA
 from rasp_tuner.adaptation import ReplayBuffer
 
 
@@ -27,6 +27,31 @@ def test_disagreement_takes_the_slow_path_and_says_so():
     verdict = settled().judge(anomaly=0.0, variance=0.3)
     assert verdict.path == "slow"
     assert verdict.reason.startswith("experts disagree (z = ")
+
+
+def test_unusually_good_is_no_emergency():
+    assert settled().judge(anomaly=-9.0, variance=0.0).path == "fast"
+
+
+def test_disagreement_is_judged_at_two_deviations():
+    adaptation = settled()
+    ema = adaptation.disagreement_ema
+    below, above = (next(v for v in np.linspace(0.1, 0.2, 2001) if ema.peek(v) > z) for z in (1.9, 2.0))
+    assert adaptation.doubt(below) < adaptation.doubt(above)
+    assert settled().judge(0.0, below).path == "fast"
+    assert settled().judge(0.0, above).path == "slow"
+
+
+def test_with_the_papers_start_no_error_is_unusual_before_step_fifty_two():
+    """The averages start at variance 1: even a jump from 0 to 1 stays below two deviations until that has faded."""
+
+    def after(calm):
+        ema = RunningEMA()
+        for _ in range(calm):
+            ema.observe(0.0)
+        return ema.observe(1.0)
+
+    assert next(step for step in range(200) if after(step - 1) > 2.0) == 52
 
 
 def test_thresholds_can_be_moved():

@@ -3,10 +3,23 @@ import numpy as np
 from rasp_tuner import demo
 
 
-def test_all_agents_face_the_same_world_and_seeds_reproduce():
+def test_seeds_reproduce():
     a, b = demo.play("random search", 3, 40), demo.play("random search", 3, 40)
     assert np.array_equal(a.regret, b.regret)
     assert not np.array_equal(a.regret, demo.play("random search", 4, 40).regret)
+
+
+def test_all_agents_face_the_same_contexts_and_noise(monkeypatch):
+    seen = {}
+    for name, params in (("low", {"pool": 1, "timeout_s": 0.1, "batching": 0.0}), ("best", demo.BEST[0])):
+        contexts, losses = seen.setdefault(name, ([], []))
+        spy = (lambda context, c=contexts, p=params: c.append(context.tolist()) or p, losses.append)
+        monkeypatch.setitem(demo.AGENTS, name, lambda _seed, spy=spy: spy)
+        regret = demo.play(name, 7, 30).regret
+        losses[:] = [loss - r for loss, r in zip(losses, regret, strict=True)]  # what is left is noise
+    assert seen["low"][0] == seen["best"][0]
+    assert np.allclose(seen["low"][1], seen["best"][1])
+    assert np.std(seen["low"][1]) > 0.001
 
 
 def test_regret_is_zero_at_the_best_settings_and_positive_elsewhere(monkeypatch):

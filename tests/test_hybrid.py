@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rasp_tuner import AdaptiveHybridTuner, Float, InvalidValue, ParamBounds, Tuner, presets
+from rasp_tuner.types import Prediction
 
 BOX = ParamBounds([-5.0, 0.0, 100.0], [5.0, 1.0, 200.0])
 
@@ -39,7 +42,6 @@ def test_run_equals_tune_one_step_by_hand():
     hybrid, evaluate = tuner()
     ran = [theta.tolist() for theta, _ in hybrid.run(evaluate, 30)]
     hybrid, evaluate = tuner()
-    hybrid._context = hybrid._look()
     theta, by_hand = BOX.center, []
     for _ in range(30):
         by_hand.append(theta.tolist())
@@ -140,3 +142,113 @@ def test_a_context_of_the_wrong_length_is_refused_before_anything_is_learned():
     with pytest.raises(InvalidValue, match="context must hold 2 numbers, got 1"):
         hybrid.tune_one_step(BOX.center, 0.5)
     assert len(hybrid.parts.replay) == 0
+
+
+class Spy:
+    """A surrogate that writes down what it is asked and moves prompts by one."""
+
+    def __init__(self, experts=2):
+        self.experts, self.predicted, self.doubts, self.sloped, self.fast, self.batches = experts, [], [], [], [], []
+
+    def predict(self, points, seen, doubt=None):
+        self.predicted.append((points.copy(), seen))
+        self.doubts.append(doubt)
+        mean = points.sum(axis=1)  # downhill is towards the lower corner, and beyond it
+        return Prediction(mean, np.full(len(points), 0.01), np.full((len(points), self.experts), 0.5))
+
+    def gradient(self, point, _seen):
+        self.sloped.append(point.copy())
+        return np.full(len(point), 10.0)
+
+    def update_prompts_only(self, point, seen, error):
+        self.fast.append((point.copy(), seen, error))
+        return seen.prompts + 1.0
+
+    def update_full_emergency(self, batch):
+        self.batches.append(batch)
+
+
+def spied(context_dim=1, **changes):
+    hybrid = AdaptiveHybridTuner(ParamBounds.unit(2), context_dim, preset=presets.paper(**changes))
+    spy = Spy()
+    hybrid.parts = replace(hybrid.parts, surrogate=spy)
+    return hybrid, spy
+
+
+def test_candidates_are_ranked_as_they_are_and_clipped_afterwards():
+    hybrid, spy = spied()
+    proposal = hybrid.propose(np.zeros(1), np.array([0.5, 0.5]))
+    ranked, _ = spy.predicted[-1]
+    assert ranked[0].tolist() == [-1.0, -1.0]  # 0.5 - 0.15 * 10
+    assert proposal.theta.tolist() == [0.0, 0.0]
+    assert proposal.why.source == "gradient"
+    assert proposal.why.predicted == -2.0
+
+
+def test_gradient_and_doubt_are_taken_at_the_base_center_and_only_the_ranking_saves_experts():
+    hybrid, spy = spied()
+    hybrid.learn(np.zeros(1), np.array([1.0, 1.0]), 0.2)  # the hint
+    spy.predicted.clear()
+    spy.doubts.clear()
+    hybrid.propose(np.zeros(1), np.array([0.0, 0.0]))
+    base = [0.35, 0.35]
+    assert spy.sloped[-1].tolist() == pytest.approx(base)
+    assert spy.predicted[0][0][0].tolist() == pytest.approx(base)
+    assert spy.doubts[0] is None
+    assert 0.0 <= spy.doubts[1] <= 1.0
+
+
+def test_the_fast_path_trains_the_prompts_retrieved_after_the_slot_is_opened():
+    hybrid, spy = spied()
+    hybrid.learn(np.array([3.0]), np.array([0.1, 0.2]), 0.4)
+    point, seen, error = spy.fast[0]
+    assert (point.tolist(), seen.slots, error) == ([0.1, 0.2], (0,), 0.4)
+    assert np.all(hybrid.parts.memory.prompts[0] == 1.0)
+    assert spy.predicted[0][1].slots == ()  # the trigger looks at what was believed before
+
+
+def test_the_slow_path_replays_the_newest_sample_first_with_todays_prompts_and_moves_no_prompt():
+    hybrid, spy = spied(anomaly_threshold=0.0, batch_size=3, top_k=1)
+    samples = [(0.0, 0.1), (10.0, 0.2), (20.0, 0.3), (30.0, 0.9)]
+    for context, error in samples[:-1]:
+        hybrid.parts.adaptation.anomaly_threshold = 99.0
+        hybrid.learn(np.array([context]), np.array([error, error]), error)
+    prompts = hybrid.parts.memory.prompts.copy()
+    hybrid.parts.adaptation.anomaly_threshold = 0.0
+    verdict = hybrid.learn(np.array([30.0]), np.array([0.9, 0.9]), 0.9)
+    assert verdict.path == "slow"
+    (batch,) = spy.batches
+    assert batch.errors[0] == 0.9
+    assert len(batch.errors) == 3
+    by_error = {error: (context, slot) for slot, (context, error) in enumerate(samples)}
+    for point, context, prompt, error in zip(batch.points, batch.contexts, batch.prompts, batch.errors, strict=True):
+        expected_context, slot = by_error[float(error)]
+        assert point.tolist() == [error, error]
+        assert context.tolist() == [expected_context]
+        assert prompt.tolist() == hybrid.parts.memory.prompts[slot].tolist()
+    assert np.array_equal(hybrid.parts.memory.prompts, prompts)
+
+
+def test_the_next_point_is_chosen_for_the_context_now_in_force():
+    looks = iter([[0.0], [50.0], [0.0], [50.0]])
+    hybrid = AdaptiveHybridTuner(BOX, 1, lambda: next(looks))
+    hybrid.tune_one_step(BOX.center, 0.5)  # ran at 0
+    _, info = hybrid.tune_one_step(BOX.center, 0.5)  # ran at 50; the world is back at 0
+    assert info.slots[0] == 0
+    _, info = hybrid.tune_one_step(BOX.center, 0.5)  # now at 50 again
+    assert info.slots[0] == 1
+
+
+def test_a_failure_counts_as_an_error_of_one_in_the_average():
+    hybrid, _ = spied()
+    hybrid.learn(np.zeros(1), np.zeros(2), 1.0, failed=True)
+    assert hybrid.parts.composer.error_ema.mean == pytest.approx(0.03)
+    assert hybrid.parts.memory.distance_ema.moments.tolist() == [0.0, 1.0]
+
+
+def test_contexts_from_the_function_saturate_too():
+    hybrid = AdaptiveHybridTuner(BOX, 1, lambda: [1e300])
+    for _ in range(5):
+        theta, info = hybrid.tune_one_step(BOX.center, 0.5)
+    assert np.all(np.isfinite(theta))
+    assert np.isfinite(info.predicted)

@@ -116,6 +116,33 @@ def test_the_oldest_slot_makes_room():
     assert sorted(mem.keys[:, 0].tolist()) == [10.0, 20.0, 30.0]
 
 
+def test_a_slot_that_takes_an_old_ones_place_starts_with_a_zero_prompt():
+    mem = opened_at(0.0, size=1)
+    mem.write_prompts(mem.retrieve(np.array([0.0])), np.ones((1, 3)))
+    learn(mem, 9.0)
+    assert mem.retrieve(np.array([9.0])).prompt.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_an_equal_error_keeps_the_older_best_and_a_threshold_must_be_passed():
+    mem = memory()
+    learn(mem, 0.0, point=(0.1, 0.1), error=0.4)
+    learn(mem, 0.0, point=(0.2, 0.2), error=0.4)
+    assert mem.best[0].tolist() == [0.1, 0.1]
+    at_threshold = memory(novelty_threshold=mem.retrieve(np.array([3.0])).novelty)
+    learn(at_threshold, 0.0)
+    at_threshold.distance_ema.moments = mem.distance_ema.moments
+    learn(at_threshold, 3.0)
+    assert len(at_threshold) == 1
+
+
+def test_only_the_nearest_slot_takes_a_new_best_and_its_error():
+    mem = opened_at(0.0, 1.0)
+    mem.novelty_threshold = 1.0
+    learn(mem, 0.1, point=(0.7, 0.7), error=-1.0)
+    learn(mem, 0.1, point=(0.9, 0.9), error=-0.5)  # not better than what it has now
+    assert mem.best[:2].tolist() == [[0.7, 0.7], [0.1, 0.9]]
+
+
 def test_an_earlier_answer_is_not_changed_by_later_writes():
     mem = opened_at(0.0)
     seen = mem.retrieve(np.array([0.0]))

@@ -15,6 +15,7 @@ def test_paper_constants_are_those_of_the_hyperparameter_table():
         "prompt_dim": 32,
         "experts": 6,
         "min_active": 2,
+        "doubt_share": 0.55,
         "momentum": 0.97,
         "stay": 0.65,
         "kappa": 2.0,
@@ -23,15 +24,25 @@ def test_paper_constants_are_those_of_the_hyperparameter_table():
         "full_rate": 1e-4,
         "anchor_penalty": 3e-4,
         "base_step": 0.15,
+        # chosen here
+        "perturbations": 6,
+        "replay_size": 256,
+        "batch_size": 32,
+        "full_steps": 5,
+        "anomaly_threshold": 2.0,
+        "disagreement_threshold": 2.0,
     }
-    assert {name: k[name] for name in table} == table
+    assert k == table
 
 
 def test_constants_reach_their_parts():
     changed = presets.paper(
         memory_size=7, top_k=2, temperature=0.5, novelty_threshold=0.6, prompt_dim=24, experts=8, base_step=0.25,
-        kappa=1.5, stay=0.5, prompt_rate=0.01, full_rate=3e-4, replay_size=9, batch_size=4, momentum=0.9,
+        kappa=1.5, stay=0.5, prompt_rate=0.01, full_rate=3e-4, replay_size=9, batch_size=4, momentum=0.9, min_active=3,
+        doubt_share=0.4, prompt_penalty=0.2, anchor_penalty=0.3, full_steps=2, perturbations=11, anomaly_threshold=4.0,
+        disagreement_threshold=5.0,
     )  # fmt: skip
+    assert not set(changed.constants.items()) & set(presets.PAPER.items())  # every constant there is was changed
     parts = changed.build(2, 3, {"m": "min"}, np.random.default_rng(0))
     memory = parts.memory
     assert (memory.size, memory.top_k, memory.temperature, memory.novelty_threshold) == (7, 2, 0.5, 0.6)
@@ -41,7 +52,13 @@ def test_constants_reach_their_parts():
     assert (parts.policy.base_step, parts.policy.kappa, parts.policy.stay) == (0.25, 1.5, 0.5)
     assert parts.replay.errors.shape == (9,)
     assert parts.batch_size == 4
-    assert parts.composer.emas["m"].momentum == 0.9
+    surrogate, adaptation = parts.surrogate, parts.adaptation
+    assert (surrogate.min_active, surrogate.doubt_share, surrogate.full_steps) == (3, 0.4, 2)
+    assert (surrogate.prompt_penalty, surrogate.anchor_penalty) == (0.2, 0.3)
+    assert parts.policy.perturbations == 11
+    assert (adaptation.anomaly_threshold, adaptation.disagreement_threshold) == (4.0, 5.0)
+    averages = (parts.composer.emas["m"], parts.composer.error_ema, memory.distance_ema, adaptation.disagreement_ema)
+    assert [ema.momentum for ema in averages] == [0.9] * 4
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_failure_is_learned_from_but_never_recommended():
     bad = t.ask(QUIET)
     t.tell_failed(bad.id, "out of memory")
     told = t.explain(bad.id)
-    assert (told.path, told.reason, told.error) == ("failed", "out of memory", 1.0)
+    assert (told.path, told.failure, told.error) == ("fast", "out of memory", 1.0)
     assert t.recommend(QUIET) == s.params
     assert t.learned == 2
 
@@ -146,7 +146,7 @@ def test_long_failure_reasons_are_cut():
     t = tuner()
     s = t.ask(QUIET)
     t.tell_failed(s.id, "x" * 10_000)
-    assert len(t.explain(s.id).reason) == 500
+    assert len(t.explain(s.id).failure) == 500
 
 
 def test_recommend_knows_only_the_default_at_first_and_the_best_later():
@@ -194,9 +194,11 @@ def test_explain_speaks_in_plain_words():
     assert "looks like past situation 0 (weight 1.00 among 1; novelty 0.50)" in text
     assert "Predicted error" in text
     t.tell(second.id, GOOD)
-    assert "Learned by the fast path: nothing unusual." in str(t.explain(second.id))
-    t.tell_failed(t.ask(QUIET).id, "oom")
-    assert str(t.explain("s2")).endswith("Failed: oom.")
+    assert str(t.explain(second.id)).endswith("Learned by the fast path: nothing unusual.")
+    t.tell_failed(t.ask(QUIET).id, "oom\nkilled")
+    assert str(t.explain("s2")).endswith("Failed: oom killed. Learned by the fast path: nothing unusual.")
+    t.tell_failed(t.ask(QUIET).id)
+    assert "Failed: no reason given." in str(t.explain("s3"))
 
 
 def test_contexts_of_any_size_do_no_lasting_harm():
@@ -260,6 +262,16 @@ def test_failure_reasons_are_strings(reason):
     with pytest.raises(InvalidValue, match="reason must be a string"):
         t.tell_failed(s.id, reason)
     assert len(t.pending) == 1
+
+
+def test_only_answered_suggestions_of_its_own_move_the_current_point():
+    """With `stay` = 1 and a tiny step, candidates lie around the current point and nowhere else (but for the hint)."""
+    t = Tuner({"x": Float(0, 1)}, {"m": "min"}, default={"x": 0.2}, preset=presets.paper(stay=1.0, base_step=1e-6))
+    t.tell(t.ask().id, {"m": 1.0})
+    t.observe(None, {"x": 0.9}, {"m": 5.0})
+    t.tell_failed(t.ask().id)
+    near = [t.ask().params["x"] for _ in range(20)]
+    assert all(abs(x - 0.2) < 1e-4 for x in near)
 
 
 def test_different_seeds_suggest_differently_and_equal_seeds_alike():

@@ -1,7 +1,8 @@
 """HybridAdaptation: fast path or slow path, and why (paper, Section Hybrid Adaptation).
 
 The paper names the triggers (z_err and the disagreement v against their moving averages) but not the thresholds. Both
-are two standard deviations here: rare under steady noise, quick under a real shift.
+are two standard deviations here. Since all averages start at variance 1, far above that of errors and disagreements,
+neither can be reached in the first fifty steps (docs/PAPER.md).
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from rasp_tuner.numerics import Array, RunningEMA, assign, logistic
+from rasp_tuner.numerics import MOMENTUM, Array, RunningEMA, assign, logistic
 
 ANOMALY_THRESHOLD = 2.0  # z_err above this: the error is out of the ordinary
 DISAGREEMENT_THRESHOLD = 2.0  # z-score of v above this: the experts are
@@ -31,10 +32,11 @@ class HybridAdaptation:
         self,
         anomaly_threshold: float = ANOMALY_THRESHOLD,
         disagreement_threshold: float = DISAGREEMENT_THRESHOLD,
+        momentum: float = MOMENTUM,
     ) -> None:
         self.anomaly_threshold = anomaly_threshold
         self.disagreement_threshold = disagreement_threshold
-        self.disagreement_ema = RunningEMA()
+        self.disagreement_ema = RunningEMA(momentum)
 
     def doubt(self, variance: float) -> float:
         """u_t in [0, 1]: disagreement relative to its moving average, which stays as it is."""

@@ -51,7 +51,8 @@ def same_names(field: str, given: object, expected: Iterable[str]) -> Mapping[st
     missing = [name for name in wanted if name not in given]
     if missing:
         raise InvalidValue(f"{field} lacks {show(missing)}; it needs exactly {show(wanted)}, got {show(list(given))}")
-    extra = [name for name in given if name not in wanted]
+    known = set(wanted)
+    extra = [name for name in given if name not in known]
     if extra:
         raise InvalidValue(f"{field} has unknown names {show(extra)}; it takes exactly {show(wanted)}")
     return given

@@ -11,10 +11,8 @@ import numpy as np
 
 from rasp_tuner.checks import number, same_names, show
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.numerics import Array, RunningEMA, logistic
+from rasp_tuner.numerics import MOMENTUM, Array, RunningEMA, logistic
 from rasp_tuner.types import Direction, Metric
-
-MOMENTUM = 0.97  # about 33 steps of memory
 
 
 class RealErrorComposer:

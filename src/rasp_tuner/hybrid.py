@@ -122,7 +122,7 @@ class AdaptiveHybridTuner:
         return None if best is None else self.bounds.denormalize(best)
 
     def state(self) -> dict[str, Array]:
-        """Everything learned, as named arrays."""
+        """Everything learned, as named arrays; the random generator is not part of it."""
         return {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:

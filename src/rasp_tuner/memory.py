@@ -13,7 +13,7 @@ import numpy as np
 
 from rasp_tuner.checks import number, whole
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.numerics import Array, RunningEMA, assign, distances, entropy, logistic, softmax
+from rasp_tuner.numerics import MOMENTUM, Array, RunningEMA, assign, distances, entropy, logistic, softmax
 from rasp_tuner.types import Retrieval
 
 
@@ -30,6 +30,7 @@ class PromptMemory:
         top_k: int = 3,
         temperature: float = 1.0,
         novelty_threshold: float = 0.7,
+        momentum: float = MOMENTUM,
     ) -> None:
         self.size = whole("size", size, 1, 1_000_000, InvalidSpace)
         self.top_k = whole("top_k", top_k, 1, 1_000_000, InvalidSpace)
@@ -42,7 +43,7 @@ class PromptMemory:
         self.errors = np.zeros(size)
         self.prompts = np.zeros((size, prompt_dim))
         self.opened = 0  # slots ever opened; slot i holds the latest one with index = i modulo size
-        self.distance_ema = RunningEMA()
+        self.distance_ema = RunningEMA(momentum)
 
     def __len__(self) -> int:
         return min(self.opened, self.size)

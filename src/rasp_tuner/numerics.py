@@ -17,6 +17,7 @@ from rasp_tuner.errors import InvalidSpace, InvalidValue
 Array = NDArray[np.float64]
 
 EPSILON = 1e-8  # the paper's epsilon: keeps z finite for a constant metric
+MOMENTUM = 0.97  # the paper's m: about 33 steps of memory
 LARGEST = 1e100  # deviations and contexts saturate here, so that squares and sums of squares stay finite
 
 
@@ -45,8 +46,7 @@ def entropy(weights: Array) -> float:
 def distances(keys: Array, context: Array) -> Array:
     """Euclidean distances [n] from `context` [d_c] to each row of `keys` [n, d_c]; finite for every finite input."""
     gaps = np.clip(keys, -LARGEST, LARGEST) - np.clip(context, -LARGEST, LARGEST)
-    scale = max(1.0, float(np.abs(gaps).max(initial=0.0)))
-    lengths: Array = scale * np.sqrt(((gaps / scale) ** 2).sum(axis=1))
+    lengths: Array = np.sqrt((gaps**2).sum(axis=1))
     return lengths
 
 
@@ -68,7 +68,7 @@ class RunningEMA:
     (0.3, 3.793)
     """
 
-    momentum: float = 0.97
+    momentum: float = MOMENTUM
     mean: float = 0.0
     var: float = 1.0
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.adaptation import HybridAdaptation, ReplayBuffer
+from rasp_tuner.adaptation import ANOMALY_THRESHOLD, DISAGREEMENT_THRESHOLD, HybridAdaptation, ReplayBuffer
 from rasp_tuner.candidates import CandidatePolicy
 from rasp_tuner.checks import number, show
 from rasp_tuner.composer import RealErrorComposer
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.memory import PromptMemory
+from rasp_tuner.numerics import MOMENTUM
 from rasp_tuner.surrogate import load_neural
 from rasp_tuner.surrogate.base import Surrogate
 from rasp_tuner.types import Direction, Metric
@@ -29,7 +30,8 @@ PAPER: Constants = {
     "prompt_dim": 32,
     "experts": 6,
     "min_active": 2,
-    "momentum": 0.97,
+    "doubt_share": 0.55,
+    "momentum": MOMENTUM,
     "stay": 0.65,
     "kappa": 2.0,
     "prompt_rate": 5e-3,
@@ -42,8 +44,8 @@ PAPER: Constants = {
     "replay_size": 256,
     "batch_size": 32,
     "full_steps": 5,
-    "anomaly_threshold": 2.0,
-    "disagreement_threshold": 2.0,
+    "anomaly_threshold": ANOMALY_THRESHOLD,
+    "disagreement_threshold": DISAGREEMENT_THRESHOLD,
 }
 
 _RANGES = {  # of constants that are not just any number from 0 up
@@ -51,6 +53,7 @@ _RANGES = {  # of constants that are not just any number from 0 up
     "novelty_threshold": (0.0, 1.0),
     "momentum": (1e-6, 1.0 - 1e-6),
     "stay": (0.0, 1.0),
+    "doubt_share": (0.0, 1.0),
     "prompt_rate": (0.0, 1.0),
     "prompt_penalty": (0.0, 1.0),
     "full_rate": (0.0, 1.0),
@@ -101,7 +104,7 @@ def default(**changes: float) -> Preset:
 def named(name: object, changes: object = None) -> Preset:
     """The preset called `name`, with some constants changed; a typed error names the choices."""
     if not isinstance(name, str) or name not in _CONSTANTS:
-        raise InvalidSpace(f"preset must be one of {list(_CONSTANTS)} or a Preset, got {show(name)}")
+        raise InvalidSpace(f"preset must be one of {list(NAMES)} or a Preset, got {show(name)}")
     constants = dict(_CONSTANTS[name])
     if changes is not None and not isinstance(changes, Mapping):
         raise InvalidSpace(f"preset constants must be a mapping, got {show(changes)}")
@@ -137,6 +140,7 @@ def _build_paper(
             top_k=int(k["top_k"]),
             temperature=k["temperature"],
             novelty_threshold=k["novelty_threshold"],
+            momentum=k["momentum"],
         ),
         surrogate=load_neural().PromptMoE(
             dim,
@@ -145,6 +149,7 @@ def _build_paper(
             rng,
             experts=int(k["experts"]),
             min_active=int(k["min_active"]),
+            doubt_share=k["doubt_share"],
             prompt_rate=k["prompt_rate"],
             prompt_penalty=k["prompt_penalty"],
             full_rate=k["full_rate"],
@@ -154,7 +159,7 @@ def _build_paper(
         policy=CandidatePolicy(
             base_step=k["base_step"], kappa=k["kappa"], stay=k["stay"], perturbations=int(k["perturbations"])
         ),
-        adaptation=HybridAdaptation(k["anomaly_threshold"], k["disagreement_threshold"]),
+        adaptation=HybridAdaptation(k["anomaly_threshold"], k["disagreement_threshold"], k["momentum"]),
         replay=ReplayBuffer(dim, context_dim, int(k["replay_size"])),
         batch_size=int(k["batch_size"]),
     )
@@ -162,4 +167,5 @@ def _build_paper(
 
 Builder = Callable[[Constants, int, int, Mapping[str, Metric | Direction], np.random.Generator], Parts]
 _CONSTANTS: dict[str, Constants] = {"paper": PAPER, "default": PAPER}
+NAMES = tuple(_CONSTANTS)
 _BUILDERS: dict[str, Builder] = {"paper": _build_paper, "default": _build_paper}

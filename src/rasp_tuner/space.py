@@ -31,6 +31,9 @@ LARGEST_INT = 2**44  # up to here integers survive the trip through a logarithm
 class Float:
     """A real knob in [low, high], optionally on a log scale or on the grid low, low + step, ...
 
+    Without a step its legal values have twelve digits of the range (of the value, on a log scale); a value with more is
+    taken and rounded to those.
+
     >>> Float(0.1, 10.0, log=True).from_unit(0.5)
     1.0
     >>> Float(0.0, 1.0, step=0.25).from_unit(0.6)

@@ -24,7 +24,8 @@ LONGEST_REASON = 500  # characters kept of a failure's reason
 class Tuner:
     """Suggests parameters for the context it sees, learns from the metrics that come back, and remembers.
 
-    `ask` never learns; `tell`, `tell_failed` and `observe` do; a call that raises changes nothing. Not thread-safe.
+    `ask` never learns; `tell`, `tell_failed` and `observe` do; a call that raises a RaspError changes nothing. Not
+    thread-safe.
 
     space       knob names -> Float, Int or Categorical
     metrics     metric names -> "min", "max" or Metric(direction, weight)
@@ -94,9 +95,10 @@ class Tuner:
         record = self._ledger.waiting(id)
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
-        self._hybrid.learn(record.context, record.point, WORST, failed=True)
+        verdict = self._hybrid.learn(record.context, record.point, WORST, failed=True)
         self._learned += 1
-        self._ledger.answer(id, replace(record.why, path="failed", reason=reason[:LONGEST_REASON], error=WORST))
+        why = replace(record.why, path=verdict.path, reason=verdict.reason, error=WORST)
+        self._ledger.answer(id, replace(why, failure=reason[:LONGEST_REASON]))
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
@@ -165,7 +167,6 @@ class Tuner:
             header["context"],
             preset=named(header["preset"]["name"], header["preset"]["constants"]),
             seed=header["seed"],
-            max_pending=header["ledger"]["size"],
         )
         tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
         tuner._default, tuner._current = arrays["default"], arrays["current"]

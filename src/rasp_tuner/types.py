@@ -13,7 +13,7 @@ from rasp_tuner.numerics import Array
 from rasp_tuner.space import Params
 
 Direction = Literal["min", "max"]
-Path = Literal["pending", "fast", "slow", "failed"]
+Path = Literal["pending", "fast", "slow"]
 
 
 class Stateful(Protocol):
@@ -34,7 +34,7 @@ class Metric:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.direction not in ("min", "max"):
+        if not isinstance(self.direction, str) or self.direction not in ("min", "max"):
             raise InvalidSpace(f"Metric direction must be 'min' or 'max', got {show(self.direction)}")
         weight = number("Metric weight", self.weight, InvalidSpace)
         if not 1e-100 <= weight <= 1e100:
@@ -95,15 +95,16 @@ class Explanation:
     source: str  # "default", "gradient", "perturbation", "hint": which kind of candidate won
     slots: tuple[int, ...] = ()
     weights: tuple[float, ...] = ()
-    gate: tuple[float, ...] = ()
-    predicted: float | None = None
+    gate: tuple[float, ...] = ()  # gate, predicted and deviation are of the candidate as ranked: before it was
+    predicted: float | None = None  # clipped into the box and snapped to legal values
     deviation: float | None = None
     novelty: float = 1.0
     confidence: float = 0.0
     entropy: float = 0.0
     path: Path = "pending"
-    reason: str = ""  # why this path: the trigger, or the failure as told
-    error: float | None = None  # the composed error e_t that came back
+    reason: str = ""  # why this path
+    error: float | None = None  # the composed error e_t that came back; 1 if it failed
+    failure: str | None = None  # the reason told with tell_failed
 
     def __str__(self) -> str:
         known = (
@@ -118,12 +119,12 @@ class Explanation:
             else f" Predicted error {self.predicted:.3f} +- {self.deviation:.3f}"
             f" ({sum(weight >= 0.005 for weight in self.gate)} of {len(self.gate)} experts count)."
         )
-        outcome = "" if self.error is None or self.path == "failed" else f" Observed error {self.error:.3f}."
-        after = {
-            "pending": " Not answered yet.",
-            "fast": " Learned by the fast path",
-            "slow": " Learned by the slow path",
-            "failed": " Failed",
-        }[self.path]
-        why = f": {' '.join(self.reason.split())}." if self.reason else "" if self.path == "pending" else "."
-        return f"Chosen as {self.source}; the context {known}.{guess}{outcome}{after}{why}"
+        if self.path == "pending":
+            outcome = "Not answered yet."
+        else:
+            told = " ".join((self.failure or "").split())
+            came = (
+                f"Observed error {self.error:.3f}" if self.failure is None else f"Failed: {told or 'no reason given'}"
+            )
+            outcome = f"{came}. Learned by the {self.path} path: {self.reason}."
+        return f"Chosen as {self.source}; the context {known}.{guess} {outcome}"

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Float, Int, Metric, Tuner
+from rasp_tuner import Categorical, Float, Int, Metric, Tuner, presets
 
 HERE = Path(__file__).parent
-PRESETS = ["paper"]
+TRACES = {
+    "paper": presets.paper(),
+    "paper_alert": presets.paper(anomaly_threshold=0.3, disagreement_threshold=0.3),  # takes the slow path often
+}
 
 
 def trace(preset):
@@ -38,17 +41,18 @@ def trace(preset):
     return rows
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_trace_is_the_recorded_one(preset):
-    recorded = json.loads((HERE / f"{preset}.json").read_text())
-    for step, (now, then) in enumerate(zip(trace(preset), recorded, strict=True)):
-        for name, value in then.items():
+@pytest.mark.parametrize("name", TRACES)
+def test_trace_is_the_recorded_one(name):
+    recorded = json.loads((HERE / f"{name}.json").read_text())
+    assert {row["path"] for row in recorded} == ({"fast"} if name == "paper" else {"fast", "slow"})
+    for step, (now, then) in enumerate(zip(trace(TRACES[name]), recorded, strict=True)):
+        for column, value in then.items():
             if isinstance(value, float):
-                assert now[name] == pytest.approx(value, rel=1e-7, abs=1e-9), (step, name)
+                assert now[column] == pytest.approx(value, rel=1e-7, abs=1e-9), (step, column)
             else:
-                assert now[name] == value, (step, name)
+                assert now[column] == value, (step, column)
 
 
 if __name__ == "__main__":
-    for name in PRESETS:
-        (HERE / f"{name}.json").write_text(json.dumps(trace(name), indent=0) + "\n")
+    for name, preset in TRACES.items():
+        (HERE / f"{name}.json").write_text(json.dumps(trace(preset), indent=0) + "\n")

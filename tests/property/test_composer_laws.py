@@ -36,13 +36,24 @@ def test_error_is_monotone_in_each_metric(past, a, b, direction):
     assert errors[0] <= errors[1] + 1e-12
 
 
-@given(badness=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(1e-6, 1e6)), min_size=1, max_size=8))
-def test_convex_aggregation_keeps_order(badness):
-    """Proposition composer (ii): if every badness grows, so does the weighted mean."""
-    low = [min(x, y) for x, y, _ in badness]
-    high = [max(x, y) for x, y, _ in badness]
-    weights = [w for _, _, w in badness]
-    assert np.average(low, weights=weights) <= np.average(high, weights=weights) + 1e-12
+@given(
+    metrics=st.lists(
+        st.tuples(streams, moderate, moderate, st.floats(1e-6, 1e6), st.sampled_from(["min", "max"])),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_if_every_metric_is_worse_so_is_the_error(metrics):
+    """Proposition composer (ii), through the composer: all badnesses grow together."""
+    past = min(len(history) for history, *_ in metrics)
+    errors = []
+    for pick in (min, max):  # the better of two values for every metric, then the worse
+        composer = RealErrorComposer({str(i): Metric(d, w) for i, (_, _, _, w, d) in enumerate(metrics)})
+        for t in range(past):
+            composer.compose({str(i): history[t] for i, (history, *_) in enumerate(metrics)})
+        last = {str(i): (pick(a, b) if d == "min" else -pick(-a, -b)) for i, (_, a, b, _, d) in enumerate(metrics)}
+        errors.append(composer.compose(last))
+    assert errors[0] <= errors[1] + 1e-12
 
 
 @given(x=finite, y=finite)
@@ -65,14 +76,14 @@ def test_one_metric_moves_the_error_by_at_most_its_stability_bound(past, value, 
     assert abs(errors[1] - errors[0]) <= bound * (1 + 1e-6) + 1e-12
 
 
-@given(stream=streams, momentum=st.floats(0.01, 0.99))
-def test_ema_mean_equals_its_unrolled_form(stream, momentum):
+@given(stream=streams, momentum=st.floats(0.01, 0.99), start=moderate)
+def test_ema_mean_equals_its_unrolled_form(stream, momentum, start):
     """Eq. ema_unroll: mu_t = (1 - m) sum_j m^(t-j) v_j + m^t mu_0."""
-    ema = RunningEMA(momentum)
+    ema = RunningEMA(momentum, mean=start)
     for value in stream:
         ema.observe(value)
     t = len(stream)
-    unrolled = (1 - momentum) * sum(momentum ** (t - 1 - j) * v for j, v in enumerate(stream))
+    unrolled = (1 - momentum) * sum(momentum ** (t - 1 - j) * v for j, v in enumerate(stream)) + momentum**t * start
     assert math.isclose(ema.mean, unrolled, rel_tol=1e-9, abs_tol=1e-6)
 
 
@@ -94,3 +105,19 @@ def test_softmax_weights_are_a_distribution_in_the_order_of_their_logits(logits,
     assert 0.0 <= entropy(weights) <= math.log(len(logits)) + 1e-12
     if np.abs(values).max() < 1e3:
         assert np.allclose(softmax(values + shift), weights, rtol=1e-9)
+
+
+def test_ema_mean_concentrates_as_stated():
+    """Eq. ema_conc for Gaussian metrics, at several deviations: the measured frequency stays below a bound below 1."""
+    rng, m, runs, steps = np.random.default_rng(0), 0.9, 4000, 60
+    ends = np.empty(runs)
+    for i, stream in enumerate(rng.normal(size=(runs, steps))):
+        ema = RunningEMA(m)
+        for value in stream:
+            ema.observe(float(value))
+        ends[i] = ema.mean
+    for epsilon in (0.3, 0.5, 0.7):
+        bound = 2 * math.exp(-(epsilon**2) * (1 - m**2) / (2 * (1 - m) ** 2))
+        measured = float((np.abs(ends) >= epsilon).mean())
+        assert measured <= bound + 3 * math.sqrt(bound / runs)
+        assert bound < 1.0

@@ -1,6 +1,7 @@
 """Laws of the unit box: every legal value survives the round trip, every point of [0, 1] names a legal value."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 from hypothesis import assume, given, settings
@@ -52,6 +53,21 @@ def test_the_ends_of_a_float_are_legal(knob):
         assert knob.from_unit(1.0) == knob.high
         assert knob.from_unit(knob.to_unit(knob.high)) == knob.high
     assert knob.from_unit(knob.to_unit(knob.low)) == knob.low
+
+
+@settings(max_examples=1000)
+@given(
+    low=st.decimals(-1000, 1000, places=3),
+    width=st.decimals("0.001", 1000, places=3),
+    k=st.integers(0, 10**6),
+    log=st.booleans(),
+)
+def test_decimals_a_person_would_type_come_back_as_typed(low, width, k, log):
+    x = low + (width * k / 10**6).quantize(Decimal("1e-8"))
+    assume(low <= x <= low + width and (not log or low > 0))
+    knob = Float(float(low), float(low + width), log=log)
+    assume(knob.low <= float(x) <= knob.high)
+    assert knob.from_unit(knob.to_unit(float(x))) == float(x)
 
 
 @settings(max_examples=1000)

@@ -87,8 +87,9 @@ def test_active_experts_follow_eq_eta_mix():
     moe = surrogate()
     assert moe.active_experts(0.0, 0.0) == 2
     assert moe.active_experts(1.0, 1.0) == 6
-    assert moe.active_experts(1.0, 0.0) == round(2 + 4 * 0.55)
-    assert moe.active_experts(0.0, 1.0) == round(2 + 4 * 0.45)
+    assert moe.active_experts(0.7, 0.0) == 4  # 2 + 4 * 0.55 * 0.7 = 3.54
+    assert moe.active_experts(0.0, 0.7) == 3  # 2 + 4 * 0.45 * 0.7 = 3.26
+    assert surrogate(doubt_share=0.0).active_experts(1.0, 0.0) == 2
 
 
 def test_gradient_in_theta_matches_finite_differences():
@@ -207,6 +208,25 @@ def test_restore_takes_weights_and_anchor_back():
     other.restore(moe.state())
     for name, weight in moe.state().items():
         assert np.array_equal(other.state()[name], weight)
+
+
+def test_an_interrupted_emergency_leaves_a_state_that_can_be_saved():
+    moe = surrogate()
+    with pytest.raises(RuntimeError):
+        moe.update_full_emergency(
+            Batch(np.zeros((2, DIM)), np.zeros((2, CONTEXT)), np.zeros((2, PROMPT + 1)), np.zeros(2))
+        )
+    assert np.all(np.isfinite(moe.state()["expert1.w"]))
+
+
+def test_arithmetic_runs_on_one_thread(monkeypatch):
+    moe, seen, threads = surrogate(), situation(), []
+    forward = moe._forward
+    monkeypatch.setattr(moe, "_forward", lambda rows: threads.append(torch.get_num_threads()) or forward(rows))
+    moe.predict(np.zeros((1, DIM)), seen)
+    moe.gradient(np.zeros(DIM), seen)
+    moe.update_prompts_only(np.zeros(DIM), seen, 0.5)
+    assert threads == [1, 1, 1]
 
 
 def test_the_callers_thread_setting_is_left_as_it_was():

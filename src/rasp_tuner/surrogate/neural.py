@@ -23,7 +23,6 @@ from rasp_tuner.types import Batch, Prediction, Retrieval
 
 # torch.optim's Adam would stall the first emergency for seconds while it loads the compiler it may need
 ADAM_MEAN, ADAM_SQUARE = 0.9, 0.999
-DOUBT_SHARE = 0.55  # Eq. eta_mix: eta_t = 0.55 u_t + 0.45 nu_t
 
 
 @contextmanager
@@ -53,6 +52,7 @@ class PromptMoE:
         hidden: tuple[int, int] = (48, 24),
         gate_hidden: int = 48,
         min_active: int = 2,
+        doubt_share: float = 0.55,
         prompt_rate: float = 5e-3,
         prompt_penalty: float = 1e-4,
         full_rate: float = 1e-4,
@@ -62,6 +62,7 @@ class PromptMoE:
         self.dim = dim
         self.experts = experts
         self.min_active = min(min_active, experts)
+        self.doubt_share = doubt_share
         self.prompt_rate = prompt_rate
         self.prompt_penalty = prompt_penalty
         self.full_rate = full_rate
@@ -79,7 +80,7 @@ class PromptMoE:
 
     def active_experts(self, doubt: float, novelty: float) -> int:
         """k_t = round(k_min + (k_max - k_min) eta_t), with k_max = E."""
-        mix = DOUBT_SHARE * doubt + (1.0 - DOUBT_SHARE) * novelty  # Eq. eta_mix
+        mix = self.doubt_share * doubt + (1.0 - self.doubt_share) * novelty  # Eq. eta_mix: 0.55 u_t + 0.45 nu_t
         return round(self.min_active + (self.experts - self.min_active) * mix)
 
     @_own_settings()
@@ -128,17 +129,12 @@ class PromptMoE:
 
     def _full_slopes(self, rows: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         """Gradients of L_full = MSE + lambda_anchor sum |w - w_anchor|^2 by the weights, in their order."""
-        weights = list(self.weights.values())
-        for weight in weights:
-            weight.requires_grad_()
-        mean, _ = _mixture(*self._forward(rows))
+        leaves = {name: weight.detach().requires_grad_() for name, weight in self.weights.items()}
+        mean, _ = _mixture(*self._forward(rows, leaves))
         loss = (mean - targets).square().mean()
-        for weight, anchor in zip(weights, self.anchor.values(), strict=True):
+        for weight, anchor in zip(leaves.values(), self.anchor.values(), strict=True):
             loss = loss + self.anchor_penalty * (weight - anchor).square().sum()
-        slopes = torch.autograd.grad(loss, weights)
-        for weight in weights:
-            weight.requires_grad_(False)
-        return slopes
+        return torch.autograd.grad(loss, list(leaves.values()))
 
     def state(self) -> dict[str, Array]:
         return {
@@ -151,9 +147,9 @@ class PromptMoE:
             assign(weight.numpy(), state[name])
             assign(self.anchor[name].numpy(), state[f"anchor.{name}"])
 
-    def _forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Expert outputs and gate weights, both [n, E], for inputs [n, D]."""
-        w = self.weights
+    def _forward(self, rows: Tensor, weights: Mapping[str, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """Expert outputs and gate weights, both [n, E], for inputs [n, D]; under other weights if given."""
+        w = self.weights if weights is None else weights
         hidden = torch.relu(rows @ w["expert1.w"] + w["expert1.b"])  # [E, n, 48]
         hidden = torch.relu(torch.baddbmm(w["expert2.b"], hidden, w["expert2.w"]))  # [E, n, 24]
         outputs = torch.baddbmm(w["expert3.b"], hidden, w["expert3.w"])[:, :, 0].T  # [n, E]
