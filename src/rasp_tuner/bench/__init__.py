@@ -1,0 +1,1 @@
+"""Benchmarks: streams to tune on, agents to compare, and an honest protocol between them."""

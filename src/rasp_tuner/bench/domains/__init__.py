@@ -1,0 +1,49 @@
+"""Domains by name, built when asked for."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rasp_tuner.bench.domains import beyond, synthetic
+from rasp_tuner.bench.domains.base import ExperimentDomain
+from rasp_tuner.checks import show
+from rasp_tuner.errors import InvalidValue
+
+DOMAINS: dict[str, Callable[[], ExperimentDomain[Any]]] = {
+    "1_LLM_Inference": synthetic.llm_inference,
+    "2_AutoML_HPO": synthetic.automl_hpo,
+    "3_Robot_ISP_Tuning": synthetic.robot_isp,
+    "4_Wafer_Etching_Drift": synthetic.wafer_etching,
+    "5_Switching_LQR": synthetic.switching_lqr,
+    "6_Smooth_Quadratic": synthetic.smooth_quadratic,
+    "7_Regime_Switch_Simple": synthetic.regime_switch_simple,
+    "8_Server_Flash_Crowd": synthetic.server_flash_crowd,
+    "9_Real_Trace_Replay": synthetic.real_trace_replay,
+    "A1_Adversarial_Context": synthetic.adversarial_context,
+    "A2_Adversarial_Offcentre": beyond.adversarial_offcentre,
+    "H1_Recurring_Regimes": beyond.recurring_regimes,
+}
+
+PAPER_CONSTANTS: dict[str, dict[str, float]] = {  # the paper's Table hyperparams: "base step scale (Flash/ISP)"
+    "3_Robot_ISP_Tuning": {"base_step": 0.25},
+    "8_Server_Flash_Crowd": {"base_step": 0.25},
+}
+PAPER = tuple(DOMAINS)[:10]  # the paper's Appendix A
+SYNTHETIC = PAPER[:9]  # without the adversarial one
+STREAMS: tuple[str, ...] = ()
+BEYOND = ("A2_Adversarial_Offcentre", "H1_Recurring_Regimes")
+RECURRING = (  # a regime comes back: what memory is for. 5 needs more than 200 steps
+    "1_LLM_Inference",
+    "3_Robot_ISP_Tuning",
+    "5_Switching_LQR",
+    "8_Server_Flash_Crowd",
+    "H1_Recurring_Regimes",
+)
+
+
+def create(name: str) -> ExperimentDomain[Any]:
+    """A fresh domain."""
+    if name not in DOMAINS:
+        raise InvalidValue(f"no domain {show(name)}; there are {list(DOMAINS)}")
+    domain = DOMAINS[name]()
+    domain.paper_constants = PAPER_CONSTANTS.get(name, {})
+    return domain
