@@ -14,6 +14,9 @@ def test_paper_constants_are_those_of_the_hyperparameter_table():
         "novelty_threshold": 0.7,
         "prompt_dim": 32,
         "experts": 6,
+        "hidden_1": 48,
+        "hidden_2": 24,
+        "gate_hidden": 48,
         "min_active": 2,
         "doubt_share": 0.55,
         "momentum": 0.97,
@@ -40,7 +43,7 @@ def test_constants_reach_their_parts():
         memory_size=7, top_k=2, temperature=0.5, novelty_threshold=0.6, prompt_dim=24, experts=8, base_step=0.25,
         kappa=1.5, stay=0.5, prompt_rate=0.01, full_rate=3e-4, replay_size=9, batch_size=4, momentum=0.9, min_active=3,
         doubt_share=0.4, prompt_penalty=0.2, anchor_penalty=0.3, full_steps=2, perturbations=11, anomaly_threshold=4.0,
-        disagreement_threshold=5.0,
+        disagreement_threshold=5.0, hidden_1=10, hidden_2=9, gate_hidden=8,
     )  # fmt: skip
     assert not set(changed.constants.items()) & set(presets.PAPER.items())  # every constant there is was changed
     parts = changed.build(2, 3, {"m": "min"}, np.random.default_rng(0))
@@ -55,6 +58,8 @@ def test_constants_reach_their_parts():
     surrogate, adaptation = parts.surrogate, parts.adaptation
     assert (surrogate.min_active, surrogate.doubt_share, surrogate.full_steps) == (3, 0.4, 2)
     assert (surrogate.prompt_penalty, surrogate.anchor_penalty) == (0.2, 0.3)
+    shapes = [tuple(surrogate.weights[name].shape) for name in ("expert2.w", "gate2.w")]
+    assert shapes == [(8, 10, 9), (8, 8)]
     assert parts.policy.perturbations == 11
     assert (adaptation.anomaly_threshold, adaptation.disagreement_threshold) == (4.0, 5.0)
     averages = (parts.composer.emas["m"], parts.composer.error_ema, memory.distance_ema, adaptation.disagreement_ema)

@@ -1,0 +1,93 @@
+"""Every registered agent keeps the public contract; and the contract notices who does not."""
+
+import numpy as np
+import pytest
+
+from rasp_tuner.bench.agents import AGENTS, create
+from rasp_tuner.bench.agents.random import RandomSearch
+from rasp_tuner.bench.checks import RULES, ContractBroken, Subject, check_agent, usual_task
+
+SLOW = {"gp-ucb": 8, "turbo": 13, "botorch": 6, "tpe": 16}  # steps that leave the initial design, and no more
+ALIKE = {"gp-ucb-0.25", "gp-ucb-0.5", "gp-ucb-1"}  # the same code as gp-ucb
+FAST = {"static", "random", "cma-es", "warm-cma-es", "vw-cats", "ra-gd"}  # for RASP see tests/contract
+DETERMINISTIC = {"static", "ra-gd"}
+
+
+CASES = [(name, rule) for name in sorted(set(AGENTS) - ALIKE) for rule in RULES[: None if name in FAST else -1]]
+
+
+@pytest.mark.parametrize(("name", "rule"), CASES, ids=[f"{name}-{rule.__name__}" for name, rule in CASES])
+def test_agents_keep_the_contract(name, rule):
+    factory = lambda task, seed: create(name, task, seed)  # noqa: E731
+    rule(Subject(name, factory, usual_task(), SLOW.get(name, 20), name in DETERMINISTIC))
+
+
+@pytest.mark.parametrize("name", sorted(ALIKE))
+def test_other_kappas_reach_their_agent(name):
+    assert create(name, usual_task(), 0).kappa == float(name.removeprefix("gp-ucb-"))
+
+
+class Outside(RandomSearch):
+    def ask(self, context):
+        id, point = super().ask(context)
+        return id, point + 1.0
+
+
+class Unsnapped(RandomSearch):
+    def ask(self, context):
+        id, point = super().ask(context)
+        return id, np.clip(point + 1e-3, 0.0, 1.0)
+
+
+class LearnsByAsking(RandomSearch):
+    seen = 0.0
+
+    def suggest(self, context):
+        self.seen += float(context.sum())
+        return np.abs(np.sin(self.seen + self.rng.uniform(size=self.dim)))
+
+
+class Unseeded(RandomSearch):
+    def __init__(self, task, seed):
+        super().__init__(task, seed)
+        self.rng = np.random.default_rng()
+
+
+class SameAlways(RandomSearch):
+    def __init__(self, task, seed):
+        super().__init__(task, 0)
+
+
+class Global(RandomSearch):
+    def suggest(self, context):
+        np.random.uniform()  # noqa: NPY002
+        return super().suggest(context)
+
+
+class Hoarder(RandomSearch):
+    def learn(self, run, loss):
+        self.hoard = [*getattr(self, "hoard", []), np.zeros(10_000)]
+
+
+class Careless(RandomSearch):
+    def tell(self, id, metrics):
+        """Takes anything."""
+
+
+@pytest.mark.parametrize(
+    ("factory", "says"),
+    [
+        (Outside, "unit box"),
+        (Unsnapped, "legal"),
+        (LearnsByAsking, "ask never learns"),
+        (Unseeded, "the same seed"),
+        (SameAlways, "different seeds"),
+        (Global, "global random state"),
+        (Hoarder, "memory grows"),
+        (Careless, "unknown or answered"),
+    ],
+)
+def test_the_contract_notices(factory, says):
+    with pytest.raises(ContractBroken, match=says) as caught:
+        check_agent(factory)
+    assert factory.__name__ in str(caught.value)
