@@ -1,8 +1,11 @@
 """The `rasp` commands: thin; parse, call, print."""
 
 import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,6 +14,12 @@ from rich.table import Table
 
 from rasp_tuner import __version__, demo
 from rasp_tuner.errors import RaspError
+
+if TYPE_CHECKING:
+    from rasp_tuner.bench.metrics import Runs
+    from rasp_tuner.bench.protocol import Cell
+
+DEFAULT_AGENTS = "static,random,cma-es,rasp"
 
 app = typer.Typer(
     help="RASP-Tuner: the online, context-aware optimizer that remembers.",
@@ -46,24 +55,17 @@ def run_demo(
     Example: rasp demo --steps 400 --seeds 3 --out out
     """
     picture = out / "demo_regret.png"
-    try:
+    with _one_line_errors():
         out.mkdir(parents=True, exist_ok=True)
         demo.check_can_plot()
-    except (OSError, RaspError) as error:
-        raise typer.Exit(_complain(error)) from error
-    console = Console(stderr=True)
-    runs = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=as_json) as progress:
-        task = progress.add_task("runs", total=len(demo.AGENTS) * seeds)
-        try:
+        runs = []
+        with _progress(hidden=as_json) as progress:
+            task = progress.add_task("runs", total=len(demo.AGENTS) * seeds)
             for run in demo.play_all(steps, seeds):
                 runs.append(run)
                 progress.update(task, advance=1, description=run.agent)
-        except RaspError as error:
-            raise typer.Exit(_complain(error)) from error
-    rows = demo.summarise(runs)
-    demo.plot(runs, picture)
+        rows = demo.summarise(runs)
+        demo.plot(runs, picture)
     if as_json:
         typer.echo(json.dumps({"rows": rows, "verdict": demo.verdict(rows), "plot": str(picture)}))
         return
@@ -75,6 +77,93 @@ def run_demo(
     Console().print(table)
     typer.echo(demo.verdict(rows))
     typer.echo(f"Plot: {picture}")
+
+
+@app.command("bench")
+def run_bench(
+    suite: Annotated[str, typer.Option(help="paper, long, streams, beyond, sensitivity or all.")] = "paper",
+    agents: Annotated[str, typer.Option(help="Names with commas between; 'list' shows them.")] = DEFAULT_AGENTS,
+    seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of each run; the suite's own if absent.")] = None,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    out: Annotated[Path, typer.Option(help="Folder for the results; finished runs in it are kept.")] = Path(
+        "out/bench"
+    ),
+    engine: Annotated[str, typer.Option(help="joblib, or ray for a cluster.")] = "joblib",
+    address: Annotated[str | None, typer.Option(help="Ray cluster to join; a local one if absent.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+) -> None:
+    """Run agents on domains; write DIR/steps.csv and DIR/summary.json. Started again, it goes on where it stopped.
+
+    Example: rasp bench --suite paper --agents static,random,cma-es,rasp --seeds 5 --out out/bench
+    """
+    with _one_line_errors():
+        from rasp_tuner.bench import agents as registry
+        from rasp_tuner.bench import metrics, run, suites, summary
+        from rasp_tuner.snapshot import write
+
+        if agents == "list":
+            typer.echo("\n".join(sorted(registry.AGENTS)))
+            return
+        cells = suites.cells(suite, [name.strip() for name in agents.split(",")], seeds, horizon)
+        out.mkdir(parents=True, exist_ok=True)
+        kept = sum(run.is_finished(cell, out) for cell in cells)
+        with _progress(hidden=as_json) as progress:
+            task = progress.add_task("runs", total=len(cells), completed=kept)
+
+            def finished(cell: "Cell") -> None:
+                progress.update(task, advance=1, description=f"{cell.agent} on {cell.domain}")
+
+            steps = run.run_plan(cells, out, jobs=jobs, engine=engine, address=address, finished=finished)
+        runs = metrics.load(steps)
+        facts = summary.to_json(summary.summarise(runs))
+        write(out / "summary.json", facts.encode())
+        if as_json:
+            typer.echo(facts)
+            return
+        _print_ratios(runs)
+        typer.echo(f"Steps: {steps}   Summary: {out / 'summary.json'}   Next: rasp report {out}")
+
+
+@app.command("report")
+def write_report(folder: Annotated[Path, typer.Argument(help="The --out folder of rasp bench.")]) -> None:
+    """Write report.html and report.md from the results of rasp bench.
+
+    Example: rasp report out/bench
+    """
+    with _one_line_errors():
+        from rasp_tuner.bench import report
+
+        page, text = report.write(folder)
+        typer.echo(f"Page: {page}   Markdown: {text}")
+
+
+def _print_ratios(runs: "Sequence[Runs]") -> None:
+    """One table a horizon: agents by domains, relative to the static default."""
+    from rasp_tuner.bench import report
+
+    for horizon in sorted({r.horizon for r in runs}):
+        head, rows = report.ratio_table(runs, horizon)
+        table = Table(title=f"Regret relative to the static default, T = {horizon} (below 1 beats doing nothing)")
+        for i, name in enumerate(head):
+            table.add_column(name, justify="right" if i else "left", no_wrap=not i)
+        for row in rows:
+            table.add_row(*row)
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _progress(hidden: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), disable=hidden)
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Errors a user can mend are said in one line; everything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except (RaspError, OSError) as error:
+        raise typer.Exit(_complain(error)) from error
 
 
 def _complain(error: Exception) -> int:

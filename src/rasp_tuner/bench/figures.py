@@ -1,0 +1,132 @@
+"""The paper's figures, from runs; each function gives a Matplotlib figure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rasp_tuner.bench.metrics import Runs, latency
+from rasp_tuner.bench.stats import confidence
+from rasp_tuner.numerics import Array
+
+# the paper's convention for its four; the rest take what is left
+COLOURS = {
+    "rasp": "tab:red",
+    "rasp-paper": "lightcoral",
+    "cma-es": "tab:green",
+    "gp-ucb": "tab:blue",
+    "random": "gray",
+    "static": "black",
+}
+OTHERS = ("tab:orange", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan", "gold", "teal", "navy", "plum")
+
+
+def colours(agents: Iterable[str]) -> dict[str, str]:
+    """A colour for each agent, the same in every figure."""
+    rest = iter(OTHERS * 3)
+    return {
+        agent: COLOURS.get(agent) or next(rest) for agent in sorted(set(agents), key=lambda a: (a not in COLOURS, a))
+    }
+
+
+def trajectories(runs: Sequence[Runs], domains: Sequence[str]) -> Figure:
+    """Figures 2, 4 and 5: loss (left), cumulative regret (right) of each domain, mean and 95% interval over seeds."""
+    palette = colours(r.agent for r in runs)
+    figure = Figure(figsize=(11, 2.4 * len(domains) + 0.8), layout="constrained")
+    rows = figure.subplots(len(domains), 2, squeeze=False)
+    for (left, right), domain in zip(rows, domains, strict=True):
+        for r in (r for r in runs if r.domain == domain):
+            _band(left, r["loss"], r.agent, palette[r.agent])
+            _band(right, np.cumsum(r["regret"], axis=1), r.agent, palette[r.agent])
+        left.set(title=domain, ylabel="true loss")
+        left.set_yscale("symlog", linthresh=1e-3)
+        right.set(title=domain, ylabel="cumulative regret", ylim=(0, _ceiling(runs, domain)))
+    for axes in rows[-1]:
+        axes.set_xlabel("step")
+    handles, labels = rows[0][1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
+    return figure
+
+
+def bars(
+    values: Mapping[str, Mapping[str, float]], ylabel: str, *, log: bool = False, line: float | None = None
+) -> Figure:
+    """Grouped bars: domain -> agent -> value; a missing value leaves a gap."""
+    domains = list(values)
+    agents = sorted({agent for by_agent in values.values() for agent in by_agent})
+    palette = colours(agents)
+    figure = Figure(figsize=(max(7.0, 0.35 * len(agents) * len(domains) + 2), 3.8), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / max(1, len(agents))
+    for i, agent in enumerate(agents):
+        heights = [values[domain].get(agent, np.nan) for domain in domains]
+        axes.bar(
+            np.arange(len(domains)) + (i - (len(agents) - 1) / 2) * width,
+            heights,
+            width,
+            label=agent,
+            color=palette[agent],
+        )
+    if line is not None:
+        axes.axhline(line, color="black", lw=1, ls="--")
+    axes.set_xticks(np.arange(len(domains)), [name.replace("_", " ", 1) for name in domains], rotation=25, ha="right")
+    axes.set(ylabel=ylabel, yscale="log" if log else "linear")
+    axes.legend(frameon=False, ncols=min(6, len(agents)), loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def latencies(runs: Sequence[Runs]) -> Figure:
+    """Figure 3, middle: median milliseconds a step of each agent, over all domains, on a log scale."""
+    agents = sorted({r.agent for r in runs})
+    median = {a: float(np.median([latency(r)["median_ms"] for r in runs if r.agent == a])) for a in agents}
+    order = sorted(agents, key=lambda a: median[a])
+    palette = colours(agents)
+    figure = Figure(figsize=(7, 0.32 * len(order) + 1.2), layout="constrained")
+    axes = figure.subplots()
+    axes.barh(order, [median[a] for a in order], color=[palette[a] for a in order])
+    axes.set(xscale="log", xlabel="median milliseconds a step (ask + tell)")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def reliability(runs: Sequence[Runs]) -> Figure:
+    """How often the truth falls inside an agent's central interval, against how often it should."""
+    levels = np.linspace(0.05, 0.95, 19)
+    figure = Figure(figsize=(4.5, 4.2), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="black", lw=1, ls="--", label="calibrated")
+    palette = colours(r.agent for r in runs)
+    for agent in sorted({r.agent for r in runs}):
+        ranks = np.concatenate([_ranks(r) for r in runs if r.agent == agent])
+        if len(ranks):
+            axes.plot(
+                levels, [(ranks <= level).mean() for level in levels], color=palette[agent], label=agent, marker="."
+            )
+    axes.set(xlabel="stated coverage", ylabel="measured coverage", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(frameon=False)
+    return figure
+
+
+def _ranks(r: Runs) -> Array:
+    """For each predicted step, the level of the central normal interval on whose edge the truth lies."""
+    from math import erf, sqrt
+
+    z = np.abs(r["error"] - r["predicted"]) / np.maximum(r["deviation"], 1e-6)
+    return np.array([erf(value / sqrt(2)) for value in z[~np.isnan(z)]])
+
+
+def _band(axes: Axes, curves: Array, label: str, colour: str) -> None:
+    x, mean = np.arange(1, curves.shape[1] + 1), curves.mean(axis=0)
+    axes.plot(x, mean, color=colour, label=label, lw=1.3)
+    if len(curves) > 1:
+        half = np.array([confidence(column) for column in curves.T])
+        axes.fill_between(x, np.maximum(mean - half, 0), mean + half, color=colour, alpha=0.12, lw=0)
+
+
+def _ceiling(runs: Sequence[Runs], domain: str) -> float:
+    """At most three times the static default's regret, so that one bad agent does not flatten the rest."""
+    totals = {r.agent: float(r.totals.mean()) for r in runs if r.domain == domain}
+    highest = max(totals.values(), default=1.0)
+    return 1.05 * min(highest, 3.0 * (totals.get("static") or highest)) or 1.0

@@ -1,0 +1,108 @@
+"""The protocol: which agent meets which domain, and what is written down at each step.
+
+Common random numbers: the stream comes from the seed alone, and the noise of a step from seed and step alone. So all
+agents meet the same contexts and the same noise, whatever they do and however often they draw.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+
+from rasp_tuner.bench import agents, domains
+from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
+from rasp_tuner.errors import InvalidValue
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run: an agent on a domain with a seed for a number of steps."""
+
+    domain: str
+    agent: str
+    seed: int
+    horizon: int
+
+    @property
+    def key(self) -> str:
+        """A name for the run's file."""
+        return f"{self.domain}__{self.agent}__T{self.horizon}__seed{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step of a run. Times are those of the agent alone."""
+
+    domain: str
+    agent: str
+    horizon: int
+    seed: int
+    step: int
+    regime: int
+    loss: float  # true loss of what was deployed, noise-free
+    regret: float
+    ask_ms: float
+    tell_ms: float
+    predicted: float | None = None  # composed error the agent expected, where it says so
+    deviation: float | None = None
+    error: float | None = None  # composed error that came back
+
+    def csv(self) -> str:
+        """The row as CSV; floats are written so that they read back exactly."""
+        return ",".join("" if value is None else str(value) for value in astuple(self))
+
+
+COLUMNS = [field.name for field in fields(Row)]
+
+
+def plan(domain_names: Iterable[str], agent_names: Sequence[str], seeds: int, horizon: int) -> Iterator[Cell]:
+    """Every agent on every domain with every seed; an unknown name is refused before anything runs."""
+    for name in agent_names:
+        agents.parse(name)
+    for domain in domain_names:
+        if domain not in domains.DOMAINS:
+            raise InvalidValue(f"no domain {domain!r}; there are {sorted(domains.DOMAINS)}")
+        for agent in agent_names:
+            for seed in range(seeds):
+                yield Cell(domain, agent, seed, horizon)
+
+
+def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator[Row]:
+    """Run one cell, step by step. Feedback arrives `domain.delay` steps late, in order; the last may never arrive."""
+    world = domains.create(cell.domain) if domain is None else domain
+    agent = agents.create(cell.agent, world.task(), cell.seed)
+    delay = world.delay
+    waiting: list[tuple[str, dict[str, float] | None]] = []
+    for step, omega in enumerate(world.build_sequence(cell.horizon, cell.seed)):
+        if hasattr(agent, "reveal"):
+            agent.reveal(world, omega)
+        started = time.perf_counter()
+        id, point = agent.ask(world.context_fn(omega))
+        ask_ms = 1e3 * (time.perf_counter() - started)
+        theta = world.theta(point)
+        loss = world.true_loss(theta, omega)
+        try:
+            metrics = world.metric_fn(theta, omega, np.random.default_rng([cell.seed, step, 1]))
+        except InvalidConfiguration:
+            metrics = None
+        waiting.append((id, metrics))
+        started = time.perf_counter()
+        if len(waiting) > delay:
+            answered, told = waiting.pop(0)
+            agent.tell_failed(answered) if told is None else agent.tell(answered, told)
+        tell_ms = 1e3 * (time.perf_counter() - started)
+        expected = agent.expectation(id) if hasattr(agent, "expectation") else None
+        yield Row(
+            domain=cell.domain,
+            agent=cell.agent,
+            horizon=cell.horizon,
+            seed=cell.seed,
+            step=step,
+            regime=world.regime(omega),
+            loss=loss,
+            regret=loss - world.minimum(omega),
+            ask_ms=ask_ms,
+            tell_ms=tell_ms,
+            **(expected or {}),
+        )

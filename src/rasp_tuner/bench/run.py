@@ -1,0 +1,89 @@
+"""Run cells in parallel and keep what is finished: a run that was killed goes on where it stopped.
+
+layout   DIR/cells/<key>.csv   one finished cell each, written whole or not at all
+         DIR/steps.csv         all of them, in the order of the plan, once the plan is done
+         DIR/summary.json      what they add up to
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rasp_tuner import snapshot
+from rasp_tuner.bench.protocol import COLUMNS, Cell, play
+from rasp_tuner.checks import show
+from rasp_tuner.errors import InvalidValue, MissingExtra
+
+HEADER = ",".join(COLUMNS) + "\n"
+
+
+def run_cell(cell: Cell) -> tuple[Cell, str]:
+    """The cell and its CSV text, without the header."""
+    return cell, "".join(row.csv() + "\n" for row in play(cell))
+
+
+def run_plan(
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    jobs: int = 1,
+    engine: str = "joblib",
+    address: str | None = None,
+    finished: Callable[[Cell], None] = lambda _cell: None,
+) -> Path:
+    """Run what is not finished yet and return the path of the merged CSV; `finished` hears of each new cell."""
+    if engine not in ENGINES:
+        raise InvalidValue(f"no engine {show(engine)}; there are {list(ENGINES)}")
+    folder = out / "cells"
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [cell for cell in cells if not is_finished(cell, out)]
+    for cell, text in ENGINES[engine](missing, jobs, address):
+        snapshot.write(folder / f"{cell.key}.csv", (HEADER + text).encode())
+        finished(cell)
+    return merge(cells, out)
+
+
+def is_finished(cell: Cell, out: Path) -> bool:
+    """Whether the cell's file is there; files appear whole, so that is enough."""
+    return (out / "cells" / f"{cell.key}.csv").is_file()
+
+
+def merge(cells: Iterable[Cell], out: Path) -> Path:
+    """Write steps.csv from the cells' files, in the order of `cells`."""
+    texts = [(out / "cells" / f"{cell.key}.csv").read_text().removeprefix(HEADER) for cell in cells]
+    target = out / "steps.csv"
+    snapshot.write(target, (HEADER + "".join(texts)).encode())
+    return target
+
+
+def _on_joblib(cells: Sequence[Cell], jobs: int, _address: str | None) -> Iterator[tuple[Cell, str]]:
+    if jobs == 1:
+        yield from map(run_cell, cells)
+        return
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+    yield from parallel(delayed(run_cell)(cell) for cell in cells)
+
+
+def _on_ray(cells: Sequence[Cell], _jobs: int, address: str | None) -> Iterator[tuple[Cell, str]]:
+    """The same cells on a Ray cluster; results come back to this process, so workers need no shared disk."""
+    try:
+        import ray
+    except ModuleNotFoundError as reason:
+        raise MissingExtra("--engine ray needs ray, which is not installed: pip install 'rasp-tuner[ray]'") from reason
+    started_here = not ray.is_initialized()
+    if started_here:
+        ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
+    try:
+        remote: Any = ray.remote(run_cell)
+        waiting = [remote.remote(cell) for cell in cells]
+        while waiting:
+            done, waiting = ray.wait(waiting)
+            yield ray.get(done[0])
+    finally:
+        if started_here:
+            ray.shutdown()
+
+
+ENGINES = {"joblib": _on_joblib, "ray": _on_ray}

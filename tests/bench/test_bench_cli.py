@@ -1,0 +1,55 @@
+import json
+
+from typer.testing import CliRunner
+
+from rasp_tuner.cli import app
+
+
+def rasp(*words):
+    return CliRunner().invoke(app, list(words))
+
+
+def test_bench_then_report(tmp_path):
+    words = (
+        "bench",
+        "--agents",
+        "static,random",
+        "--seeds",
+        "2",
+        "--horizon",
+        "20",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path),
+    )
+    result = rasp(*words)
+    assert result.exit_code == 0, result.stderr
+    assert "Regret relative to the static default, T = 20" in result.stdout
+    assert (
+        (tmp_path / "steps.csv")
+        .read_text()
+        .startswith("domain,agent,horizon,seed,step,regime,loss,regret,ask_ms,tell_ms")
+    )
+    assert json.loads((tmp_path / "summary.json").read_text())["T20"]["geometric_mean"]["static"] == 1.0
+    assert json.loads(rasp(*words, "--json").stdout) == json.loads((tmp_path / "summary.json").read_text())
+    assert rasp("report", str(tmp_path)).exit_code == 0
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_agents_are_listed():
+    names = rasp("bench", "--agents", "list").stdout.split()
+    assert {"static", "random", "cma-es", "gp-ucb", "rasp", "rasp-paper", "ra-gd"} <= set(names)
+
+
+def test_mistakes_are_said_in_one_line(tmp_path):
+    for words in (
+        ("bench", "--suite", "nope", "--out", str(tmp_path)),
+        ("bench", "--agents", "nobody", "--out", str(tmp_path)),
+        ("bench", "--engine", "abacus", "--out", str(tmp_path)),
+        ("report", str(tmp_path / "nowhere")),
+    ):
+        result = rasp(*words)
+        assert result.exit_code == 1, words
+        assert result.stderr.splitlines()[-1].startswith("rasp: ")
+        assert "Traceback" not in result.stderr

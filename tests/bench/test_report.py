@@ -1,0 +1,126 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from rasp_tuner import InvalidValue
+from rasp_tuner.bench import claims, metrics, report, run, summary
+from rasp_tuner.bench.domains import PAPER, SYNTHETIC
+from rasp_tuner.bench.protocol import COLUMNS, plan
+
+
+def made(agent, totals, domain, horizon=100, ms=1.0):
+    """Runs whose cumulative regrets are `totals`, one a seed, spread evenly over the steps."""
+    regret = np.repeat(np.array(totals, dtype=float)[:, None] / horizon, horizon, axis=1)
+    columns = dict.fromkeys(COLUMNS[4:], np.full(regret.shape, np.nan))
+    columns |= {
+        "loss": regret,
+        "regret": regret,
+        "ask_ms": np.full(regret.shape, ms),
+        "tell_ms": np.zeros(regret.shape),
+    }
+    return metrics.Runs(domain, agent, horizon, tuple(range(len(totals))), columns)
+
+
+def everywhere(**totals):
+    return [made(agent.replace("_", "-"), values, domain) for domain in SYNTHETIC for agent, values in totals.items()]
+
+
+def test_the_first_lines_say_plainly_who_loses_to_doing_nothing():
+    runs = everywhere(static=[10.0, 11.0], random=[30.0, 31.0], rasp_paper=[20.0, 21.0], rasp=[1.0, 2.0])
+    assert report.lead(runs) == [
+        "T = 100: rasp-paper LOSES to never changing anything (lower regret on 0 of 9 domains).",
+        "T = 100: rasp-paper beats random search (lower regret on 9 of 9 domains).",
+        "T = 100: rasp beats never changing anything (lower regret on 9 of 9 domains).",
+        "T = 100: rasp beats random search (lower regret on 9 of 9 domains).",
+    ]
+
+
+def test_claims_are_judged_by_the_numbers():
+    runs = everywhere(static=[10, 11], gp_ucb=[8, 9.1], cma_es=[7, 7.9], rasp_paper=[20, 21.2], rasp=[1, 1.1])
+    by_agent = {f.agent: f for f in claims.findings(runs) if f.claim.startswith("beats the stronger")}
+    assert (by_agent["rasp"].measured, by_agent["rasp"].verdict) == ("9 of 9", "holds")
+    assert (by_agent["rasp-paper"].measured, by_agent["rasp-paper"].verdict) == ("0 of 9", "does not hold")
+    nothing = {f.agent: f.verdict for f in claims.findings(runs) if "never changing" in f.claim}
+    assert nothing == {"rasp": "holds", "rasp-paper": "does not hold"}
+    streams = [f.verdict for f in claims.findings(runs) if "streams" in f.claim]
+    assert set(streams) == {"not measured"}
+
+
+def test_a_claim_about_speed_compares_medians():
+    runs = [made("gp-ucb", [1, 2], d, ms=50.0) for d in SYNTHETIC] + [
+        made("rasp", [1, 2], d, ms=5.0) for d in SYNTHETIC
+    ]
+    finding = next(f for f in claims.findings(runs) if "step time" in f.claim)
+    assert (finding.measured, finding.verdict) == ("10 times lower (median of 9 domains)", "holds")
+
+
+def test_the_best_peer_is_neither_ours_nor_the_default_nor_the_oracle():
+    runs = everywhere(
+        static=[1, 1.1], ra_gd=[0.1, 0.2], rasp_paper=[3, 3.1], cma_es=[5, 5.5], tpe=[4, 4.6], rasp=[2, 2.1]
+    )
+    tests = summary.best_peer_tests(runs, "rasp")
+    assert {t["best_peer"] for t in tests} == {"tpe"}
+    assert all(t["p_holm"] >= t["p"] for t in tests)
+
+
+def test_summary_is_strict_json_with_nulls_for_what_is_unknown():
+    facts = json.loads(summary.to_json(summary.summarise(everywhere(static=[10.0]))))
+    row = facts["T100"]["regret"][0]
+    assert row["ci95"] is None  # one seed has no interval
+    assert row["ratio_to_static"] == 1.0
+    assert facts["T100"]["geometric_mean"] == {"static": pytest.approx(1.0)}
+
+
+class Page(HTMLParser):
+    """What a browser would have to fetch, and whether tags match."""
+
+    def __init__(self):
+        super().__init__()
+        self.fetched, self.open = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.fetched += [value for name, value in attrs if name in ("src", "href") and not value.startswith("data:")]
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("bench")
+    cells = list(plan([*PAPER[4:6], PAPER[9]], ["static", "random", "rasp-paper", "rasp-paper-no-memory"], 2, 30))
+    run.run_plan(cells, out)
+    return out
+
+
+def test_the_page_is_whole_and_fetches_nothing(folder):
+    page, text = report.write(folder)
+    parser = Page()
+    parser.feed(page.read_text())
+    assert parser.fetched == []
+    assert parser.open == []
+    assert page.read_text().count("data:image/png;base64,") >= 5
+    assert "T = 30" in text.read_text()
+
+
+def test_markdown_tables_are_square(folder):
+    _, text = report.write(folder)
+    tables = re.findall(r"(?:^\|.*\|\n)+", text.read_text(), re.MULTILINE)
+    assert tables
+    for table in tables:
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+def test_names_are_escaped():
+    runs = [made("<script>alert(1)</script>", [1, 2], "5_Switching_LQR"), made("static", [1, 2], "5_Switching_LQR")]
+    assert "<script>alert" not in report.html(runs)
+
+
+def test_a_folder_without_results_is_said_so(tmp_path):
+    with pytest.raises(InvalidValue, match="run `rasp bench"):
+        report.write(tmp_path)
