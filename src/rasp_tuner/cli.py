@@ -89,6 +89,11 @@ def run_bench(
     out: Annotated[Path, typer.Option(help="Folder for the results; finished runs in it are kept.")] = Path(
         "out/bench"
     ),
+    table: Annotated[Path | None, typer.Option(help="Your own measurements, CSV or npz, in place of a suite.")] = None,
+    knobs: Annotated[str, typer.Option(help="Columns of the CSV that are knobs, with commas between.")] = "",
+    context: Annotated[str, typer.Option(help="Columns that are context.")] = "",
+    metrics: Annotated[str, typer.Option(help="Columns that are metrics, as in time_ms:min,fps:max.")] = "",
+    noise: Annotated[float, typer.Option(min=0.0, help="Noise on the log of every metric of the table.")] = 0.0,
     engine: Annotated[str, typer.Option(help="joblib, or ray for a cluster.")] = "joblib",
     address: Annotated[str | None, typer.Option(help="Ray cluster to join; a local one if absent.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
@@ -96,16 +101,24 @@ def run_bench(
     """Run agents on domains; write DIR/steps.csv and DIR/summary.json. Started again, it goes on where it stopped.
 
     Example: rasp bench --suite paper --agents static,random,cma-es,rasp --seeds 5 --out out/bench
+    Or: rasp bench --table runs.csv --knobs threads,codec --context machine --metrics time_ms:min --horizon 300
     """
     with _one_line_errors():
         from rasp_tuner.bench import agents as registry
-        from rasp_tuner.bench import metrics, run, suites, summary
+        from rasp_tuner.bench import metrics as results
+        from rasp_tuner.bench import protocol, run, suites, summary
+        from rasp_tuner.bench.domains.table import TableFile, parse_metrics
         from rasp_tuner.snapshot import write
 
         if agents == "list":
             typer.echo("\n".join(sorted(registry.AGENTS)))
             return
-        cells = suites.cells(suite, [name.strip() for name in agents.split(",")], seeds, horizon)
+        names = [name.strip() for name in agents.split(",")]
+        if table is None:
+            cells = suites.cells(suite, names, seeds, horizon)
+        else:
+            file = TableFile(str(table), parse_metrics(metrics), _words(knobs), _words(context), noise)
+            cells = protocol.plan_table(file, names, seeds, horizon or 300)
         out.mkdir(parents=True, exist_ok=True)
         kept = sum(run.is_finished(cell, out) for cell in cells)
         with _progress(hidden=as_json) as progress:
@@ -115,7 +128,7 @@ def run_bench(
                 progress.update(task, advance=1, description=f"{cell.agent} on {cell.domain}")
 
             steps = run.run_plan(cells, out, jobs=jobs, engine=engine, address=address, finished=finished)
-        runs = metrics.load(steps)
+        runs = results.load(steps)
         facts = summary.to_json(summary.summarise(runs))
         write(out / "summary.json", facts.encode())
         if as_json:
@@ -150,6 +163,10 @@ def _print_ratios(runs: "Sequence[Runs]") -> None:
         for row in rows:
             table.add_row(*row)
         Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _progress(hidden: bool) -> Progress:

@@ -12,17 +12,19 @@ import numpy as np
 
 from rasp_tuner.bench import agents, domains
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
+from rasp_tuner.bench.domains.table import TableFile
 from rasp_tuner.errors import InvalidValue
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run: an agent on a domain with a seed for a number of steps."""
+    """One run: an agent on a domain, known by name or read from a file, with a seed for a number of steps."""
 
     domain: str
     agent: str
     seed: int
     horizon: int
+    table: TableFile | None = None
 
     @property
     def key(self) -> str:
@@ -68,9 +70,17 @@ def plan(domain_names: Iterable[str], agent_names: Sequence[str], seeds: int, ho
                 yield Cell(domain, agent, seed, horizon)
 
 
+def plan_table(table: TableFile, agent_names: Sequence[str], seeds: int, horizon: int) -> list[Cell]:
+    """Every agent on the stream of one table; the file is read once, so that its mistakes are found now."""
+    table.build()
+    for name in agent_names:
+        agents.parse(name)
+    return [Cell(table.name, agent, seed, horizon, table) for agent in agent_names for seed in range(seeds)]
+
+
 def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator[Row]:
     """Run one cell, step by step. Feedback arrives `domain.delay` steps late, in order; the last may never arrive."""
-    world = domains.create(cell.domain) if domain is None else domain
+    world = domain or (cell.table.build() if cell.table else domains.create(cell.domain))
     agent = agents.create(cell.agent, world.task(), cell.seed)
     delay = world.delay
     waiting: list[tuple[str, dict[str, float] | None]] = []

@@ -9,12 +9,13 @@ value     [m, n]  one metric; NaN where the configuration cannot run
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, cast
 
 import numpy as np
 
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
-from rasp_tuner.bench.domains.measurements import Level, Table
+from rasp_tuner.bench.domains.measurements import Level, Table, read_csv, read_npz
 from rasp_tuner.bench.domains.schedules import check_horizon, generator, not_negative, recurring
 from rasp_tuner.checks import show
 from rasp_tuner.errors import InvalidValue
@@ -135,6 +136,46 @@ class TableDomain(ExperimentDomain[Visit]):
         if wanted not in self._table.configurations:
             raise InvalidValue(f"default must be a measured configuration of {self._table.knobs}, got {show(settings)}")
         return self._table.configurations.index(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """Where a table lies and how to read it: enough to build the same domain in any process."""
+
+    path: str
+    metrics: tuple[tuple[str, Direction], ...]  # the first is the objective
+    knobs: tuple[str, ...] = ()  # of a CSV file; an npz file says itself
+    context: tuple[str, ...] = ()
+    noise: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.path).stem
+
+    def build(self) -> TableDomain:
+        """The domain of the file."""
+        names = [metric for metric, _ in self.metrics]
+        if self.path.endswith(".npz"):
+            table = read_npz(self.path, names)
+        else:
+            table = read_csv(self.path, self.knobs, self.context, names)
+        return TableDomain(table, dict(self.metrics), name=self.name, noise=self.noise)
+
+
+def parse_metrics(text: str) -> tuple[tuple[str, Direction], ...]:
+    """Metrics written as time_ms:min,fps:max; a name alone is to be minimised.
+
+    >>> parse_metrics("time_ms,fps:max")
+    (('time_ms', 'min'), ('fps', 'max'))
+    """
+    parsed = []
+    for item in text.split(","):
+        name, _, direction = item.strip().partition(":")
+        if not name or direction not in ("", "min", "max"):
+            raise InvalidValue(f"metrics must look like time_ms:min,fps:max, got {show(item)} in {show(text)}")
+        parsed.append((name, cast(Direction, direction or "min")))
+    return tuple(parsed)
 
 
 def _knob(levels: Sequence[Level]) -> Knob:
