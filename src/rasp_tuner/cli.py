@@ -96,6 +96,7 @@ def run_bench(
     noise: Annotated[float, typer.Option(min=0.0, help="Noise on the log of every metric of the table.")] = 0.0,
     engine: Annotated[str, typer.Option(help="joblib, or ray for a cluster.")] = "joblib",
     address: Annotated[str | None, typer.Option(help="Ray cluster to join; a local one if absent.")] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Also measure memory growth, which takes longer.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
 ) -> None:
     """Run agents on domains; write DIR/steps.csv and DIR/summary.json. Started again, it goes on where it stopped.
@@ -105,6 +106,7 @@ def run_bench(
     """
     with _one_line_errors():
         from rasp_tuner.bench import agents as registry
+        from rasp_tuner.bench import memory as heap
         from rasp_tuner.bench import metrics as results
         from rasp_tuner.bench import protocol, run, suites, summary
         from rasp_tuner.bench.domains.table import TableFile, parse_metrics
@@ -131,6 +133,10 @@ def run_bench(
         runs = results.load(steps)
         facts = summary.to_json(summary.summarise(runs))
         write(out / "summary.json", facts.encode())
+        if memory and table is None:
+            first = cells[0]
+            grown = heap.measure(list(dict.fromkeys(cell.agent for cell in cells)), first.domain, first.horizon)
+            heap.save(out, first.domain, first.horizon, dict(grown))
         if as_json:
             typer.echo(facts)
             return

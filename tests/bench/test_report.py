@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import claims, metrics, report, run, summary
+from rasp_tuner.bench import claims, memory, metrics, report, run, summary
 from rasp_tuner.bench.domains import PAPER, SYNTHETIC
 from rasp_tuner.bench.protocol import COLUMNS, plan
 
@@ -119,6 +119,16 @@ def test_markdown_tables_are_square(folder):
 def test_names_are_escaped():
     runs = [made("<script>alert(1)</script>", [1, 2], "5_Switching_LQR"), made("static", [1, 2], "5_Switching_LQR")]
     assert "<script>alert" not in report.html(runs)
+
+
+def test_settings_go_into_a_table_of_their_own_and_memory_growth_too(tmp_path):
+    names = ["static", "rasp-paper", "rasp-paper[top_k=1]"]
+    run.run_plan(list(plan(SYNTHETIC, names, 1, 12)), tmp_path)
+    memory.save(tmp_path, "D", 12, {"static": 0.25})
+    _, text = report.write(tmp_path)
+    assert "| top_k | 1 | 3 | 12 |" in text.read_text()
+    assert "| static | 0.2 |" in text.read_text()
+    assert "rasp-paper[" not in text.read_text()
 
 
 def test_a_folder_without_results_is_said_so(tmp_path):

@@ -10,7 +10,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from rasp_tuner import __version__
-from rasp_tuner.bench import claims, figures, summary
+from rasp_tuner.bench import claims, figures, memory, summary
+from rasp_tuner.bench.agents import parse
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
 from rasp_tuner.bench.metrics import Runs, calibration, load, ratios
 from rasp_tuner.presets import PAPER
@@ -32,11 +33,36 @@ Table = tuple[list[str], list[list[str]]]
 
 def write(folder: Path) -> tuple[Path, Path]:
     """Read DIR/steps.csv; write DIR/report.html and DIR/report.md; return both paths."""
-    runs = load(folder / "steps.csv")
+    everything = load(folder / "steps.csv")
+    runs = [r for r in everything if "[" not in r.agent]
+    extra = [*_sensitivity(everything), *_memory(folder)]
     page, text = folder / "report.html", folder / "report.md"
-    page.write_text(html(runs))
-    text.write_text(markdown(runs))
+    page.write_text(html(runs, extra))
+    text.write_text(markdown(runs, extra))
     return page, text
+
+
+def _sensitivity(runs: Sequence[Runs]) -> list[tuple[str, Table]]:
+    """Appendix C: the paper's stack with one constant changed at a time, geometric mean over the nine."""
+    rows = []
+    for horizon in sorted({r.horizon for r in runs}):
+        means = summary.summarise([r for r in runs if r.horizon == horizon])[f"T{horizon}"]["geometric_mean"]
+        for agent in sorted(a for a in means if "[" in a):
+            _, settings = parse(agent)
+            ((name, value),) = settings.items() if len(settings) == 1 else ((str(settings), float("nan")),)
+            usual = f"{PAPER[name]:g}" if name in PAPER else "-"
+            rows.append([name, _number(value), usual, str(horizon), _number(means[agent])])
+    title = "Sensitivity of the paper's stack (Appendix C)"
+    return [(title, (["constant", "value", "usual", "T", "geo-mean of nine"], rows))] if rows else []
+
+
+def _memory(folder: Path) -> list[tuple[str, Table]]:
+    measured = memory.load(folder)
+    if measured is None:
+        return []
+    domain, horizon, by_agent = measured
+    rows = [[agent, f"{kib:.1f}"] for agent, kib in sorted(by_agent.items(), key=lambda item: item[1])]
+    return [(f"Memory growth on {domain}, T = {horizon}", (["agent", "KiB per 100 steps"], rows))]
 
 
 def lead(runs: Sequence[Runs]) -> list[str]:
@@ -125,8 +151,8 @@ def detail_table(runs: Sequence[Runs], horizon: int) -> Table:
     ]  # fmt: skip
 
 
-def markdown(runs: Sequence[Runs]) -> str:
-    """The summary as Markdown."""
+def markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -> str:
+    """The summary as Markdown; `extra` are further tables with their titles."""
     parts = ["# Results", *(f"**{line}**\n" for line in lead(runs)), f"rasp-tuner {__version__}.", ""]
     parts += ["## The paper's claims", _markdown(claims_table(runs))]
     for horizon in sorted({r.horizon for r in runs}):
@@ -136,11 +162,13 @@ def markdown(runs: Sequence[Runs]) -> str:
             if table[1]:
                 parts += [f"### {agent} against its best peer, T = {horizon}", _markdown(table)]
         parts += [f"### All numbers, T = {horizon}", _markdown(detail_table(runs, horizon))]
+    for title, table in extra:
+        parts += [f"## {title}", _markdown(table)]
     return "\n\n".join(parts) + "\n"
 
 
-def html(runs: Sequence[Runs]) -> str:
-    """The whole page: tables and figures, with nothing to fetch."""
+def html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -> str:
+    """The whole page: tables and figures, with nothing to fetch; `extra` are further tables with their titles."""
     horizons = sorted({r.horizon for r in runs})
     body = ["<h1>RASP-Tuner: benchmark report</h1>", *(f'<p class="lead">{escape(line)}</p>' for line in lead(runs))]
     body += ["<h2>The paper's claims</h2>", _html(claims_table(runs))]
@@ -160,6 +188,8 @@ def html(runs: Sequence[Runs]) -> str:
             if table[1]:
                 body.append(_html(table, f"{agent} against the best peer of each domain, paired t-test"))
         body.append(_html(detail_table(runs, horizon), "All numbers"))
+    for title, table in extra:
+        body += [f"<h2>{escape(title)}</h2>", _html(table)]
     body += [
         "<h2>Constants of the paper's stack</h2>",
         _html((["constant", "value"], [[k, f"{v:g}"] for k, v in PAPER.items()])),
