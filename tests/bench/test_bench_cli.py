@@ -76,6 +76,7 @@ def test_mistakes_are_said_in_one_line(tmp_path):
         ("bench", "--suite", "nope", "--out", str(tmp_path)),
         ("bench", "--agents", "nobody", "--out", str(tmp_path)),
         ("bench", "--engine", "abacus", "--out", str(tmp_path)),
+        ("bench", "--jobs", "0", "--out", str(tmp_path)),
         ("report", str(tmp_path / "nowhere")),
     ):
         result = rasp(*words)

@@ -34,6 +34,8 @@ def run_plan(
     """Run what is not finished yet and return the path of the merged CSV; `finished` hears of each new cell."""
     if engine not in ENGINES:
         raise InvalidValue(f"no engine {show(engine)}; there are {list(ENGINES)}")
+    if jobs == 0:
+        raise InvalidValue("jobs must be a number of processes, or -1 for one a core, got 0")
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     missing = [cell for cell in cells if not is_finished(cell, out)]
