@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rasp_tuner.bench.domains import beyond, synthetic
+from rasp_tuner.bench.domains import beyond, streams, synthetic
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.checks import show
 from rasp_tuner.errors import InvalidValue
@@ -21,15 +21,20 @@ DOMAINS: dict[str, Callable[[], ExperimentDomain[Any]]] = {
     "A1_Adversarial_Context": synthetic.adversarial_context,
     "A2_Adversarial_Offcentre": beyond.adversarial_offcentre,
     "H1_Recurring_Regimes": beyond.recurring_regimes,
+    **streams.STREAMS,
 }
 
 PAPER_CONSTANTS: dict[str, dict[str, float]] = {  # the paper's Table hyperparams: "base step scale (Flash/ISP)"
     "3_Robot_ISP_Tuning": {"base_step": 0.25},
     "8_Server_Flash_Crowd": {"base_step": 0.25},
+    # Table real_dataset_params
+    "S1_California_Housing": {"prompt_dim": 32, "experts": 8, "prompt_rate": 0.01, "full_rate": 1e-4},
+    "S2_Boston_Housing": {"prompt_dim": 24, "experts": 6, "prompt_rate": 0.005, "full_rate": 3e-4},
+    "S3_Digits": {"prompt_dim": 24, "experts": 6, "prompt_rate": 0.005, "full_rate": 3e-4},
 }
 PAPER = tuple(DOMAINS)[:10]  # the paper's Appendix A
 SYNTHETIC = PAPER[:9]  # without the adversarial one
-STREAMS: tuple[str, ...] = ()
+STREAMS = tuple(streams.STREAMS)
 BEYOND = ("A2_Adversarial_Offcentre", "H1_Recurring_Regimes")
 RECURRING = (  # a regime comes back: what memory is for. 5 needs more than 200 steps
     "1_LLM_Inference",
