@@ -89,7 +89,7 @@ def test_memory_is_bounded_over_twenty_thousand_steps(preset):
             assert answered == 50
     assert sizes[steps] == sizes[5_000]
     assert sizes[steps]["memory/keys"] == (200, 2)
-    assert blocks[steps] - blocks[5_000] < (steps - 5_000) / 10  # not even one object in ten steps stays
+    assert blocks[steps] - blocks[5_000] < 500  # the first look itself keeps about a hundred objects; steps keep none
     assert tuner.learned == steps * 9 // 10
 
 
