@@ -96,6 +96,11 @@ def test_the_second_metric_is_better_when_the_loss_is_less() -> None:
     assert seen["throughput"].std() == pytest.approx(0.3, rel=0.05)
 
 
+def test_what_the_paper_changes_for_a_domain_survives_wrapping() -> None:
+    wrapped = Noisy(Delayed(create("8_Server_Flash_Crowd"), 1), 2.0)
+    assert wrapped.task().paper_constants == {"base_step": 0.25}
+
+
 def test_delay_is_visible_adds_up_and_survives_other_wrappers() -> None:
     assert getattr(create(NAME), "delay", 0) == 0
     assert Noisy(Delayed(create(NAME), 3), 0.1).delay == 3

@@ -38,9 +38,8 @@ class Search:
 
     def _begin(self, start: Array) -> cmaes.CMA:
         box = np.tile([0.0, 1.0], (len(start), 1))
-        return cmaes.CMA(
-            mean=np.clip(start, 0.0, 1.0), sigma=self.sigma, bounds=box, seed=0
-        )  # each ask brings its own seed
+        # the seed does not matter: each ask brings its own
+        return cmaes.CMA(mean=np.clip(start, 0.0, 1.0), sigma=self.sigma, bounds=box, seed=0)
 
 
 class CmaEs(ScalarAgent):

@@ -14,9 +14,7 @@ WINDOW = 200  # Table hyperparams
 RESTARTS = 5  # Table hyperparams
 KAPPA = 2.0
 INITIAL = 5  # the default, then uniform points: fewer leave the marginal likelihood without a maximum
-MOST_SCALES = (
-    32  # a longer context has one length scale for all its dimensions: hundreds cannot be fitted to 200 points
-)
+MOST_SCALES = 32  # a longer context has one length scale for all its dimensions: 200 points cannot fit hundreds
 
 
 class GpUcb(ScalarAgent):

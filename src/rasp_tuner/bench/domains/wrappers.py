@@ -33,7 +33,8 @@ class Wrapper(ExperimentDomain[Omega]):
         self.space = inner.space
         self.metrics: Mapping[str, Metric] = inner.metrics
         self.context_dim = inner.context_dim
-        self.delay: int = getattr(inner, "delay", 0)
+        self.delay = inner.delay
+        self.paper_constants = inner.paper_constants
 
     def build_sequence(self, horizon: int, seed: int) -> Sequence[Omega]:
         return self.inner.build_sequence(horizon, seed)
