@@ -80,7 +80,9 @@ class GaussianProcess:
     ) -> None:
         self.x = x
         self.centre, self.spread = float(y.mean()), float(y.std()) or 1.0
-        kernel = ConstantKernel(1.0, signal) * TiedMatern(np.ones(scales), length) + WhiteKernel(1e-2, noise)
+        start = np.ones(scales)
+        start[-1] = np.sqrt(x.shape[1] - scales + 1)  # where rows a deviation apart in each tied coordinate still correlate
+        kernel = ConstantKernel(1.0, signal) * TiedMatern(start, length) + WhiteKernel(1e-2, noise)
         model = GaussianProcessRegressor(kernel)
         with warnings.catch_warnings(), THREADS.limit(limits=1):
             # a coordinate that does not matter rightly ends at its longest length scale
