@@ -75,6 +75,15 @@ def test_one_length_scale_may_serve_many_coordinates():
     np.testing.assert_allclose(tied, TiedMatern(np.array([0.3, 2.0, 2.0, 2.0, 2.0]), (1e-3, 1e3))(x))
 
 
+def test_many_contexts_that_do_not_matter_do_not_hide_what_does():
+    rng = np.random.default_rng(0)
+    theta, context = rng.uniform(size=(100, 2)), rng.normal(size=(100, 300))
+    loss = ((theta - CENTRE) ** 2).sum(axis=1)
+    x = np.hstack([theta, context])
+    guess, _ = GaussianProcess(x[:60], loss[:60], 3).predict(x[60:])
+    assert np.mean((guess - loss[60:]) ** 2) < 0.2 * np.mean((loss[:60].mean() - loss[60:]) ** 2)
+
+
 def test_the_slope_of_the_lower_bound_is_exact():
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(20, 3))

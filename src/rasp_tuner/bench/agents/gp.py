@@ -81,7 +81,8 @@ class GaussianProcess:
         self.x = x
         self.centre, self.spread = float(y.mean()), float(y.std()) or 1.0
         start = np.ones(scales)
-        start[-1] = np.sqrt(x.shape[1] - scales + 1)  # where rows a deviation apart in each tied coordinate still correlate
+        # where rows a deviation apart in each tied coordinate still correlate
+        start[-1] = np.sqrt(x.shape[1] - scales + 1)
         kernel = ConstantKernel(1.0, signal) * TiedMatern(start, length) + WhiteKernel(1e-2, noise)
         model = GaussianProcessRegressor(kernel)
         with warnings.catch_warnings(), THREADS.limit(limits=1):
