@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench speed clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/'
@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
 	@touch $(READY)
 
-demo: $(READY) ## tune a small service with two recurring regimes; table here, plot in out/
+demo: $(READY) ## the paper's ten domains, four agents, five seeds; table and verdict here, report in out/
 	$(BIN)/rasp demo --out out
 
 test: $(READY) ## all tests and doctests, warnings as errors
@@ -30,7 +30,10 @@ check: $(READY) ## lint, format, types, import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY) ## time a step beside peers in the same run
+bench: $(READY) ## every agent on every domain, into docs/RESULTS.md; takes hours, goes on where it was stopped
+	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
+
+speed: $(READY) ## time a step beside a peer in the same run
 	$(BIN)/python benchmarks/step_time.py
 
 clean: ## remove what the other targets made

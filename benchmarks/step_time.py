@@ -1,6 +1,6 @@
 """Time of one step (ask + tell) beside a peer in the same run; printed as a ratio, because machines differ and jitter.
 
-Run: make bench, or python benchmarks/step_time.py --steps 1000
+Run: make speed, or python benchmarks/step_time.py --steps 1000
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,7 +82,9 @@ def run_demo(
 @app.command("bench")
 def run_bench(
     suite: Annotated[str, typer.Option(help="paper, long, streams, beyond, sensitivity or all.")] = "paper",
-    agents: Annotated[str, typer.Option(help="Names with commas between; 'list' shows them.")] = DEFAULT_AGENTS,
+    agents: Annotated[
+        str, typer.Option(help="Names with commas between, or 'all'; 'list' shows them.")
+    ] = DEFAULT_AGENTS,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps of each run; the suite's own if absent.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
@@ -107,7 +109,7 @@ def run_bench(
     with _one_line_errors():
         from rasp_tuner.bench import agents as registry
         from rasp_tuner.bench import memory as heap
-        from rasp_tuner.bench import metrics as results
+        from rasp_tuner.bench import metrics as steps_table
         from rasp_tuner.bench import protocol, run, suites, summary
         from rasp_tuner.bench.domains.table import TableFile, parse_metrics
         from rasp_tuner.snapshot import write
@@ -115,7 +117,7 @@ def run_bench(
         if agents == "list":
             typer.echo("\n".join(sorted(registry.AGENTS)))
             return
-        names = [name.strip() for name in agents.split(",")]
+        names = list(registry.AGENTS) if agents == "all" else [name.strip() for name in agents.split(",")]
         if table is None:
             cells = suites.cells(suite, names, seeds, horizon)
         else:
@@ -123,20 +125,14 @@ def run_bench(
             cells = protocol.plan_table(file, names, seeds, horizon or 300)
         out.mkdir(parents=True, exist_ok=True)
         kept = sum(run.is_finished(cell, out) for cell in cells)
-        with _progress(hidden=as_json) as progress:
-            task = progress.add_task("runs", total=len(cells), completed=kept)
-
-            def finished(cell: "Cell") -> None:
-                progress.update(task, advance=1, description=f"{cell.agent} on {cell.domain}")
-
+        with _progress_of(cells, kept, hidden=as_json) as finished:
             steps = run.run_plan(cells, out, jobs=jobs, engine=engine, address=address, finished=finished)
-        runs = results.load(steps)
+        runs = steps_table.load(steps)
         facts = summary.to_json(summary.summarise(runs))
         write(out / "summary.json", facts.encode())
         if memory and table is None:
-            first = cells[0]
-            grown = heap.measure(list(dict.fromkeys(cell.agent for cell in cells)), first.domain, first.horizon)
-            heap.save(out, first.domain, first.horizon, dict(grown))
+            each = list(dict.fromkeys(cell.agent for cell in cells))
+            list(heap.measure(out, each, cells[0].domain, cells[0].horizon))
         if as_json:
             typer.echo(facts)
             return
@@ -157,27 +153,69 @@ def write_report(folder: Annotated[Path, typer.Argument(help="The --out folder o
         typer.echo(f"Page: {page}   Markdown: {text}")
 
 
+@app.command("results")
+def write_results(
+    out: Annotated[Path, typer.Option(help="Folder for the runs; finished ones in it are kept.")] = Path("out/results"),
+    markdown: Annotated[Path | None, typer.Option(help="The page to write; OUT/RESULTS.md if absent.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing; name what is missing.")] = False,
+) -> None:
+    """Run every agent on every domain and write the page of results. Started again, it goes on where it stopped.
+
+    Example: rasp results --out out/results --markdown docs/RESULTS.md
+    """
+    with _one_line_errors():
+        from rasp_tuner.bench import agents, memory, results, run
+
+        cells = results.plan(seeds)
+        if not page_only:
+            out.mkdir(parents=True, exist_ok=True)
+            kept = sum(run.is_finished(cell, out) for cell in cells)
+            with _progress_of(cells, kept) as finished:
+                run.run_plan(cells, out, jobs=jobs, finished=finished)
+            with _progress() as progress:
+                task = progress.add_task("memory growth", total=len(agents.AGENTS))
+                for agent in memory.measure(out, list(agents.AGENTS), results.MEMORY_DOMAIN, results.MEMORY_STEPS):
+                    progress.update(task, advance=1, description=f"memory growth of {agent}")
+        target = markdown or out / "RESULTS.md"
+        page = results.write(cells, out, target)
+        typer.echo(f"Markdown: {target}   Page: {page}")
+
+
 def _print_ratios(runs: "Sequence[Runs]") -> None:
-    """One table a horizon: agents by domains, relative to the static default."""
-    from rasp_tuner.bench import report
+    """One table a horizon, relative to the static default; the longer of agents and domains goes down."""
+    from rasp_tuner.bench import tables
 
     for horizon in sorted({r.horizon for r in runs}):
-        head, rows = report.ratio_table(runs, horizon)
-        table = Table(title=f"Regret relative to the static default, T = {horizon} (below 1 beats doing nothing)")
+        content = tables.ratio_table(runs, horizon)
+        head, rows = content if len(content[1]) >= len(content[0]) else tables.transposed(content, "domain")
+        typer.echo(f"Regret relative to the static default, T = {horizon:,}: below 1 beats doing nothing")
+        table = Table()
         for i, name in enumerate(head):
             table.add_column(name, justify="right" if i else "left", no_wrap=not i)
         for row in rows:
             table.add_row(*row)
         Console(width=None if sys.stdout.isatty() else 160).print(table)
+        if any(text.startswith("(") for row in rows for text in row):
+            typer.echo("In brackets: the regret itself, where the static default has none.")
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _progress(hidden: bool) -> Progress:
+def _progress(hidden: bool = False) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), disable=hidden)
+
+
+@contextmanager
+def _progress_of(cells: "Sequence[Cell]", kept: int, hidden: bool = False) -> "Iterator[Callable[[Cell], None]]":
+    """A progress bar over the cells, of which some are done; gives what to call with each finished one."""
+    with _progress(hidden) as progress:
+        task = progress.add_task("runs", total=len(cells), completed=kept)
+        yield lambda cell: progress.update(task, advance=1, description=f"{cell.agent} on {cell.domain}")
 
 
 @contextmanager
@@ -187,9 +225,14 @@ def _one_line_errors() -> Iterator[None]:
         yield
     except (RaspError, OSError) as error:
         raise typer.Exit(_complain(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("rasp_tuner"):
+            raise
+        mend = f"this command needs {error.name}, which is not installed: pip install 'rasp-tuner[bench]'"
+        raise typer.Exit(_complain(mend)) from error
 
 
-def _complain(error: Exception) -> int:
+def _complain(error: Exception | str) -> int:
     """Say what went wrong in one line and give the exit status."""
     typer.echo(f"rasp: {error}", err=True)
     return 1

@@ -2,6 +2,7 @@ import json
 
 from typer.testing import CliRunner
 
+from rasp_tuner.bench import agents, results, run
 from rasp_tuner.cli import app
 
 
@@ -35,6 +36,28 @@ def test_bench_then_report(tmp_path):
     assert json.loads(rasp(*words, "--json").stdout) == json.loads((tmp_path / "summary.json").read_text())
     assert rasp("report", str(tmp_path)).exit_code == 0
     assert (tmp_path / "report.html").is_file()
+
+
+def test_results_from_what_is_finished(tmp_path):
+    plan = [cell for cell in results.plan(1) if cell.agent == "static" and cell.horizon == 100]
+    run.run_plan(plan, tmp_path / "out")
+    words = ("results", "--seeds", "1", "--out", str(tmp_path / "out"), "--page-only")
+    result = rasp(*words, "--markdown", str(tmp_path / "page.md"))
+    assert result.exit_code == 0, result.stderr
+    assert f"Markdown: {tmp_path / 'page.md'}" in result.stdout
+    assert "- T = 1,000, `static`: all 12 runs" in (tmp_path / "page.md").read_text()
+    assert rasp(*words).exit_code == 0
+    assert (tmp_path / "out" / "RESULTS.md").read_text() == (tmp_path / "page.md").read_text()
+
+
+def test_results_runs_the_plan_and_measures_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(agents, "AGENTS", {"static": agents.AGENTS["static"]})
+    monkeypatch.setattr(results, "AGENTS", agents.AGENTS)
+    result = rasp("results", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.stderr
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert "missing" not in page
+    assert "## Memory growth on H1_Recurring_Regimes, T = 200" in page
 
 
 def test_agents_are_listed():
@@ -78,6 +101,7 @@ def test_mistakes_are_said_in_one_line(tmp_path):
         ("bench", "--engine", "abacus", "--out", str(tmp_path)),
         ("bench", "--jobs", "0", "--out", str(tmp_path)),
         ("report", str(tmp_path / "nowhere")),
+        ("results", "--page-only", "--out", str(tmp_path / "nowhere")),
     ):
         result = rasp(*words)
         assert result.exit_code == 1, words

@@ -48,6 +48,11 @@ def test_ratios_use_the_seeds_both_ran():
     assert metrics.ratios([half], 100) == {}
 
 
+def test_the_later_half_is_related_to_the_first():
+    assert metrics.later_share(runs("a", [[1.0, 3.0, 9.0, 1.0, 1.0]])) == 0.5  # an odd step in the middle is in neither
+    assert math.isnan(metrics.later_share(runs("a", [[0.0, 1.0]])))
+
+
 def test_geometric_mean():
     assert metrics.geometric_mean([1.0, 4.0]) == pytest.approx(2.0)
     assert metrics.geometric_mean([0.0, 4.0]) == 0.0
@@ -79,3 +84,4 @@ def test_calibration_counts_what_falls_inside():
 def test_latency_adds_both_verbs():
     told = metrics.latency(runs("a", [[1.0, 2.0, 3.0]]))
     assert told["median_ms"] == 4.0
+    assert metrics.latency(runs("a", [[1.0, 2.0, 3.0]]), runs("a", [[5.0, 5.0]]))["median_ms"] == 6.0  # of all steps

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import claims, memory, metrics, report, run, summary
+from rasp_tuner.bench import claims, memory, metrics, report, run, summary, verdicts
 from rasp_tuner.bench.domains import PAPER, SYNTHETIC
 from rasp_tuner.bench.protocol import COLUMNS, plan
 
@@ -30,12 +30,19 @@ def everywhere(**totals):
 
 def test_the_first_lines_say_plainly_who_loses_to_doing_nothing():
     runs = everywhere(static=[10.0, 11.0], random=[30.0, 31.0], rasp_paper=[20.0, 21.0], rasp=[1.0, 2.0])
-    assert report.lead(runs) == [
-        "T = 100: rasp-paper LOSES to never changing anything (lower regret on 0 of 9 domains).",
-        "T = 100: rasp-paper beats random search (lower regret on 9 of 9 domains).",
-        "T = 100: rasp beats never changing anything (lower regret on 9 of 9 domains).",
-        "T = 100: rasp beats random search (lower regret on 9 of 9 domains).",
+    assert verdicts.lead(runs) == [
+        "T = 100: rasp-paper LOSES to never changing anything (1.95 times its regret, lower on 0 of 9 domains),"
+        " beats random search (0.67 times its regret, lower on 9 of 9 domains).",
+        "T = 100: rasp beats never changing anything (0.14 times its regret, lower on 9 of 9 domains),"
+        " beats random search (0.05 times its regret, lower on 9 of 9 domains).",
     ]
+
+
+def test_the_best_peer_has_a_place_in_the_first_lines_and_a_tie_is_called_one():
+    runs = everywhere(static=[10.0], cma_es=[5.0], ra_gd=[0.1], rasp=[5.001])
+    (line,) = verdicts.lead(runs)
+    assert "ties with the best peer, cma-es (1.00 times its regret, lower on 0 of 9 domains)" in line
+    assert verdicts.lead(everywhere(rasp=[1.0])) == []
 
 
 def test_claims_are_judged_by_the_numbers():
@@ -57,13 +64,21 @@ def test_a_claim_about_speed_compares_medians():
     assert (finding.measured, finding.verdict) == ("10 times lower (median of 9 domains)", "holds")
 
 
-def test_the_best_peer_is_neither_ours_nor_the_default_nor_the_oracle():
+@pytest.mark.parametrize(("static", "best"), [([9, 9.1], "tpe"), ([1, 1.1], "static")])
+def test_the_best_peer_is_neither_ours_nor_the_oracle_but_may_be_the_default(static, best):
     runs = everywhere(
-        static=[1, 1.1], ra_gd=[0.1, 0.2], rasp_paper=[3, 3.1], cma_es=[5, 5.5], tpe=[4, 4.6], rasp=[2, 2.1]
+        static=static, ra_gd=[0.1, 0.2], rasp_paper=[3, 3.1], cma_es=[5, 5.5], tpe=[4, 4.6], rasp=[2, 2.1]
     )
     tests = summary.best_peer_tests(runs, "rasp")
-    assert {t["best_peer"] for t in tests} == {"tpe"}
+    assert {t["best_peer"] for t in tests} == {best}
     assert all(t["p_holm"] >= t["p"] for t in tests)
+
+
+def test_peers_are_compared_on_the_seeds_they_share_with_ours():
+    runs = [made("rasp", [1.0, 100.0], "D"), made("a", [2.0], "D"), made("b", [1.5, 70.0], "D")]
+    (test,) = summary.best_peer_tests(runs, "rasp")
+    assert test["best_peer"] == "b"  # a's 2 is twice ours on that seed
+    assert (test["ours"], test["theirs"]) == pytest.approx((50.5, 35.75))
 
 
 def test_summary_is_strict_json_with_nulls_for_what_is_unknown():
@@ -118,15 +133,16 @@ def test_markdown_tables_are_square(folder):
 
 def test_names_are_escaped():
     runs = [made("<script>alert(1)</script>", [1, 2], "5_Switching_LQR"), made("static", [1, 2], "5_Switching_LQR")]
-    assert "<script>alert" not in report.html(runs)
+    assert "<script>alert" not in report.as_html(runs)
 
 
 def test_settings_go_into_a_table_of_their_own_and_memory_growth_too(tmp_path):
     names = ["static", "rasp-paper", "rasp-paper[top_k=1]"]
     run.run_plan(list(plan(SYNTHETIC, names, 1, 12)), tmp_path)
     memory.save(tmp_path, "D", 12, {"static": 0.25})
-    _, text = report.write(tmp_path)
-    assert "| top_k | 1 | 3 | 12 |" in text.read_text()
+    page, text = report.write(tmp_path)
+    assert "| top_k | 1 | 3 |" in text.read_text()
+    assert 'alt="regret against each constant"' in page.read_text()
     assert "| static | 0.2 |" in text.read_text()
     assert "rasp-paper[" not in text.read_text()
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rasp_tuner.bench import stats
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
-from rasp_tuner.bench.metrics import Runs, latency, select
+from rasp_tuner.bench.metrics import Runs, latency, select, shared_totals
 
 Verdict = Literal["holds", "does not hold", "not measured"]
 PAPERS_PEERS = ("gp-ucb", "cma-es")  # the two it compares with; random search is its upper envelope
@@ -48,9 +48,8 @@ def wins(runs: Sequence[Runs], agent: str) -> tuple[str, Verdict]:
         if own is None or any(peer is None for peer in peers):
             return "", "not measured"
         best = min((peer for peer in peers if peer is not None), key=lambda r: float(r.totals.mean()))
-        shared = min(len(own.totals), len(best.totals))
-        lower = own.totals.mean() < best.totals.mean()
-        won += int(lower and stats.paired_p(own.totals[:shared], best.totals[:shared]) < 0.05)
+        ours, theirs = shared_totals(own, best)
+        won += int(ours.mean() < theirs.mean() and stats.paired_p(ours, theirs) < 0.05)
     return f"{won} of 9", "holds" if won >= 7 else "does not hold"
 
 

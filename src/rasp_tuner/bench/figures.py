@@ -1,13 +1,15 @@
 """The paper's figures, from runs; each function gives a Matplotlib figure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.metrics import Runs, latency
-from rasp_tuner.bench.stats import confidence
+from rasp_tuner.bench.stats import confidences
 from rasp_tuner.numerics import Array
 
 # the paper's convention for its four; the rest take what is left
@@ -19,25 +21,27 @@ COLOURS = {
     "random": "gray",
     "static": "black",
 }
-OTHERS = ("tab:orange", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan", "gold", "teal", "navy", "plum")
+OTHERS = (
+    *("tab:orange", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan"),
+    *("gold", "teal", "navy", "plum", "slategray", "darkkhaki"),
+)
 
 
 def colours(agents: Iterable[str]) -> dict[str, str]:
     """A colour for each agent, the same in every figure."""
-    rest = iter(OTHERS * 3)
-    return {
-        agent: COLOURS.get(agent) or next(rest) for agent in sorted(set(agents), key=lambda a: (a not in COLOURS, a))
-    }
+    rest = cycle(OTHERS)
+    known = {agent: COLOURS.get(agent) or next(rest) for agent in AGENTS}
+    return {agent: known.get(agent) or next(rest) for agent in sorted(set(agents))}
 
 
 def trajectories(runs: Sequence[Runs], domains: Sequence[str]) -> Figure:
-    """Figures 2, 4 and 5: loss (left), cumulative regret (right) of each domain, mean and 95% interval over seeds."""
+    """Figures 2, 4 and 5, a row a domain: mean loss over seeds, and mean cumulative regret with its 95% interval."""
     palette = colours(r.agent for r in runs)
     figure = Figure(figsize=(11, 2.4 * len(domains) + 0.8), layout="constrained")
     rows = figure.subplots(len(domains), 2, squeeze=False)
     for (left, right), domain in zip(rows, domains, strict=True):
         for r in (r for r in runs if r.domain == domain):
-            _band(left, r["loss"], r.agent, palette[r.agent])
+            left.plot(np.arange(1, r.horizon + 1), r["loss"].mean(axis=0), color=palette[r.agent], lw=1.3)
             _band(right, np.cumsum(r["regret"], axis=1), r.agent, palette[r.agent])
         left.set(title=domain, ylabel="true loss")
         left.set_yscale("symlog", linthresh=1e-3)
@@ -49,9 +53,7 @@ def trajectories(runs: Sequence[Runs], domains: Sequence[str]) -> Figure:
     return figure
 
 
-def bars(
-    values: Mapping[str, Mapping[str, float]], ylabel: str, *, log: bool = False, line: float | None = None
-) -> Figure:
+def bars(values: Mapping[str, Mapping[str, float]], ylabel: str, *, log: bool = False) -> Figure:
     """Grouped bars: domain -> agent -> value; a missing value leaves a gap."""
     domains = list(values)
     agents = sorted({agent for by_agent in values.values() for agent in by_agent})
@@ -68,8 +70,6 @@ def bars(
             label=agent,
             color=palette[agent],
         )
-    if line is not None:
-        axes.axhline(line, color="black", lw=1, ls="--")
     axes.set_xticks(np.arange(len(domains)), [name.replace("_", " ", 1) for name in domains], rotation=25, ha="right")
     axes.set(ylabel=ylabel, yscale="log" if log else "linear")
     axes.legend(frameon=False, ncols=min(6, len(agents)), loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
@@ -109,6 +109,27 @@ def reliability(runs: Sequence[Runs]) -> Figure:
     return figure
 
 
+def sensitivity(points: Mapping[str, Sequence[tuple[float, float]]], usual: Mapping[str, float]) -> Figure:
+    """One panel a constant: regret / static against its value, (value, geometric mean); the usual value is marked."""
+    figure = Figure(figsize=(2.3 * max(2, len(points)), 2.6), layout="constrained")
+    panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
+    for axes, (name, pairs) in zip(panels, points.items(), strict=True):
+        values, means = zip(*pairs, strict=True)
+        axes.plot(values, means, color=COLOURS["rasp-paper"], marker=".")
+        if name in usual:
+            axes.axvline(usual[name], color="gray", lw=1, ls=":")
+            axes.plot(
+                [v for v in values if v == usual[name]], [m for v, m in pairs if v == usual[name]], "o", color="black"
+            )
+        axes.axhline(1.0, color="black", lw=1, ls="--")  # the static default
+        axes.set(xlabel=name, xticks=values)
+        axes.set_xticklabels([f"{value:g}" for value in values], fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("regret / static, geo-mean")
+    figure.suptitle("dot and dotted line: the paper's value; dashed line: the static default", fontsize=9)
+    return figure
+
+
 def _ranks(r: Runs) -> Array:
     """For each predicted step, the level of the central normal interval on whose edge the truth lies."""
     from math import erf, sqrt
@@ -121,7 +142,7 @@ def _band(axes: Axes, curves: Array, label: str, colour: str) -> None:
     x, mean = np.arange(1, curves.shape[1] + 1), curves.mean(axis=0)
     axes.plot(x, mean, color=colour, label=label, lw=1.3)
     if len(curves) > 1:
-        half = np.array([confidence(column) for column in curves.T])
+        half = confidences(curves)
         axes.fill_between(x, np.maximum(mean - half, 0), mean + half, color=colour, alpha=0.12, lw=0)
 
 

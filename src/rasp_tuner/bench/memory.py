@@ -26,10 +26,15 @@ def growth(cell: Cell) -> float:
         tracemalloc.stop()
 
 
-def measure(agents: Sequence[str], domain: str, horizon: int) -> Iterator[tuple[str, float]]:
-    """Each agent and its growth on one domain."""
+def measure(folder: Path, agents: Sequence[str], domain: str, horizon: int) -> Iterator[str]:
+    """Measure each agent that the folder does not know yet, keep it there, and give its name."""
+    held = load(folder)
+    known = held[2] if held is not None and held[:2] == (domain, horizon) else {}
     for agent in agents:
-        yield agent, growth(Cell(domain, agent, 0, horizon))
+        if agent not in known:
+            known[agent] = growth(Cell(domain, agent, 0, horizon))
+            save(folder, domain, horizon, known)
+        yield agent
 
 
 def save(folder: Path, domain: str, horizon: int, by_agent: Mapping[str, float]) -> None:

@@ -6,12 +6,14 @@ ADAPT_WINDOW steps stays within ADAPT_SHARE of the way from the best agent's lev
 """
 
 import csv
+from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from rasp_tuner.bench.domains import SYNTHETIC
 from rasp_tuner.bench.protocol import COLUMNS
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.numerics import Array
@@ -49,27 +51,33 @@ def load(path: Path) -> list[Runs]:
             header = next(reader, [])
             if header[: len(COLUMNS)] != COLUMNS:
                 raise InvalidValue(f"{path} is not a step table of this version: its columns are {header}")
-            grouped: dict[tuple[str, str, int], dict[int, list[list[str]]]] = {}
+            grouped: dict[tuple[str, str, int], dict[int, array[float]]] = {}  # numbers at once: text would fill memory
             for row in reader:
                 cell = grouped.setdefault((row[0], row[1], int(row[2])), {})
-                cell.setdefault(int(row[3]), []).append(row)
+                numbers = cell.setdefault(int(row[3]), array("d"))
+                numbers.extend(float(value) if value else np.nan for value in row[4:])
     except OSError as reason:
         raise InvalidValue(f"cannot read {path}: {reason}; run `rasp bench --out DIR` first") from reason
     return [_runs(domain, agent, horizon, by_seed) for (domain, agent, horizon), by_seed in grouped.items()]
 
 
-def _runs(domain: str, agent: str, horizon: int, by_seed: Mapping[int, list[list[str]]]) -> Runs:
-    seeds = tuple(sorted(by_seed))
-    table = np.array(
-        [[[float(value) if value else np.nan for value in row[4:]] for row in by_seed[seed]] for seed in seeds]
-    )
-    return Runs(domain, agent, horizon, seeds, {name: table[:, :, i] for i, name in enumerate(COLUMNS[4:])})
+def _runs(domain: str, agent: str, horizon: int, by_seed: Mapping[int, "array[float]"]) -> Runs:
+    seeds, names = tuple(sorted(by_seed)), COLUMNS[4:]
+    table = np.array([by_seed[seed] for seed in seeds]).reshape(len(seeds), -1, len(names))
+    return Runs(domain, agent, horizon, seeds, {name: table[:, :, i] for i, name in enumerate(names)})
 
 
 def select(runs: Iterable[Runs], *, domain: str, agent: str, horizon: int) -> Runs | None:
     """The one that matches, if there is one."""
     wanted = (domain, agent, horizon)
     return next((r for r in runs if (r.domain, r.agent, r.horizon) == wanted), None)
+
+
+def shared_totals(ours: Runs, theirs: Runs) -> tuple[Array, Array]:
+    """R_T of both, over the seeds both ran, in the same order: the same streams and noise."""
+    both = [seed for seed in ours.seeds if seed in theirs.seeds]
+    own, other = ([r.totals[r.seeds.index(seed)] for seed in both] for r in (ours, theirs))
+    return np.array(own), np.array(other)
 
 
 def ratios(runs: Iterable[Runs], horizon: int) -> dict[str, dict[str, float]]:
@@ -79,10 +87,9 @@ def ratios(runs: Iterable[Runs], horizon: int) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     for r in at_horizon:
         if r.domain in static:
-            shared = [seed for seed in r.seeds if seed in static[r.domain].seeds]
-            own = np.mean([r.totals[r.seeds.index(seed)] for seed in shared])
-            base = np.mean([static[r.domain].totals[static[r.domain].seeds.index(seed)] for seed in shared])
-            table.setdefault(r.agent, {})[r.domain] = float(own / base) if base > 0 else float("nan")
+            own, base = shared_totals(r, static[r.domain])
+            ratio = float(own.mean() / base.mean()) if base.sum() > 0 else float("nan")
+            table.setdefault(r.agent, {})[r.domain] = ratio
     return table
 
 
@@ -92,6 +99,12 @@ def geometric_mean(values: Iterable[float]) -> float:
     if len(array) == 0 or np.isnan(array).any():
         return float("nan")
     return float(np.exp(np.log(array).mean())) if np.all(array > 0) else 0.0
+
+
+def geometric_means(runs: Iterable[Runs], horizon: int) -> dict[str, float]:
+    """Geometric mean of the ratios over the paper's nine domains, of each agent that ran on all nine."""
+    table = {agent: row for agent, row in ratios(runs, horizon).items() if set(SYNTHETIC) <= set(row)}
+    return {agent: geometric_mean(row[domain] for domain in SYNTHETIC) for agent, row in table.items()}
 
 
 def rolling_mean(values: Array, window: int = ADAPT_WINDOW) -> Array:
@@ -121,9 +134,19 @@ def settled_level(r: Runs) -> float:
     return float(r["loss"][:, -tail:].mean())
 
 
-def calibration(r: Runs) -> dict[str, float] | None:
-    """Mean negative log-likelihood and coverage of the 50% and 90% intervals; None where nothing was predicted."""
-    gap, deviation = r["error"] - r["predicted"], np.maximum(r["deviation"], 1e-6)
+def later_share(r: Runs) -> float:
+    """Regret of the second half of the steps relative to the first: below one, what was learned paid."""
+    half = r["regret"].shape[1] // 2
+    first = float(r["regret"][:, :half].sum())
+    return float(r["regret"][:, -half:].sum()) / first if first > 0 else float("nan")
+
+
+def calibration(*runs: Runs) -> dict[str, float] | None:
+    """Mean negative log-likelihood and coverage of the 50% and 90% intervals over all steps; None without forecasts."""
+    error, predicted, deviation = (
+        np.concatenate([r[name].ravel() for r in runs]) for name in ("error", "predicted", "deviation")
+    )
+    gap, deviation = error - predicted, np.maximum(deviation, 1e-6)
     known = ~np.isnan(gap) & ~np.isnan(deviation)
     if not known.any():
         return None
@@ -136,7 +159,7 @@ def calibration(r: Runs) -> dict[str, float] | None:
     }
 
 
-def latency(r: Runs) -> dict[str, float]:
-    """Median and 99th percentile of ask + tell, in milliseconds."""
-    step = r["ask_ms"] + r["tell_ms"]
+def latency(*runs: Runs) -> dict[str, float]:
+    """Median and 99th percentile of ask + tell over all steps, in milliseconds."""
+    step = np.concatenate([(r["ask_ms"] + r["tell_ms"]).ravel() for r in runs])
     return {"median_ms": float(np.median(step)), "p99_ms": float(np.percentile(step, 99))}

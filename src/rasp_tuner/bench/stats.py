@@ -10,10 +10,16 @@ from rasp_tuner.numerics import Array
 
 def confidence(values: Array, level: float = 0.95) -> float:
     """Half-width of the t interval of the mean; NaN for a single value."""
+    return float(confidences(values[:, None], level)[0])
+
+
+def confidences(values: Array, level: float = 0.95) -> Array:
+    """Half-widths [m] of the t intervals of the means over the rows of values [n, m]; NaN for a single row."""
     n = len(values)
     if n < 2:
-        return float("nan")
-    return float(stats.t.ppf(0.5 + level / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
+        return np.full(values.shape[1], np.nan)
+    half: Array = stats.t.ppf(0.5 + level / 2, n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
+    return half
 
 
 def paired_p(ours: Array, theirs: Array) -> float:

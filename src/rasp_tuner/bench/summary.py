@@ -5,19 +5,26 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from rasp_tuner.bench import stats
-from rasp_tuner.bench.domains import SYNTHETIC
-from rasp_tuner.bench.metrics import Runs, adaptation_steps, calibration, geometric_mean, latency, ratios, settled_level
+from rasp_tuner.bench.metrics import (
+    Runs,
+    adaptation_steps,
+    calibration,
+    geometric_means,
+    latency,
+    later_share,
+    ratios,
+    settled_level,
+    shared_totals,
+)
 
 OURS = ("rasp", "rasp-paper")
-NOT_PEERS = ("static", "ra-gd")  # a baseline and a floor, neither a method that searches
+ORACLES = ("ra-gd",)  # is shown the truth: a floor, not a competitor
 
 
 def is_peer(agent: str) -> bool:
-    """Whether the agent is somebody else's method."""
-    return not agent.startswith("rasp") and agent not in NOT_PEERS
+    """Whether the agent is somebody else's way to choose; never changing anything and random search are, too."""
+    return not agent.startswith("rasp") and agent not in ORACLES
 
 
 def summarise(runs: Sequence[Runs]) -> dict[str, Any]:
@@ -44,15 +51,12 @@ def _at(horizon: int, runs: Sequence[Runs]) -> dict[str, Any]:
                 "ratio_to_static": relative.get(r.agent, {}).get(r.domain),
                 **latency(r),
                 "adaptation_steps": _adaptation(r, here),
+                "second_half_to_first": later_share(r),
                 "calibration": calibration(r),
             }
             for r in here
         ],
-        "geometric_mean": {
-            agent: geometric_mean(by_domain[d] for d in SYNTHETIC)
-            for agent, by_domain in relative.items()
-            if all(d in by_domain for d in SYNTHETIC)
-        },
+        "geometric_mean": geometric_means(here, horizon),
         "tests": {ours: best_peer_tests(here, ours) for ours in OURS if any(r.agent == ours for r in here)},
     }
 
@@ -65,13 +69,13 @@ def best_peer_tests(runs: Iterable[Runs], ours: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for domain, agents in by_domain.items():
         own = next((r for r in agents if r.agent == ours), None)
-        peers = [r for r in agents if is_peer(r.agent)]
-        if own is None or not peers:
+        if own is None:
             continue
-        best = min(peers, key=lambda r: float(r.totals.mean()))
-        shared = [seed for seed in own.seeds if seed in best.seeds]
-        a = np.array([own.totals[own.seeds.index(seed)] for seed in shared])
-        b = np.array([best.totals[best.seeds.index(seed)] for seed in shared])
+        peers = [r for r in agents if is_peer(r.agent) and set(r.seeds) & set(own.seeds)]
+        if not peers:
+            continue
+        best = min(peers, key=lambda r: _relative(r, own))
+        a, b = shared_totals(own, best)
         rows.append(
             {
                 "domain": domain,
@@ -83,6 +87,12 @@ def best_peer_tests(runs: Iterable[Runs], ours: str) -> list[dict[str, Any]]:
         )
     adjusted = stats.holm({row["domain"]: row["p"] for row in rows})
     return [{**row, "p_holm": adjusted[row["domain"]]} for row in rows]
+
+
+def _relative(r: Runs, to: Runs) -> float:
+    """Mean regret relative to another agent's, over the seeds both ran."""
+    a, b = shared_totals(r, to)
+    return float(a.mean() / max(float(b.mean()), 1e-300))
 
 
 def _adaptation(r: Runs, here: Sequence[Runs]) -> float | None:

@@ -1,0 +1,66 @@
+"""Pieces of a self-contained HTML page: tables, embedded figures, the frame around them."""
+
+import base64
+import io
+from collections.abc import Iterable
+from html import escape
+
+from matplotlib.figure import Figure
+
+from rasp_tuner.bench.tables import Table, are_words
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 84rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
+h1, h2 { line-height: 1.2 } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd }
+.wide { overflow-x: auto; margin: 1rem 0 } table { border-collapse: collapse; font-size: 0.85rem }
+caption { text-align: left; padding: .3rem 0; font-weight: 600 }
+th, td { padding: .25rem .35rem; border-bottom: 1px solid #e5e5e5; text-align: right; vertical-align: top }
+td { white-space: nowrap } .words { text-align: left } .long { white-space: normal }
+.win { background: #e3f4e3 } .lose { background: #fbe6e3 } .lead { font-size: 1.1rem; font-weight: 600 }
+img { max-width: 100%; height: auto } summary { cursor: pointer; font-weight: 600 }
+"""
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """The whole document, with nothing to fetch."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>"
+    )
+
+
+def image(figure: Figure, alt: str) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{data}">'
+
+
+def table(content: Table, caption: str = "", shade: bool = False) -> str:
+    """With `shade`, numbers below one are green and above one red, except the seeds."""
+    head, rows = content
+    words = are_words(content)
+    heading = "".join(f"<th{_class(words[i] and 'words')}>{escape(name)}</th>" for i, name in enumerate(head))
+    shaded = [shade and not words[i] and name != "seeds" for i, name in enumerate(head)]
+    lines = ["".join(_cell(text, words[i], shaded[i]) for i, text in enumerate(row)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f'<div class="wide"><table>{title}<thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def folded(summary: str, content: str) -> str:
+    """Content behind a line to click."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def _cell(text: str, words: bool, shade: bool) -> str:
+    kinds = [words and "words", len(text) > 30 and "long"]
+    if shade and text != "-" and not text.startswith("("):
+        kinds.append("win" if float(text) < 1 else "lose" if float(text) > 1 else "")
+    return f"<td{_class(*kinds)}>{escape(text)}</td>"
+
+
+def _class(*kinds: str | bool) -> str:
+    named = " ".join(kind for kind in kinds if isinstance(kind, str) and kind)
+    return f' class="{named}"' if named else ""

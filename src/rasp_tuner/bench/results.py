@@ -1,0 +1,156 @@
+"""docs/RESULTS.md: every agent on every domain, written from the runs that are finished; no number is typed by hand."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rasp_tuner import __version__
+from rasp_tuner.bench import report, run, suites, summary, tables
+from rasp_tuner.bench.agents import AGENTS
+from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS
+from rasp_tuner.bench.metrics import ADAPT_SHARE, ADAPT_WINDOW, Runs, geometric_means, load
+from rasp_tuner.bench.protocol import Cell
+from rasp_tuner.bench.tables import Table, markdown
+from rasp_tuner.bench.verdicts import lead
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.snapshot import write as write_whole
+
+DOMAINS = (*PAPER, *BEYOND)
+SHORT, LONG = 100, suites.LONG
+MEMORY_DOMAIN, MEMORY_STEPS = "H1_Recurring_Regimes", 200
+
+
+def plan(seeds: int) -> list[Cell]:
+    """Every run of the page."""
+    return suites.cells("all", list(AGENTS), seeds)
+
+
+def write(cells: Sequence[Cell], out: Path, target: Path) -> Path:
+    """From the finished ones of `cells` in DIR: steps.csv, summary.json, both reports, and the page at `target`."""
+    done = [cell for cell in cells if run.is_finished(cell, out)]
+    if not done:
+        raise InvalidValue(f"{out / 'cells'} must hold finished runs of the plan, got none of {len(cells)}")
+    runs = load(run.merge(done, out))
+    write_whole(out / "summary.json", summary.to_json(summary.summarise(runs)).encode())
+    web, _ = report.write(out, runs)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(target, page(runs, cells, report.memory_tables(out)).encode())
+    return web
+
+
+def page(runs: Sequence[Runs], cells: Sequence[Cell], memory: Sequence[tuple[str, Table]] = ()) -> str:
+    """The page in Markdown; `cells` is the plan, of which some may have no runs yet."""
+    known = {(r.domain, r.agent, r.horizon, seed) for r in runs for seed in r.seeds}
+    missing = [c for c in cells if (c.domain, c.agent, c.horizon, c.seed) not in known]
+    seeds = max(c.seed for c in cells) + 1
+    parts = ["# Results", "\n".join(f"- **{line}**" for line in lead(runs))]
+    if missing:
+        parts.append(f"**{len(missing):,} of {len(cells):,} runs are missing;** [the end](#missing) says which.")
+    parts.append(
+        f"Written by `make bench` (`rasp results --seeds {seeds}`) with rasp-tuner {__version__}; [BENCHMARKS.md]"
+        "(BENCHMARKS.md) describes domains and agents. Regret is the true loss minus the least loss possible at that"
+        " step, added up over T steps. A ratio is the mean regret over seeds divided by that of `static`, which never"
+        " leaves the default: **below one beats doing nothing.** `rasp` is the library's default preset, `rasp-paper`"
+        " the paper's stack to the letter. `ra-gd` is an oracle: it is shown regimes and slopes, and is no competitor."
+    )
+    parts += [*_short(runs), *_long(runs, seeds), *_beside(runs)]
+    for title, table in memory:
+        parts += [f"## {title}", "Growth of the heap after the first steps, by tracemalloc.", markdown(table)]
+    if not memory:
+        parts += ["## Memory growth", "Missing: not measured yet."]
+    if missing:
+        parts += ["## Missing", "These runs were not finished when the page was written:", _missing(missing, cells)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _short(runs: Sequence[Runs]) -> list[str]:
+    parts = [f"## T = {SHORT}"]
+    if not any(r.horizon == SHORT for r in runs):
+        return [*parts, "Missing."]
+    parts += [
+        "Relative to `static`. In brackets: the regret itself, where `static` has none: A1 starts at its answer.",
+        markdown(tables.ratio_table(runs, SHORT, DOMAINS)),
+        "### Tabular streams",
+        "Mean cumulative regret with its 95% interval over seeds, as in the paper's Table 3;"
+        " [STREAMS.md](STREAMS.md) describes them.",
+        _or_missing(tables.stream_table(runs, SHORT)),
+        "### Against the best peer",
+        "The best peer of a domain is the agent with the least mean regret there that is neither RASP nor the oracle:"
+        " `static` and `random` count. Paired t-test over seeds, two-sided; Holm's correction over the domains.",
+    ]
+    return parts + [_or_missing(tables.test_table(runs, SHORT, agent)) for agent in ("rasp", "rasp-paper")]
+
+
+def _long(runs: Sequence[Runs], seeds: int) -> list[str]:
+    slow = _names(a for a in suites.SLOW if a not in suites.SHORT_ONLY)
+    means = geometric_means(runs, SHORT)
+    kappas = [agent for agent in suites.SLOW if agent.startswith("gp-ucb") and agent in means]
+    best = f" (the best at T = {SHORT}: `{min(kappas, key=lambda a: means[a])}`)" if kappas else ""
+    parts = [
+        f"## T = {LONG:,}",
+        f"{slow} need more than 50 ms a step and ran on {suites.SLOW_SEEDS} seed of {seeds}, related to `static` on the"
+        f" same seed. {_names(suites.SHORT_ONLY)} did not run: of the four kappas two go on{best}.",
+    ]
+    if not any(r.horizon == LONG for r in runs):
+        return [*parts, "Missing."]
+    return [
+        *parts,
+        markdown(tables.ratio_table(runs, LONG, DOMAINS)),
+        "### Second half relative to the first",
+        "Where regimes come back: regret of steps 501 to 1,000 divided by that of steps 1 to 500. The row of `static`"
+        " shows how much the halves themselves differ.",
+        _or_missing(tables.later_table(runs, LONG)),
+    ]
+
+
+def _beside(runs: Sequence[Runs]) -> list[str]:
+    """What is measured beside regret."""
+    parts = [
+        "## The paper's claims",
+        f"All at T = {SHORT}.",
+        markdown(tables.claims_table(runs)),
+        "## Step time",
+        "Milliseconds of `ask` + `tell` over all steps of all domains. Measured under parallel load, one run a core:"
+        " compare agents with each other; `make speed` times a step alone.",
+        markdown(tables.latency_table(runs)),
+        "## Calibration",
+        "Forecasts of the composed error against what came back, over all steps of all domains: mean negative"
+        " log-likelihood, and how often the truth fell inside the central 50% and 90% interval.",
+        _or_missing(tables.calibration_table(runs)),
+        "## Steps to adapt",
+        f"T = {SHORT}: the first step from which the mean loss of {ADAPT_WINDOW} steps stays within"
+        f" {ADAPT_SHARE:.0%} of the way from the best agent's final level to the static default's; mean over seeds,"
+        ' "never" if a seed does not get there.',
+    ]
+    if any(r.horizon == SHORT for r in runs):
+        parts.append(markdown(tables.adaptation_table(runs, SHORT, (*DOMAINS, *STREAMS))))
+    return parts
+
+
+def _missing(missing: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """One line a horizon and agent."""
+    lines = []
+    for horizon, agent in dict.fromkeys((c.horizon, c.agent) for c in missing):
+        gone = [c for c in missing if (c.horizon, c.agent) == (horizon, agent)]
+        planned = [c for c in cells if (c.horizon, c.agent) == (horizon, agent)]
+        if len(gone) == len(planned):
+            said = f"all {len(gone)} runs"
+        else:
+            where = [_seeds(d, gone, planned) for d in dict.fromkeys(c.domain for c in gone)]
+            said = f"{len(gone)} of {len(planned)} runs: {', '.join(where)}"
+        lines.append(f"- T = {horizon:,}, `{agent}`: {said}")
+    return "\n".join(lines)
+
+
+def _seeds(domain: str, gone: Sequence[Cell], planned: Sequence[Cell]) -> str:
+    """The domain alone if every seed of it is missing, else with those that are."""
+    seeds = [str(c.seed) for c in gone if c.domain == domain]
+    whole = len(seeds) == sum(c.domain == domain for c in planned)
+    return tables.short(domain) + ("" if whole else f" (seed {' and '.join(seeds)})")
+
+
+def _or_missing(table: Table) -> str:
+    return markdown(table) if table[1] and len(table[0]) > 1 else "Missing."
+
+
+def _names(agents: Iterable[str]) -> str:
+    return ", ".join(f"`{agent}`" for agent in agents)

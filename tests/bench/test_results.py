@@ -1,0 +1,121 @@
+import re
+
+import pytest
+
+from rasp_tuner import InvalidValue
+from rasp_tuner.bench import results, run, suites
+from rasp_tuner.bench.agents import AGENTS
+from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS
+from rasp_tuner.bench.metrics import load
+from rasp_tuner.bench.protocol import Cell
+
+
+def test_the_plan_is_every_agent_on_every_domain_with_the_slow_ones_cut_short():
+    cells = results.plan(5)
+    at = {(c.domain, c.agent, c.horizon): 0 for c in cells}
+    for c in cells:
+        at[c.domain, c.agent, c.horizon] += 1
+    for agent in AGENTS:
+        for domain in (*PAPER, *BEYOND, *STREAMS):
+            assert at[domain, agent, 100] == 5
+        for domain in (*PAPER, *BEYOND):
+            expected = 0 if agent in suites.SHORT_ONLY else 1 if agent in suites.SLOW else 5
+            assert at.get((domain, agent, 1000), 0) == expected, (agent, domain)
+    assert len(set(cells)) == len(cells)
+    slow = [c.agent in suites.SLOW for c in cells]
+    assert slow == sorted(slow)  # the quick ones first
+
+
+def test_only_the_whole_set_cuts_the_slow_ones_short():
+    assert len(suites.cells("long", ["gp-ucb-1"], 5)) == len(PAPER) * 5
+
+
+def test_one_horizon_for_a_suite_of_two_names_no_cell_twice():
+    cells = suites.cells("all", ["static"], 1, horizon=10)
+    assert len(set(cells)) == len(cells) == len((*PAPER, *BEYOND, *STREAMS))
+
+
+QUICK = ("static", "random", "cma-es")
+PLAN = [
+    Cell(domain, agent, seed, 100)
+    for domain in (*PAPER, *BEYOND, *STREAMS)
+    for agent in (*QUICK, "rasp-paper")
+    for seed in range(2)
+] + [Cell("H1_Recurring_Regimes", agent, 0, 1000) for agent in (*QUICK, "botorch")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The quick agents finished everywhere, the paper's stack on one seed of one domain, botorch nowhere."""
+    out = tmp_path_factory.mktemp("results")
+    done = [c for c in PLAN if c.agent in QUICK or (c.domain, c.agent, c.seed) == (PAPER[4], "rasp-paper", 1)]
+    run.run_plan(done, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    web = results.write(PLAN, folder, folder / "docs" / "RESULTS.md")
+    assert web.is_file()
+    return (folder / "docs" / "RESULTS.md").read_text()
+
+
+def section(page, title):
+    return page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_page_begins_with_who_loses_and_with_what_wrote_it(page):
+    assert page.startswith("# Results\n\n- **T = 100: rasp-paper ")
+    assert "never changing anything" in page.splitlines()[2]
+    assert "`rasp results --seeds 2`" in page
+
+
+def test_what_is_not_finished_is_named(page):
+    assert "30 of 124 runs are missing" in page
+    missing = section(page, "Missing")
+    assert "- T = 100, `rasp-paper`: 29 of 30 runs: 1 LLM, " in missing
+    assert "5 Switching (seed 0)" in missing
+    assert "- T = 1,000, `botorch`: all 1 runs" in missing
+    assert "Missing: not measured yet" in section(page, "Memory growth")
+
+
+def test_a_finished_plan_misses_nothing(folder):
+    quick = [c for c in PLAN if c.agent in QUICK]
+    assert "missing;" not in results.page(load(run.merge(quick, folder)), quick)
+
+
+def test_rows_and_columns_are_where_they_should_be(page):
+    table = section(page, "T = 100").split("###")[0]
+    head = next(line for line in table.splitlines() if line.startswith("| agent"))
+    assert [name.strip().split()[0] for name in head.split("|")[2:-1]] == [
+        *["1", "2", "3", "4", "5", "6", "7", "8", "9"], "geo-mean", "A1", "A2", "H1", "seeds",
+    ]  # fmt: skip
+    static = next(line for line in table.splitlines() if line.startswith("| static"))
+    assert static.split("|")[2:-1] == [" 1.00 "] * 10 + [" (0) ", " 1.00 ", " 1.00 ", " 2 "]
+    paper = next(line for line in table.splitlines() if line.startswith("| rasp-paper"))
+    assert paper.count(" - ") == 12  # all but domain 5: a missing run leaves a gap, not a number
+
+
+def test_streams_are_told_with_their_intervals(page):
+    streams = page.split("### Tabular streams")[1].split("###")[0]
+    assert re.search(
+        r"\| random \| \d+\.\d\d ± \d+\.\d\d \| \d+\.\d\d ± \d+\.\d\d \| \d+\.\d\d ± \d+\.\d\d \|", streams
+    )
+
+
+def test_the_later_half_of_static_is_about_the_first(page):
+    rows = section(page, "T = 1,000").split("### Second half")[1].splitlines()
+    static = next(line for line in rows if line.startswith("| static"))
+    assert 0.5 < float(static.split("|")[2]) < 2.0
+
+
+def test_tables_are_square(page):
+    tables = re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE)
+    assert len(tables) >= 8
+    for table in tables:
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+def test_a_folder_without_runs_is_said_so(tmp_path):
+    with pytest.raises(InvalidValue, match="must hold finished runs of the plan, got none of 124"):
+        results.write(PLAN, tmp_path, tmp_path / "RESULTS.md")
