@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -183,9 +184,9 @@ def _print_ratios(runs: "Sequence[Runs]") -> None:
         typer.echo(f"Regret relative to the static default, T = {horizon:,}: below 1 beats doing nothing")
         table = Table()
         for i, name in enumerate(head):
-            table.add_column(name, justify="right" if i else "left", no_wrap=not i)
+            table.add_column(escape(name), justify="right" if i else "left", no_wrap=not i)
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(escape, row))  # rasp-paper[top_k=1] is no style
         Console(width=None if sys.stdout.isatty() else 160).print(table)
         if any(text.startswith("(") for row in rows for text in row):
             typer.echo("In brackets: the regret itself, where the static default has none.")
@@ -196,7 +197,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _progress(hidden: bool = False) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), disable=hidden)
 
 

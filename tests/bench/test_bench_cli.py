@@ -60,6 +60,12 @@ def test_results_runs_the_plan_and_measures_memory(tmp_path, monkeypatch):
     assert "## Memory growth on H1_Recurring_Regimes, T = 200" in page
 
 
+def test_settings_of_an_agent_are_shown_as_they_are(tmp_path):
+    agent = "rasp-paper[top_k=1]"
+    words = ("bench", "--suite", "beyond", "--agents", agent, "--seeds", "1", "--horizon", "3", "--jobs", "1")
+    assert agent in rasp(*words, "--out", str(tmp_path)).stdout
+
+
 def test_agents_are_listed():
     names = rasp("bench", "--agents", "list").stdout.split()
     assert {"static", "random", "cma-es", "gp-ucb", "rasp", "rasp-paper", "ra-gd"} <= set(names)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import claims, memory, metrics, report, run, summary, verdicts
+from rasp_tuner.bench import claims, figures, memory, metrics, report, run, summary, verdicts
+from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.domains import PAPER, SYNTHETIC
 from rasp_tuner.bench.protocol import COLUMNS, plan
 
@@ -145,6 +146,31 @@ def test_settings_go_into_a_table_of_their_own_and_memory_growth_too(tmp_path):
     assert 'alt="regret against each constant"' in page.read_text()
     assert "| static | 0.2 |" in text.read_text()
     assert "rasp-paper[" not in text.read_text()
+
+
+def test_each_constant_has_a_panel_that_marks_the_papers_value():
+    figure = figures.sensitivity({"top_k": [(1.0, 2.0), (3.0, 1.5)], "stay": [(0.5, 1.0)]}, {"top_k": 3})
+    assert [axes.get_xlabel() for axes in figure.axes] == ["top_k", "stay"]
+    marked = [[line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "o"] for axes in figure.axes]
+    assert marked == [[[[3.0, 1.5]]], []]
+
+
+def test_an_agent_has_one_colour_whoever_stands_beside_it():
+    many = figures.colours(["turbo", "tpe", "rasp", "mine"])
+    assert {figures.colours([agent])[agent] for agent in ("turbo", "tpe", "rasp")} == {
+        many[agent] for agent in ("turbo", "tpe", "rasp")
+    }
+    assert len(set(figures.colours(AGENTS).values())) == len(AGENTS)
+
+
+def test_pictures_show_few_agents_and_tables_all(folder):
+    names = [f"agent-{i}" for i in range(20)]
+    runs = everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0], **{name: [9.0, 9.0 + i] for i, name in enumerate(names)})
+    shown = {r.agent for r in report.drawn(runs)}
+    assert shown == {"static", "rasp", *names[: report.SHOWN - 2]}
+    assert {r.agent for r in report.drawn(metrics.load(folder / "steps.csv"))} == {
+        "static", "random", "rasp-paper", "rasp-paper-no-memory",
+    }  # fmt: skip
 
 
 def test_a_folder_without_results_is_said_so(tmp_path):

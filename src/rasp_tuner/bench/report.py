@@ -47,7 +47,7 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -
         title = f"## Regret relative to the static default, T = {horizon:,}"
         parts += [title, tables.markdown(tables.ratio_table(plain, horizon))]
         for agent in ("rasp", "rasp-paper"):
-            table = tables.test_table(plain, horizon, agent)
+            table = tables.best_peer_table(plain, horizon, agent)
             if table[1]:
                 parts += [f"### {agent} against its best peer, T = {horizon:,}", tables.markdown(table)]
         parts += [f"### All numbers, T = {horizon:,}", tables.markdown(tables.detail_table(plain, horizon))]
@@ -70,7 +70,10 @@ def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -> st
         body += [
             f"<h2>{sensitivity.TITLE}, T = {horizon:,}</h2>",
             markup.image(figures.sensitivity(points, PAPER), "regret against each constant"),
-            markup.table(sensitivity.as_table(points)),
+            markup.table(
+                sensitivity.as_table(points),
+                "Regret relative to the static default, geometric mean of the nine domains",
+            ),
         ]
     for horizon in sorted({r.horizon for r in plain}):
         here = [r for r in plain if r.horizon == horizon]
@@ -100,7 +103,7 @@ def _at(here: Sequence[Runs], horizon: int) -> list[str]:
     ]
     body += _figures(here)
     for agent in ("rasp", "rasp-paper"):
-        tests = tables.test_table(here, horizon, agent)
+        tests = tables.best_peer_table(here, horizon, agent)
         if tests[1]:
             body.append(markup.table(tests, f"{agent} against the best peer of each domain, paired t-test"))
     return [*body, markup.folded(f"All numbers, T = {horizon:,}", markup.table(tables.detail_table(here, horizon)))]

@@ -77,7 +77,7 @@ def _short(runs: Sequence[Runs]) -> list[str]:
         "The best peer of a domain is the agent with the least mean regret there that is neither RASP nor the oracle:"
         " `static` and `random` count. Paired t-test over seeds, two-sided; Holm's correction over the domains.",
     ]
-    return parts + [_or_missing(tables.test_table(runs, SHORT, agent)) for agent in ("rasp", "rasp-paper")]
+    return parts + [_or_missing(tables.best_peer_table(runs, SHORT, agent)) for agent in ("rasp", "rasp-paper")]
 
 
 def _long(runs: Sequence[Runs], seeds: int) -> list[str]:

@@ -145,7 +145,7 @@ def calibration_table(runs: Sequence[Runs]) -> Table:
     return ["agent", "T", "NLL", "inside 50%", "inside 90%"], rows
 
 
-def test_table(runs: Sequence[Runs], horizon: int, agent: str) -> Table:
+def best_peer_table(runs: Sequence[Runs], horizon: int, agent: str) -> Table:
     """Per domain: the agent against its best peer, paired t-test, Holm-corrected."""
     tests = summary.best_peer_tests([r for r in runs if r.horizon == horizon], agent)
     rows = []
