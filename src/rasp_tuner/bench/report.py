@@ -101,6 +101,8 @@ def _at(here: Sequence[Runs], horizon: int) -> list[str]:
         markup.table(tables.ratio_table(here, horizon), "Regret relative to the static default", shade=True),
         "<p>Below one beats doing nothing. In brackets: the regret itself, where the static default has none.</p>",
     ]
+    if len(drawn(here)) < len(here):
+        body.append("<p>The figures of regret show the agents everyone asks for and the best of the rest.</p>")
     body += _figures(here)
     for agent in ("rasp", "rasp-paper"):
         tests = tables.best_peer_table(here, horizon, agent)
