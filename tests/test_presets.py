@@ -3,6 +3,7 @@ import pytest
 
 from rasp_tuner import InvalidSpace, presets
 from rasp_tuner.presets import Preset
+from rasp_tuner.space import Layout
 
 
 def test_paper_constants_are_those_of_the_hyperparameter_table():
@@ -46,7 +47,7 @@ def test_constants_reach_their_parts():
         disagreement_threshold=5.0, hidden_1=10, hidden_2=9, gate_hidden=8,
     )  # fmt: skip
     assert not set(changed.constants.items()) & set(presets.PAPER.items())  # every constant there is was changed
-    parts = changed.build(2, 3, {"m": "min"}, np.random.default_rng(0))
+    parts = changed.build(Layout.continuous(2), 3, {"m": "min"}, np.random.default_rng(0))
     memory = parts.memory
     assert (memory.size, memory.top_k, memory.temperature, memory.novelty_threshold) == (7, 2, 0.5, 0.6)
     assert memory.prompts.shape == (7, 24)

@@ -6,23 +6,14 @@ neither can be reached in the first fifty steps (docs/PAPER.md).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from rasp_tuner.numerics import MOMENTUM, Array, RunningEMA, assign, logistic
+from rasp_tuner.types import Verdict
 
 ANOMALY_THRESHOLD = 2.0  # z_err above this: the error is out of the ordinary
 DISAGREEMENT_THRESHOLD = 2.0  # z-score of v above this: the experts are
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """By which path to learn from a sample, and the reason in words."""
-
-    path: Literal["fast", "slow"]
-    reason: str
 
 
 class HybridAdaptation:

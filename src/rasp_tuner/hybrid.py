@@ -1,32 +1,20 @@
-"""AdaptiveHybridTuner: Algorithm 1 of the paper, on plain vectors. The only file that joins the stages.
-
-context -> retrieve -> candidates -> surrogate -> choose -> (the world answers) -> compose -> update
-"""
+"""AdaptiveHybridTuner: the paper's object, on plain vectors; the stack of its preset does the thinking."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
-from rasp_tuner.adaptation import Verdict
 from rasp_tuner.checks import number, show, vector, whole
 from rasp_tuner.encoder import LARGEST_CONTEXT
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.numerics import LARGEST, Array
 from rasp_tuner.presets import Preset, named
-from rasp_tuner.space import ParamBounds
-from rasp_tuner.types import Batch, Direction, Explanation, Metric, Stateful
+from rasp_tuner.space import Layout, ParamBounds
+from rasp_tuner.types import Direction, Explanation, Metric, Proposal, Told, Verdict
 
 WORST = 1.0  # the error of a run that failed: as bad as errors get
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """Where to go next [d], in the units of the box, and why."""
-
-    theta: Array
-    why: Explanation
 
 
 class AdaptiveHybridTuner:
@@ -44,6 +32,7 @@ class AdaptiveHybridTuner:
         metrics: Mapping[str, Metric | Direction] = MappingProxyType({"error": "min"}),
         preset: str | Preset = "paper",
         seed: int = 0,
+        layout: Layout | None = None,
     ) -> None:
         if not isinstance(bounds, ParamBounds):
             raise InvalidSpace(f"bounds must be a ParamBounds, got {show(bounds)}")
@@ -53,17 +42,20 @@ class AdaptiveHybridTuner:
         self.preset = named(preset.name, preset.constants) if isinstance(preset, Preset) else named(preset)
         self.seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self.rng = np.random.default_rng(self.seed)
-        self.parts = self.preset.build(bounds.dim, self.context_dim, metrics, self.rng)
+        self.parts = self.preset.build(layout or Layout.continuous(bounds.dim), self.context_dim, metrics, self.rng)
         self._context: Array | None = None  # in which the current theta runs
 
     def run(self, evaluate: Callable[[Array], Mapping[str, float]], steps: int) -> Iterator[tuple[Array, float]]:
         """Algorithm 1: from the middle of the box, yield each deployed theta and its composed error."""
         theta = self.bounds.center
-        self._context = self._look()
+        context = self._look()
         for _ in range(whole("steps", steps, 0, 2**63)):
-            error = self.parts.composer.compose(evaluate(theta))
-            yield theta, error
-            theta, _ = self.tune_one_step(theta, error)
+            metrics = evaluate(theta)
+            after = self._look()  # before anything is learned: a context that cannot be had changes nothing
+            told = self.tell(context, theta, metrics)
+            yield theta, told.error
+            context = after
+            theta = self.propose(context, theta).theta
 
     def tune_one_step(self, theta: Sequence[float] | Array, error: float) -> tuple[Array, Explanation]:
         """(theta_{t+1}, info): learn that `theta` gave `error` in [0, 1], look at the new context, and move."""
@@ -79,71 +71,30 @@ class AdaptiveHybridTuner:
         return proposal.theta, replace(proposal.why, path=verdict.path, reason=verdict.reason, error=score)
 
     def propose(self, context: Array, theta: Array) -> Proposal:
-        """The candidate with the smallest LCB around `theta`; only the random generator moves."""
-        memory, surrogate, policy = self.parts.memory, self.parts.surrogate, self.parts.policy
-        seen = memory.retrieve(context)
-        base = policy.center(self.bounds.normalize(theta), seen.hint)
-        doubt = self.parts.adaptation.doubt(float(surrogate.predict(base[None], seen).variance[0]))
-        candidates = policy.propose(base, surrogate.gradient(base, seen), seen.hint, self.rng)
-        prediction = surrogate.predict(candidates.points, seen, doubt)
-        best = policy.select(prediction)
-        why = Explanation(
-            source=candidates.sources[best],
-            slots=seen.slots,
-            weights=tuple(seen.weights.tolist()),
-            gate=tuple(prediction.gate[best].tolist()),
-            predicted=float(prediction.mean[best]),
-            deviation=float(np.sqrt(prediction.variance[best])),
-            novelty=seen.novelty,
-            confidence=seen.confidence,
-            entropy=seen.entropy,
-        )
-        return Proposal(self.bounds.denormalize(np.clip(candidates.points[best], 0.0, 1.0)), why)
+        """Where to go next from `theta`; only the random generator moves."""
+        proposal = self.parts.propose(context, self.bounds.normalize(theta), self.rng)
+        return Proposal(self.bounds.denormalize(proposal.theta), proposal.why)
+
+    def tell(self, context: Array, theta: Array, metrics: Mapping[str, float]) -> Told:
+        """Learn what `theta` led to in `context`."""
+        return self.parts.tell(context, self.bounds.normalize(theta), metrics, self.rng)
 
     def learn(self, context: Array, theta: Array, error: float, failed: bool = False) -> Verdict:
-        """Take in one sample; a failed one teaches the surrogate but is never remembered as a best."""
-        parts, point = self.parts, self.bounds.normalize(theta)
-        seen = parts.memory.retrieve(context)
-        variance = float(parts.surrogate.predict(point[None], seen).variance[0])
-        parts.replay.add(point, context, error)
-        if not failed:
-            parts.memory.write(seen, point, error)
-        seen = parts.memory.retrieve(context)
-        verdict = parts.adaptation.judge(parts.composer.anomaly(error), variance)
-        if verdict.path == "slow":
-            parts.surrogate.update_full_emergency(self._batch())
-        elif seen.slots:
-            parts.memory.write_prompts(seen, parts.surrogate.update_prompts_only(point, seen, error))
-        return verdict
+        """Learn from an error composed elsewhere; a failed run is never remembered as a best."""
+        return self.parts.learn(context, self.bounds.normalize(theta), error, failed, self.rng)
 
     def best_known(self, context: Array) -> Array | None:
-        """The best parameters tried in the most similar context; None while nothing is known."""
-        best = self.parts.memory.best_known(self.parts.memory.retrieve(context))
+        """The best parameters known for the context, without exploring; None while nothing is known."""
+        best = self.parts.best_known(context)
         return None if best is None else self.bounds.denormalize(best)
 
     def state(self) -> dict[str, Array]:
         """Everything learned, as named arrays; the random generator is not part of it."""
-        return {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}
+        return self.parts.state()
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        for stage, part in self._stages():
-            prefix = f"{stage}/"
-            part.restore({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
-
-    def _stages(self) -> Iterator[tuple[str, Stateful]]:
-        yield "composer", self.parts.composer
-        yield "memory", self.parts.memory
-        yield "surrogate", self.parts.surrogate
-        yield "adaptation", self.parts.adaptation
-        yield "replay", self.parts.replay
+        self.parts.restore(state)
 
     def _look(self) -> Array:
         values = () if self.context_fn is None else self.context_fn()
         return np.clip(vector("context", values, self.context_dim), -LARGEST, LARGEST)
-
-    def _batch(self) -> Batch:
-        """The newest sample and some random older ones, each with the prompt its context retrieves today."""
-        replay = self.parts.replay
-        rows = replay.draw(self.parts.batch_size, self.rng)
-        prompts = [self.parts.memory.retrieve(context).prompt for context in replay.contexts[rows]]
-        return Batch(replay.points[rows], replay.contexts[rows], np.array(prompts), replay.errors[rows])

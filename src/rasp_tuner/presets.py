@@ -11,13 +11,19 @@ import numpy as np
 from rasp_tuner.adaptation import ANOMALY_THRESHOLD, DISAGREEMENT_THRESHOLD, HybridAdaptation, ReplayBuffer
 from rasp_tuner.candidates import CandidatePolicy
 from rasp_tuner.checks import number, show
-from rasp_tuner.composer import RealErrorComposer
+from rasp_tuner.composer import RealErrorComposer, RescoringComposer
+from rasp_tuner.engine import Engine
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.memory import PromptMemory
 from rasp_tuner.numerics import MOMENTUM
+from rasp_tuner.paper import PaperStack
+from rasp_tuner.space import Layout
 from rasp_tuner.surrogate import load_neural
-from rasp_tuner.surrogate.base import Surrogate
-from rasp_tuner.types import Direction, Metric
+from rasp_tuner.surrogate.base import Family
+from rasp_tuner.surrogate.discrete import Discrete
+from rasp_tuner.surrogate.gate import EvidenceGate
+from rasp_tuner.surrogate.quadratic import Quadratic
+from rasp_tuner.types import Direction, Metric, Stack
 
 Constants = Mapping[str, float]
 
@@ -51,6 +57,17 @@ PAPER: Constants = {
     "disagreement_threshold": DISAGREEMENT_THRESHOLD,
 }
 
+DEFAULT: Constants = {
+    "switching_cost": 0.0,  # in units of the target: of the metric, if there is one
+    "guard": -1.0,  # share of the default's loss by which a suggestion may be worse; below 0: no guard
+    "anomaly_threshold": 3.0,
+    "disagreement_threshold": DISAGREEMENT_THRESHOLD,
+    "momentum": MOMENTUM,
+}
+
+FEW = 3  # levels: a space where no knob has more is left to the family of discrete knobs
+FAMILY_ODDS = 6.0  # nats between the families of an all-discrete and an all-continuous space, either way
+
 _RANGES = {  # of constants that are not just any number from 0 up
     "temperature": (1e-9, 1e9),
     "novelty_threshold": (0.0, 1.0),
@@ -61,20 +78,9 @@ _RANGES = {  # of constants that are not just any number from 0 up
     "prompt_penalty": (0.0, 1.0),
     "full_rate": (0.0, 1.0),
     "anchor_penalty": (0.0, 1.0),
+    "guard": (-1.0, 1e9),
+    "switching_cost": (0.0, 1e300),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """One of each stage, ready to be joined by `AdaptiveHybridTuner`."""
-
-    composer: RealErrorComposer
-    memory: PromptMemory
-    surrogate: Surrogate
-    policy: CandidatePolicy
-    adaptation: HybridAdaptation
-    replay: ReplayBuffer
-    batch_size: int
 
 
 @dataclass(frozen=True)
@@ -85,9 +91,9 @@ class Preset:
     constants: Constants
 
     def build(
-        self, dim: int, context_dim: int, metrics: Mapping[str, Metric | Direction], rng: np.random.Generator
-    ) -> Parts:
-        return _BUILDERS[self.name](self.constants, dim, context_dim, metrics, rng)
+        self, layout: Layout, context_dim: int, metrics: Mapping[str, Metric | Direction], rng: np.random.Generator
+    ) -> Stack:
+        return _BUILDERS[self.name](self.constants, layout, context_dim, metrics, rng)
 
 
 def paper(**changes: float) -> Preset:
@@ -130,10 +136,10 @@ def _like(usual: float, key: str, value: object) -> float:
 
 
 def _build_paper(
-    k: Constants, dim: int, context_dim: int, metrics: Mapping[str, Metric | Direction], rng: np.random.Generator
-) -> Parts:
-    prompt_dim = int(k["prompt_dim"])
-    return Parts(
+    k: Constants, layout: Layout, context_dim: int, metrics: Mapping[str, Metric | Direction], rng: np.random.Generator
+) -> Stack:
+    dim, prompt_dim = len(layout.default), int(k["prompt_dim"])
+    return PaperStack(
         composer=RealErrorComposer(metrics, k["momentum"]),
         memory=PromptMemory(
             dim,
@@ -170,7 +176,34 @@ def _build_paper(
     )
 
 
-Builder = Callable[[Constants, int, int, Mapping[str, Metric | Direction], np.random.Generator], Parts]
-_CONSTANTS: dict[str, Constants] = {"paper": PAPER, "default": PAPER}
+def _build_default(
+    k: Constants, layout: Layout, context_dim: int, metrics: Mapping[str, Metric | Direction], _: np.random.Generator
+) -> Stack:
+    composer = RescoringComposer(metrics)
+    families: list[Family] = []
+    odds = []
+    discrete = [levels is not None for levels in layout.levels]
+    few = [levels is not None and len(levels) <= FEW for levels in layout.levels]
+    share = sum(discrete) / len(discrete)
+    if not all(few):
+        families.append(Quadratic(layout.default, context_dim, len(composer.metrics)))
+        odds.append(0.0)
+    if any(discrete):
+        families.append(Discrete(layout.levels, layout.unordered, layout.default, context_dim))
+        odds.append(FAMILY_ODDS * (2.0 * share - 1.0))
+    gate = EvidenceGate(families, odds)
+    gate.reweigh(composer.weights)
+    return Engine(
+        composer,
+        gate,
+        HybridAdaptation(k["anomaly_threshold"], k["disagreement_threshold"], k["momentum"]),
+        layout.default,
+        switching_cost=k["switching_cost"],
+        guard=k["guard"] if k["guard"] >= 0.0 else None,
+    )
+
+
+Builder = Callable[[Constants, Layout, int, Mapping[str, Metric | Direction], np.random.Generator], Stack]
+_CONSTANTS: dict[str, Constants] = {"paper": PAPER, "default": DEFAULT}
 NAMES = tuple(_CONSTANTS)
-_BUILDERS: dict[str, Builder] = {"paper": _build_paper, "default": _build_paper}
+_BUILDERS: dict[str, Builder] = {"paper": _build_paper, "default": _build_default}

@@ -24,6 +24,7 @@ Params: TypeAlias = dict[str, Choice]
 
 DIGITS = 12  # of a float knob: coarser than rounding error, finer than any knob needs
 LARGEST_FLOAT = 1e300  # a bound; leaves room for high - low
+MOST_LEVELS = 64  # a knob with more is as good as continuous
 LARGEST_INT = 2**44  # up to here integers survive the trip through a logarithm
 
 
@@ -178,6 +179,19 @@ Knob: TypeAlias = Float | Int | Categorical
 KINDS: dict[str, type[Knob]] = {"float": Float, "int": Int, "categorical": Categorical}
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The unit box as models see it: where its legal values lie, and where one starts."""
+
+    levels: tuple[Array | None, ...]  # [n_i] ascending positions of knob i's values; None for (nearly) a continuum
+    unordered: tuple[bool, ...]  # choices without an order
+    default: Array  # [d]
+
+    @classmethod
+    def continuous(cls, dim: int) -> "Layout":
+        return cls((None,) * dim, (False,) * dim, np.full(dim, 0.5))
+
+
 class Space:
     """Named knobs in a fixed order <-> points of the unit box [d]."""
 
@@ -213,6 +227,12 @@ class Space:
     def snap(self, point: Array) -> Array:
         """The point of the legal values nearest to `point`: what will really run."""
         return self.to_unit(self.from_unit(point))
+
+    def layout(self, default: Array) -> Layout:
+        """What a model may know of this space; `default` [d] is a legal point."""
+        levels = tuple(_positions(knob) for knob in self.knobs.values())
+        unordered = tuple(isinstance(knob, Categorical) and knob.levels > 2 for knob in self.knobs.values())
+        return Layout(levels, unordered, default)
 
     def to_json(self) -> dict[str, Any]:
         kinds = {kind: name for name, kind in KINDS.items()}
@@ -276,6 +296,17 @@ class ParamBounds:
         fraction = vector("unit", unit, self.dim)
         theta: Array = self.lower * (1.0 - fraction) + self.upper * fraction
         return theta
+
+
+def _positions(knob: Knob) -> Array | None:
+    """Where the legal values of a knob lie in [0, 1], if they are few."""
+    if knob.levels is None or knob.levels > MOST_LEVELS:
+        return None
+    if isinstance(knob, Categorical):
+        return np.array([knob.to_unit(choice) for choice in knob.choices])
+    if isinstance(knob, Int) and knob.log:
+        return np.array([knob.to_unit(value) for value in range(knob.low, knob.high + 1)])
+    return np.linspace(0.0, 1.0, knob.levels)
 
 
 def _check_box(kind: str, low: float, high: float) -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from rasp_tuner import snapshot
-from rasp_tuner.checks import show, whole
+from rasp_tuner.checks import number, show, whole
 from rasp_tuner.encoder import ContextEncoder
+from rasp_tuner.engine import Engine
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.hybrid import WORST, AdaptiveHybridTuner
 from rasp_tuner.ledger import Ledger
@@ -33,6 +34,10 @@ class Tuner:
     default     what runs today, and the first suggestion unless something was observed before; else mid-box
     preset      "default", "paper", or either with other constants, as in presets.paper(base_step=0.25)
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
+    switching_cost what a change of settings costs, in units of the metric (of several: of their weighted mean, each in
+                deviations); settings change only for what promises to earn that back within ten steps
+    guard       margin: once a little is known, no suggestion whose loss may exceed the default's by more than this
+                share of it; 0.1 is ten percent
     """
 
     def __init__(
@@ -45,15 +50,23 @@ class Tuner:
         preset: str | Preset = "default",
         seed: int = 0,
         max_pending: int = 1000,
+        switching_cost: float = 0.0,
+        guard: float | None = None,
     ) -> None:
         self._space = Space(space)
         self._encoder = ContextEncoder(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
+        box = ParamBounds.unit(self._space.dim)
+        self._default = self._space.snap(box.center) if default is None else self._default_point(default)
         self._hybrid = AdaptiveHybridTuner(
-            ParamBounds.unit(self._space.dim), self._encoder.dim, metrics=metrics, preset=preset, seed=seed
+            box,
+            self._encoder.dim,
+            metrics=metrics,
+            preset=_with(preset, switching_cost, guard),
+            seed=seed,
+            layout=self._space.layout(self._default),
         )
-        middle = self._hybrid.bounds.center
-        self._default = self._space.snap(middle) if default is None else self._default_point(default)
+        self._frozen = False
         self._current = self._default  # theta_t: the latest own suggestion that was answered
         self._learned = 0
 
@@ -78,6 +91,8 @@ class Tuner:
         seen = self._encoder.encode(context)
         if self._ledger.issued == 0 and self._learned == 0:
             point, why = self._default, Explanation(source="default")
+        elif self._frozen:
+            point, why = self._recommended(seen), Explanation(source="recommendation (frozen)")
         else:
             proposal = self._hybrid.propose(seen, self._current)
             point, why = self._space.snap(proposal.theta), proposal.why
@@ -110,8 +125,26 @@ class Tuner:
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
         """
-        best = self._hybrid.best_known(self._encoder.encode(context))
-        return self._space.from_unit(self._default if best is None else best)
+        return self._space.from_unit(self._recommended(self._encoder.encode(context)))
+
+    def freeze(self) -> None:
+        """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""
+        self._frozen = True
+
+    def unfreeze(self) -> None:
+        """Explore again."""
+        self._frozen = False
+
+    @property
+    def frozen(self) -> bool:
+        return self._frozen
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        """Change the weights of some metrics; everything ever told is seen in the new light at once."""
+        stack = self._hybrid.parts
+        if not isinstance(stack, Engine):
+            raise InvalidValue(f"preset {self._hybrid.preset.name!r} cannot change weights; preset 'default' can")
+        stack.reweigh(weights)
 
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
@@ -137,6 +170,7 @@ class Tuner:
             "seed": hybrid.seed,
             "random": hybrid.rng.bit_generator.state,
             "learned": self._learned,
+            "frozen": self._frozen,
             "ledger": self._ledger.to_json(),
         }
         ledger = self._ledger.state(self._space.dim, self._encoder.dim)
@@ -161,28 +195,49 @@ class Tuner:
 
     @classmethod
     def _rebuild(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> "Tuner":
+        space = Space.from_json(header["space"])
         tuner = cls(
-            Space.from_json(header["space"]).knobs,
+            space.knobs,
             {name: Metric(**fields) for name, fields in header["metrics"].items()},
             header["context"],
+            space.from_unit(arrays["default"]),
             preset=named(header["preset"]["name"], header["preset"]["constants"]),
             seed=header["seed"],
         )
         tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
         tuner._default, tuner._current = arrays["default"], arrays["current"]
         tuner._learned = whole("learned", header["learned"], 0, 2**63)
+        tuner._frozen = header["frozen"] is True
         tuner._hybrid.restore(arrays)
         tuner._hybrid.rng.bit_generator.state = header["random"]
         return tuner
 
     def _learn(self, why: Explanation, context: Array, point: Array, metrics: Mapping[str, float]) -> Explanation:
-        error = self._hybrid.parts.composer.compose(metrics)
-        verdict = self._hybrid.learn(context, point, error)
+        told = self._hybrid.tell(context, point, metrics)
         self._learned += 1
-        return replace(why, path=verdict.path, reason=verdict.reason, error=error)
+        return replace(why, path=told.verdict.path, reason=told.verdict.reason, error=told.error)
+
+    def _recommended(self, context: Array) -> Array:
+        best = self._hybrid.best_known(context)
+        return self._default if best is None else self._space.snap(best)
 
     def _default_point(self, default: Mapping[str, object]) -> Array:
         try:
             return self._space.to_unit(default, "default")
         except InvalidValue as reason:
             raise InvalidSpace(str(reason)) from reason
+
+
+def _with(preset: str | Preset, switching_cost: float, guard: float | None) -> str | Preset:
+    """The preset with what the tuner was asked to heed."""
+    changes = {}
+    if switching_cost != 0.0:
+        changes["switching_cost"] = number("switching_cost", switching_cost, InvalidSpace)
+    if guard is not None:
+        changes["guard"] = number("guard", guard, InvalidSpace)
+        if changes["guard"] < 0.0:
+            raise InvalidSpace(f"guard must be a share from 0 up, got {guard!r}")
+    if not changes:
+        return preset
+    base = preset if isinstance(preset, Preset) else named(preset)
+    return named(base.name, {**base.constants, **changes})

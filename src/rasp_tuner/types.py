@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import numpy as np
+
 from rasp_tuner.checks import number, show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.numerics import Array
@@ -86,6 +88,14 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """By which path to learn from a sample, and the reason in words."""
+
+    path: Literal["fast", "slow"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a suggestion was made, and what its answer led to.
 
@@ -104,6 +114,7 @@ class Explanation:
     path: Path = "pending"
     reason: str = ""  # why this path
     error: float | None = None  # the composed error e_t that came back; 1 if it failed
+    expert: str = ""  # the hypothesis that counted most, in words
     failure: str | None = None  # the reason told with tell_failed
 
     def __str__(self) -> str:
@@ -128,3 +139,48 @@ class Explanation:
             )
             outcome = f"{came}. Learned by the {self.path} path: {self.reason}."
         return f"Chosen as {self.source}; the context {known}.{guess} {outcome}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Where to go next [d], and why."""
+
+    theta: Array
+    why: Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a sample came to: its composed error, and how it was learned."""
+
+    error: float
+    verdict: Verdict
+
+
+class Stack(Stateful, Protocol):
+    """The stages of one preset, joined: identify, predict, choose; then learn. Points [d] are in the unit box."""
+
+    @property
+    def composer(self) -> "Composer":
+        """What knows the metrics."""
+
+    def propose(self, context: Array, point: Array, rng: np.random.Generator) -> Proposal:
+        """The next point after `point` in this context; only the generator moves."""
+
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Told:
+        """Learn from metrics, which are checked first."""
+
+    def learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> Verdict:
+        """Learn from an error in [0, 1] that was composed elsewhere, or from a failure."""
+
+    def best_known(self, context: Array) -> Array | None:
+        """The best point for this context without exploring; None while nothing is known."""
+
+
+class Composer(Protocol):
+    """The declared metrics."""
+
+    metrics: dict[str, Metric]
+
+    def to_json(self) -> dict[str, dict[str, str | float]]:
+        """Direction and weight of each."""

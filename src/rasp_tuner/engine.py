@@ -1,0 +1,175 @@
+"""Engine: the stages of preset `default`, joined. The same loop as the paper's, with parts that win.
+
+context -> believe -> choose -> (the world answers) -> turn metrics -> score experts -> learn
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rasp_tuner.adaptation import HybridAdaptation
+from rasp_tuner.composer import RescoringComposer
+from rasp_tuner.numerics import Array, entropy
+from rasp_tuner.surrogate.gate import EvidenceGate, Mixture
+from rasp_tuner.types import Explanation, Proposal, Stateful, Told, Verdict
+
+SHOWN = 3  # similar situations named in an explanation
+PATIENCE = 10.0  # steps over which a change of settings must earn back what it costs
+BELIEVED = 1.0  # deviations that the guard adds to an expected loss
+RATE = 0.1  # of the calibration, in logarithms
+EARLY = 64  # failures kept until the first success says what bad means
+
+
+class Engine:
+    """Families of experts under one evidence gate, with a guard and a cost of switching around their choice."""
+
+    def __init__(
+        self,
+        composer: RescoringComposer,
+        gate: EvidenceGate,
+        adaptation: HybridAdaptation,
+        default: Array,
+        *,
+        switching_cost: float = 0.0,
+        guard: float | None = None,
+    ) -> None:
+        self.composer, self.gate, self.adaptation, self.default = composer, gate, adaptation, default
+        self.switching_cost, self.guard = switching_cost, guard
+        self._calibration = Calibration()
+        self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
+
+    def propose(self, context: Array, point: Array, rng: np.random.Generator) -> Proposal:
+        """What the gate's families would try, unless the guard or the cost of switching from `point` forbids it."""
+        if self.composer.seen == 0:
+            return Proposal(self.default.copy(), Explanation(source="default"))
+        mixture = self.gate.believe(context)
+        chosen, source = mixture.choose(rng)
+        if self.guard is not None and self.composer.seen > len(self.default) + 1:
+            chosen, source = self._guarded(mixture, chosen, source)
+        if self.switching_cost > 0.0:
+            chosen, source = self._worth_it(mixture, chosen, point, source)
+        return Proposal(chosen, self._explain(mixture, chosen, source))
+
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Told:
+        del rng  # nothing here is left to chance
+        turned = self.composer.turn(metrics)
+        error, verdict = self._learn(context, point, turned, False)
+        while self._early:
+            point, context = np.split(self._early.pop(0), [len(self.default)])
+            self._learn(context, point, self.composer.worst(), True)
+        return Told(error, verdict)
+
+    def learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> Verdict:
+        del rng
+        if not failed:
+            return self._learn(context, point, np.full(len(self.composer.metrics), error), False)[1]
+        if self.composer.seen == 0:
+            self._early = [*self._early, np.concatenate([point, context])][-EARLY:]
+            return Verdict("fast", "failed before anything succeeded: kept until it is known what bad means")
+        return self._learn(context, point, self.composer.worst(), True)[1]
+
+    def best_known(self, context: Array) -> Array | None:
+        return self.gate.believe(context).best() if self.composer.seen else None
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        """Other weights of the metrics, for all of history at once."""
+        self.composer.reweigh(weights)
+        self.gate.reweigh(self.composer.weights)
+
+    def state(self) -> dict[str, Array]:
+        parts = {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}
+        return {"early": np.array(self._early) if self._early else np.zeros((0, 0)), **parts}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        for stage, part in self._stages():
+            prefix = f"{stage}/"
+            part.restore({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
+        self._early = list(state["early"])
+
+    def _stages(self) -> Iterator[tuple[str, Stateful]]:
+        yield "composer", self.composer
+        yield "gate", self.gate
+        yield "adaptation", self.adaptation
+        yield "calibration", self._calibration
+
+    def _learn(self, context: Array, point: Array, turned: Array, failed: bool) -> tuple[float, Verdict]:
+        error = float(turned @ self.composer.weights)
+        surprise = disagreement = 0.0
+        densities = None
+        if self.composer.seen >= 2:
+            mixture = self.gate.believe(context)
+            prediction = mixture.predict(point[None])
+            unsure = float(prediction.variance[0]) + mixture.noise()
+            surprise = abs(error - float(prediction.mean[0])) / np.sqrt(unsure)
+            disagreement = float(prediction.variance[0]) / unsure
+            densities = mixture.log_densities(point, error)
+            if not failed:
+                self._calibration.observe(surprise)
+        verdict = self.adaptation.judge(surprise, disagreement)
+        self.gate.learn(point, context, turned, failed, densities)
+        if not failed and self.composer.observe(turned):
+            self.gate.reweigh(self.composer.weights)
+        if verdict.path == "slow":
+            self.gate.relearn()
+        return error, verdict
+
+    def _guarded(self, mixture: Mixture, chosen: Array, source: str) -> tuple[Array, str]:
+        """The choice if it is surely no worse than the default by more than the margin, else the safest known."""
+        best = mixture.best()
+        points = np.stack([chosen, self.default if best is None else best, self.default])
+        prediction = mixture.predict(points)
+        bounds = prediction.mean + BELIEVED * np.sqrt(prediction.variance)
+        limit = prediction.mean[2] + (self.guard or 0.0) * abs(float(prediction.mean[2]))
+        if bounds[0] <= limit:
+            return chosen, source
+        if prediction.mean[1] <= limit:
+            return points[1], "best known (guard)"
+        return self.default.copy(), "default (guard)"
+
+    def _worth_it(self, mixture: Mixture, chosen: Array, point: Array, source: str) -> tuple[Array, str]:
+        """The choice if what it may gain over a few steps exceeds the cost of leaving `point`, else `point`."""
+        prediction = mixture.predict(np.stack([chosen, point]))
+        hoped = prediction.mean[1] - prediction.mean[0] + np.sqrt(prediction.variance[0])
+        if PATIENCE * hoped >= self.switching_cost or np.array_equal(chosen, point):
+            return chosen, source
+        return point.copy(), "stay: a change would cost more than it gains"
+
+    def _explain(self, mixture: Mixture, chosen: Array, source: str) -> Explanation:
+        prediction = mixture.predict(chosen[None])
+        similar = mixture.similar()
+        nearest = np.argsort(-similar, kind="stable")[:SHOWN]
+        likeness = similar[nearest]
+        weights = likeness / likeness.sum() if likeness.sum() > 0.0 else np.full(len(nearest), 1.0 / len(nearest))
+        gate = mixture.weights
+        deviation = np.sqrt(float(prediction.variance[0]) + mixture.noise()) * self._calibration.factor
+        return Explanation(
+            source=source,
+            slots=tuple(nearest.tolist()),
+            weights=tuple(weights.tolist()),
+            gate=tuple(gate.tolist()),
+            predicted=float(prediction.mean[0]),
+            deviation=float(deviation),
+            novelty=1.0 - float(likeness[0]),
+            confidence=float(weights.max()),
+            entropy=entropy(weights),
+            expert=self.gate.experts[int(gate.argmax())],
+        )
+
+
+@dataclass(slots=True)
+class Calibration:
+    """How much wider than believed intervals must be to hold nine outcomes in ten (adaptive conformal inference)."""
+
+    factor: float = 1.0
+
+    def observe(self, surprise: float) -> None:
+        """One outcome, `surprise` believed deviations from the mean."""
+        missed = surprise > 1.645 * self.factor
+        self.factor = float(np.clip(self.factor * np.exp(RATE * (missed - 0.1)), 0.2, 20.0))
+
+    def state(self) -> dict[str, Array]:
+        return {"factor": np.array(self.factor)}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self.factor = float(state["factor"])

@@ -1,0 +1,248 @@
+"""Family D: a Gaussian process over stored points, with elites, for integer, categorical, boolean and rugged knobs.
+
+Main effects and a rugged term are each shared by all contexts and own to similar ones (kernel.py), so a new regime
+inherits what holds everywhere. Rows come and go by rank-one updates; every few steps all is rebuilt, contexts are
+standardised anew and hyperparameters move one step up the log evidence.
+
+symbol     shape      meaning
+n, d, d_c  scalar     stored rows (at most `capacity`), knobs, context dimensions; K metrics
+points     [n, d]     a row is one point of the unit box in one neighbourhood of contexts; its samples are averaged
+contexts   [n, d_c]   of the rows, standardised
+counts     [n]        samples in a row, at most `memory` + 1: so a row follows drift
+noises     [n]        variance of each row's mean around the function, as it stands in `inverse`
+gram       [n, n]     kernel between stored points, contexts left out
+inverse    [n, n]     of the whole kernel matrix plus noises
+target     [n]        y = values @ weights, shifted, scaled, and compressed above its median: what is bad need not be
+                      known exactly
+alpha      [n]        inverse @ target
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rasp_tuner.numerics import LARGEST, Array, softmax
+from rasp_tuner.surrogate.belief import Belief, Constants, Fit, standard, warped
+from rasp_tuner.surrogate.kernel import JITTER, WEIGHTS, Kernel, amplitude, bordered, evidence
+from rasp_tuner.surrogate.moves import Knobs
+
+
+class Discrete:
+    """Family D: `learn` from every sample whoever proposed it, `believe` something about a context."""
+
+    experts: tuple[str, ...] = ("elites",)
+    _ROWS = ("points", "raw", "values", "counts", "failed", "doubt", "noises")  # one entry a row
+
+    def __init__(
+        self,
+        levels: Sequence[Array | None],
+        unordered: Sequence[bool],
+        default: Array,
+        context_dim: int,
+        **constants: float | tuple[float, ...],
+    ) -> None:
+        self._constants = c = replace(Constants(), **constants)  # type: ignore[arg-type]
+        self._knobs = Knobs(levels, unordered, default)
+        dim = self._knobs.dim
+        logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
+        self._start = np.concatenate([logs, np.zeros(dim)])
+        self._loose = c.loose * np.concatenate([[1.0, 1.0, 0.7, 0.7, 1.0, 1.0, 1.0], np.full(dim, 0.7)])
+        self._state = {
+            "points": np.zeros((0, dim)),
+            "raw": np.zeros((0, context_dim)),  # contexts as they came
+            "values": np.zeros((0, 0)),  # [n, K]
+            "counts": np.zeros(0),
+            "failed": np.zeros(0),
+            "doubt": np.zeros(0),
+            "noises": np.zeros(0),
+            "gram": np.zeros((0, 0)),
+            "inverse": np.zeros((0, 0)),
+            "theta": self._start,  # where hyperparameters go next
+            "used": self._start,  # those in gram and inverse
+            "speed": np.full(WEIGHTS + dim, c.rate),  # step of each theta
+            "sign": np.zeros(WEIGHTS + dim),  # its last direction
+            "clock": np.zeros(2),  # samples seen; samples since the last refit
+            "mean": np.zeros(context_dim),  # of all contexts seen
+            "squares": np.zeros(context_dim),  # summed, around that mean
+            "middle": np.zeros(context_dim),
+            "width": np.full(context_dim, LARGEST),
+            "weights": np.zeros(0),  # [K]
+        }
+        self._fit = self._prepare()
+
+    def learn(self, point: Array, context: Array, values: Array, failed: bool) -> None:
+        """Take in one sample; `values` [K] of a failed one are the worst seen."""
+        context = np.clip(context, -LARGEST, LARGEST)
+        values = np.clip(values, -LARGEST, LARGEST)
+        s = self._state
+        if len(s["points"]) == 0:
+            s["values"] = np.zeros((0, len(values)))
+        s["clock"] = s["clock"] + 1.0
+        self._observe(context)
+        kc = self._fit.closeness(context)
+        same = np.flatnonzero((s["points"] == point).all(axis=1))
+        row = int(same[kc[same].argmax()]) if len(same) else -1
+        if row >= 0 and kc[row] > self._constants.similar:
+            self._merge(row, context, values, failed)
+        else:
+            if len(s["points"]) >= self._constants.capacity:
+                kc = np.delete(kc, self._drop())
+            self._append(point, context, values, failed, kc)
+        if s["clock"][1] >= _period(len(s["points"])):
+            self._refit()
+        self._fit = self._prepare()
+
+    def relearn(self) -> None:
+        """Refit now, not when it is due."""
+        if len(self._state["points"]):
+            self._refit()
+            self._fit = self._prepare()
+
+    def reweigh(self, weights: Array) -> None:
+        """From now on y = values @ weights [K], for all that was ever learned."""
+        self._state["weights"] = np.array(weights, dtype=np.float64)
+        self._fit = self._prepare()
+
+    def believe(self, context: Array) -> Belief:
+        """Everything known about `context` [d_c]; nothing is learned."""
+        return Belief(self._fit, np.clip(context, -LARGEST, LARGEST))
+
+    def state(self) -> dict[str, Array]:
+        return {name: array.copy() for name, array in self._state.items()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self._state = {name: np.array(state[name], dtype=np.float64) for name in self._state}
+        self._fit = self._prepare()
+
+    def _observe(self, context: Array) -> None:
+        s = self._state
+        gap = context - s["mean"]
+        s["mean"] = s["mean"] + gap / s["clock"][0]
+        s["squares"] = s["squares"] + gap * (context - s["mean"])
+
+    def _merge(self, row: int, context: Array, values: Array, failed: bool) -> None:
+        """One more sample of a row; a change between success and failure starts it anew."""
+        s = self._state
+        count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
+        for name, new in (("values", values), ("raw", context)):
+            s[name] = s[name].copy()
+            s[name][row] += (new - s[name][row]) / (count + 1.0)
+        noise = self._fit.kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER
+        change = noise - s["noises"][row]
+        for name, number in (("counts", count + 1.0), ("failed", float(failed)), ("noises", noise)):
+            s[name] = s[name].copy()
+            s[name][row] = number
+        column = s["inverse"][row]
+        s["inverse"] = s["inverse"] - np.outer(column * (change / (1.0 + change * column[row])), column)
+
+    def _append(self, point: Array, context: Array, values: Array, failed: bool, kc: Array) -> None:
+        s, kernel, knobs = self._state, self._fit.kernel, self._knobs
+        phi, steps = knobs.main_effects(point[None]), knobs.steps(point[None])
+        stored = knobs.main_effects(s["points"]), knobs.steps(s["points"])
+        near = kernel.gram(phi, steps, *stored)[0]
+        own = float(kernel.va * (phi * phi).sum() + kernel.vp)
+        noise = kernel.noise + JITTER
+        cross = 1.0 + kernel.vc * kc + near * kernel.blend(kc)
+        reach = s["inverse"] @ cross
+        rest = max(1.0 + kernel.vc + own + noise - float(cross @ reach), noise)  # its variance given the others
+        s["inverse"] = bordered(s["inverse"] + np.outer(reach / rest, reach), -reach / rest, 1.0 / rest)
+        s["gram"] = bordered(s["gram"], near, own)
+        row = (point, context, values, 1.0, float(failed), 1.0, noise)
+        for name, entry in zip(self._ROWS, row, strict=True):
+            s[name] = np.concatenate([s[name], np.asarray(entry)[None]])
+
+    def _drop(self) -> int:
+        """Forget the row that the others predict best, and say which it was."""
+        s = self._state
+        row = int((1.0 / np.diag(s["inverse"]) - s["noises"]).argmin())
+        column = s["inverse"][row]
+        inverse = s["inverse"] - np.outer(column / column[row], column)
+        for name, matrix in (("inverse", inverse), ("gram", s["gram"])):
+            s[name] = np.delete(np.delete(matrix, row, axis=0), row, axis=1)
+        for name in self._ROWS:
+            s[name] = np.delete(s[name], row, axis=0)
+        return row
+
+    def _refit(self) -> None:
+        """Standardise contexts anew, rebuild the matrices, and move theta one step up the log evidence."""
+        s, c = self._state, self._constants
+        spread = np.sqrt(np.maximum(s["squares"], 0.0) / s["clock"][0])
+        live = spread > 1e-9 * np.abs(s["mean"])
+        s["middle"], s["width"] = s["mean"], np.where(live, np.maximum(spread, 1e-300), LARGEST)
+        contexts = standard(s["raw"], s["middle"], s["width"])
+        kernel = Kernel.of(s["theta"], self._knobs)
+        usual = kernel.noise / s["counts"] + JITTER
+        found = evidence(
+            kernel,
+            self._knobs,
+            s["points"],
+            _pair_gaps(contexts),
+            self._target()[0],
+            kernel.noise * s["doubt"] / s["counts"] + JITTER,
+            usual,
+            c.freedom,
+            c.prior_weight,
+        )
+        s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
+        s["noises"] = kernel.noise * s["doubt"] / s["counts"] + JITTER
+        s["doubt"] = found.doubt  # counts from the next refit on
+        s["clock"] = np.array([s["clock"][0], 0.0])
+        self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2)
+
+    def _climb(self, gradient: Array) -> None:
+        """Each theta moves by the sign of its gradient, further while that lasts and less once it turns (Rprop)."""
+        s, limit = self._state, 3.0 * self._loose
+        sign = np.sign(gradient)
+        s["speed"] = np.clip(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
+        s["sign"] = sign
+        s["theta"] = np.clip(s["theta"] + sign * s["speed"], self._start - limit, self._start + limit)
+
+    def _target(self) -> tuple[Array, float, float]:
+        """The target [n], and the center and scale of y."""
+        s = self._state
+        if s["values"].shape[1] != len(s["weights"]) or s["values"].size == 0:
+            return np.zeros(len(s["points"])), 0.0, 1.0
+        y = np.clip(s["values"] @ s["weights"], -LARGEST, LARGEST)
+        center, size = float(np.median(y)), max(float(np.abs(y).max()), 1e-300)
+        scale = size * float((y / size).std())
+        if scale <= 1e-10 * size:  # constant but for rounding
+            scale = size
+        return warped((y - center) / scale, self._constants.warp), center, scale
+
+    def _prepare(self) -> Fit:
+        s = self._state
+        target, center, scale = self._target()
+        alpha = s["inverse"] @ target
+        return Fit(
+            constants=self._constants,
+            knobs=self._knobs,
+            kernel=Kernel.of(s["used"], self._knobs),
+            points=s["points"],
+            phi=self._knobs.main_effects(s["points"]),
+            steps=self._knobs.steps(s["points"]),
+            contexts=standard(s["raw"], s["middle"], s["width"]),
+            failed=s["failed"],
+            gram=s["gram"],
+            inverse=s["inverse"],
+            alpha=alpha,
+            amplitude=amplitude(target, alpha, self._constants.prior_weight),
+            center=center,
+            scale=scale,
+            middle=s["middle"],
+            width=s["width"],
+            rates=0.5 / self._knobs.dim + 0.5 * softmax(s["used"][WEIGHTS:]),
+        )
+
+
+def _period(rows: int) -> int:
+    """Samples between refits: a refit costs as rows cubed, so that many rows wait longer."""
+    return 1 if rows <= 40 else 2 if rows <= 80 else 6
+
+
+def _pair_gaps(contexts: Array) -> Array:
+    """Mean squared gaps [n, n] between all pairs."""
+    squares = np.einsum("nc,nc->n", contexts, contexts)
+    gaps = squares[:, None] + squares - 2.0 * (contexts @ contexts.T)
+    means: Array = np.maximum(gaps, 0.0) / max(1, contexts.shape[1])
+    return means

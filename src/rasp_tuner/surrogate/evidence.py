@@ -1,0 +1,46 @@
+"""Evidence: rival hypotheses scored by the density they gave to what came back; old scores fade."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from rasp_tuner.numerics import Array, assign, softmax
+
+FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end a hypothesis
+
+NORM = math.lgamma((FREEDOM + 1.0) / 2.0) - math.lgamma(FREEDOM / 2.0) - 0.5 * math.log(FREEDOM * math.pi)
+
+
+class Evidence:
+    """Log scores L [n] with L <- keep L + (1 - keep) L0 + log p; weights are their softmax."""
+
+    def __init__(self, prior: Array, keep: float = 0.97) -> None:
+        self.prior = prior
+        self.keep = keep
+        self.scores = prior.copy()
+
+    @property
+    def weights(self) -> Array:
+        return softmax(self.scores)
+
+    @property
+    def leader(self) -> int:
+        return int(self.scores.argmax())
+
+    def observe(self, densities: Array) -> None:
+        """Take in the log densities [n] of one sample."""
+        self.scores = self.keep * self.scores + (1.0 - self.keep) * self.prior + densities
+        self.scores -= self.scores.max()
+
+    def state(self) -> dict[str, Array]:
+        return {"scores": self.scores}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        assign(self.scores, state["scores"])
+
+
+def log_student(gap: Array, variance: Array) -> Array:
+    """Log density of Student's t, `gap` away from its centre."""
+    logs: Array = NORM - 0.5 * np.log(variance) - 0.5 * (FREEDOM + 1.0) * np.log1p(gap**2 / (FREEDOM * variance))
+    return logs

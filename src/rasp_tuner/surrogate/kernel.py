@@ -1,0 +1,143 @@
+"""The hierarchical kernel of family D and its evidence, as functions over arrays.
+
+k = 1 + v_c kc + (v_a phi'phi + v_p exp(-D)) (rho + (1 - rho) kc),   kc = exp(-gaps / (2 h^2))
+
+symbol     shape      meaning
+phi        [n, p]     main effects of points, steps [n, q] their thresholds (moves.py)
+D          [n, m]     weighted count of the steps that differ, in units of a length l
+gaps       [n, m]     mean squared gap between standardised contexts
+gram       [n, m]     v_a phi'phi + v_p exp(-D): the part that knows points only
+theta      [7 + d]    logarithms of v_a, v_p, l, h, s2 and v_c, logit of rho, then logarithms of the knobs' weights in D
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rasp_tuner.numerics import Array
+from rasp_tuner.surrogate.moves import Knobs
+
+VA, VP, LENGTH, WIDTH, NOISE, VC, RHO, WEIGHTS = range(8)  # places in theta; weights take the rest
+JITTER = 1e-6  # keeps matrices of equal points regular
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Hyperparameters as numbers, in units of the amplitude."""
+
+    va: float
+    vp: float
+    width: float  # h
+    noise: float  # s2, of one sample
+    vc: float
+    rho: float
+    weights: Array  # [q] of each step in D, the length included
+
+    @classmethod
+    def of(cls, theta: Array, knobs: Knobs) -> "Kernel":
+        va, vp, length, width, noise, vc = (float(x) for x in np.exp(theta[:RHO]))
+        own = np.exp(theta[WEIGHTS:]) / knobs.dim
+        rho = float(1.0 / (1.0 + np.exp(-theta[RHO])))
+        return cls(va, vp, width, noise, vc, rho, own[knobs.step_knob] * knobs.step_weight / length)
+
+    def closeness(self, gaps: Array) -> Array:
+        """kc in [0, 1]: how much of one context holds in another."""
+        kc: Array = np.exp(gaps * (-0.5 / self.width**2))
+        return kc
+
+    def blend(self, kc: Array) -> Array:
+        """rho + (1 - rho) kc: how much one context says about points in another."""
+        return self.rho + (1.0 - self.rho) * kc
+
+    def distance(self, steps: Array, others: Array) -> Array:
+        """D [n, m]."""
+        weighted = steps * self.weights
+        squares = (weighted * steps).sum(axis=1)[:, None] + (others * others) @ self.weights
+        distances: Array = np.maximum(squares - 2.0 * (weighted @ others.T), 0.0)
+        return distances
+
+    def gram(self, phi: Array, steps: Array, other_phi: Array, other_steps: Array) -> Array:
+        """[n, m]."""
+        rugged = np.exp(-self.distance(steps, others=other_steps))
+        rugged *= self.vp
+        rugged += (self.va * phi) @ other_phi.T
+        return rugged
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one look at all rows gives."""
+
+    gram: Array  # [n, n]
+    inverse: Array  # [n, n] of the kernel matrix with its noise
+    doubt: Array  # [n] times the usual noise that each row seems to have: EM weights of Student-t noise
+    gradient: Array  # [7 + d] of the log evidence in theta
+
+
+def evidence(
+    kernel: Kernel,
+    knobs: Knobs,
+    points: Array,
+    gaps: Array,
+    target: Array,
+    noises: Array,
+    usual: Array,
+    freedom: float,
+    prior_weight: float,
+) -> Evidence:
+    """Rebuild the matrices; `noises` [n] are the rows' noise variances, `usual` [n] those without doubt."""
+    phi, steps = knobs.main_effects(points), knobs.steps(points)
+    linear = kernel.va * (phi @ phi.T)
+    far = kernel.distance(steps, steps)
+    rugged = kernel.vp * np.exp(-far)
+    gram = linear + rugged
+    kc = kernel.closeness(gaps)
+    blend = kernel.blend(kc)
+    matrix = 1.0 + kernel.vc * kc + gram * blend
+    diagonal = np.diag_indices(len(points))
+    matrix[diagonal] += noises
+    inverse = np.linalg.inv(matrix)
+    inverse = 0.5 * (inverse + inverse.T)
+    alpha = inverse @ target
+    size = amplitude(target, alpha, prior_weight)
+    errors = (noises * alpha) ** 2 / size + np.maximum(noises - noises**2 * inverse[diagonal], 0.0)
+    rest = np.outer(alpha / size, alpha) - inverse  # the gradient is 1/2 sum rest * dK
+    by_rugged = rest * blend * rugged
+    by_kc = rest * (kernel.vc + (1.0 - kernel.rho) * gram) * kc
+    by_step = (steps**2).T @ by_rugged.sum(axis=1) - (steps * (by_rugged @ steps)).sum(axis=0)  # [q]
+    gradient = np.empty(WEIGHTS + knobs.dim)
+    gradient[VA] = (rest * blend * linear).sum()
+    gradient[VP] = by_rugged.sum()
+    gradient[LENGTH] = (by_rugged * far).sum()
+    gradient[WIDTH] = (by_kc * gaps).sum() / kernel.width**2
+    gradient[NOISE] = (rest[diagonal] * noises).sum()
+    gradient[VC] = kernel.vc * (rest * kc).sum()
+    gradient[RHO] = kernel.rho * (1.0 - kernel.rho) * (rest * gram * (1.0 - kc)).sum()
+    gradient[WEIGHTS:] = -2.0 * np.bincount(knobs.step_knob, kernel.weights * by_step, knobs.dim)
+    return Evidence(gram, inverse, (freedom + errors / usual) / (freedom + 1.0), 0.5 * gradient)
+
+
+def amplitude(target: Array, alpha: Array, prior_weight: float) -> float:
+    """a^2: the scale of the whole kernel that fits the target best, with `prior_weight` samples that say 1."""
+    return (prior_weight + max(float(target @ alpha), 0.0)) / (prior_weight + len(target))
+
+
+def root(covariance: Array) -> Array:
+    """A square root [n, n]; of the diagonal alone where rounding has made the matrix indefinite."""
+    size = float(np.diag(covariance).max(initial=0.0))
+    padded = covariance + np.diag(np.full(len(covariance), 1e-6 * size + 1e-12))
+    try:
+        lower = np.linalg.cholesky(padded)
+    except np.linalg.LinAlgError:
+        return np.diag(np.sqrt(np.maximum(np.diag(padded), 0.0)))
+    return lower.astype(np.float64, copy=False)
+
+
+def bordered(matrix: Array, edge: Array, corner: float) -> Array:
+    """[n + 1, n + 1]: one more row and column."""
+    size = len(edge)
+    grown = np.empty((size + 1, size + 1))
+    grown[:size, :size] = matrix
+    grown[size, :size] = grown[:size, size] = edge
+    grown[size, size] = corner
+    return grown
