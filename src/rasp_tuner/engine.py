@@ -3,6 +3,7 @@
 context -> believe -> choose -> (the world answers) -> turn metrics -> score experts -> learn
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -166,7 +167,7 @@ class Calibration:
     def observe(self, surprise: float) -> None:
         """One outcome, `surprise` believed deviations from the mean."""
         missed = surprise > 1.645 * self.factor
-        self.factor = float(np.clip(self.factor * np.exp(RATE * (missed - 0.1)), 0.2, 20.0))
+        self.factor = min(max(self.factor * math.exp(RATE * (missed - 0.1)), 0.2), 20.0)
 
     def state(self) -> dict[str, Array]:
         return {"factor": np.array(self.factor)}

@@ -16,7 +16,8 @@ import numpy as np
 
 from rasp_tuner.numerics import Array, assign
 
-FRESH = 64  # steps in which a slot is not merged into: what is recent stays sharp
+FRESH = 64  # steps in which a slot is not merged: what is recent stays sharp
+TURN = 8  # slots looked at for a merger each time
 JUMP = 6.0  # a change of more than this many times the usual one tells of a new situation, not of wobble
 FLOOR = 0.0025  # of the spread: contexts that move smoothly still have neighbours
 REACH = 1.36  # deviations of the usual distance between neighbours that still count as near
@@ -25,12 +26,13 @@ DIRECT = 32  # dimensions up to which differences are formed; above, squares are
 
 
 class SlotMemory:
-    """One slot a sample until `size`; from then on the oldest slot joins its nearest one."""
+    """One slot a sample until `size`; from then on two near ones become one for every sample that comes."""
 
     def __init__(self, context_dim: int, width: int, experts: int, size: int) -> None:
         self.size = size
         self.count = 0
         self.steps = 0
+        self._latest = 0  # the slot of the latest sample
         rows = size + 1  # one more than it keeps: a sample moves in before two slots merge
         self._slots = {
             "keys": np.zeros((rows, context_dim)),
@@ -114,20 +116,21 @@ class SlotMemory:
         s["counts"][i], s["last"][i] = 1.0, n
         self.steps += 1
         self.count += 1
+        self._latest = i
         if self.count > self.size:
             self._merge()
 
     def pardon(self) -> None:
         """The latest sample was no mistake after all."""
-        if self.count and self._slots["last"][self.count - 1] == self.steps - 1:
-            self._slots["trust"][self.count - 1] = 1.0
+        self._slots["trust"][self._latest] = 1.0
 
     def state(self) -> dict[str, Array]:
         slots = {name: array[: self.count] for name, array in self._slots.items() if name != "squares"}
-        return {**slots, **self._contexts, "steps": np.array(float(self.steps))}
+        return {**slots, **self._contexts, "clock": np.array([self.steps, self._latest], dtype=np.float64)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.steps, self.count = int(state["steps"]), len(state["counts"])
+        self.steps, self._latest = (int(x) for x in state["clock"])
+        self.count = len(state["counts"])
         for name, array in self._slots.items():
             if name != "squares":
                 assign(array[: self.count], state[name])
@@ -150,25 +153,30 @@ class SlotMemory:
         c["moment"] += (now**2 - c["moment"]) / (n + 1)
 
     def _merge(self) -> None:
-        """Fold the oldest slot into the nearest of those that are not fresh."""
-        s, n = self._slots, self.count
-        old = int(s["last"][:n].argmin())
-        wobble, _, moving = _scales(
-            self._contexts["mean"], self._contexts["moment"], self._contexts["changes"] / self.steps
-        )
-        gaps = (s["keys"][:n] - s["keys"][old]) ** 2 @ (moving / wobble)
-        gaps[s["last"][:n] > self.steps - 1 - FRESH] = np.inf
-        gaps[old] = np.inf
-        near = int(gaps.argmin())
-        share = s["counts"][old] / (s["counts"][old] + s["counts"][near])
+        """Fold the nearest two slots into one: of a few that take turns, and of any that are not fresh."""
+        s, n, c = self._slots, self.count, self._contexts
+        keys, squares = s["keys"][:n], s["squares"][:n]
+        fresh = s["last"][:n] > self.steps - 1 - FRESH
+        settled = np.flatnonzero(~fresh)
+        turn = settled[(np.arange(TURN) + TURN * self.steps) % len(settled)]
+        wobble, _, moving = _scales(c["mean"], c["moment"], c["changes"] / self.steps)
+        scale = moving / wobble
+        sizes = squares @ scale
+        gaps = sizes - 2.0 * (keys[turn] * scale) @ keys.T + sizes[turn, None]
+        gaps[:, fresh] = np.inf
+        gaps[np.arange(TURN), turn] = np.inf
+        one, near = (int(i) for i in np.unravel_index(int(gaps.argmin()), gaps.shape))
+        gone = int(turn[one])
+        share = s["counts"][gone] / (s["counts"][gone] + s["counts"][near])
         for name in ("keys", "trust"):
-            s[name][near] += share * (s[name][old] - s[name][near])
-        s["squares"][near] = s["keys"][near] ** 2
+            s[name][near] += share * (s[name][gone] - s[name][near])
+        squares[near] = keys[near] ** 2
         for name in ("prompts", "counts"):
-            s[name][near] += s[name][old]
-        s["last"][near] = max(s["last"][near], s["last"][old])
-        for array in s.values():  # the others keep their order of arrival
-            array[old : n - 1] = array[old + 1 : n]
+            s[name][near] += s[name][gone]
+        s["last"][near] = max(s["last"][near], s["last"][gone])
+        for array in s.values():  # the latest one moves into the gap
+            array[gone] = array[n - 1]
+        self._latest = gone
         self.count -= 1
 
 

@@ -94,9 +94,10 @@ class Tuner:
         elif self._frozen:
             point, why = self._recommended(seen), Explanation(source="recommendation (frozen)")
         else:
-            proposal = self._hybrid.propose(seen, self._current)
-            point, why = self._space.snap(proposal.theta), proposal.why
-        return Suggestion(self._ledger.issue(seen, point, why), self._space.from_unit(point))
+            proposal = self._hybrid.parts.propose(seen, self._current, self._hybrid.rng)
+            point, why = proposal.theta, proposal.why
+        params = self._space.from_unit(point)
+        return Suggestion(self._ledger.issue(seen, self._space.to_unit(params), why), params)
 
     def tell(self, id: str, metrics: Mapping[str, float]) -> None:
         """Learn what the suggestion `id` led to."""
@@ -213,7 +214,7 @@ class Tuner:
         return tuner
 
     def _learn(self, why: Explanation, context: Array, point: Array, metrics: Mapping[str, float]) -> Explanation:
-        told = self._hybrid.tell(context, point, metrics)
+        told = self._hybrid.parts.tell(context, point, metrics, self._hybrid.rng)
         self._learned += 1
         return replace(why, path=told.verdict.path, reason=told.verdict.reason, error=told.error)
 

@@ -80,15 +80,14 @@ class Bowls:
     def locals(self) -> int:
         return int(self.mean.shape[0])
 
-    @property
+    @cached_property
     def noise(self) -> Array:
         return np.tile(self.a**2 * self.shared.noises, self.locals + 1)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         key = points.tobytes()
         if self.latest.get("key") != key:  # the same point is asked about by gate, family and explanation
-            mean, variance = self._predict(2.0 * (points - self.box.default))
-            self.latest.update(key=key, answer=(mean + (self.offset + self.origin), variance))
+            self._remember(points, *self._predict(2.0 * (points - self.box.default)))
         answer: tuple[Array, Array] = self.latest["answer"]
         return answer
 
@@ -134,7 +133,7 @@ class Bowls:
         centres, hint = self._centres(), self._hint()
         leader = centres[local * self.rivals + rival]
         parts = (centres, hint[None], leader + moves, leader + draws, hint + moves)
-        u = np.clip(np.concatenate(parts), box.low, box.high)
+        u = np.minimum(np.maximum(np.concatenate(parts), box.low), box.high)
         mean, variance = self._predict(u)
         chosen = int((self.weights @ mean - KAPPA * np.sqrt(self.weights @ variance)).argmin())
         if chosen < len(centres):
@@ -143,13 +142,22 @@ class Bowls:
             source = "best tried"
         else:
             source = "probe near it"
-        return self._point(u[chosen]), source
+        point = self._point(u[chosen])
+        self._remember(point[None], mean[:, chosen, None], variance[:, chosen, None])
+        return point, source
+
+    def _remember(self, points: Array, mean: Array, variance: Array) -> None:
+        self.latest.update(key=points.tobytes(), answer=(mean + (self.offset + self.origin), variance))
 
     def _centres(self) -> Array:
         """[E + 1, d] every expert's minimiser, and their mean."""
         box, d = self.box, self.box.dim
         local = minimisers(box, self.mean, self.a).reshape(-1, d)
-        moved = local[: self.rivals] if self.moving is None else np.clip(self.moving.optimum, box.low, box.high)
+        moved = (
+            local[: self.rivals]
+            if self.moving is None
+            else np.minimum(np.maximum(self.moving.optimum, box.low), box.high)
+        )
         each = np.concatenate([local, moved])
         return np.concatenate([each, (self.weights @ each)[None]])
 
@@ -172,7 +180,7 @@ class Bowls:
         return means, np.maximum(variances, 0.0)
 
     def _point(self, u: Array) -> Array:
-        return np.clip(self.box.default + u / 2.0, 0.0, 1.0)
+        return np.minimum(np.maximum(self.box.default + u / 2.0, 0.0), 1.0)
 
 
 def features(u: Array) -> Array:

@@ -6,6 +6,7 @@ Between families a prior speaks too, and is not forgotten: density is not decisi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,23 +16,24 @@ from rasp_tuner.surrogate.evidence import Evidence
 from rasp_tuner.types import Prediction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mixture:
     """What all families hold true in one context."""
 
     beliefs: tuple[Belief, ...]
     shares: Array  # [F] how much each family counts
 
-    @property
+    @cached_property
     def weights(self) -> Array:
         """[E] of every expert of every family, summing to one."""
+        if len(self.beliefs) == 1:
+            return self.beliefs[0].weights
         return np.concatenate([share * b.weights for share, b in zip(self.shares, self.beliefs, strict=True)])
 
     def predict(self, points: Array) -> Prediction:
         """Mean of y at points [n, d]; its variance counts the experts' own doubt and their disagreement."""
-        parts = [belief.predict(points) for belief in self.beliefs]
-        means, variances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        weights = self.weights
+        weights, parts = self.weights, [belief.predict(points) for belief in self.beliefs]
+        means, variances = (a[0] if len(a) == 1 else np.concatenate(a) for a in zip(*parts, strict=True))
         mean = weights @ means
         variance = weights @ (variances + (means - mean) ** 2)
         return Prediction(mean, variance, np.broadcast_to(weights, (len(points), len(weights))))

@@ -183,7 +183,7 @@ class MovingOptimum:
     def _encoded(self, reduced: Array) -> Array:
         """[n, 1 + r] with a leading one."""
         x = np.ones((len(reduced), 1 + self.rank))
-        x[:, 1:] = np.clip((reduced - self._arrays["centre"]) @ self._arrays["encode"], -3.0, 3.0)
+        x[:, 1:] = np.minimum(np.maximum((reduced - self._arrays["centre"]) @ self._arrays["encode"], -3.0), 3.0)
         return x
 
     def _refresh(self) -> None:

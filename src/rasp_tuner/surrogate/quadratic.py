@@ -37,7 +37,8 @@ SLOTS = 192
 YOUNG = 5  # samples until the curvature is tracked instead of estimated
 OUTLYING = 5.0  # deviations at which a sample counts a quarter
 FALSE_ODDS, FALSE_FROM = 1e-5, 8  # prior odds of a false measurement; from this many samples on
-SETTLED, SELDOM, SECOND = 40, 4, -7.0  # samples; one step in so many; nats behind the leader
+SETTLED, OFTEN, SELDOM = 40, 2, 4  # samples; then one step in so many, while an expert counts or does not
+SECOND = -7.0  # nats behind the leader at which it does not
 TINY = 1e-100  # a curvature that is never reached, so that no logarithm sees a zero
 
 
@@ -81,7 +82,7 @@ class Quadratic:
         if self.slots.steps == 0:
             self._first = values.copy()
         belief = self.believe(context) if self.slots.steps else None
-        v = np.clip(values - self._first, -LARGEST, LARGEST)
+        v = np.minimum(np.maximum(values - self._first, -LARGEST), LARGEST)
         u = 2.0 * (point - self.default)
         trust = 1.0
         if belief is not None and self.slots.steps >= 2:
@@ -90,13 +91,13 @@ class Quadratic:
             if trust >= 0.5:
                 self.evidence.observe(densities)
                 self._track(belief)
-            if self._due(np.inf):
+            if self._due(often=False):
                 self._judge(belief)
         f = features(u[None])[0]
         prompt = np.concatenate([np.outer(f, f).ravel(), np.outer(f, v).ravel(), np.outer(v, v).ravel()])
         self.slots.write(context, prompt, trust)
         self.moving.observe(u, context, v, trust)
-        if belief is not None and self.slots.steps >= 3 and self._due(float(self.evidence.scores[-R:].max())):
+        if belief is not None and self.slots.steps >= 3 and self._due(often=self.evidence.scores[-R:].max() > SECOND):
             self._fit_moving(belief)
         self._cache = None
 
@@ -253,12 +254,12 @@ class Quadratic:
         mean = float(curvatures.mean())
         self._shape += 0.1 * (np.clip(curvatures / mean, 0.2, 4.0) - self._shape)
         self._shape /= self._shape.mean()
-        self._curvature *= float(np.clip(mean / self._curvature, 0.3, 3.0)) ** 0.3
+        self._curvature *= min(max(mean / self._curvature, 0.3), 3.0) ** 0.3
         y, trust = self.targets(), self.slots.trust[0] + 1e-9
         spread = float(np.sqrt(max(trust @ y**2 / trust.sum() - (trust @ y / trust.sum()) ** 2, 0.0)))
         self._largest = max(spread, 0.995 * self._largest)
         if self._largest > 0.0:
-            self._curvature = float(np.clip(self._curvature, 0.1 * self._largest, 100.0 * self._largest))
+            self._curvature = min(max(self._curvature, 0.1 * self._largest), 100.0 * self._largest)
 
     def _judge(self, belief: Bowls) -> None:
         """Trust each slot by how far it lies from what its expert makes of it, so that outliers count little."""
@@ -286,9 +287,10 @@ class Quadratic:
         fresh = 1.0 / (1.0 + squares / (OUTLYING**2 * scale[:, None])) ** 2
         self.slots.trust[:] = np.where(belief.kernels > 0.3, fresh, self.slots.trust)
 
-    def _due(self, score: float) -> bool:
-        """Whether to spend time on what changes little: always while young, or while the expert's score counts."""
-        return self.slots.steps < SETTLED or self.slots.steps % SELDOM == 0 or SECOND < score < np.inf
+    def _due(self, often: bool) -> bool:
+        """Whether to spend time on what changes little: always while young, then now and then."""
+        n = self.slots.steps
+        return n < SETTLED or n % (OFTEN if often else SELDOM) == 0
 
     def _fit_moving(self, belief: Bowls, extra: int = 0) -> None:
         rival = int(self.evidence.scores[-R:].argmax())
