@@ -119,8 +119,11 @@ class Bowls:
         """The least lower confidence bound of the mixture among experts' ideas and moves around them."""
         box, d = self.box, self.box.dim
         if len(self.targets) < 2:
+            knob, sign = rng.integers(d), rng.choice([-1.0, 1.0])
+            if not box.low[knob] <= sign * PROBE <= box.high[knob]:  # the default is near this end
+                sign = -sign
             move = np.zeros(d)
-            move[rng.integers(d)] = PROBE * rng.choice([-1.0, 1.0])
+            move[knob] = PROBE * sign
             return self._point(move), "first probe"
         local, rival = divmod(int(self.weights.argmax()), self.rivals)
         if local == self.locals and self.moving is not None:
