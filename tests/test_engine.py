@@ -3,9 +3,26 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import Float, Tuner
+from rasp_tuner import Categorical, Float, Int, Tuner
 
 TWO = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
+MIXED = {"n": Int(1, 9), "x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c"])}
+
+
+def drive(tuner, steps, metrics, context=lambda t: None):
+    """Every suggestion of a stream; `metrics(t, params)` answers, None tells of a failure."""
+    asked = []
+    for t in range(steps):
+        s = tuner.ask(context(t))
+        told = metrics(t, s.params)
+        if told is None:
+            tuner.tell_failed(s.id, "boom")
+        else:
+            tuner.tell(s.id, told)
+        asked.append(s.params)
+        assert all(np.isfinite(value) for value in s.params.values() if isinstance(value, float))
+        assert str(tuner.explain(s.id))
+    return asked
 
 
 @pytest.mark.parametrize("corner", [0.0, 1.0])
@@ -15,3 +32,10 @@ def test_the_first_probe_leaves_a_default_at_the_edge(corner):
         first = tuner.ask()
         tuner.tell(first.id, {"loss": 1.0})
         assert tuner.ask().params != first.params
+
+
+@pytest.mark.parametrize("before", [0.0, 3.0])
+@pytest.mark.parametrize("after", [1e-100, 1.0, 1e100])
+def test_a_metric_may_be_constant_and_then_move(before, after):
+    tuner = Tuner(TWO, {"loss": "min"}, context=1)
+    drive(tuner, 40, lambda t, p: {"loss": before if t < 15 else after * (p["x"] - 0.3) ** 2}, lambda t: [float(t % 2)])

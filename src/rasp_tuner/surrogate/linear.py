@@ -24,6 +24,7 @@ OUTLYING = 5.0  # deviations at which a sample counts a quarter
 REFRESH = 8  # steps between looks at the principal components, once there are PLENTY
 PLENTY = 40
 YOUNG = 50  # samples up to which every fit takes a second step
+STEEPEST = 1e30  # units of the curvature at which y saturates: a constant metric that jumps is not worth an overflow
 STEPS = (1.0, 0.4, 0.1)  # lengths tried in turn
 
 
@@ -126,7 +127,7 @@ class MovingOptimum:
         """Gauss-Newton towards y = values @ weights - offset; `leader` is the noise whose posterior guides it."""
         a, d, n = self._arrays, self.dim, min(int(self._arrays["counts"][0]), WINDOW)
         u, x = a["points"][:n], self._encoded(a["contexts"][:n])
-        y = (a["values"][:n] @ weights - offset) / shared.curvature
+        y = np.clip((a["values"][:n] @ weights - offset) / shared.curvature, -STEEPEST, STEEPEST)
         prior, precision = self._prior(shared)
         theta = prior.copy()
         if self.ready:

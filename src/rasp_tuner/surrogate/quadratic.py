@@ -39,7 +39,8 @@ OUTLYING = 5.0  # deviations at which a sample counts a quarter
 FALSE_ODDS, FALSE_FROM = 1e-5, 8  # prior odds of a false measurement; from this many samples on
 SETTLED, OFTEN, SELDOM = 40, 2, 4  # samples; then one step in so many, while an expert counts or does not
 SECOND = -7.0  # nats behind the leader at which it does not
-TINY = 1e-100  # a curvature that is never reached, so that no logarithm sees a zero
+TINY, FLATTEST = 1e-100, 1e-95  # a curvature where y is constant, so that no logarithm sees a zero; and one where not
+FARTHEST = 1e60  # mean squared residual, in units of the usual one, at which a slot is not trusted at all
 
 
 class Quadratic:
@@ -246,11 +247,13 @@ class Quadratic:
         if self._judged < YOUNG:
             return
         curvatures, least = belief.summary(self.evidence.leader)
+        if belief.a < FLATTEST:
+            return  # nothing has moved y yet: its curvature is still to be seen
         if not self._curvature:
             self._curvature, self._level = belief.a, least
         gap = least - self._level
         self._level += 0.1 * gap
-        self._level_variance += 0.1 * (min(gap / self._curvature, 1e6) ** 2 - self._level_variance)
+        self._level_variance += 0.1 * (min(abs(gap) / self._curvature, 1e6) ** 2 - self._level_variance)
         mean = float(curvatures.mean())
         self._shape += 0.1 * (np.clip(curvatures / mean, 0.2, 4.0) - self._shape)
         self._shape /= self._shape.mean()
@@ -284,7 +287,8 @@ class Quadratic:
         mass = np.cumsum(np.take_along_axis(belief.kernels, order, 1), axis=1)
         middle = order[rows, (mass >= 0.5 * mass[:, -1:]).argmax(axis=1)]
         scale = np.maximum(NOISES[lead] * belief.a**2, squares[rows, middle] / 0.455)  # as in linear.py
-        fresh = 1.0 / (1.0 + squares / (OUTLYING**2 * scale[:, None])) ** 2
+        far = np.minimum(squares, FARTHEST * scale[:, None]) / (OUTLYING**2 * scale[:, None])
+        fresh = 1.0 / (1.0 + far) ** 2
         self.slots.trust[:] = np.where(belief.kernels > 0.3, fresh, self.slots.trust)
 
     def _due(self, often: bool) -> bool:
