@@ -39,3 +39,19 @@ def test_the_first_probe_leaves_a_default_at_the_edge(corner):
 def test_a_metric_may_be_constant_and_then_move(before, after):
     tuner = Tuner(TWO, {"loss": "min"}, context=1)
     drive(tuner, 40, lambda t, p: {"loss": before if t < 15 else after * (p["x"] - 0.3) ** 2}, lambda t: [float(t % 2)])
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e-100, 1e100, 1e300])
+@pytest.mark.parametrize("space", [TWO, MIXED], ids=["floats", "mixed"])
+def test_tiny_and_huge_metrics_give_finite_suggestions(space, size):
+    tuner = Tuner(space, {"loss": "min"}, context=1)
+    drive(tuner, 30, lambda t, p: {"loss": size * (p["x"] - 0.3 * (t % 2)) ** 2}, lambda t: [float(t % 2)])
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-100, 1e100, 1e308])
+def test_tiny_and_huge_contexts_give_finite_suggestions(size):
+    tuner = Tuner(TWO, {"loss": "min"}, context=2)
+    noise = np.random.default_rng(0)
+    drive(
+        tuner, 40, lambda t, p: {"loss": (p["x"] - 0.3) ** 2}, lambda t: [size * noise.uniform(-1, 1), (-1) ** t * size]
+    )

@@ -18,6 +18,7 @@ from rasp_tuner.types import Explanation, Proposal, Stateful, Told, Verdict
 SHOWN = 3  # similar situations named in an explanation
 PATIENCE = 10.0  # steps over which a change of settings must earn back what it costs
 BELIEVED = 1.0  # deviations that the guard adds to an expected loss
+SURE, STUNNED = 1e-300, 1e6  # least variance, and most deviations, that a surprise is reckoned with
 RATE = 0.1  # of the calibration, in logarithms
 EARLY = 64  # failures kept until the first success says what bad means
 
@@ -101,8 +102,8 @@ class Engine:
         if self.composer.seen >= 2:
             mixture = self.gate.believe(context)
             prediction = mixture.predict(point[None])
-            unsure = float(prediction.variance[0]) + mixture.noise()
-            surprise = abs(error - float(prediction.mean[0])) / np.sqrt(unsure)
+            unsure = max(float(prediction.variance[0]) + mixture.noise(), SURE)
+            surprise = min(abs(error - float(prediction.mean[0])) / np.sqrt(unsure), STUNNED)
             disagreement = float(prediction.variance[0]) / unsure
             densities = mixture.log_densities(point, error)
             if not failed:

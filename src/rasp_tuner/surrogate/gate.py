@@ -100,4 +100,6 @@ class EvidenceGate:
 
 def _log_mean(logs: Array, weights: Array) -> float:
     top = float(logs.max())
-    return top + float(np.log(weights @ np.exp(logs - top)))
+    return top + float(
+        np.log(max(float(weights @ np.exp(logs - top)), 1e-300))
+    )  # zero if all the weight lies elsewhere
