@@ -9,7 +9,7 @@ TWO = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
 MIXED = {"n": Int(1, 9), "x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c"])}
 
 
-def drive(tuner, steps, metrics, context=lambda t: None):
+def drive(tuner, steps, metrics, context=lambda _: None):
     """Every suggestion of a stream; `metrics(t, params)` answers, None tells of a failure."""
     asked = []
     for t in range(steps):
@@ -53,5 +53,13 @@ def test_tiny_and_huge_contexts_give_finite_suggestions(size):
     tuner = Tuner(TWO, {"loss": "min"}, context=2)
     noise = np.random.default_rng(0)
     drive(
-        tuner, 40, lambda t, p: {"loss": (p["x"] - 0.3) ** 2}, lambda t: [size * noise.uniform(-1, 1), (-1) ** t * size]
+        tuner, 40, lambda _, p: {"loss": (p["x"] - 0.3) ** 2}, lambda t: [size * noise.uniform(-1, 1), (-1) ** t * size]
     )
+
+
+@pytest.mark.parametrize("space", [TWO, MIXED], ids=["floats", "mixed"])
+def test_a_default_that_fails_is_left(space):
+    tuner = Tuner(space, {"loss": "min"})
+    asked = drive(tuner, 40, lambda _, p: None if p["x"] > 0.4 else {"loss": p["x"]})
+    assert sum(params["x"] <= 0.4 for params in asked) > 20
+    assert tuner.recommend()["x"] <= 0.4

@@ -43,6 +43,8 @@ class Engine:
 
     def propose(self, context: Array, point: Array, rng: np.random.Generator) -> Proposal:
         """What the gate's families would try, unless the guard or the cost of switching from `point` forbids it."""
+        if self.composer.seen == 0 and self._early:
+            return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
         if self.composer.seen == 0:
             return Proposal(self.default.copy(), Explanation(source="default"))
         mixture = self.gate.believe(context)
