@@ -58,6 +58,19 @@ def test_a_thousand_rounds_after_load_are_bit_identical(tmp_path, preset, steps)
     assert loaded.to_bytes() == original.to_bytes()
 
 
+@pytest.mark.parametrize("preset", presets.NAMES)
+def test_a_default_with_more_digits_than_are_legal_survives(preset):
+    space = {"x": Float(0.3, 7.7), "y": Float(0.1, 9.0, log=True)}
+    original = Tuner(space, {"m": "min"}, default={"x": 1.2345678912345678, "y": 10.0 / 3.0}, preset=preset)
+    loaded = Tuner.from_bytes(original.to_bytes())
+    for _ in range(20):
+        a, b = original.ask(), loaded.ask()
+        assert a == b
+        original.tell(a.id, {"m": (a.params["x"] - 2.0) ** 2})
+        loaded.tell(b.id, {"m": (b.params["x"] - 2.0) ** 2})
+    assert loaded.to_bytes() == original.to_bytes()
+
+
 def test_ids_and_explanations_survive_a_restart(tmp_path):
     original = tuner()
     rounds(original, 30)

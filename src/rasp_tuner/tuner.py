@@ -224,7 +224,7 @@ class Tuner:
 
     def _default_point(self, default: Mapping[str, object]) -> Array:
         try:
-            return self._space.to_unit(default, "default")
+            return self._space.snap(self._space.to_unit(default, "default"))  # as a snapshot gives it back
         except InvalidValue as reason:
             raise InvalidSpace(str(reason)) from reason
 
