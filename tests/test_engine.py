@@ -63,3 +63,9 @@ def test_a_default_that_fails_is_left(space):
     asked = drive(tuner, 40, lambda _, p: None if p["x"] > 0.4 else {"loss": p["x"]})
     assert sum(params["x"] <= 0.4 for params in asked) > 20
     assert tuner.recommend()["x"] <= 0.4
+
+
+@pytest.mark.parametrize("change", [2, 4, 9])
+def test_a_metric_that_was_tiny_may_become_huge_beside_another(change):
+    tuner = Tuner(TWO, {"a": "min", "b": "max"})
+    drive(tuner, 20, lambda t, p: {"a": (1e-100 if t < change else 1e100) * (p["x"] + t % 3), "b": p["y"]})

@@ -93,7 +93,8 @@ class RescoringComposer(MetricTable):
     def turn(self, values: Mapping[str, float]) -> Array:
         """Checked metrics as a vector [K] where lower is better."""
         checked = self.check(values)
-        turned: Array = np.clip(self._signs * np.array(list(checked.values())), -LARGEST, LARGEST)
+        limits = LARGEST * np.minimum(self._scales, 1.0)  # so that what was tiny and is huge now has a finite target
+        turned: Array = np.clip(self._signs * np.array(list(checked.values())), -limits, limits)
         return turned
 
     def observe(self, turned: Array) -> bool:
