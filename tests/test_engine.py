@@ -69,3 +69,8 @@ def test_a_default_that_fails_is_left(space):
 def test_a_metric_that_was_tiny_may_become_huge_beside_another(change):
     tuner = Tuner(TWO, {"a": "min", "b": "max"})
     drive(tuner, 20, lambda t, p: {"a": (1e-100 if t < change else 1e100) * (p["x"] + t % 3), "b": p["y"]})
+
+
+def test_a_metric_may_jump_from_tiny_to_huge():
+    tuner = Tuner(TWO, {"loss": "min"})
+    drive(tuner, 30, lambda t, p: {"loss": (1e-50 if t < 9 else 1e100) * (p["x"] + t % 3)})

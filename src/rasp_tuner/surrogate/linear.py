@@ -24,7 +24,7 @@ OUTLYING = 5.0  # deviations at which a sample counts a quarter
 REFRESH = 8  # steps between looks at the principal components, once there are PLENTY
 PLENTY = 40
 YOUNG = 50  # samples up to which every fit takes a second step
-STEEPEST = 1e30  # units of the curvature at which y saturates: a constant metric that jumps is not worth an overflow
+STEEPEST = 1e12  # units of the curvature at which y saturates: a constant metric that jumps is not worth an overflow
 STEPS = (1.0, 0.4, 0.1)  # lengths tried in turn
 
 
@@ -133,7 +133,7 @@ class MovingOptimum:
         if self.ready:
             theta = a["theta"].copy()
             theta[0] -= offset
-            theta[: 1 + d] /= shared.curvature
+            theta[: 1 + d] = np.clip(theta[: 1 + d] / shared.curvature, -STEEPEST, STEEPEST)
         ratios = 1.0 / shared.noises
         gaps, squares, residual = _residual(theta, u, x, y)
         trust = _trust(residual**2, float(shared.noises[leader])) * a["weights"][:n]

@@ -204,7 +204,8 @@ class Quadratic:
         """Mean and precision of the coefficients in units of a; level of the least y and its variance."""
         if not self._curvature:
             return self._prior_mean, self._prior_precision, 0.0, LEVEL
-        d, level = self.dim, self._level - offset
+        most = FARTHEST**0.5 * self._curvature  # a metric that jumps must not overflow
+        d, level = self.dim, min(max(self._level - offset, -most), most)
         variance = min(LEVEL, max(4.0 * self._level_variance, 0.01))
         mean, precision = self._prior_mean.copy(), self._prior_precision.copy()
         mean[0] += level / self._curvature
