@@ -93,7 +93,8 @@ class MovingOptimum:
             "centre": np.zeros(width),
             "encode": np.zeros((width, self.rank)),
             "theta": np.zeros(size),  # in units of y
-            "fitted": np.zeros((rivals, size)),  # in units of the curvature
+            "units": np.array([0.0, 1.0]),  # offset and curvature of the latest fit, in which the next two are
+            "fitted": np.zeros((rivals, size)),
             "covariance": np.zeros((rivals, size, size)),
             "counts": np.zeros(2),  # samples seen; 1 once fitted
         }
@@ -160,16 +161,27 @@ class MovingOptimum:
             theta, (gaps, squares, residual) = moved, after
         step[leader] = 0.0
         a["fitted"] = theta + step
+        a["units"] = np.array([offset, shared.curvature])
         theta[: 1 + d] *= shared.curvature
         theta[0] += offset
         a["theta"] = theta
         a["counts"][1] = 1.0
 
-    def believe(self, context: Array) -> MovingBelief:
+    def believe(self, context: Array, offset: float, curvature: float) -> MovingBelief:
+        """The posterior in these units: they have moved since the fit."""
         d, fitted = self.dim, self._arrays["fitted"]
         x = self._encoded(self._reduced(context)[None])[0]
         moves = fitted[:, 1 + d :].reshape(len(fitted), d, -1)
-        return MovingBelief(fitted[:, 0], fitted[:, 1 : 1 + d], moves @ x, self._arrays["covariance"], x)
+        was, ratio = float(self._arrays["units"][0]), float(self._arrays["units"][1]) / curvature
+        scale = np.ones(fitted.shape[1])
+        scale[: 1 + d] = ratio
+        return MovingBelief(
+            level=fitted[:, 0] * ratio + (was - offset) / curvature,
+            curvatures=fitted[:, 1 : 1 + d] * ratio,
+            optimum=moves @ x,
+            covariance=self._arrays["covariance"] * np.outer(scale, scale),
+            x=x,
+        )
 
     def state(self) -> dict[str, Array]:
         return dict(self._arrays)

@@ -167,7 +167,7 @@ class Quadratic:
             mean, S = self._pin(mean, S, level)
         d = self.dim
         shared = Shared(a, level / a, level_variance, prior[1 + d :], precision[1 + d :, 1 + d :], LOCATION, NOISES)
-        moving = self.moving.believe(context) if self.moving.ready else None
+        moving = self.moving.believe(context, offset, a) if self.moving.ready else None
         targets = self.targets()
         return Bowls(
             box=self.box,
