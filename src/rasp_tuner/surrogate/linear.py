@@ -19,11 +19,11 @@ from rasp_tuner.numerics import Array, assign
 WINDOW = 128  # samples
 RANK = 3
 SKETCH = 32  # a longer context is first projected at random to this many dimensions
-SLOPES = 0.3  # variance of how the optimum moves with x, in units of that of the optimum itself
+SLOPES = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
 OUTLYING = 5.0  # deviations at which a sample counts a quarter
 REFRESH = 8  # steps between looks at the principal components, once there are PLENTY
 PLENTY = 40
-YOUNG = 50  # samples up to which every fit takes a second step
+YOUNG, MORE = 50, 3  # samples up to which every fit takes so many steps more
 STEEPEST = 1e12  # units of the curvature at which y saturates: a constant metric that jumps is not worth an overflow
 STEPS = (1.0, 0.4, 0.1)  # lengths tried in turn
 
@@ -117,8 +117,6 @@ class MovingOptimum:
         a["mean"] += gap / (seen + 1)
         a["moments"] += (np.outer(gap, reduced - a["mean"]) - a["moments"]) / (seen + 1)
         a["counts"][0] = seen + 1
-        if seen and (seen < PLENTY or seen % REFRESH == 0):
-            self._refresh()
 
     def pardon(self) -> None:
         """The latest sample was no mistake after all."""
@@ -126,7 +124,10 @@ class MovingOptimum:
 
     def fit(self, weights: Array, offset: float, shared: Shared, leader: int, extra: int = 0) -> None:
         """Gauss-Newton towards y = values @ weights - offset; `leader` is the noise whose posterior guides it."""
-        a, d, n = self._arrays, self.dim, min(int(self._arrays["counts"][0]), WINDOW)
+        a, d, seen = self._arrays, self.dim, int(self._arrays["counts"][0])
+        n = min(seen, WINDOW)
+        if seen < PLENTY or seen % REFRESH == 0:
+            self._refresh()  # here, and not when a sample comes: theta and its covariance must be of one mind
         u, x = a["points"][:n], self._encoded(a["contexts"][:n])
         y = np.clip((a["values"][:n] @ weights - offset) / shared.curvature, -STEEPEST, STEEPEST)
         prior, precision = self._prior(shared)
@@ -139,7 +140,7 @@ class MovingOptimum:
         gaps, squares, residual = _residual(theta, u, x, y)
         trust = _trust(residual**2, float(shared.noises[leader])) * a["weights"][:n]
         step = np.zeros((len(ratios), len(theta)))
-        for _ in range(1 + (n < YOUNG) + extra):
+        for _ in range(1 + MORE * (n < YOUNG) + extra):
             jacobian = np.empty((n, len(theta)))
             jacobian[:, 0] = 1.0
             jacobian[:, 1 : 1 + d] = squares
