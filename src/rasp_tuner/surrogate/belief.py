@@ -27,7 +27,7 @@ class Constants:
     capacity: int = 200
     kappas: tuple[float, ...] = (0.1, 0.2, 0.2, 0.6)  # scale of the posterior draw; one of them each time
     elites: int = 5
-    mutants: int = 40
+    mutants: int = 64
     crossovers: int = 8
     full: int = 4  # minimisers of drawn main effects
     sparse: int = 6  # the same, with only the strongest knobs moved
@@ -36,16 +36,17 @@ class Constants:
     spread: float = 0.5  # scale of drawn main effects
     warp: float = 2.0  # the compression: linear up to about this many standard deviations above the median
     memory: float = 8.0
+    kept: float = 2.0  # best rows of each context that are not forgotten
     similar: float = 0.85  # kc above which equal points share a row
     freedom: float = 4.0  # of the Student-t noise
     prior_weight: float = 1e9  # samples that the prior amplitude is worth
     va: float = 1.0  # where theta starts, see kernel.py
     vp: float = 0.5
-    length: float = 0.3
+    length: float = 0.5
     width: float = 0.4
     noise: float = 0.02
     vc: float = 0.3
-    rho: float = 0.7
+    rho: float = 0.6
     rate: float = 0.1  # first step of theta
     loose: float = 1.0  # how far theta's prior lets it go
 
@@ -70,7 +71,6 @@ class Fit:
     scale: float
     middle: Array  # contexts are standardised by (context - middle) / width
     width: Array
-    rates: Array  # [d] how often each knob is mutated
 
     def closeness(self, context: Array) -> Array:
         """kc [n] between a raw context and the rows'."""
@@ -134,8 +134,8 @@ class Belief:
         if len(fit.points) == 0:
             return fit.knobs.default.copy(), "default"
         points, sources = self._candidates(rng)
-        mean, covariance = self._joint(points)
         kappa = fit.constants.kappas[int(rng.integers(len(fit.constants.kappas)))]
+        mean, covariance = self._joint(points)
         draw = mean + kappa * (root(covariance) @ rng.normal(size=len(points)))
         barred = {point.tobytes() for point in self._barred}
         if barred:
@@ -144,31 +144,31 @@ class Belief:
         return points[chosen].copy(), sources[chosen]
 
     def _candidates(self, rng: np.random.Generator) -> tuple[Array, list[str]]:
-        c, knobs = self._fit.constants, self._fit.knobs
+        fit, c, knobs = self._fit, self._fit.constants, self._fit.knobs
         elites = self._elites(c.elites)
         if len(elites) == 0:
             elites = knobs.default[None]
+        shared = fit.kernel.va * (self._share[:, None] * fit.phi)  # [n, p] kernel between main effects and rows
+        effects = fit.alpha @ shared  # [p] their posterior mean
         parents = np.concatenate([elites[:1], elites[:1], elites[:1], elites])  # half of the mutants are the best's
-        rates = self._fit.rates
         first, second = rng.integers(len(elites), size=(2, c.crossovers))
         found = {
             "elite": elites,
             "default": knobs.default[None],
-            "mutation": knobs.mutate(parents, rates, rng, c.mutants, c.few, c.home),
+            "mutation": knobs.mutate(parents, knobs.importance(effects), rng, c.mutants, c.few, c.home),
             "crossover": np.where(rng.random((c.crossovers, knobs.dim)) < 0.5, elites[first], elites[second]),
-            "main effects": self._additive(elites[0], rng),
+            "main effects": self._additive(effects, shared, elites[0], rng),
         }
         return np.concatenate(list(found.values())), [name for name, points in found.items() for _ in points]
 
-    def _additive(self, elite: Array, rng: np.random.Generator) -> Array:
+    def _additive(self, effects: Array, shared: Array, elite: Array, rng: np.random.Generator) -> Array:
         """Minimisers of the main effects: of their mean, of draws, and of draws with only the strongest knobs moved."""
         fit, c, knobs = self._fit, self._fit.constants, self._fit.knobs
-        shared = fit.kernel.va * (self._share[:, None] * fit.phi)
         covariance = -(shared.T @ (fit.inverse @ shared))
         covariance[np.diag_indices(len(covariance))] += fit.kernel.va
         draws = c.spread * rng.normal(size=(1 + c.full + c.sparse, len(covariance)))
         draws[0] = 0.0
-        points, gains = knobs.optimum(fit.alpha @ shared + draws @ root(fit.amplitude * covariance).T)
+        points, gains = knobs.optimum(effects + draws @ root(fit.amplitude * covariance).T)
         taken = np.exp(rng.uniform(0.0, math.log(knobs.dim + 1), c.sparse)).astype(np.intp)
         rank = gains[-c.sparse :].argsort(axis=1).argsort(axis=1)
         base = np.where((np.arange(c.sparse) % 2 > 0)[:, None], elite, knobs.default)
@@ -213,7 +213,7 @@ class Belief:
 
 
 def standard(contexts: Array, middle: Array, width: Array) -> Array:
-    return np.clip((contexts - middle) / width, -1e6, 1e6)
+    return np.minimum(np.maximum((contexts - middle) / width, -1e4), 1e4)
 
 
 def _gaps(difference: Array) -> Array:

@@ -22,17 +22,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.numerics import LARGEST, Array, softmax
+from rasp_tuner.numerics import LARGEST, Array
 from rasp_tuner.surrogate.belief import Belief, Constants, Fit, standard, warped
-from rasp_tuner.surrogate.kernel import JITTER, WEIGHTS, Kernel, amplitude, bordered, evidence
+from rasp_tuner.surrogate.kernel import JITTER, WEIGHTS, Kernel, amplitude, evidence, updated
 from rasp_tuner.surrogate.moves import Knobs
+
+DERIVED = ("phi", "steps")  # features of the rows, kept to save time
+# arrays with one entry a row
+ROWS = (
+    "points",
+    "raw",
+    "values",
+    "counts",
+    "failed",
+    "doubt",
+    "noises",
+    "rivals",
+    "contexts",
+    *DERIVED,
+)  # one entry a row
 
 
 class Discrete:
     """Family D: `learn` from every sample whoever proposed it, `believe` something about a context."""
 
     experts: tuple[str, ...] = ("elites",)
-    _ROWS = ("points", "raw", "values", "counts", "failed", "doubt", "noises")  # one entry a row
 
     def __init__(
         self,
@@ -56,6 +70,10 @@ class Discrete:
             "failed": np.zeros(0),
             "doubt": np.zeros(0),
             "noises": np.zeros(0),
+            "rivals": np.zeros(0),  # how many rows of like context were better at the last refit
+            "phi": self._knobs.main_effects(np.zeros((0, dim))),
+            "steps": self._knobs.steps(np.zeros((0, dim))),
+            "contexts": np.zeros((0, context_dim)),
             "gram": np.zeros((0, 0)),
             "inverse": np.zeros((0, 0)),
             "theta": self._start,  # where hyperparameters go next
@@ -82,13 +100,12 @@ class Discrete:
         self._observe(context)
         kc = self._fit.closeness(context)
         same = np.flatnonzero((s["points"] == point).all(axis=1))
-        row = int(same[kc[same].argmax()]) if len(same) else -1
-        if row >= 0 and kc[row] > self._constants.similar:
-            self._merge(row, context, values, failed)
+        nearest = int(same[kc[same].argmax()]) if len(same) else -1
+        if nearest >= 0 and kc[nearest] > self._constants.similar:
+            self._merge(nearest, context, values, failed)
         else:
-            if len(s["points"]) >= self._constants.capacity:
-                kc = np.delete(kc, self._drop())
-            self._append(point, context, values, failed, kc)
+            row = self._cleared()
+            self._insert(row, point, context, values, failed, np.append(kc, 0.0) if row == len(kc) else kc)
         if s["clock"][1] >= _period(len(s["points"])):
             self._refit()
         self._fit = self._prepare()
@@ -109,10 +126,14 @@ class Discrete:
         return Belief(self._fit, np.clip(context, -LARGEST, LARGEST))
 
     def state(self) -> dict[str, Array]:
-        return {name: array.copy() for name, array in self._state.items()}
+        """Everything learned; a copy."""
+        return {name: array.copy() for name, array in self._state.items() if name not in DERIVED}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self._state = {name: np.array(state[name], dtype=np.float64) for name in self._state}
+        """Take back what `state` gave: behaviour goes on bit by bit."""
+        s = {name: np.array(state[name], dtype=np.float64) for name in self._state if name not in DERIVED}
+        s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
+        self._state = s
         self._fit = self._prepare()
 
     def _observe(self, context: Array) -> None:
@@ -125,44 +146,73 @@ class Discrete:
         """One more sample of a row; a change between success and failure starts it anew."""
         s = self._state
         count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
-        for name, new in (("values", values), ("raw", context)):
-            s[name] = s[name].copy()
-            s[name][row] += (new - s[name][row]) / (count + 1.0)
-        noise = self._fit.kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER
-        change = noise - s["noises"][row]
-        for name, number in (("counts", count + 1.0), ("failed", float(failed)), ("noises", noise)):
-            s[name] = s[name].copy()
-            s[name][row] = number
+        raw = s["raw"][row] + (context - s["raw"][row]) / (count + 1.0)
+        noise = float(self._fit.kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
+        change = noise - float(s["noises"][row])
+        self._write(
+            row,
+            values=s["values"][row] + (values - s["values"][row]) / (count + 1.0),
+            raw=raw,
+            counts=count + 1.0,
+            failed=float(failed),
+            noises=noise,
+        )
         column = s["inverse"][row]
-        s["inverse"] = s["inverse"] - np.outer(column * (change / (1.0 + change * column[row])), column)
+        s["inverse"] = updated(s["inverse"], column * (-change / (1.0 + change * column[row])), column)
 
-    def _append(self, point: Array, context: Array, values: Array, failed: bool, kc: Array) -> None:
+    def _insert(self, row: int, point: Array, context: Array, values: Array, failed: bool, kc: Array) -> None:
+        """A new row in the place of a cleared one."""
         s, kernel, knobs = self._state, self._fit.kernel, self._knobs
         phi, steps = knobs.main_effects(point[None]), knobs.steps(point[None])
-        stored = knobs.main_effects(s["points"]), knobs.steps(s["points"])
-        near = kernel.gram(phi, steps, *stored)[0]
-        own = float(kernel.va * (phi * phi).sum() + kernel.vp)
+        near = kernel.gram(phi, steps, s["phi"], s["steps"])[0]
+        own = float(kernel.gram(phi, steps, phi, steps)[0, 0])
         noise = kernel.noise + JITTER
         cross = 1.0 + kernel.vc * kc + near * kernel.blend(kc)
-        reach = s["inverse"] @ cross
+        reach = s["inverse"] @ cross  # the cleared row has no part in it
         rest = max(1.0 + kernel.vc + own + noise - float(cross @ reach), noise)  # its variance given the others
-        s["inverse"] = bordered(s["inverse"] + np.outer(reach / rest, reach), -reach / rest, 1.0 / rest)
-        s["gram"] = bordered(s["gram"], near, own)
-        row = (point, context, values, 1.0, float(failed), 1.0, noise)
-        for name, entry in zip(self._ROWS, row, strict=True):
-            s[name] = np.concatenate([s[name], np.asarray(entry)[None]])
+        s["inverse"] = updated(s["inverse"], reach / rest, reach)
+        s["gram"] = s["gram"].copy()
+        for name, edge, corner in (("inverse", -reach / rest, 1.0 / rest), ("gram", near, own)):
+            s[name][row] = s[name][:, row] = edge
+            s[name][row, row] = corner
+        self._write(
+            row,
+            points=point,
+            raw=context,
+            values=values,
+            counts=1.0,
+            failed=float(failed),
+            doubt=1.0,
+            noises=noise,
+            rivals=0.0,
+            phi=phi[0],
+            steps=steps[0],
+            contexts=standard(context, s["middle"], s["width"]),
+        )
 
-    def _drop(self) -> int:
-        """Forget the row that the others predict best, and say which it was."""
+    def _cleared(self) -> int:
+        """A row to fill: a new one, or the one that the others predict best and that is not the best of its context."""
         s = self._state
-        row = int((1.0 / np.diag(s["inverse"]) - s["noises"]).argmin())
+        rows = len(s["points"])
+        if rows < self._constants.capacity:
+            for name in ROWS:
+                s[name] = np.concatenate([s[name], np.zeros((1, *s[name].shape[1:]))])
+            for name in ("gram", "inverse"):
+                s[name] = np.pad(s[name], (0, 1))
+            return rows
+        spare = 1.0 / np.diag(s["inverse"]) - s["noises"]  # variance of each row given the others
+        dear = (s["rivals"] < self._constants.kept) & (s["failed"] == 0.0)
+        row = int(np.where(dear & ~dear.all(), np.inf, spare).argmin())
         column = s["inverse"][row]
-        inverse = s["inverse"] - np.outer(column / column[row], column)
-        for name, matrix in (("inverse", inverse), ("gram", s["gram"])):
-            s[name] = np.delete(np.delete(matrix, row, axis=0), row, axis=1)
-        for name in self._ROWS:
-            s[name] = np.delete(s[name], row, axis=0)
+        s["inverse"] = updated(s["inverse"], -column / column[row], column)
+        s["inverse"][row] = s["inverse"][:, row] = 0.0
         return row
+
+    def _write(self, row: int, **entries: float | Array) -> None:
+        """Change one row of some arrays; the old arrays stay as they are, for beliefs hold them."""
+        for name, entry in entries.items():
+            self._state[name] = self._state[name].copy()
+            self._state[name][row] = entry
 
     def _refit(self) -> None:
         """Standardise contexts anew, rebuild the matrices, and move theta one step up the log evidence."""
@@ -170,23 +220,23 @@ class Discrete:
         spread = np.sqrt(np.maximum(s["squares"], 0.0) / s["clock"][0])
         live = spread > 1e-9 * np.abs(s["mean"])
         s["middle"], s["width"] = s["mean"], np.where(live, np.maximum(spread, 1e-300), LARGEST)
-        contexts = standard(s["raw"], s["middle"], s["width"])
+        s["contexts"] = standard(s["raw"], s["middle"], s["width"])
         kernel = Kernel.of(s["theta"], self._knobs)
-        usual = kernel.noise / s["counts"] + JITTER
         found = evidence(
             kernel,
             self._knobs,
-            s["points"],
-            _pair_gaps(contexts),
+            s["phi"],
+            s["steps"],
+            _pair_gaps(s["contexts"]),
             self._target()[0],
-            kernel.noise * s["doubt"] / s["counts"] + JITTER,
-            usual,
+            s["doubt"],
+            s["counts"],
             c.freedom,
             c.prior_weight,
         )
         s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
-        s["noises"] = kernel.noise * s["doubt"] / s["counts"] + JITTER
-        s["doubt"] = found.doubt  # counts from the next refit on
+        s["rivals"] = found.rivals
+        s["noises"], s["doubt"] = found.noises, found.doubt  # doubt counts from the next refit on
         s["clock"] = np.array([s["clock"][0], 0.0])
         self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2)
 
@@ -204,10 +254,12 @@ class Discrete:
         if s["values"].shape[1] != len(s["weights"]) or s["values"].size == 0:
             return np.zeros(len(s["points"])), 0.0, 1.0
         y = np.clip(s["values"] @ s["weights"], -LARGEST, LARGEST)
-        center, size = float(np.median(y)), max(float(np.abs(y).max()), 1e-300)
+        size = max(float(np.abs(y).max()), 1e-300)
         scale = size * float((y / size).std())
         if scale <= 1e-10 * size:  # constant but for rounding
             scale = size
+        ordered = np.sort(y)
+        center = 0.5 * float(ordered[(len(y) - 1) // 2] + ordered[len(y) // 2])
         return warped((y - center) / scale, self._constants.warp), center, scale
 
     def _prepare(self) -> Fit:
@@ -219,9 +271,9 @@ class Discrete:
             knobs=self._knobs,
             kernel=Kernel.of(s["used"], self._knobs),
             points=s["points"],
-            phi=self._knobs.main_effects(s["points"]),
-            steps=self._knobs.steps(s["points"]),
-            contexts=standard(s["raw"], s["middle"], s["width"]),
+            phi=s["phi"],
+            steps=s["steps"],
+            contexts=s["contexts"],
             failed=s["failed"],
             gram=s["gram"],
             inverse=s["inverse"],
@@ -231,7 +283,6 @@ class Discrete:
             scale=scale,
             middle=s["middle"],
             width=s["width"],
-            rates=0.5 / self._knobs.dim + 0.5 * softmax(s["used"][WEIGHTS:]),
         )
 
 

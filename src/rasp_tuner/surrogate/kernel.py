@@ -70,51 +70,63 @@ class Evidence:
 
     gram: Array  # [n, n]
     inverse: Array  # [n, n] of the kernel matrix with its noise
+    noises: Array  # [n] as they stand in it
     doubt: Array  # [n] times the usual noise that each row seems to have: EM weights of Student-t noise
+    rivals: Array  # [n] how many rows of like context are better
     gradient: Array  # [7 + d] of the log evidence in theta
 
 
 def evidence(
     kernel: Kernel,
     knobs: Knobs,
-    points: Array,
+    phi: Array,
+    steps: Array,
     gaps: Array,
     target: Array,
-    noises: Array,
-    usual: Array,
+    doubt: Array,
+    counts: Array,
     freedom: float,
     prior_weight: float,
 ) -> Evidence:
-    """Rebuild the matrices; `noises` [n] are the rows' noise variances, `usual` [n] those without doubt."""
-    phi, steps = knobs.main_effects(points), knobs.steps(points)
+    """Rebuild the matrices of rows whose noise variance is s2 doubt / counts."""
+    usual = kernel.noise / counts
+    noises = usual * doubt + JITTER
     linear = kernel.va * (phi @ phi.T)
     far = kernel.distance(steps, steps)
     rugged = kernel.vp * np.exp(-far)
     gram = linear + rugged
     kc = kernel.closeness(gaps)
     blend = kernel.blend(kc)
-    matrix = 1.0 + kernel.vc * kc + gram * blend
-    diagonal = np.diag_indices(len(points))
+    matrix = gram * blend
+    matrix += 1.0 + kernel.vc * kc
+    diagonal = np.diag_indices(len(counts))
     matrix[diagonal] += noises
     inverse = np.linalg.inv(matrix)
     inverse = 0.5 * (inverse + inverse.T)
     alpha = inverse @ target
     size = amplitude(target, alpha, prior_weight)
     errors = (noises * alpha) ** 2 / size + np.maximum(noises - noises**2 * inverse[diagonal], 0.0)
+    means = target - noises * alpha  # of the rows, in their own contexts
+    rivals = (kc * (means < means[:, None])).sum(axis=1)
     rest = np.outer(alpha / size, alpha) - inverse  # the gradient is 1/2 sum rest * dK
-    by_rugged = rest * blend * rugged
-    by_kc = rest * (kernel.vc + (1.0 - kernel.rho) * gram) * kc
+    by_gram = rest * blend
+    by_rugged = by_gram * rugged
+    by_gaps = rest * kc  # times the slope of k in kc
+    total = kernel.vc * by_gaps.sum()
+    by_gaps *= gram
     by_step = (steps**2).T @ by_rugged.sum(axis=1) - (steps * (by_rugged @ steps)).sum(axis=0)  # [q]
     gradient = np.empty(WEIGHTS + knobs.dim)
-    gradient[VA] = (rest * blend * linear).sum()
+    gradient[VA] = np.vdot(by_gram, linear)
     gradient[VP] = by_rugged.sum()
-    gradient[LENGTH] = (by_rugged * far).sum()
-    gradient[WIDTH] = (by_kc * gaps).sum() / kernel.width**2
-    gradient[NOISE] = (rest[diagonal] * noises).sum()
-    gradient[VC] = kernel.vc * (rest * kc).sum()
-    gradient[RHO] = kernel.rho * (1.0 - kernel.rho) * (rest * gram * (1.0 - kc)).sum()
+    gradient[LENGTH] = np.vdot(by_rugged, far)
+    gradient[VC] = total
+    gradient[RHO] = kernel.rho * (1.0 - kernel.rho) * (np.vdot(rest, gram) - by_gaps.sum())
+    gradient[WIDTH] = (
+        kernel.vc * np.einsum("nm,nm,nm", rest, kc, gaps) + (1.0 - kernel.rho) * np.vdot(by_gaps, gaps)
+    ) / kernel.width**2
+    gradient[NOISE] = np.vdot(rest[diagonal], noises)
     gradient[WEIGHTS:] = -2.0 * np.bincount(knobs.step_knob, kernel.weights * by_step, knobs.dim)
-    return Evidence(gram, inverse, (freedom + errors / usual) / (freedom + 1.0), 0.5 * gradient)
+    return Evidence(gram, inverse, noises, (freedom + errors / usual) / (freedom + 1.0), rivals, 0.5 * gradient)
 
 
 def amplitude(target: Array, alpha: Array, prior_weight: float) -> float:
@@ -133,11 +145,8 @@ def root(covariance: Array) -> Array:
     return lower.astype(np.float64, copy=False)
 
 
-def bordered(matrix: Array, edge: Array, corner: float) -> Array:
-    """[n + 1, n + 1]: one more row and column."""
-    size = len(edge)
-    grown = np.empty((size + 1, size + 1))
-    grown[:size, :size] = matrix
-    grown[size, :size] = grown[:size, size] = edge
-    grown[size, size] = corner
-    return grown
+def updated(matrix: Array, left: Array, right: Array) -> Array:
+    """matrix + left right', as a new array."""
+    change = np.outer(left, right)
+    change += matrix
+    return change

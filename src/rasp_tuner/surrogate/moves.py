@@ -7,12 +7,13 @@ phi        [n, p]     main effects: a sum of one term a knob, zero at the defaul
 steps      [n, q]     which thresholds (ordered) or choices (unordered) a point has passed: their squared distance
                       counts levels, so it is exact for few levels and L1-like for a continuum
 grid       [d, L]     the values tried for each knob when main effects are minimised; the last is repeated to fill up
-single     [p, d, L]  phi of setting one knob to a grid value while the others keep their default
+single     [p, d L]   phi of setting one knob to a grid value while the others keep their default
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.numerics import Array
 
@@ -20,6 +21,7 @@ RAMPS = 8  # thresholds of an ordered knob: with more levels, neighbours share a
 GRID = 21  # values of a knob tried when main effects are minimised
 NEIGHBOUR = 0.6  # chance that an ordered knob moves by one level rather than to any other
 NEAR = 0.8  # the same for a continuous knob: a small step rather than anywhere
+FOCUS = 0.5  # of the mutations follow the main effects, the rest touch any knob
 SWAP = 0.3  # chance that a mutation of several knobs turns one binary knob on and another off
 
 
@@ -33,25 +35,27 @@ class Knobs:
         self.discrete = self.counts > 0
         self.binary = self.counts == 2
         self.unordered = np.array(unordered, dtype=bool)
+        self._last = np.where(self.discrete, self.counts - 1, 1)  # place of the last level
+        self._swaps = self.binary.sum() > 1
         self._table = _padded([np.zeros(1) if own is None else own for own in levels])  # [d, most levels]
         self.grid = _padded([_grid(own) for own in levels])
-        self._ramp_knob, self._ramp_low, self._ramp_width, self.ramp_weight = self._ramps(levels)
+        self._ramp_knob, self._ramp_low, self._ramp_slope, ramp_weight = self._ramps(levels)
         self._choice_knob, self._choice_at, self._choice_width = self._choices(levels)
         self.step_knob = np.concatenate([self._ramp_knob, self._choice_knob])  # [q] whose step it is
-        self.step_weight = np.concatenate([self.ramp_weight, np.full(len(self._choice_knob), 0.5)])
+        self.step_weight = np.concatenate([ramp_weight, np.full(len(self._choice_knob), 0.5)])
         self._ordered = np.flatnonzero(~self.unordered)
         self._bent = np.flatnonzero(~self.unordered & ~self.binary)
-        self._reach = np.maximum(self.default, 1.0 - self.default)  # the longest way from the default
+        self._together = np.sqrt(self.dim / max(1, self.binary.sum()))
         self._origin = self._raw(self.default[None])
         self.single = self._singles()
 
     def main_effects(self, points: Array) -> Array:
-        """phi [n, p]: linear and bent terms of ordered knobs, choices of unordered ones, and the distance gone."""
+        """phi [n, p]: linear and bent terms of ordered knobs, choices of unordered ones, number of binaries on."""
         return self._raw(points) - self._origin
 
     def steps(self, points: Array) -> Array:
         """[n, q] in [0, 1]."""
-        ramps = np.clip((points[:, self._ramp_knob] - self._ramp_low) / self._ramp_width, 0.0, 1.0)
+        ramps = np.minimum(np.maximum((points[:, self._ramp_knob] - self._ramp_low) * self._ramp_slope, 0.0), 1.0)
         return np.concatenate([ramps, self._chosen(points)], axis=1) if len(self._choice_knob) else ramps
 
     def mutate(
@@ -61,36 +65,45 @@ class Knobs:
 
         The number of changes is geometric with parameter `few`; with chance `home` a change goes back to the default.
         """
-        points = parents[np.arange(count) % len(parents)]
+        rows = np.arange(count) % len(parents)
+        points = parents[rows]
         changes = np.minimum(rng.geometric(few, count), self.dim)
-        order = (np.log(rates) + rng.gumbel(size=(count, self.dim))).argsort(axis=1)[:, ::-1]
-        rank = np.empty_like(order)
-        np.put_along_axis(rank, order, np.broadcast_to(np.arange(self.dim), order.shape), axis=1)
-        swapped = (changes > 1) & (rng.random(count) < SWAP) & (self.binary.sum() > 1)
-        changed = rank < np.where(swapped, changes - 2, changes)[:, None]
-        moved = self._elsewhere(points, rng)
+        swapped = (changes > 1) & (rng.random(count) < SWAP) & self._swaps
+        changes -= 2 * swapped
+        race = rng.exponential(size=points.shape) / rates  # the first few to arrive are drawn without replacement
+        limit = np.take_along_axis(np.sort(race, axis=1), np.maximum(changes - 1, 0)[:, None], axis=1)
+        changed = (race <= limit) & (changes > 0)[:, None]
+        moved = self._elsewhere(points, self._places(parents)[rows], rng)
         homing = (rng.random(points.shape) < home) & (points != self.default)
-        points = np.where(changed, np.where(homing, self.default, moved), points)
+        moved[homing] = np.broadcast_to(self.default, points.shape)[homing]
+        points = np.where(changed, moved, points)
         if swapped.any():
             points[swapped] = self._swap(points[swapped], rng)
         return points
 
+    def importance(self, effects: Array) -> Array:
+        """Chances [d] that a mutation touches each knob: half alike, half as the main effects [p] say."""
+        values = (effects @ self.single).reshape(self.grid.shape)
+        strength = values.max(axis=1) - values.min(axis=1)
+        strength += 0.3 * strength.mean() + 1e-12
+        rates: Array = (1.0 - FOCUS) / self.dim + FOCUS * strength / strength.sum()
+        return rates
+
     def optimum(self, effects: Array) -> tuple[Array, Array]:
         """For each row of effects [n, p]: the point [n, d] that minimises the main effects, and each knob's effect
         there [n, d] relative to the default."""
-        values = np.tensordot(effects, self.single, axes=1)  # [n, d, L]
+        values = (effects @ self.single).reshape(-1, *self.grid.shape)
         best = values.argmin(axis=2)
         points = self.grid[np.arange(self.dim), best]
         return points, np.take_along_axis(values, best[:, :, None], axis=2)[:, :, 0]
 
     def _raw(self, points: Array) -> Array:
         z = 2.0 * points - 1.0
-        away = np.where(self.unordered, points != self.default, np.abs(points - self.default) / self._reach)
         terms = [
             z[:, self._ordered],
             1.5 * (z[:, self._bent] ** 2 - 0.33),
             np.sqrt(2.0) * self._chosen(points),  # two choices are as far apart as the ends of a binary knob
-            2.0 * away.sum(axis=1, keepdims=True),
+            z[:, self.binary].sum(axis=1, keepdims=True) * self._together,
         ]
         raw: Array = np.concatenate(terms, axis=1) / np.sqrt(self.dim)
         return raw
@@ -99,22 +112,23 @@ class Knobs:
         gap = np.abs(points[:, self._choice_knob] - self._choice_at)
         return (gap < self._choice_width).astype(np.float64)
 
-    def _elsewhere(self, points: Array, rng: np.random.Generator) -> Array:
+    def _places(self, points: Array) -> NDArray[np.intp]:
+        """Which level each knob has [n, d]; meaningless for a continuous knob."""
+        places: NDArray[np.intp] = np.abs(self._table - points[:, :, None]).argmin(axis=2)
+        return places
+
+    def _elsewhere(self, points: Array, now: NDArray[np.intp], rng: np.random.Generator) -> Array:
         """Another value for every knob [n, d]: an ordered neighbour or any other level; near or anywhere."""
-        shape = points.shape
-        near, uniform, side = rng.random((3, *shape))
-        moved = np.empty(shape)
-        if self.discrete.any():
-            last = np.maximum(self.counts - 1, 0)
-            now = np.abs(self._table - points[:, :, None]).argmin(axis=2)
-            step = np.where(side < 0.5, 1, -1)
-            step = np.where((now + step < 0) | (now + step > last), -step, step)
-            other = (now + 1 + (uniform * last).astype(np.intp)) % np.maximum(self.counts, 1)
-            there = np.where((near < NEIGHBOUR) & ~self.unordered, now + step, other)
-            moved = self._table[np.arange(self.dim), np.clip(there, 0, last)]
+        near, uniform, side = rng.random((3, *points.shape))
+        step = now + np.where(side < 0.5, 1, -1)
+        step = np.where(step < 0, 1, np.where(step > self._last, self._last - 1, step))  # turns back at the ends
+        other = now + 1 + (uniform * self._last).astype(np.intp)
+        other -= np.where(other > self._last, self._last + 1, 0)
+        place = np.where((near < NEIGHBOUR) & ~self.unordered, step, other)
+        moved = self._table[np.arange(self.dim), place]
         if not self.discrete.all():
             width = 10.0 ** (-2.0 + 1.7 * uniform)  # from 0.01 to 0.5
-            close = np.clip(points + width * rng.normal(size=shape), 0.0, 1.0)
+            close = np.clip(points + width * rng.normal(size=points.shape), 0.0, 1.0)
             moved = np.where(self.discrete, moved, np.where(near < NEAR, close, side))
         return moved
 
@@ -141,7 +155,7 @@ class Knobs:
             lows += ends[:-1].tolist()
             widths += np.diff(ends).tolist()
             weights += (np.diff(ends) / (ends[-1] - ends[0])).tolist()
-        return np.array(knobs, dtype=np.intp), np.array(lows), np.array(widths), np.array(weights)
+        return np.array(knobs, dtype=np.intp), np.array(lows), 1.0 / np.array(widths), np.array(weights)
 
     def _choices(self, levels: Sequence[Array | None]) -> tuple[Array, Array, Array]:
         found = [
@@ -157,8 +171,8 @@ class Knobs:
         count = self.grid.shape[1]
         points = np.tile(self.default, (self.dim, count, 1))  # [d, L, d]
         points[np.arange(self.dim), :, np.arange(self.dim)] = self.grid
-        phi = self.main_effects(points.reshape(-1, self.dim)).reshape(self.dim, count, -1)
-        return np.ascontiguousarray(phi.transpose(2, 0, 1))
+        phi = self.main_effects(points.reshape(-1, self.dim))
+        return np.ascontiguousarray(phi.T)
 
 
 def _grid(levels: Array | None) -> Array:
