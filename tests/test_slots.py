@@ -27,11 +27,21 @@ def test_merging_keeps_every_sum_and_the_size_is_bounded(samples):
     assert slots.trust == pytest.approx(np.ones((2, slots.count)))
 
 
-def test_what_is_recent_is_not_merged_into():
+def test_what_is_recent_is_not_merged():
     slots, prompts = filled(300)
-    assert np.array_equal(slots.counts[-64:], np.ones(64))
-    assert np.array_equal(slots.prompts[-64:], prompts[-64:])
-    assert np.array_equal(slots.ages[-64:], np.arange(64)[::-1])
+    recent = slots.ages < 64
+    order = np.argsort(-slots.ages[recent])
+    assert np.array_equal(slots.counts[recent], np.ones(64))
+    assert np.array_equal(slots.prompts[recent][order], prompts[-64:])
+
+
+def test_a_situation_not_seen_for_long_keeps_a_slot_of_its_own():
+    slots = SlotMemory(1, 1, 1, 80)
+    for t in range(400):
+        slots.write(np.array([10.0 if t < 20 else 0.01 * (t % 7)]), np.array([t < 20], dtype=float), 1.0)
+    wobbles, _ = slots.gaps(np.array([10.0]))
+    own = wobbles < 1.0
+    assert slots.prompts[own].sum() == slots.counts[own].sum() == 20
 
 
 def test_slots_merge_within_their_situation():

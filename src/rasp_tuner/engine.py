@@ -49,9 +49,10 @@ class Engine:
             return Proposal(self.default.copy(), Explanation(source="default"))
         mixture = self.gate.believe(context)
         chosen, source = mixture.choose(rng)
-        if self.guard is not None and self.composer.seen > len(self.default) + 1:
+        known = self.composer.seen > len(self.default) + 1  # before, nothing could be learned by standing still
+        if known and self.guard is not None:
             chosen, source = self._guarded(mixture, chosen, source)
-        if self.switching_cost > 0.0:
+        if known and self.switching_cost > 0.0:
             chosen, source = self._worth_it(mixture, chosen, point, source)
         return Proposal(chosen, self._explain(mixture, chosen, source))
 
@@ -127,7 +128,7 @@ class Engine:
         limit = prediction.mean[2] + (self.guard or 0.0) * abs(float(prediction.mean[2]))
         if bounds[0] <= limit:
             return chosen, source
-        if prediction.mean[1] <= limit:
+        if bounds[1] <= limit:
             return points[1], "best known (guard)"
         return self.default.copy(), "default (guard)"
 

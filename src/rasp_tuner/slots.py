@@ -156,7 +156,7 @@ class SlotMemory:
         """Fold the nearest two slots into one: of a few that take turns, and of any that are not fresh."""
         s, n, c = self._slots, self.count, self._contexts
         keys, squares = s["keys"][:n], s["squares"][:n]
-        fresh = s["last"][:n] > self.steps - 1 - FRESH
+        fresh = s["last"][:n] > self.steps - 1 - min(FRESH, self.size // 2)
         settled = np.flatnonzero(~fresh)
         turn = settled[(np.arange(TURN) + TURN * self.steps) % len(settled)]
         wobble, _, moving = _scales(c["mean"], c["moment"], c["changes"] / self.steps)
@@ -165,8 +165,8 @@ class SlotMemory:
         gaps = sizes - 2.0 * (keys[turn] * scale) @ keys.T + sizes[turn, None]
         gaps[:, fresh] = np.inf
         gaps[np.arange(TURN), turn] = np.inf
-        one, near = (int(i) for i in np.unravel_index(int(gaps.argmin()), gaps.shape))
-        gone = int(turn[one])
+        one, other = np.unravel_index(int(gaps.argmin()), gaps.shape)
+        near, gone = sorted((int(turn[one]), int(other)))  # whichever of the two was found first
         share = s["counts"][gone] / (s["counts"][gone] + s["counts"][near])
         for name in ("keys", "trust"):
             s[name][near] += share * (s[name][gone] - s[name][near])

@@ -119,7 +119,7 @@ def test_on_a_context_of_pure_noise_the_experts_that_ignore_it_win(seed):
         s = tuner.ask(rng.normal(size=4))
         tuner.tell(s.id, {"loss": (s.params["x"] - 0.3) ** 2 + (s.params["y"] - 0.6) ** 2})
     why = tuner.explain(tuner.ask(rng.normal(size=4)).id)
-    weights = {key: 0.0 for key in ("history", "situation", "moves")}  # what moves by nothing is blind too
+    weights = dict.fromkeys(("history", "situation", "moves"), 0.0)  # what moves by nothing is blind too
     for weight, name in zip(why.gate, Quadratic.experts, strict=True):
         weights[next(key for key in weights if key in name)] += weight
     assert weights["history"] > 0.75

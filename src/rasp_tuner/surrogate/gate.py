@@ -44,8 +44,8 @@ class Mixture:
 
     def choose(self, rng: np.random.Generator) -> tuple[Array, str]:
         """The choice of one family, drawn by its share."""
-        drawn = int(rng.random() > self.shares[0]) if len(self.shares) == 2 else 0
-        return self.beliefs[drawn].choose(rng)
+        drawn = int((self.shares.cumsum() < rng.random()).sum()) if len(self.shares) > 1 else 0
+        return self.beliefs[min(drawn, len(self.beliefs) - 1)].choose(rng)
 
     def best(self) -> Array | None:
         """The best point known to the family that counts most."""

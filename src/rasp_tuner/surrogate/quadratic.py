@@ -23,9 +23,9 @@ from rasp_tuner.surrogate.linear import MovingOptimum, Shared
 
 LOCAL = ("all history", "recent history", "situations like this one", "the most similar situations")
 MOVING = "an optimum that moves with the context"
-NOISES = np.array([1e-4, 1e-2])  # rho
+NOISES = np.array([1e-4, 1e-2, 1e-1])  # rho
 R = len(NOISES)
-NOISE_ODDS = 2.0  # nats against the second
+NOISE_ODDS = 2.0  # nats against each but the one before
 LOCAL_ODDS = 3.0  # nats against every local expert but the blind one
 LOCATION = 0.25  # variance of an optimum around the default
 OWN, COMMON = 0.3, 0.4  # deviation of a knob's own curvature and of the common one, in units of a
@@ -46,7 +46,7 @@ FARTHEST = 1e60  # mean squared residual, in units of the usual one, at which a 
 class Quadratic:
     """Bounded slots of sufficient statistics; every belief is one weighted regression, solved exactly."""
 
-    experts = tuple(f"{name}{noise}" for name in (*LOCAL, MOVING) for noise in ("", " (noisy)"))
+    experts = tuple(f"{name}{noise}" for name in (*LOCAL, MOVING) for noise in ("", " (noisy)", " (very noisy)"))
 
     def __init__(self, default: Array, context_dim: int, metrics: int) -> None:
         d = len(default)
@@ -55,7 +55,7 @@ class Quadratic:
         self.slots = SlotMemory(context_dim, self.p**2 + self.p * metrics + metrics**2, len(LOCAL), SLOTS)
         self.moving = MovingOptimum(d, context_dim, metrics, R)
         prior = np.zeros((len(LOCAL) + 1, R))
-        prior[:, 1] -= NOISE_ODDS
+        prior -= NOISE_ODDS * np.arange(R)
         prior[1 : len(LOCAL)] -= LOCAL_ODDS
         self.evidence = Evidence(prior.ravel())
         self.weights = np.ones(metrics)
