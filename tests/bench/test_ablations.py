@@ -1,0 +1,55 @@
+"""benchmarks/ablations.py: every ablation takes effect while it runs, and leaves no trace."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ablations.py"
+
+
+@pytest.fixture(scope="module")
+def ablations():
+    spec = importlib.util.spec_from_file_location("ablations", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["ablations"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["ablations"]
+
+
+def table(capsys, ablations, *arguments):
+    ablations.main(["--seeds", "1", *arguments])
+    header, _, *rows = (line for line in capsys.readouterr().out.splitlines() if line.startswith("|"))
+    names = [cell.strip() for cell in header.strip("|").split("|")]
+    return [dict(zip(names, (c.strip() for c in row.strip("|").split("|")), strict=True)) for row in rows]
+
+
+def test_every_ablation_prints_a_row(capsys, ablations):
+    rows = table(capsys, ablations, "--domains", "5_Switching_LQR", "--horizon", "8")
+    assert [row["ablation"] for row in rows] == list(ablations.ABLATIONS)
+    assert all(float(row["geometric mean"]) > 0.0 for row in rows)
+    assert {row["A2"] for row in rows} == {"-"}
+
+
+def test_an_ablation_changes_the_run_and_is_undone(ablations):
+    job = ablations.Job("7_Regime_Switch_Simple", 0, 12)
+    before = ablations.regret(job)
+    for name in ("kappa 0", "without the first probe", "gate: uniform weights", "blind expert only"):
+        changed = ablations.Job(job.domain, job.seed, job.horizon, name)
+        assert ablations.regret(changed) != before, name
+        assert ablations.regret(job) == before, name
+
+
+@pytest.mark.parametrize("section", ["--robust", "--switching", "--guard"])
+def test_the_other_sections_print_their_tables(capsys, ablations, section):
+    rows = table(
+        capsys, ablations, section, "--domains", "8_Server_Flash_Crowd", "H1_Recurring_Regimes", "--horizon", "9"
+    )
+    assert len(rows) == {"--robust": 10, "--switching": 12, "--guard": 2}[section]
+
+
+def test_only_the_named_ablations_run(capsys, ablations):
+    rows = table(capsys, ablations, "--domains", "5_Switching_LQR", "--horizon", "5", "--only", "kappa")
+    assert [row["ablation"] for row in rows] == ["default", "kappa 0", "kappa 0.35", "kappa 1.4"]
