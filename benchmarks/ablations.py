@@ -4,6 +4,7 @@ Run: python benchmarks/ablations.py                what each part is worth: nine
      python benchmarks/ablations.py --robust       outliers, noise, a second metric, other units, useless context
      python benchmarks/ablations.py --switching    switching costs on the domains whose regimes come back
      python benchmarks/ablations.py --guard        never much worse than the default?
+     python benchmarks/ablations.py --leaders      which expert ends up leading, and from which step on
 
 An ablation is a list of replacements: (where, name, instead), made for one run and undone after it. The product has no
 flags for them. An expert is removed by a prior score of minus infinity; its minimiser is no candidate then, either.
@@ -356,21 +357,26 @@ def print_robust(plan: Plan) -> None:
 
 
 class Watched(Rasp):
-    """RASP that counts how often its settings change."""
+    """RASP that counts how often its settings change, and remembers which expert led."""
 
     def __init__(self, task: Task, seed: int, settings: Mapping[str, float]) -> None:
         super().__init__(task, seed, settings=settings)
-        self.changes, self._before = 0, None
+        self.changes, self._before, self._ids = 0, None, []
 
     def ask(self, context: np.ndarray) -> tuple[str, np.ndarray]:
         id, point = super().ask(context)
         self.changes += self._before is not None and not np.array_equal(point, self._before)
         self._before = point
+        self._ids.append(id)
         return id, point
 
+    def leaders(self) -> list[str]:
+        """The expert that counted most at each step after the first, whatever its noise."""
+        return [self.tuner.explain(id).expert.removesuffix(" (noisy)") for id in self._ids[1:]]
 
-def watched(job: Job, cost: float) -> tuple[float, int]:
-    """Regret and number of changes of one run with a switching cost."""
+
+def watched(job: Job, cost: float = 0.0) -> tuple[float, Watched]:
+    """Regret of one run with a switching cost, and the agent after it."""
     made: list[Watched] = []
 
     def build(task: Task, seed: int) -> Watched:
@@ -380,7 +386,7 @@ def watched(job: Job, cost: float) -> tuple[float, int]:
     with patch.dict(agents.AGENTS):
         agents.register("watched", build)
         total = regret(replace(job, agent="watched"))
-    return total, made[0].changes
+    return total, made[0]
 
 
 def print_switching(plan: Plan) -> None:
@@ -392,7 +398,7 @@ def print_switching(plan: Plan) -> None:
             for told in (False, True):
                 jobs = [replace(plan.job(), domain=name, seed=seed) for seed in plan.seeds]
                 found = [watched(job, cost if told else 0.0) for job in jobs]
-                total, changes = np.mean(found, axis=0)
+                total, changes = np.mean([(total, agent.changes) for total, agent in found], axis=0)
                 numbers = (f"{x:.2f}" for x in (total, total + cost * changes, static))
                 price = f"{share:g} x {static / plan.horizon:.3f}"
                 line([name, price, "yes" if told else "no", f"{changes:.0f}", *numbers])
@@ -417,6 +423,18 @@ def print_guard(plan: Plan) -> None:
         line([shown, *columns(row, plan.nine), f"{mean:.1%}", f"{worse[most]:.1%} {most}"])
 
 
+def print_leaders(plan: Plan) -> None:
+    head("domain", "leads at the end", "seeds", "for good from step")
+    for name in plan.domains:
+        since: dict[str, list[int]] = {}
+        for seed in plan.seeds:
+            leaders = watched(replace(plan.job(), domain=name, seed=seed))[1].leaders()
+            others = [step for step, leader in enumerate(leaders, start=1) if leader != leaders[-1]]
+            since.setdefault(leaders[-1], []).append(max(others, default=0) + 1)
+        for leader, steps in since.items():
+            line([name, leader, str(len(steps)), ", ".join(map(str, sorted(steps)))])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="how many")
@@ -429,6 +447,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     section.add_argument("--robust", action="store_true", help="harder versions of the domains instead of ablations")
     section.add_argument("--switching", action="store_true", help="switching costs instead of ablations")
     section.add_argument("--guard", action="store_true", help="the guard instead of ablations")
+    section.add_argument("--leaders", action="store_true", help="the leading experts instead of ablations")
     given = parser.parse_args(arguments)
     seeds = range(given.first_seed, given.first_seed + given.seeds)
     plan = Plan(tuple(given.domains), seeds, given.horizon, given.jobs)
@@ -442,6 +461,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print_switching(plan)
     elif given.guard:
         print_guard(plan)
+    elif given.leaders:
+        print_leaders(plan)
     else:
         print_ablations(plan, given.only)
 
