@@ -62,11 +62,11 @@ def test_finds_better_points_than_random_search():
     for seed in range(8):
         made, rng = family(), np.random.default_rng(seed)
         chosen = play(made, 90, seed)
-        ours += [loss(point, CONTEXTS[t // 7 % 3]) for t, point in enumerate(chosen)]
+        ours += [loss(point, CONTEXTS[t // 7 % 3]) for t, point in enumerate(chosen)][45:]
         others += [loss(random_point(rng), CONTEXTS[t // 7 % 3]) for t in range(90)]
         best += [loss(made.believe(context).best(), context) for context in CONTEXTS]
         luck += [min(loss(random_point(rng), context) for _ in range(30)) for context in CONTEXTS]
-    assert np.mean(ours) < np.mean(others) - 0.4
+    assert np.mean(ours) < np.mean(others) - 0.9  # once it has learned
     assert np.mean(best) < np.mean(luck)
 
 
@@ -87,7 +87,7 @@ def test_what_holds_everywhere_is_known_in_a_new_context():
     mean, _ = made.believe(np.array([8.0, 8.0])).predict(
         np.array([[0, 1, 0.5, 0.25, 0.125, 0], [0, 1, 0.5, 1, 0.875, 1]])
     )
-    assert mean[0, 0] < mean[0, 1]
+    assert mean[0, 0] < mean[0, 1] - 0.3
 
 
 def test_predictions_are_in_units_of_y():
@@ -144,7 +144,7 @@ def test_reweigh_takes_effect_on_all_history():
 
 
 def test_believe_is_pure_and_a_belief_outlives_learning():
-    made, untouched = family(), family()
+    made, untouched = family(capacity=20), family(capacity=20)  # so small that rows are replaced
     play(made, 30)
     play(untouched, 30)
     before = made.state()
@@ -168,6 +168,9 @@ def test_a_restored_family_goes_on_bit_by_bit(steps):
     other = family(capacity=60)
     play(other, 5, seed=9)
     other.restore(state)
+    np.testing.assert_array_equal(
+        other.believe(CONTEXTS[0]).predict(DEFAULT[None]), made.believe(CONTEXTS[0]).predict(DEFAULT[None])
+    )
     np.testing.assert_array_equal(play(other, 40, first=steps), play(made, 40, first=steps))
     for name, array in made.state().items():
         np.testing.assert_array_equal(array, other.state()[name])
@@ -204,13 +207,28 @@ def test_failed_points_are_avoided_where_they_failed():
 
 
 def test_the_only_point_ever_tried_failed():
-    made = family()
-    made.learn(DEFAULT, CONTEXTS[0], np.array([1.0]), True)
-    belief = made.believe(CONTEXTS[0])
+    made = Discrete([np.array([0.0, 1.0])], [False], np.array([0.0]), 0)
+    made.reweigh(np.ones(1))
+    made.learn(np.array([0.0]), np.zeros(0), np.array([1.0]), True)
+    belief = made.believe(np.zeros(0))
     assert belief.best() is None
     for seed in range(20):
         point, _ = belief.choose(np.random.default_rng(seed))
-        assert not np.array_equal(point, DEFAULT)
+        assert point[0] == 1.0
+
+
+def test_a_point_that_failed_elsewhere_is_not_recommended():
+    made, other = family(), np.array([1.0, 1.0, 0.5, 0.5, 0.125, 0.5])
+    made.learn(DEFAULT, CONTEXTS[0], np.array([1.0]), True)
+    made.learn(other, CONTEXTS[1], np.array([2.0]), False)
+    np.testing.assert_array_equal(made.believe(CONTEXTS[1]).best(), other)
+
+
+def test_a_point_that_works_again_is_recommended_again():
+    made = family()
+    for failed in (True, True, False):
+        made.learn(DEFAULT, CONTEXTS[0], np.array([1.0]), failed)
+    np.testing.assert_array_equal(made.believe(CONTEXTS[0]).best(), DEFAULT)
 
 
 @pytest.mark.parametrize(

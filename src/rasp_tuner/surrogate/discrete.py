@@ -131,7 +131,7 @@ class Discrete:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take back what `state` gave: behaviour goes on bit by bit."""
-        s = {name: np.array(state[name], dtype=np.float64) for name in self._state if name not in DERIVED}
+        s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
         s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
         self._state = s
         self._fit = self._prepare()

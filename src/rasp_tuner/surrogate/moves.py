@@ -51,12 +51,12 @@ class Knobs:
 
     def main_effects(self, points: Array) -> Array:
         """phi [n, p]: linear and bent terms of ordered knobs, choices of unordered ones, number of binaries on."""
-        return self._raw(points) - self._origin
+        return np.ascontiguousarray(self._raw(points) - self._origin)  # one layout, so that products repeat bit by bit
 
     def steps(self, points: Array) -> Array:
         """[n, q] in [0, 1]."""
         ramps = np.minimum(np.maximum((points[:, self._ramp_knob] - self._ramp_low) * self._ramp_slope, 0.0), 1.0)
-        return np.concatenate([ramps, self._chosen(points)], axis=1) if len(self._choice_knob) else ramps
+        return np.ascontiguousarray(np.concatenate([ramps, self._chosen(points)], axis=1))
 
     def mutate(
         self, parents: Array, rates: Array, rng: np.random.Generator, count: int, few: float, home: float
