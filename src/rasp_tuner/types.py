@@ -124,18 +124,19 @@ class Explanation:
             if self.slots
             else "is like nothing seen before (memory is empty)"
         )
-        guess = (
-            ""
-            if self.predicted is None
-            else f" Predicted error {self.predicted:.3f} +- {self.deviation:.3f}"
-            f" ({sum(weight >= 0.005 for weight in self.gate)} of {len(self.gate)} experts count)."
-        )
+        guess = ""
+        if self.predicted is not None:
+            led = f", led by: {self.expert}" if self.expert else ""
+            guess = (
+                f" Predicted error {self.predicted:.4g} +- {self.deviation:.2g}"
+                f" ({sum(weight >= 0.005 for weight in self.gate)} of {len(self.gate)} experts count{led})."
+            )
         if self.path == "pending":
             outcome = "Not answered yet."
         else:
             told = " ".join((self.failure or "").split())
             came = (
-                f"Observed error {self.error:.3f}" if self.failure is None else f"Failed: {told or 'no reason given'}"
+                f"Observed error {self.error:.4g}" if self.failure is None else f"Failed: {told or 'no reason given'}"
             )
             outcome = f"{came}. Learned by the {self.path} path: {self.reason}."
         return f"Chosen as {self.source}; the context {known}.{guess} {outcome}"
