@@ -29,10 +29,10 @@ def test_merging_keeps_every_sum_and_the_size_is_bounded(samples):
 
 def test_what_is_recent_is_not_merged():
     slots, prompts = filled(300)
-    recent = slots.ages < 64
+    recent = slots.ages < 40  # half its size
     order = np.argsort(-slots.ages[recent])
-    assert np.array_equal(slots.counts[recent], np.ones(64))
-    assert np.array_equal(slots.prompts[recent][order], prompts[-64:])
+    assert np.array_equal(slots.counts[recent], np.ones(40))
+    assert np.array_equal(slots.prompts[recent][order], prompts[-40:])
 
 
 def test_a_situation_not_seen_for_long_keeps_a_slot_of_its_own():
