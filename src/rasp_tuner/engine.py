@@ -20,6 +20,7 @@ PATIENCE = 10.0  # steps over which a change of settings must earn back what it 
 BELIEVED = 1.0  # deviations that the guard adds to an expected loss
 SURE, STUNNED = 1e-300, 1e6  # least variance, and most deviations, that a surprise is reckoned with
 RATE = 0.1  # of the calibration, in logarithms
+FORECAST = 3  # samples from which on an explanation gives a forecast
 EARLY = 64  # failures kept until the first success says what bad means
 
 
@@ -147,14 +148,15 @@ class Engine:
         likeness = similar[nearest]
         weights = likeness / likeness.sum() if likeness.sum() > 0.0 else np.full(len(nearest), 1.0 / len(nearest))
         gate = mixture.weights
+        sure = self.composer.seen >= FORECAST
         deviation = np.sqrt(float(prediction.variance[0]) + mixture.noise()) * self._calibration.factor
         return Explanation(
             source=source,
             slots=tuple(nearest.tolist()),
             weights=tuple(weights.tolist()),
             gate=tuple(gate.tolist()),
-            predicted=float(prediction.mean[0]),
-            deviation=float(deviation),
+            predicted=float(prediction.mean[0]) if sure else None,
+            deviation=float(deviation) if sure else None,
             novelty=1.0 - float(likeness[0]),
             confidence=float(weights.max()),
             entropy=entropy(weights),
