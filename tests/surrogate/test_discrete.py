@@ -38,6 +38,15 @@ def play(made, steps, seed=0, first=0, turn=lambda y: y, look=lambda context: co
     return np.array(chosen)
 
 
+def taught(samples):
+    """A family that has seen random points in all three contexts."""
+    made, rng = family(), np.random.default_rng(0)
+    for t in range(samples):
+        point, context = random_point(rng), CONTEXTS[t % 3]
+        made.learn(point, context, np.array([loss(point, context)]), False)
+    return made
+
+
 def test_the_first_choice_is_the_default():
     point, source = family().believe(CONTEXTS[0]).choose(np.random.default_rng(0))
     assert source == "default"
@@ -71,10 +80,7 @@ def test_finds_better_points_than_random_search():
 
 
 def test_contexts_get_different_answers():
-    made, rng = family(), np.random.default_rng(0)
-    for t in range(120):
-        point, context = random_point(rng), CONTEXTS[t % 3]
-        made.learn(point, context, np.array([loss(point, context)]), False)
+    made = taught(120)
     points = np.array([[1.0, 1.0, 0.25, 0.25, 0.125, 0.0], [1.0, 1.0, 0.75, 0.25, 0.125, 0.0]])
     first, second = (made.believe(context).predict(points)[0][0] for context in CONTEXTS[:2])
     assert first[0] > first[1]

@@ -27,7 +27,7 @@ class Constants:
     capacity: int = 200
     kappas: tuple[float, ...] = (0.1, 0.2, 0.2, 0.6)  # scale of the posterior draw; one of them each time
     elites: int = 5
-    mutants: int = 64
+    mutants: int = 40
     crossovers: int = 8
     full: int = 4  # minimisers of drawn main effects
     sparse: int = 6  # the same, with only the strongest knobs moved
@@ -40,13 +40,13 @@ class Constants:
     similar: float = 0.85  # kc above which equal points share a row
     freedom: float = 4.0  # of the Student-t noise
     prior_weight: float = 1e9  # samples that the prior amplitude is worth
-    va: float = 1.0  # where theta starts, see kernel.py
+    va: float = 0.3  # where theta starts, see kernel.py
     vp: float = 0.5
-    length: float = 0.5
+    length: float = 0.3
     width: float = 0.4
     noise: float = 0.02
     vc: float = 0.3
-    rho: float = 0.6
+    rho: float = 0.7
     rate: float = 0.1  # first step of theta
     loose: float = 1.0  # how far theta's prior lets it go
 

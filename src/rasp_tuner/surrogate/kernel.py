@@ -136,8 +136,9 @@ def amplitude(target: Array, alpha: Array, prior_weight: float) -> float:
 
 def root(covariance: Array) -> Array:
     """A square root [n, n]; of the diagonal alone where rounding has made the matrix indefinite."""
-    size = float(np.diag(covariance).max(initial=0.0))
-    padded = covariance + np.diag(np.full(len(covariance), 1e-6 * size + 1e-12))
+    diagonal = np.diag_indices(len(covariance))
+    padded = covariance.copy()
+    padded[diagonal] += 1e-6 * float(covariance[diagonal].max(initial=0.0)) + 1e-12
     try:
         lower = np.linalg.cholesky(padded)
     except np.linalg.LinAlgError:

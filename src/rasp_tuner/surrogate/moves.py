@@ -73,10 +73,8 @@ class Knobs:
         race = rng.exponential(size=points.shape) / rates  # the first few to arrive are drawn without replacement
         limit = np.take_along_axis(np.sort(race, axis=1), np.maximum(changes - 1, 0)[:, None], axis=1)
         changed = (race <= limit) & (changes > 0)[:, None]
-        moved = self._elsewhere(points, self._places(parents)[rows], rng)
-        homing = (rng.random(points.shape) < home) & (points != self.default)
-        moved[homing] = np.broadcast_to(self.default, points.shape)[homing]
-        points = np.where(changed, moved, points)
+        row, knob = np.nonzero(changed)
+        points[row, knob] = self._elsewhere(points[row, knob], self._places(parents)[rows[row], knob], knob, home, rng)
         if swapped.any():
             points[swapped] = self._swap(points[swapped], rng)
         return points
@@ -117,20 +115,22 @@ class Knobs:
         places: NDArray[np.intp] = np.abs(self._table - points[:, :, None]).argmin(axis=2)
         return places
 
-    def _elsewhere(self, points: Array, now: NDArray[np.intp], rng: np.random.Generator) -> Array:
-        """Another value for every knob [n, d]: an ordered neighbour or any other level; near or anywhere."""
-        near, uniform, side = rng.random((3, *points.shape))
-        step = now + np.where(side < 0.5, 1, -1)
-        step = np.where(step < 0, 1, np.where(step > self._last, self._last - 1, step))  # turns back at the ends
-        other = now + 1 + (uniform * self._last).astype(np.intp)
-        other -= np.where(other > self._last, self._last + 1, 0)
-        place = np.where((near < NEIGHBOUR) & ~self.unordered, step, other)
-        moved = self._table[np.arange(self.dim), place]
+    def _elsewhere(
+        self, values: Array, places: NDArray[np.intp], knob: NDArray[np.intp], home: float, rng: np.random.Generator
+    ) -> Array:
+        """Another value for each of some knobs [n]: an ordered neighbour or any other level; near or anywhere."""
+        near, uniform, side, back = rng.random((4, len(values)))
+        last, default = self._last[knob], self.default[knob]
+        step = places + np.where(side < 0.5, 1, -1)
+        step = np.where(step < 0, 1, np.where(step > last, last - 1, step))  # turns back at the ends
+        other = places + 1 + (uniform * last).astype(np.intp)
+        other -= np.where(other > last, last + 1, 0)
+        moved = self._table[knob, np.where((near < NEIGHBOUR) & ~self.unordered[knob], step, other)]
         if not self.discrete.all():
             width = 10.0 ** (-2.0 + 1.7 * uniform)  # from 0.01 to 0.5
-            close = np.clip(points + width * rng.normal(size=points.shape), 0.0, 1.0)
-            moved = np.where(self.discrete, moved, np.where(near < NEAR, close, side))
-        return moved
+            close = np.clip(values + width * rng.normal(size=len(values)), 0.0, 1.0)
+            moved = np.where(self.discrete[knob], moved, np.where(near < NEAR, close, side))
+        return np.where((back < home) & (values != default), default, moved)
 
     def _swap(self, points: Array, rng: np.random.Generator) -> Array:
         """One binary knob up and another down in each row, where there are such."""
