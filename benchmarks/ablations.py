@@ -5,6 +5,7 @@ Run: python benchmarks/ablations.py                what each part is worth: nine
      python benchmarks/ablations.py --switching    switching costs on the domains whose regimes come back
      python benchmarks/ablations.py --guard        never much worse than the default?
      python benchmarks/ablations.py --leaders      which expert ends up leading, and from which step on
+                                                   (as the domains are, or under --condition, one of those of --robust)
 
 An ablation is a list of replacements: (where, name, instead), made for one run and undone after it. The product has no
 flags for them. An expert is removed by a prior score of minus infinity; its minimiser is no candidate then, either.
@@ -19,7 +20,6 @@ from unittest.mock import patch
 
 import numpy as np
 
-from rasp_tuner import slots
 from rasp_tuner.bench import agents, domains
 from rasp_tuner.bench.agents.rasp import Rasp
 from rasp_tuner.bench.domains.base import ExperimentDomain, Task
@@ -187,8 +187,13 @@ ABLATIONS = {
         Ablation("without tracking the knobs' shape", (_after_tracking(_same_shape),)),
         Ablation("curvature always estimated, never tracked", (_after_tracking(_estimated),)),
         Ablation("nothing shared is tracked", ((Quadratic, "_track", lambda _self, _belief: None),)),
-        Ablation("one noise only: the small one", _without(noises=(1,))),
-        Ablation("one noise only: the large one", _without(noises=(0,))),
+        Ablation("one noise only: the small one", _without(noises=(1, 2))),
+        Ablation("one noise only: the middle one", _without(noises=(0, 2))),
+        Ablation("one noise only: the large one", _without(noises=(0, 1))),
+        Ablation("two noises: without the large one", _without(noises=(2,))),
+        Ablation("moving optimum: no more steps while young", ((linear, "MORE", 0),)),
+        Ablation("moving optimum: half the variance of its slopes", ((linear, "SLOPES", 0.5 * linear.SLOPES),)),
+        Ablation("trust and moving optimum: looked at in every step", ((quadratic, "SETTLED", np.inf),)),
         Ablation("kappa 0", ((bowls, "KAPPA", 0.0),)),
         Ablation("kappa 0.35", ((bowls, "KAPPA", 0.35),)),
         Ablation("kappa 1.4", ((bowls, "KAPPA", 1.4),)),
@@ -198,7 +203,7 @@ ABLATIONS = {
         Ablation("without moves along the least known directions", ((bowls, "DIRECTIONS", 0),)),
         Ablation("without the hint", ((Bowls, "_hint", _without_hint),)),
         Ablation("without the slow path", agent=NEVER_SLOW),
-        Ablation("memory of 48 slots", ((quadratic, "SLOTS", 48), (slots, "FRESH", 16))),
+        Ablation("memory of 48 slots", ((quadratic, "SLOTS", 48),)),
     )
 }
 
@@ -372,7 +377,7 @@ class Watched(Rasp):
 
     def leaders(self) -> list[str]:
         """The expert that counted most at each step after the first, whatever its noise."""
-        return [self.tuner.explain(id).expert.removesuffix(" (noisy)") for id in self._ids[1:]]
+        return [self.tuner.explain(id).expert.split(" (")[0] for id in self._ids[1:]]
 
 
 def watched(job: Job, cost: float = 0.0) -> tuple[float, Watched]:
@@ -423,12 +428,12 @@ def print_guard(plan: Plan) -> None:
         line([shown, *columns(row, plan.nine), f"{mean:.1%}", f"{worse[most]:.1%} {most}"])
 
 
-def print_leaders(plan: Plan) -> None:
+def print_leaders(plan: Plan, condition: str) -> None:
     head("domain", "leads at the end", "seeds", "for good from step")
     for name in plan.domains:
         since: dict[str, list[int]] = {}
         for seed in plan.seeds:
-            leaders = watched(replace(plan.job(), domain=name, seed=seed))[1].leaders()
+            leaders = watched(replace(plan.job(condition=condition), domain=name, seed=seed))[1].leaders()
             others = [step for step, leader in enumerate(leaders, start=1) if leader != leaders[-1]]
             since.setdefault(leaders[-1], []).append(max(others, default=0) + 1)
         for leader, steps in since.items():
@@ -443,6 +448,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--horizon", type=int, default=100, help="steps of each run")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", default="", metavar="PATTERN", help="ablations whose name has this in it")
+    parser.add_argument("--condition", choices=CONDITIONS, default="as they are", help="of --robust, for --leaders")
     section = parser.add_mutually_exclusive_group()
     section.add_argument("--robust", action="store_true", help="harder versions of the domains instead of ablations")
     section.add_argument("--switching", action="store_true", help="switching costs instead of ablations")
@@ -462,7 +468,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif given.guard:
         print_guard(plan)
     elif given.leaders:
-        print_leaders(plan)
+        print_leaders(plan, given.condition)
     else:
         print_ablations(plan, given.only)
 

@@ -4,7 +4,10 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from rasp_tuner.surrogate import quadratic
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ablations.py"
 
@@ -36,7 +39,8 @@ def test_every_ablation_prints_a_row(capsys, ablations):
 def test_an_ablation_changes_the_run_and_is_undone(ablations):
     job = ablations.Job("7_Regime_Switch_Simple", 0, 12)
     before = ablations.regret(job)
-    for name in ("kappa 0", "without the first probe", "gate: uniform weights", "blind expert only"):
+    each = "kappa 0", "without the first probe", "gate: uniform weights", "blind expert only"
+    for name in (*each, "one noise only: the small one", "one noise only: the large one"):
         changed = ablations.Job(job.domain, job.seed, job.horizon, name)
         assert ablations.regret(changed) != before, name
         assert ablations.regret(job) == before, name
@@ -48,6 +52,24 @@ def test_the_other_sections_print_their_tables(capsys, ablations, section):
         capsys, ablations, section, "--domains", "8_Server_Flash_Crowd", "H1_Recurring_Regimes", "--horizon", "9"
     )
     assert len(rows) == {"--robust": 10, "--switching": 12, "--guard": 2, "--leaders": 2}[section]
+
+
+def test_one_noise_only_leaves_weight_to_that_noise_alone(ablations):
+    for name, noise in (("small", 0), ("middle", 1), ("large", 2)):
+        ablation = ablations.ABLATIONS[f"one noise only: the {name} one"]
+        with pytest.MonkeyPatch.context() as patch:
+            for where, what, instead in ablation.replacements:
+                patch.setattr(where, what, instead)
+            weights = quadratic.Quadratic(np.full(2, 0.5), 1, 1).evidence.weights.reshape(-1, quadratic.R)
+        assert weights[:, noise].sum() == pytest.approx(1.0)
+
+
+def test_leaders_are_named_whatever_their_noise(capsys, ablations):
+    loud = "ten times the domain's own noise"
+    rows = table(
+        capsys, ablations, "--leaders", "--domains", "H1_Recurring_Regimes", "--horizon", "9", "--condition", loud
+    )
+    assert {row["leads at the end"] for row in rows} <= {*quadratic.LOCAL, quadratic.MOVING}
 
 
 def test_only_the_named_ablations_run(capsys, ablations):
