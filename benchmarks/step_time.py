@@ -63,9 +63,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     arguments = parser.parse_args()
     took: dict[str, list[float]] = {}
-    for step in (cma_es(), rasp("paper")):
+    for step in (cma_es(), rasp("paper"), rasp("default")):
         took |= milliseconds(step, arguments.steps)
-    took["rasp paper, all"] = [ms for name, times in took.items() if name.startswith("rasp") for ms in times]
+    for preset in ("paper", "default"):
+        own = [times for name, times in took.items() if name.startswith(f"rasp {preset},")]
+        took[f"rasp {preset}, all"] = [ms for times in own for ms in times]
     peer = float(np.median(took["cmaes"]))
     rows = [
         {
@@ -81,10 +83,10 @@ def main() -> None:
         print(json.dumps(rows))
         return
     print(f"One step (ask + tell), d = {DIM}, d_c = {CONTEXT_DIM}, {arguments.steps} steps")
-    print(f"{'agent':<22} {'steps':>6} {'median ms':>10} {'p99 ms':>10} {'x cmaes':>10}")
+    print(f"{'agent':<24} {'steps':>6} {'median ms':>10} {'p99 ms':>10} {'x cmaes':>10}")
     for row in rows:
         print(
-            f"{row['agent']:<22} {row['steps']:>6} {row['median_ms']:>10.4f} {row['p99_ms']:>10.4f}"
+            f"{row['agent']:<24} {row['steps']:>6} {row['median_ms']:>10.4f} {row['p99_ms']:>10.4f}"
             f" {row['ratio_to_cmaes']:>10.1f}"
         )
 
