@@ -4,6 +4,7 @@ Run: python benchmarks/ablations.py                what each part is worth: nine
      python benchmarks/ablations.py --robust       outliers, noise, a second metric, other units, useless context
      python benchmarks/ablations.py --switching    switching costs on the domains whose regimes come back
      python benchmarks/ablations.py --guard        never much worse than the default?
+     python benchmarks/ablations.py --streams      the tabular streams, whose knobs are mixed and whose default is good
      python benchmarks/ablations.py --leaders      which expert ends up leading, and from which step on
                                                    (as the domains are, or under --condition, one of those of --robust)
 
@@ -428,6 +429,14 @@ def print_guard(plan: Plan) -> None:
         line([shown, *columns(row, plan.nine), f"{mean:.1%}", f"{worse[most]:.1%} {most}"])
 
 
+def print_streams(plan: Plan) -> None:
+    head("agent", *domains.STREAMS)
+    static = plan.regrets(plan.job(agent="static"), domains.STREAMS)
+    for agent in ("rasp", f"rasp[guard={GUARD}]"):
+        row = ratios(plan.regrets(plan.job(agent=agent), domains.STREAMS), static)
+        line([agent, *(f"{row[name]:.3f}" for name in domains.STREAMS)])
+
+
 def print_leaders(plan: Plan, condition: str) -> None:
     head("domain", "leads at the end", "seeds", "for good from step")
     for name in plan.domains:
@@ -453,6 +462,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     section.add_argument("--robust", action="store_true", help="harder versions of the domains instead of ablations")
     section.add_argument("--switching", action="store_true", help="switching costs instead of ablations")
     section.add_argument("--guard", action="store_true", help="the guard instead of ablations")
+    section.add_argument("--streams", action="store_true", help="the three tabular streams instead of ablations")
     section.add_argument("--leaders", action="store_true", help="the leading experts instead of ablations")
     given = parser.parse_args(arguments)
     seeds = range(given.first_seed, given.first_seed + given.seeds)
@@ -467,6 +477,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print_switching(plan)
     elif given.guard:
         print_guard(plan)
+    elif given.streams:
+        print_streams(plan)
     elif given.leaders:
         print_leaders(plan, given.condition)
     else:

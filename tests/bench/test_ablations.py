@@ -46,12 +46,12 @@ def test_an_ablation_changes_the_run_and_is_undone(ablations):
         assert ablations.regret(job) == before, name
 
 
-@pytest.mark.parametrize("section", ["--robust", "--switching", "--guard", "--leaders"])
+@pytest.mark.parametrize("section", ["--robust", "--switching", "--guard", "--streams", "--leaders"])
 def test_the_other_sections_print_their_tables(capsys, ablations, section):
     rows = table(
         capsys, ablations, section, "--domains", "8_Server_Flash_Crowd", "H1_Recurring_Regimes", "--horizon", "9"
     )
-    assert len(rows) == {"--robust": 10, "--switching": 12, "--guard": 2, "--leaders": 2}[section]
+    assert len(rows) == {"--robust": 10, "--switching": 12, "--guard": 2, "--streams": 2, "--leaders": 2}[section]
 
 
 def test_one_noise_only_leaves_weight_to_that_noise_alone(ablations):
