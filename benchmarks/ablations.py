@@ -353,9 +353,9 @@ def print_ablations(plan: Plan, only: str) -> None:
         line([name, *cells, "" if name == "default" else f"{change.mean():+.3f} +- {error:.3f}"])
 
 
-def print_robust(plan: Plan) -> None:
+def print_robust(plan: Plan, conditions: Iterable[str]) -> None:
     head("condition", "agent", "geometric mean", "worst domain", "A2", "H1")
-    for condition in CONDITIONS:
+    for condition in conditions:
         static = plan.regrets(plan.job(condition=condition, agent="static"), plan.domains)
         for agent in ("rasp", "rasp-no-memory"):
             own = plan.regrets(plan.job(condition=condition, agent=agent), plan.domains)
@@ -457,7 +457,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--horizon", type=int, default=100, help="steps of each run")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", default="", metavar="PATTERN", help="ablations whose name has this in it")
-    parser.add_argument("--condition", choices=CONDITIONS, default="as they are", help="of --robust, for --leaders")
+    parser.add_argument("--condition", choices=CONDITIONS, help="only this one of --robust; also for --leaders")
     section = parser.add_mutually_exclusive_group()
     section.add_argument("--robust", action="store_true", help="harder versions of the domains instead of ablations")
     section.add_argument("--switching", action="store_true", help="switching costs instead of ablations")
@@ -472,7 +472,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         " geometric mean and the worst domain are over the nine synthetic ones.\n"
     )
     if given.robust:
-        print_robust(plan)
+        print_robust(plan, [given.condition] if given.condition else CONDITIONS)
     elif given.switching:
         print_switching(plan)
     elif given.guard:
@@ -480,7 +480,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif given.streams:
         print_streams(plan)
     elif given.leaders:
-        print_leaders(plan, given.condition)
+        print_leaders(plan, given.condition or "as they are")
     else:
         print_ablations(plan, given.only)
 
