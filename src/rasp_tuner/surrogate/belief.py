@@ -39,7 +39,6 @@ class Constants:
     kept: float = 2.0  # best rows of each context that are not forgotten
     similar: float = 0.85  # kc above which equal points share a row
     freedom: float = 4.0  # of the Student-t noise
-    prior_weight: float = 1e9  # samples that the prior amplitude is worth
     va: float = 0.3  # where theta starts, see kernel.py
     vp: float = 0.5
     length: float = 0.3
@@ -66,7 +65,6 @@ class Fit:
     gram: Array
     inverse: Array
     alpha: Array
-    amplitude: float
     center: float  # y = center + scale * unwarped target
     scale: float
     middle: Array  # contexts are standardised by (context - middle) / width
@@ -106,14 +104,14 @@ class Belief:
     def noise(self) -> Array:
         """Variance [1] of one observation of y around its mean, where y is no worse than its median."""
         fit = self._fit
-        return np.array([fit.amplitude * fit.kernel.noise * fit.scale**2])
+        return np.array([fit.kernel.noise * fit.scale**2])
 
     def log_density(self, point: Array, y: float) -> Array:
         """log p(y) [1] of one observation: Student-t for the warped target, with the warp's Jacobian."""
         fit, warp, freedom = self._fit, self._fit.constants.warp, self._fit.constants.freedom
         mean, variance = self._marginal(point[None])
         z = np.clip((y - fit.center) / fit.scale, -LARGEST, LARGEST)
-        spread = float(variance[0]) + fit.amplitude * fit.kernel.noise
+        spread = float(variance[0]) + fit.kernel.noise
         error = float(warped(z, warp) - mean[0]) ** 2 / spread
         student = (
             math.lgamma((freedom + 1.0) / 2.0)
@@ -168,7 +166,7 @@ class Belief:
         covariance[np.diag_indices(len(covariance))] += fit.kernel.va
         draws = c.spread * rng.normal(size=(1 + c.full + c.sparse, len(covariance)))
         draws[0] = 0.0
-        points, gains = knobs.optimum(effects + draws @ root(fit.amplitude * covariance).T)
+        points, gains = knobs.optimum(effects + draws @ root(covariance).T)
         taken = np.exp(rng.uniform(0.0, math.log(knobs.dim + 1), c.sparse)).astype(np.intp)
         rank = gains[-c.sparse :].argsort(axis=1).argsort(axis=1)
         base = np.where((np.arange(c.sparse) % 2 > 0)[:, None], elite, knobs.default)
@@ -202,14 +200,14 @@ class Belief:
         cross, phi, _ = self._cross(points)
         prior = 1.0 + kernel.vc + kernel.va * (phi * phi).sum(axis=1) + kernel.vp
         variance = prior - ((cross @ fit.inverse) * cross).sum(axis=1)
-        return cross @ fit.alpha, fit.amplitude * np.maximum(variance, JITTER)
+        return cross @ fit.alpha, np.maximum(variance, JITTER)
 
     def _joint(self, points: Array) -> tuple[Array, Array]:
         """Mean [m] and covariance [m, m] of the target."""
         fit, kernel = self._fit, self._fit.kernel
         cross, phi, steps = self._cross(points)
         prior = 1.0 + kernel.vc + kernel.gram(phi, steps, phi, steps)
-        return cross @ fit.alpha, fit.amplitude * (prior - (cross @ fit.inverse) @ cross.T)
+        return cross @ fit.alpha, prior - (cross @ fit.inverse) @ cross.T
 
 
 def standard(contexts: Array, middle: Array, width: Array) -> Array:

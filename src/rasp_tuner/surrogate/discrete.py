@@ -24,7 +24,7 @@ import numpy as np
 
 from rasp_tuner.numerics import LARGEST, Array
 from rasp_tuner.surrogate.belief import Belief, Constants, Fit, standard, warped
-from rasp_tuner.surrogate.kernel import JITTER, WEIGHTS, Kernel, amplitude, evidence, updated
+from rasp_tuner.surrogate.kernel import JITTER, WEIGHTS, Kernel, evidence, updated
 from rasp_tuner.surrogate.moves import Knobs
 
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
@@ -232,7 +232,6 @@ class Discrete:
             s["doubt"],
             s["counts"],
             c.freedom,
-            c.prior_weight,
         )
         s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
         s["rivals"] = found.rivals
@@ -278,7 +277,6 @@ class Discrete:
             gram=s["gram"],
             inverse=s["inverse"],
             alpha=alpha,
-            amplitude=amplitude(target, alpha, self._constants.prior_weight),
             center=center,
             scale=scale,
             middle=s["middle"],

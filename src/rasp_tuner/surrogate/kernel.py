@@ -23,7 +23,7 @@ JITTER = 1e-6  # keeps matrices of equal points regular
 
 @dataclass(frozen=True)
 class Kernel:
-    """Hyperparameters as numbers, in units of the amplitude."""
+    """Hyperparameters as numbers; the target has a variance of about one."""
 
     va: float
     vp: float
@@ -86,7 +86,6 @@ def evidence(
     doubt: Array,
     counts: Array,
     freedom: float,
-    prior_weight: float,
 ) -> Evidence:
     """Rebuild the matrices of rows whose noise variance is s2 doubt / counts."""
     usual = kernel.noise / counts
@@ -104,11 +103,10 @@ def evidence(
     inverse = np.linalg.inv(matrix)
     inverse = 0.5 * (inverse + inverse.T)
     alpha = inverse @ target
-    size = amplitude(target, alpha, prior_weight)
-    errors = (noises * alpha) ** 2 / size + np.maximum(noises - noises**2 * inverse[diagonal], 0.0)
+    errors = (noises * alpha) ** 2 + np.maximum(noises - noises**2 * inverse[diagonal], 0.0)
     means = target - noises * alpha  # of the rows, in their own contexts
     rivals = (kc * (means < means[:, None])).sum(axis=1)
-    rest = np.outer(alpha / size, alpha) - inverse  # the gradient is 1/2 sum rest * dK
+    rest = np.outer(alpha, alpha) - inverse  # the gradient is 1/2 sum rest * dK
     by_gram = rest * blend
     by_rugged = by_gram * rugged
     by_gaps = rest * kc  # times the slope of k in kc
@@ -127,11 +125,6 @@ def evidence(
     gradient[NOISE] = np.vdot(rest[diagonal], noises)
     gradient[WEIGHTS:] = -2.0 * np.bincount(knobs.step_knob, kernel.weights * by_step, knobs.dim)
     return Evidence(gram, inverse, noises, (freedom + errors / usual) / (freedom + 1.0), rivals, 0.5 * gradient)
-
-
-def amplitude(target: Array, alpha: Array, prior_weight: float) -> float:
-    """a^2: the scale of the whole kernel that fits the target best, with `prior_weight` samples that say 1."""
-    return (prior_weight + max(float(target @ alpha), 0.0)) / (prior_weight + len(target))
 
 
 def root(covariance: Array) -> Array:
