@@ -216,3 +216,8 @@ def test_bounds_clip_normalize_and_return():
 def test_bounds_refuse_vectors_of_another_kind(bad):
     with pytest.raises(InvalidValue, match="theta"):
         ParamBounds([0.0, 0.0], [1.0, 1.0]).clip(bad)
+
+
+def test_both_ends_of_a_range_narrower_than_its_digits_are_legal():
+    knob = Float(9.999999999999226e299, 9.999999999999345e299, log=True)
+    assert (knob.from_unit(0.0), knob.from_unit(1.0)) == (knob.low, knob.high)

@@ -82,7 +82,10 @@ class Float:
     def from_unit(self, unit: float) -> float:
         if self.step is not None and (levels := self.levels):
             return self._grid(round(_clamp(unit) * (levels - 1)))
-        x = _mix(_clamp(unit), self.low, self.high, self.log)
+        unit = _clamp(unit)
+        if unit in (0.0, 1.0):
+            return self.high if unit else self.low  # also where the range is narrower than the digits
+        x = _mix(unit, self.low, self.high, self.log)
         width = self.high - self.low
         fine = DIGITS - 1 - _magnitude(min(x, width) if self.log else width)
         digits = min(fine, 14 - _magnitude(x if self.log else max(abs(self.low), abs(self.high))))  # a double has 15
