@@ -11,7 +11,7 @@ import numpy as np
 
 from rasp_tuner.adaptation import HybridAdaptation
 from rasp_tuner.composer import RescoringComposer
-from rasp_tuner.numerics import Array, entropy
+from rasp_tuner.numerics import Array, entropy, under
 from rasp_tuner.surrogate.gate import EvidenceGate, Mixture
 from rasp_tuner.types import Explanation, Proposal, Stateful, Told, Verdict
 
@@ -89,8 +89,7 @@ class Engine:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         for stage, part in self._stages():
-            prefix = f"{stage}/"
-            part.restore({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
+            part.restore(under(f"{stage}/", state))
         self._early = list(state["early"])
 
     def _stages(self) -> Iterator[tuple[str, Stateful]]:

@@ -7,6 +7,7 @@ z        scalar   standardised score (v - mu) / (sigma + EPSILON), with the *upd
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,11 @@ def distances(keys: Array, context: Array) -> Array:
     gaps = np.clip(keys, -LARGEST, LARGEST) - np.clip(context, -LARGEST, LARGEST)
     lengths: Array = np.sqrt((gaps**2).sum(axis=1))
     return lengths
+
+
+def under(prefix: str, state: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays whose names begin with `prefix`, without it: what one part of a nested state was saved as."""
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
 def assign(target: Array, source: Array) -> None:

@@ -12,7 +12,7 @@ from rasp_tuner.adaptation import HybridAdaptation, ReplayBuffer
 from rasp_tuner.candidates import CandidatePolicy
 from rasp_tuner.composer import RealErrorComposer
 from rasp_tuner.memory import PromptMemory
-from rasp_tuner.numerics import Array
+from rasp_tuner.numerics import Array, under
 from rasp_tuner.surrogate.base import Surrogate
 from rasp_tuner.types import Batch, Explanation, Proposal, Stateful, Told, Verdict
 
@@ -78,8 +78,7 @@ class PaperStack:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         for stage, part in self._stages():
-            prefix = f"{stage}/"
-            part.restore({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
+            part.restore(under(f"{stage}/", state))
 
     def _stages(self) -> Iterator[tuple[str, Stateful]]:
         yield "composer", self.composer

@@ -102,7 +102,7 @@ class Explanation:
     `str()` of it is a short paragraph in plain words.
     """
 
-    source: str  # "default", "gradient", "perturbation", "hint": which kind of candidate won
+    source: str  # which kind of candidate won, in a word or two: "default", "hint", "predicted optimum", ...
     slots: tuple[int, ...] = ()
     weights: tuple[float, ...] = ()
     gate: tuple[float, ...] = ()  # gate, predicted and deviation are of the candidate as ranked: before it was
@@ -113,7 +113,7 @@ class Explanation:
     entropy: float = 0.0
     path: Path = "pending"
     reason: str = ""  # why this path
-    error: float | None = None  # the composed error e_t that came back; 1 if it failed
+    error: float | None = None  # what came back: in [0, 1] under "paper", the target under "default"; 1 if it failed
     expert: str = ""  # the hypothesis that counted most, in words
     failure: str | None = None  # the reason told with tell_failed
 

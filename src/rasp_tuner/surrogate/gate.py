@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rasp_tuner.numerics import Array, softmax
+from rasp_tuner.numerics import Array, softmax, under
 from rasp_tuner.surrogate.base import Belief, Family
 from rasp_tuner.surrogate.evidence import Evidence
 from rasp_tuner.types import Prediction
@@ -94,12 +94,10 @@ class EvidenceGate:
     def restore(self, state: Mapping[str, Array]) -> None:
         self._evidence.restore(state)
         for i, family in enumerate(self.families):
-            prefix = f"{i}/"
-            family.restore({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
+            family.restore(under(f"{i}/", state))
 
 
 def _log_mean(logs: Array, weights: Array) -> float:
     top = float(logs.max())
-    return top + float(
-        np.log(max(float(weights @ np.exp(logs - top)), 1e-300))
-    )  # zero if all the weight lies elsewhere
+    mean = float(weights @ np.exp(logs - top))  # zero if all the weight lies elsewhere
+    return top + float(np.log(max(mean, 1e-300)))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.numerics import LARGEST, Array, assign
+from rasp_tuner.numerics import LARGEST, Array, assign, under
 from rasp_tuner.slots import SlotMemory
 from rasp_tuner.surrogate.bowls import Bowls, Box, features, minimisers
 from rasp_tuner.surrogate.evidence import Evidence
@@ -147,7 +147,7 @@ class Quadratic:
         for target, name in ((self.weights, "weights"), (self._first, "first"), (self._shape, "shape")):
             assign(target, state[name])
         for part, prefix in ((self.evidence, "evidence/"), (self.slots, "slots/"), (self.moving, "moving/")):
-            part.restore({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
+            part.restore(under(prefix, state))
         self._cache = None
 
     def _believe(self, context: Array) -> Bowls:
