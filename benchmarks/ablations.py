@@ -28,6 +28,7 @@ from rasp_tuner.bench.domains.wrappers import MixedPolarity, Outliers, Wrapper
 from rasp_tuner.bench.metrics import geometric_mean
 from rasp_tuner.bench.protocol import Cell, Row, play
 from rasp_tuner.surrogate import bowls, linear, quadratic
+from rasp_tuner.surrogate.base import Choice
 from rasp_tuner.surrogate.bowls import Bowls
 from rasp_tuner.surrogate.evidence import Evidence
 from rasp_tuner.surrogate.quadratic import Quadratic
@@ -116,15 +117,15 @@ def _same_shape(self: Quadratic, _belief: Bowls) -> None:
     self._shape = np.ones(self.dim)
 
 
-def _estimated(self: Quadratic, belief: Bowls) -> None:
+def _estimated(self: Quadratic, _belief: Bowls) -> None:
     if self._curvature:
-        self._curvature = belief.blind_curvature
+        self._curvature = self._estimate(*self._pool(self.slots.trust[:1]))
 
 
 def _without_probe() -> Replacement:
     usual = Bowls.choose
 
-    def choose(self: Bowls, rng: np.random.Generator) -> tuple[np.ndarray, str]:
+    def choose(self: Bowls, rng: np.random.Generator) -> Choice:
         if len(self.targets) >= 2:
             return usual(self, rng)
         twice = {name: np.repeat(getattr(self, name), 2, axis=0) for name in ("tried", "targets")}
@@ -147,20 +148,20 @@ def _gaussian(self: Quadratic, context: np.ndarray) -> np.ndarray:
 
 
 def _with_disagreement() -> Replacement:
-    usual = Bowls._predict
+    usual = Bowls._weigh
 
-    def predict(self: Bowls, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mean, variance = usual(self, u)
-        return mean, variance + (mean - self.weights @ mean) ** 2
+    def weigh(self: Bowls, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        mean, _, variance = usual(self, u)
+        return mean, variance, variance
 
-    return Bowls, "_predict", predict
+    return Bowls, "_weigh", weigh
 
 
 NO_JUDGE = (
     (Quadratic, "_judge", lambda _self, _belief: None),
     (linear, "_trust", lambda squares, _noise: np.ones_like(squares)),
 )
-NO_CREDIT = (Quadratic, "_credit", lambda _self, _densities, _a: 1.0)
+NO_CREDIT = (Quadratic, "_credit", lambda _self, _densities, _belief: 1.0)
 NO_PIN = (Quadratic, "_pin", lambda _self, mean, S, _level: (mean, S))
 NEVER_SLOW = "rasp[anomaly_threshold=1e9,disagreement_threshold=1e9]"
 

@@ -40,6 +40,10 @@ def vector(field: str, values: object, length: int, error: type[RaspError] = Inv
         raise error(f"{field} must be a sequence of {length} numbers, got {show(values)}")
     if len(values) != length:
         raise error(f"{field} must hold {length} numbers, got {len(values)}: {show(values)}")
+    if (isinstance(values, np.ndarray) and values.dtype == np.float64) or all(type(value) is float for value in values):
+        result = np.array(values, dtype=np.float64)
+        if np.isfinite(result).all():
+            return result  # the usual case, without a look at each
     return np.array([number(f"{field}[{i}]", value, error) for i, value in enumerate(values)], dtype=np.float64)
 
 

@@ -82,20 +82,18 @@ class RescoringComposer(MetricTable):
         self._moments = np.zeros((3, len(self._signs)))  # mean, sum of squares around it, worst
         self._scales = np.ones(len(self._signs))
         self.seen = 0
+        self._weigh()
 
-    @property
-    def weights(self) -> Array:
-        """[K] so that target = turned metrics @ weights."""
+    def _weigh(self) -> None:
         given = np.array([metric.weight for metric in self.metrics.values()])
-        weights: Array = given / given.sum() / self._scales
-        return weights
+        self.weights: Array = given / given.sum() / self._scales  # [K] so that target = turned metrics @ weights
+        self._limits = LARGEST * np.minimum(self._scales, 1.0)  # what was tiny and is huge now has a finite target
 
     def turn(self, values: Mapping[str, float]) -> Array:
         """Checked metrics as a vector [K] where lower is better."""
         checked = self.check(values)
-        limits = LARGEST * np.minimum(self._scales, 1.0)  # so that what was tiny and is huge now has a finite target
-        turned: Array = np.clip(self._signs * np.array(list(checked.values())), -limits, limits)
-        return turned
+        turned: Array = self._signs * np.array(list(checked.values()))
+        return np.minimum(np.maximum(turned, -self._limits), self._limits)
 
     def observe(self, turned: Array) -> bool:
         """Take in one sample; whether the weights have changed by it."""
@@ -109,6 +107,7 @@ class RescoringComposer(MetricTable):
             return False
         spread = np.sqrt(squares / self.seen)
         self._scales = np.where(spread > 0.0, spread, 1.0)
+        self._weigh()
         return True
 
     def worst(self) -> Array:
@@ -130,6 +129,7 @@ class RescoringComposer(MetricTable):
             except InvalidSpace as reason:
                 raise InvalidValue(f"weights[{name!r}]: {reason}") from None
         self.metrics = changed
+        self._weigh()
 
     def state(self) -> dict[str, Array]:
         return {"moments": self._moments, "scales": self._scales, "seen": np.array(float(self.seen))}
@@ -138,6 +138,7 @@ class RescoringComposer(MetricTable):
         assign(self._moments, state["moments"])
         assign(self._scales, state["scales"])
         self.seen = int(state["seen"])
+        self._weigh()
 
 
 def _as_metric(name: object, metric: object) -> Metric:

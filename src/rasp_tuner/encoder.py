@@ -53,7 +53,7 @@ class ContextEncoder:
             encoded = np.array([number(f"context[{name!r}]", given[name]) for name in self.names])
         else:
             encoded = vector("context", context, self.dim)
-        clipped: Array = np.clip(encoded, -LARGEST, LARGEST)
+        clipped: Array = np.minimum(np.maximum(encoded, -LARGEST), LARGEST)
         return clipped
 
     def to_json(self) -> list[str] | int | None:

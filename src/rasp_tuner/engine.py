@@ -12,6 +12,7 @@ import numpy as np
 from rasp_tuner.adaptation import HybridAdaptation
 from rasp_tuner.composer import RescoringComposer
 from rasp_tuner.numerics import Array, entropy, under
+from rasp_tuner.surrogate.base import Choice
 from rasp_tuner.surrogate.gate import EvidenceGate, Mixture
 from rasp_tuner.types import Explanation, Proposal, Stateful, Told, Verdict
 
@@ -49,13 +50,13 @@ class Engine:
         if self.composer.seen == 0:
             return Proposal(self.default.copy(), Explanation(source="default"))
         mixture = self.gate.believe(context)
-        chosen, source = mixture.choose(rng)
+        choice = mixture.choose(rng)
         known = self.composer.seen > len(self.default) + 1  # before, nothing could be learned by standing still
         if known and self.guard is not None:
-            chosen, source = self._guarded(mixture, chosen, source)
+            choice = self._guarded(mixture, choice)
         if known and self.switching_cost > 0.0:
-            chosen, source = self._worth_it(mixture, chosen, point, source)
-        return Proposal(chosen, self._explain(mixture, chosen, source))
+            choice = self._worth_it(mixture, choice, point)
+        return Proposal(choice.point, self._explain(mixture, choice))
 
     def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Told:
         del rng  # nothing here is left to chance
@@ -104,10 +105,10 @@ class Engine:
         densities = None
         if self.composer.seen >= 2:
             mixture = self.gate.believe(context)
-            prediction = mixture.predict(point[None])
-            unsure = max(float(prediction.variance[0]) + mixture.noise(), SURE)
-            surprise = min(abs(error - float(prediction.mean[0])) / np.sqrt(unsure), STUNNED)
-            disagreement = float(prediction.variance[0]) / unsure
+            mean, variance = (float(a[0]) for a in mixture.predict(point[None]))
+            unsure = max(variance + mixture.noise(), SURE)
+            surprise = min(abs(error - mean) / math.sqrt(unsure), STUNNED)
+            disagreement = variance / unsure
             densities = mixture.log_densities(point, error)
             if not failed:
                 self._calibration.observe(surprise)
@@ -119,46 +120,43 @@ class Engine:
             self.gate.relearn()
         return error, verdict
 
-    def _guarded(self, mixture: Mixture, chosen: Array, source: str) -> tuple[Array, str]:
+    def _guarded(self, mixture: Mixture, choice: Choice) -> Choice:
         """The choice if it is surely no worse than the default by more than the margin, else the safest known."""
         best = mixture.best()
-        points = np.stack([chosen, self.default if best is None else best, self.default])
-        prediction = mixture.predict(points)
-        bounds = prediction.mean + BELIEVED * np.sqrt(prediction.variance)
-        limit = prediction.mean[2] + (self.guard or 0.0) * abs(float(prediction.mean[2]))
-        if bounds[0] <= limit:
-            return chosen, source
-        if bounds[1] <= limit:
-            return points[1], "best known (guard)"
-        return self.default.copy(), "default (guard)"
+        points = np.stack([self.default if best is None else best, self.default])
+        means, variances = (a.tolist() for a in mixture.predict(points))
+        limit = means[1] + (self.guard or 0.0) * abs(means[1])
+        for offer in (choice, Choice(points[0], "best known (guard)", means[0], variances[0])):
+            if offer.mean + BELIEVED * math.sqrt(offer.variance) <= limit:
+                return offer
+        return Choice(points[1], "default (guard)", means[1], variances[1])
 
-    def _worth_it(self, mixture: Mixture, chosen: Array, point: Array, source: str) -> tuple[Array, str]:
+    def _worth_it(self, mixture: Mixture, choice: Choice, point: Array) -> Choice:
         """The choice if what it may gain over a few steps exceeds the cost of leaving `point`, else `point`."""
-        prediction = mixture.predict(np.stack([chosen, point]))
-        hoped = prediction.mean[1] - prediction.mean[0] + np.sqrt(prediction.variance[0])
-        if PATIENCE * hoped >= self.switching_cost or np.array_equal(chosen, point):
-            return chosen, source
-        return point.copy(), "stay: a change would cost more than it gains"
+        mean, variance = (float(a[0]) for a in mixture.predict(point[None]))
+        hoped = mean - choice.mean + math.sqrt(choice.variance)
+        if PATIENCE * hoped >= self.switching_cost or np.array_equal(choice.point, point):
+            return choice
+        return Choice(point.copy(), "stay: a change would cost more than it gains", mean, variance)
 
-    def _explain(self, mixture: Mixture, chosen: Array, source: str) -> Explanation:
-        prediction = mixture.predict(chosen[None])
+    def _explain(self, mixture: Mixture, choice: Choice) -> Explanation:
         similar = mixture.similar()
-        nearest = np.argsort(-similar, kind="stable")[:SHOWN]
-        likeness = similar[nearest]
-        weights = likeness / likeness.sum() if likeness.sum() > 0.0 else np.full(len(nearest), 1.0 / len(nearest))
+        nearest = np.argsort(-similar, kind="stable")[:SHOWN].tolist()
+        likeness = similar[nearest].tolist()
+        total = sum(likeness)
+        weights = [like / total if total > 0.0 else 1.0 / len(nearest) for like in likeness]
         gate = mixture.weights
         sure = self.composer.seen >= FORECAST
-        deviation = np.sqrt(float(prediction.variance[0]) + mixture.noise()) * self._calibration.factor
         return Explanation(
-            source=source,
-            slots=tuple(nearest.tolist()),
-            weights=tuple(weights.tolist()),
+            source=choice.source,
+            slots=tuple(nearest),
+            weights=tuple(weights),
             gate=tuple(gate.tolist()),
-            predicted=float(prediction.mean[0]) if sure else None,
-            deviation=float(deviation) if sure else None,
-            novelty=1.0 - float(likeness[0]),
-            confidence=float(weights.max()),
-            entropy=entropy(weights),
+            predicted=choice.mean if sure else None,
+            deviation=math.sqrt(choice.variance + mixture.noise()) * self._calibration.factor if sure else None,
+            novelty=1.0 - likeness[0],
+            confidence=max(weights),
+            entropy=entropy(np.array(weights)),
             expert=self.gate.experts[int(gate.argmax())],
         )
 

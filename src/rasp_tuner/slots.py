@@ -13,27 +13,30 @@ spread    [d_c]     its variance over all samples
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rasp_tuner.numerics import Array, assign
+from rasp_tuner.numerics import Array, assign, product
 
 FRESH = 64  # steps in which a slot is not merged: what is recent stays sharp
-TURN = 8  # slots looked at for a merger each time
+SPARE = 8  # slots beyond its size, after which as many pairs as that are merged at once
+TURN = 32  # slots that look for a partner then; they take turns
 JUMP = 6.0  # a change of more than this many times the usual one tells of a new situation, not of wobble
 FLOOR = 0.0025  # of the spread: contexts that move smoothly still have neighbours
 REACH = 1.36  # deviations of the usual distance between neighbours that still count as near
 USUAL = 4.0  # the most that one distance adds to those statistics: twice its mean
 DIRECT = 32  # dimensions up to which differences are formed; above, squares are multiplied out
+SETTLED = 32  # samples from which on one more hardly changes the scales of the context
 
 
 class SlotMemory:
-    """One slot a sample until `size`; from then on two near ones become one for every sample that comes."""
+    """One slot a sample until it is full; then near ones become one, pair by pair, until `size` are left."""
 
     def __init__(self, context_dim: int, width: int, experts: int, size: int) -> None:
         self.size = size
         self.count = 0
         self.steps = 0
         self._latest = 0  # the slot of the latest sample
-        rows = size + 1  # one more than it keeps: a sample moves in before two slots merge
+        rows = size + min(SPARE, size // 4)
         self._slots = {
             "keys": np.zeros((rows, context_dim)),
             "squares": np.zeros((rows, context_dim)),  # of the keys
@@ -50,6 +53,7 @@ class SlotMemory:
             "changes": np.zeros(context_dim),  # sum of half the squared changes
             "distance": np.array([2.0, 6.0]),  # mean and mean square of the distance between neighbours
         }
+        self._scales = _scales(self._contexts["mean"], self._contexts["moment"], self._contexts["changes"])
 
     @property
     def prompts(self) -> Array:
@@ -83,27 +87,20 @@ class SlotMemory:
         mean, square = self._contexts["distance"]
         return 2.0 + REACH * float(np.sqrt(max(square - mean**2, 0.0)))
 
-    def gaps(self, context: Array) -> tuple[Array, Array]:
-        """[N] mean squared distances of `context` to each slot: in units of the wobble, and of the spread."""
-        n, c = self.steps, self._contexts
+    def gaps(self, context: Array) -> Array:
+        """[2, N] mean squared distances of `context` to each slot: in units of the wobble, and of the spread."""
         if not len(context):
-            return np.zeros(self.count), np.zeros(self.count)
-        now = context - c["origin"]
-        mean = (n * c["mean"] + now) / (
-            n + 1
-        )  # as if this context had come: a dimension that never moved may do so now
-        moment = (n * c["moment"] + now**2) / (n + 1)
-        wobble, spread, moving = _scales(mean, moment, c["changes"] / max(n - 1, 1))
-        scales = np.stack([moving / wobble, moving / spread], axis=1) / max(moving.sum(), 1.0)
+            return np.zeros((2, self.count))
+        now = context - self._contexts["origin"]
+        wobble, spread, moving = self._scales_at(now)
+        scales = np.stack([moving / wobble, moving / spread]) / max(float(moving.sum()), 1.0)
         keys = self._slots["keys"][: self.count]
         if len(context) <= DIRECT:
-            both = (keys - now) ** 2 @ scales
-        else:
-            both = (
-                self._slots["squares"][: self.count] @ scales - 2.0 * (keys @ (scales * now[:, None])) + now**2 @ scales
-            )
-            both = np.maximum(both, 0.0)
-        return both[:, 0], both[:, 1]
+            near: Array = scales @ ((keys - now) ** 2).T
+            return near
+        squares = self._slots["squares"][: self.count]
+        gaps = product(scales, squares) - product(2.0 * now * scales, keys) + product(scales, now[None] ** 2)
+        return np.maximum(gaps, 0.0)
 
     def write(self, context: Array, prompt: Array, trust: float) -> None:
         """A new slot for one sample, whose prompt holds the sample's own sums."""
@@ -117,7 +114,7 @@ class SlotMemory:
         self.steps += 1
         self.count += 1
         self._latest = i
-        if self.count > self.size:
+        if self.count == len(s["counts"]):
             self._merge()
 
     def pardon(self) -> None:
@@ -137,47 +134,73 @@ class SlotMemory:
         self._slots["squares"][: self.count] = self._slots["keys"][: self.count] ** 2
         for name, array in self._contexts.items():
             assign(array, state[name])
+        c = self._contexts
+        self._scales = _scales(c["mean"], c["moment"], c["changes"] / max(self.steps - 1, 1))
+
+    def _scales_at(self, now: Array) -> tuple[Array, Array, Array]:
+        """Scales as if this context had come: a dimension that never moved may do so now."""
+        n, c = self.steps, self._contexts
+        if n >= SETTLED and self._scales[2].all():
+            return self._scales
+        mean, moment = (n * c["mean"] + now) / (n + 1), (n * c["moment"] + now**2) / (n + 1)
+        return _scales(mean, moment, c["changes"] / max(n - 1, 1))
 
     def _observe(self, now: Array) -> None:
         n, c = self.steps, self._contexts
         if n:
             change = (now - c["latest"]) ** 2
             if n > 3:
-                wobble, _, moving = _scales(c["mean"], c["moment"], c["changes"] / (n - 1))
-                size = float((moving / wobble) @ change) / max(float(moving.sum()), 1.0)
-                c["distance"] += (np.array([min(size, USUAL), min(size, USUAL) ** 2]) - c["distance"]) / (n - 3)
+                wobble, _, moving = self._scales
+                size = min(float((moving / wobble) @ change) / max(float(moving.sum()), 1.0), USUAL)
+                c["distance"] += (np.array([size, size**2]) - c["distance"]) / (n - 3)
                 change = np.where(moving > 0.0, np.minimum(change, 2.0 * JUMP * wobble), change)
             c["changes"] += 0.5 * change
         c["latest"] = now
         c["mean"] += (now - c["mean"]) / (n + 1)
         c["moment"] += (now**2 - c["moment"]) / (n + 1)
+        self._scales = _scales(c["mean"], c["moment"], c["changes"] / max(n, 1))
 
     def _merge(self) -> None:
-        """Fold the nearest two slots into one: of a few that take turns, and of any that are not fresh."""
-        s, n, c = self._slots, self.count, self._contexts
-        keys, squares = s["keys"][:n], s["squares"][:n]
-        fresh = s["last"][:n] > self.steps - 1 - min(FRESH, self.size // 2)
+        """Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh."""
+        s, n = self._slots, self.count
+        keys, squares, counts = s["keys"], s["squares"], s["counts"]
+        fresh = s["last"] > self.steps - 1 - min(FRESH, self.size // 2)
         settled = np.flatnonzero(~fresh)
-        turn = settled[(np.arange(TURN) + TURN * self.steps) % len(settled)]
-        wobble, _, moving = _scales(c["mean"], c["moment"], c["changes"] / self.steps)
+        turn = settled[(np.arange(TURN) + TURN * (self.steps // SPARE)) % len(settled)]
+        wobble, _, moving = self._scales
         scale = moving / wobble
-        sizes = squares @ scale
-        gaps = sizes - 2.0 * (keys[turn] * scale) @ keys.T + sizes[turn, None]
+        sizes = np.einsum("nc,c->n", squares, scale)
+        gaps = sizes - product(2.0 * scale * keys[turn], keys) + sizes[turn, None]
         gaps[:, fresh] = np.inf
         gaps[np.arange(TURN), turn] = np.inf
-        one, other = np.unravel_index(int(gaps.argmin()), gaps.shape)
-        near, gone = sorted((int(turn[one]), int(other)))  # whichever of the two was found first
-        share = s["counts"][gone] / (s["counts"][gone] + s["counts"][near])
+        near, gone = _pairs(turn, gaps, n - self.size)
+        share = (counts[gone] / (counts[gone] + counts[near]))[:, None]
         for name in ("keys", "trust"):
             s[name][near] += share * (s[name][gone] - s[name][near])
         squares[near] = keys[near] ** 2
         for name in ("prompts", "counts"):
             s[name][near] += s[name][gone]
-        s["last"][near] = max(s["last"][near], s["last"][gone])
-        for array in s.values():  # the latest one moves into the gap
-            array[gone] = array[n - 1]
-        self._latest = gone
-        self.count -= 1
+        s["last"][near] = np.maximum(s["last"][near], s["last"][gone])
+        kept = np.delete(np.arange(n), gone)
+        for array in s.values():
+            array[: len(kept)] = array[kept]
+        self.count = len(kept)
+        self._latest = self.count - 1
+
+
+def _pairs(turn: NDArray[np.intp], gaps: Array, most: int) -> tuple[list[int], list[int]]:
+    """The nearest pairs, each slot in one at most: those that stay, and those that are folded into them."""
+    near, gone = [], []
+    for _ in range(most):
+        row, other = divmod(int(gaps.argmin()), gaps.shape[1])
+        if gaps[row, other] == np.inf:
+            break  # no two are left
+        pair = sorted((int(turn[row]), other))
+        near.append(pair[0])
+        gone.append(pair[1])
+        gaps[:, pair] = np.inf
+        gaps[np.isin(turn, pair)] = np.inf
+    return near, gone
 
 
 def _scales(mean: Array, moment: Array, changes: Array) -> tuple[Array, Array, Array]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from functools import cached_property
 from types import NoneType
 from typing import Any, TypeAlias, cast
 
@@ -86,13 +87,21 @@ class Float:
         if unit in (0.0, 1.0):
             return self.high if unit else self.low  # also where the range is narrower than the digits
         x = _mix(unit, self.low, self.high, self.log)
-        width = self.high - self.low
-        fine = DIGITS - 1 - _magnitude(min(x, width) if self.log else width)
-        digits = min(fine, 14 - _magnitude(x if self.log else max(abs(self.low), abs(self.high))))  # a double has 15
+        digits = self._digits(x) if self.log else self._linear_digits
         x, near = round(x, digits) + 0.0, 0.75 * 10.0**-digits  # + 0.0: never -0.0
         if x - self.low < near:
             return self.low  # the ends are legal with all their digits, and own what rounds next to them
         return self.high if self.high - x < near else x
+
+    def _digits(self, x: float) -> int:
+        """Decimals of a value about `x`."""
+        width = self.high - self.low
+        fine = DIGITS - 1 - _magnitude(min(x, width) if self.log else width)
+        return min(fine, 14 - _magnitude(x if self.log else max(abs(self.low), abs(self.high))))  # a double has 15
+
+    @cached_property
+    def _linear_digits(self) -> int:
+        return self._digits(self.high)
 
     def _grid(self, index: int) -> float:
         """low + index * step in decimal arithmetic: 273.15 + 3 * 0.01 is 273.18."""

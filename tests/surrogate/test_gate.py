@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Float, Tuner
+from rasp_tuner.surrogate.base import Choice
 from rasp_tuner.surrogate.gate import EvidenceGate, Mixture
 from rasp_tuner.surrogate.quadratic import Quadratic
 
@@ -15,16 +16,17 @@ class Fixed:
         self.means, self.weights, self.point = np.array(means), np.array(weights), point
         self.told = []
 
-    noise = np.array([0.25, 0.25])
+    noise = 0.25
 
     def believe(self, _context):
         return self
 
     def predict(self, points):
-        return np.tile(self.means[:, None], len(points)), np.full((2, len(points)), 0.5)
+        mean = self.weights @ self.means
+        return np.full(len(points), mean), np.full(len(points), 0.5 + self.weights @ self.means**2 - mean**2)
 
     def choose(self, _rng):
-        return np.array([self.point]), f"fixed {self.point}"
+        return Choice(np.array([self.point]), f"fixed {self.point}", 0.0, 0.0)
 
     def best(self):
         return np.array([self.point])
@@ -54,11 +56,12 @@ class Fixed:
 def test_a_mixture_has_the_moments_of_a_mixture():
     mixture = Mixture((Fixed(), Fixed((4.0, 4.0), (1.0, 0.0))), np.array([0.75, 0.25]))
     assert mixture.weights == pytest.approx([0.375, 0.375, 0.25, 0.0])
-    prediction = mixture.predict(np.zeros((3, 1)))
-    mean = 0.375 + 1.0
-    assert prediction.mean == pytest.approx(np.full(3, mean))
-    assert prediction.variance == pytest.approx(np.full(3, 0.5 + 0.375 * (1.0 + 0.0) + 0.25 * 16.0 - mean**2))
-    assert prediction.gate.shape == (3, 4)
+    means, variances = mixture.predict(np.zeros((3, 1)))
+    mean, variance = 0.375 + 1.0, 0.5 + 0.375 * (1.0 + 0.0) + 0.25 * 16.0 - (0.375 + 1.0) ** 2
+    assert means == pytest.approx(np.full(3, mean))
+    assert variances == pytest.approx(np.full(3, variance))
+    choice = mixture.choose(np.random.default_rng(0))  # whoever chose, all say what they expect
+    assert (choice.mean, choice.variance) == pytest.approx((mean, variance))
     assert mixture.noise() == pytest.approx(0.25)
     assert mixture.log_densities(np.zeros(1), 0.0) == pytest.approx([np.log(0.5 + 0.5 * np.exp(-1.0)), -16.0])
 

@@ -32,7 +32,7 @@ def test_one_expert_is_bayesian_regression():
     prior[3:, 3:] = OWN**2 * np.eye(2) + COMMON**2
     where = np.random.default_rng(1).random((6, 2))
     f = np.column_stack([np.ones(6), 2.0 * (where - DEFAULT), (2.0 * (where - DEFAULT)) ** 2])
-    mean, variance = belief.predict(where)
+    mean, variance = belief.each(where)
     for rival, rho in enumerate(NOISES):
         data = np.linalg.inv(phi @ (a**2 * prior) @ phi.T + rho * a**2 * np.eye(3))  # by covariance, not precision
         cross = f @ (a**2 * prior) @ phi.T
@@ -40,7 +40,7 @@ def test_one_expert_is_bayesian_regression():
         doubt = np.diag(f @ (a**2 * prior) @ f.T - cross @ data @ cross.T)
         assert mean[rival] == pytest.approx(expected, rel=1e-6)
         assert variance[rival] == pytest.approx(doubt, rel=1e-5)
-        assert belief.noise[rival] == pytest.approx(rho * a**2)
+        assert belief.noises[rival] == rho
 
 
 @pytest.mark.parametrize("centre", [(0.7, 0.2), (0.05, 0.95)])
@@ -48,7 +48,7 @@ def test_the_minimum_of_a_bowl_is_found(centre):
     family, _ = taught(25, lambda point: bowl(point, centre))
     belief = family.believe(np.zeros(1))
     assert belief.best() == pytest.approx(centre, abs=0.02)
-    assert belief.predict(np.array([centre]))[0][0, 0] == pytest.approx(3.0, abs=0.05)
+    assert belief.predict(np.array([centre]))[0][0] == pytest.approx(3.0, abs=0.05)
 
 
 @pytest.mark.parametrize("default", [[0.5, 0.5], [0.0, 1.0], [0.1, 0.9]])
@@ -93,7 +93,7 @@ def test_weights_sum_to_one_and_every_expert_has_a_name():
     for samples in (1, 2, 30):
         belief = taught(samples, bowl)[0].believe(np.zeros(1))
         assert belief.weights.sum() == pytest.approx(1.0)
-        assert len(belief.weights) == len(belief.noise) == len(Quadratic.experts)
+        assert len(belief.weights) == len(belief.noises) == len(Quadratic.experts)
         assert belief.log_density(DEFAULT, 3.0).shape == belief.weights.shape
         assert belief.similar().shape == (samples,)
         assert ((belief.similar() >= 0.0) & (belief.similar() <= 1.0)).all()

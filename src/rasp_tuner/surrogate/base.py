@@ -4,7 +4,7 @@
 gate (gate.py): it holds its own conjugate prompts, and whoever adds a third one touches no other file but presets.py.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,6 +32,15 @@ class Surrogate(Stateful, Protocol):
         """Slow path: move shared state to fit `batch`; prompts do not move."""
 
 
+class Choice(NamedTuple):
+    """A point to try, and what is expected of it."""
+
+    point: Array  # [d]
+    source: str  # where it came from, in a word or two
+    mean: float  # of y there
+    variance: float  # of that mean
+
+
 class Belief(Protocol):
     """What a family of E experts holds true in one context; y is the target, lower is better. Pure."""
 
@@ -40,14 +49,14 @@ class Belief(Protocol):
         """[E] how much each expert counts, summing to one."""
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and variance [E, n] of y, noise left out, at points [n, d] of the unit box."""
+        """Mean and variance [n] of y, noise left out, at points [n, d] of the unit box; all experts weighed."""
 
     @property
-    def noise(self) -> Array:
-        """[E] variance of one observation around that."""
+    def noise(self) -> float:
+        """Variance of one observation around that."""
 
-    def choose(self, rng: np.random.Generator) -> tuple[Array, str]:
-        """The point [d] this family would try next, and where it came from in a word or two."""
+    def choose(self, rng: np.random.Generator) -> Choice:
+        """What this family would try next."""
 
     def best(self) -> Array | None:
         """The best point [d] known here, without exploring; None while nothing is."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rasp_tuner.numerics import LARGEST, Array
+from rasp_tuner.surrogate.base import Choice
 from rasp_tuner.surrogate.kernel import JITTER, Kernel, root
 from rasp_tuner.surrogate.moves import Knobs
 
@@ -86,11 +87,11 @@ class Belief:
         self._barred = fit.points[(fit.failed > 0.0) & (self._kc > 0.5)]  # they failed in a context like this
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and variance [1, n] of the noise-free y at points [n, d]."""
+        """Mean and variance [n] of the noise-free y at points [n, d]."""
         fit, warp = self._fit, self._fit.constants.warp
         mean, variance = self._marginal(points)
         slope = fit.scale * np.exp(np.clip(mean, 0.0, 100.0) / warp)  # of the unwarping
-        return (fit.center + fit.scale * _unwarp(mean, warp))[None], (variance * slope**2)[None]
+        return fit.center + fit.scale * _unwarp(mean, warp), variance * slope**2
 
     @property
     def weights(self) -> Array:
@@ -101,10 +102,9 @@ class Belief:
         return self._kc
 
     @property
-    def noise(self) -> Array:
-        """Variance [1] of one observation of y around its mean, where y is no worse than its median."""
-        fit = self._fit
-        return np.array([fit.kernel.noise * fit.scale**2])
+    def noise(self) -> float:
+        """Variance of one observation of y around its mean, where y is no worse than its median."""
+        return float(self._fit.kernel.noise * self._fit.scale**2)
 
     def log_density(self, point: Array, y: float) -> Array:
         """log p(y) [1] of one observation: Student-t for the warped target, with the warp's Jacobian."""
@@ -126,11 +126,11 @@ class Belief:
         found = self._elites(1)
         return found[0].copy() if len(found) else None
 
-    def choose(self, rng: np.random.Generator) -> tuple[Array, str]:
-        """The candidate [d] that is best in a joint posterior draw, and where it came from."""
+    def choose(self, rng: np.random.Generator) -> Choice:
+        """The candidate that is best in a joint posterior draw."""
         fit = self._fit
         if len(fit.points) == 0:
-            return fit.knobs.default.copy(), "default"
+            return self._choice(fit.knobs.default, "default")
         points, sources = self._candidates(rng)
         kappa = fit.constants.kappas[int(rng.integers(len(fit.constants.kappas)))]
         mean, covariance = self._joint(points)
@@ -139,7 +139,11 @@ class Belief:
         if barred:
             draw[[point.tobytes() in barred for point in points]] = np.inf
         chosen = int(draw.argmin())
-        return points[chosen].copy(), sources[chosen]
+        return self._choice(points[chosen], sources[chosen])
+
+    def _choice(self, point: Array, source: str) -> Choice:
+        mean, variance = self.predict(point[None])
+        return Choice(point.copy(), source, float(mean[0]), float(variance[0]))
 
     def _candidates(self, rng: np.random.Generator) -> tuple[Array, list[str]]:
         fit, c, knobs = self._fit, self._fit.constants, self._fit.knobs

@@ -7,21 +7,24 @@ S, mean   [L, R, p, p]  posterior covariance of L local experts under R rival no
 E         scalar        (L + 1) R hypotheses: the last R are those of an optimum that moves with the context
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from rasp_tuner.numerics import Array, softmax
+from rasp_tuner.surrogate.base import Choice
 from rasp_tuner.surrogate.evidence import log_student
-from rasp_tuner.surrogate.linear import MovingBelief, Shared
+from rasp_tuner.surrogate.linear import MovingBelief
 
 FLAT = 0.15  # of a: the least curvature a minimiser is computed with
 KAPPA = 0.7  # deviations of optimism
 PROBE = 0.35  # first move, along one knob
 REACH = np.array([0.1, -0.1, 0.2, -0.2, 0.4, -0.4])  # moves along the least known directions
 DIRECTIONS, DRAWS = 3, 8
+TIE = 1e-6  # of the range: less of a difference than that is none
+IDLE = 1e-8  # an expert with less weight has no say in a choice; one with more may, for its doubt can be large
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Bowls:
 
     box: "Box"
     scores: Array  # [E] of the experts
+    noises: Array  # [E] variance of one observation, in units of a^2
     kernels: Array  # [L, N] how much each slot counts for each local expert
     tried: Array  # [N, d] mean point of each slot
     targets: Array  # [N] its mean y
@@ -58,12 +62,10 @@ class Bowls:
     origin: float  # y of the first sample
     offset: float
     a: float  # the curvature all situations share
-    blind_curvature: float  # that curvature, estimated afresh
     S: Array
     mean: Array
     moving: MovingBelief | None
-    shared: Shared
-    latest: dict[str, Any] = field(default_factory=dict)  # what `predict` was last asked, and its answer
+    latest: dict[bytes, tuple[Array, Array]] = field(default_factory=dict)  # what was last said of every expert
 
     @cached_property
     def weights(self) -> Array:
@@ -80,20 +82,28 @@ class Bowls:
     def locals(self) -> int:
         return int(self.mean.shape[0])
 
-    @cached_property
-    def noise(self) -> Array:
-        return np.tile(self.a**2 * self.shared.noises, self.locals + 1)
+    @property
+    def noise(self) -> float:
+        return float(self.weights @ self.noises) * self.a**2
 
     def predict(self, points: Array) -> tuple[Array, Array]:
+        means, variances = self.each(points)
+        mean: Array = self.weights @ means
+        variance: Array = self.weights @ (variances + (means - mean) ** 2)
+        return mean, variance
+
+    def each(self, points: Array) -> tuple[Array, Array]:
+        """Mean and variance [E, n] of every expert."""
         key = points.tobytes()
-        if self.latest.get("key") != key:  # the same point is asked about by gate, family and explanation
-            self._remember(points, *self._predict(2.0 * (points - self.box.default)))
-        answer: tuple[Array, Array] = self.latest["answer"]
-        return answer
+        if key not in self.latest:  # gate and family ask about the same point
+            mean, variance = self._predict(2.0 * (points - self.box.default))
+            self.latest.clear()
+            self.latest[key] = mean + (self.offset + self.origin), variance
+        return self.latest[key]
 
     def log_density(self, point: Array, y: float) -> Array:
-        mean, variance = self.predict(point[None])
-        return log_student(y - mean[:, 0], variance[:, 0] + self.noise)
+        mean, variance = self.each(point[None])
+        return log_student(y - mean[:, 0], variance[:, 0] + self.noises * self.a**2)
 
     def similar(self) -> Array:
         similar: Array = self.kernels[2]
@@ -113,9 +123,9 @@ class Bowls:
     def best(self) -> Array | None:
         """The least posterior mean among the experts' minimisers, their mean, the best tried and the default."""
         u = np.concatenate([self._centres(), self._hint()[None], np.zeros((1, self.box.dim))])
-        return self._point(u[int((self.weights @ self._predict(u)[0]).argmin())])
+        return self._point(u[int(self._weigh(u)[0].argmin())])
 
-    def choose(self, rng: np.random.Generator) -> tuple[Array, str]:
+    def choose(self, rng: np.random.Generator) -> Choice:
         """The least lower confidence bound of the mixture among experts' ideas and moves around them."""
         box, d = self.box, self.box.dim
         if len(self.targets) < 2:
@@ -124,33 +134,33 @@ class Bowls:
                 sign = -sign
             move = np.zeros(d)
             move[knob] = PROBE * sign
-            return self._point(move), "first probe"
+            point = self._point(move)
+            mean, variance = self.predict(point[None])
+            return Choice(point, "first probe", float(mean[0]), float(variance[0]))
         local, rival = divmod(int(self.weights.argmax()), self.rivals)
         if local == self.locals and self.moving is not None:
             covariance = self.moving.location_covariance(rival)
         else:
             covariance = self.S[local, rival, 1 : 1 + d, 1 : 1 + d] / 4.0
-        sizes, axes = np.linalg.eigh(covariance)
+        jitter = TIE * float(np.trace(covariance)) * rng.random(d)  # knobs not tried yet take turns at random
+        sizes, axes = np.linalg.eigh(covariance + np.diag(jitter))
         moves = (axes[:, ::-1][:, :DIRECTIONS].T[:, None] * REACH[:, None]).reshape(-1, d)
         draws = KAPPA * (rng.normal(size=(DRAWS, d)) @ (axes * np.sqrt(np.maximum(sizes, 0.0))).T)
         centres, hint = self._centres(), self._hint()
         leader = centres[local * self.rivals + rival]
         parts = (centres, hint[None], leader + moves, leader + draws, hint + moves)
         u = np.minimum(np.maximum(np.concatenate(parts), box.low), box.high)
-        mean, variance = self._predict(u)
-        chosen = int((self.weights @ mean - KAPPA * np.sqrt(self.weights @ variance)).argmin())
+        mean, doubt, variance = self._weigh(u)
+        bound = mean - KAPPA * np.sqrt(doubt)
+        chosen = int((bound + TIE * float(np.ptp(bound)) * rng.random(len(u))).argmin())  # ties: either way is as good
         if chosen < len(centres):
             source = "predicted optimum"
         elif chosen == len(centres):
             source = "best tried"
         else:
             source = "probe near it"
-        point = self._point(u[chosen])
-        self._remember(point[None], mean[:, chosen, None], variance[:, chosen, None])
-        return point, source
-
-    def _remember(self, points: Array, mean: Array, variance: Array) -> None:
-        self.latest.update(key=points.tobytes(), answer=(mean + (self.offset + self.origin), variance))
+        expected = float(mean[chosen]) + self.offset + self.origin
+        return Choice(self._point(u[chosen]), source, expected, float(variance[chosen]))
 
     def _centres(self) -> Array:
         """[E + 1, d] every expert's minimiser, and their mean."""
@@ -169,18 +179,31 @@ class Bowls:
         point: Array = self.tried[int((self.targets / self.spread + 2.0 * (1.0 - self.kernels[2])).argmin())]
         return point
 
-    def _predict(self, u: Array) -> tuple[Array, Array]:
-        """Mean less the offset, and variance, [E, n]."""
-        f = features(u)
-        mean = (self.mean @ f.T).reshape(-1, len(u))
-        variance = ((f @ self.S) * f).sum(axis=3).reshape(-1, len(u)) * self.a**2
-        if self.moving is None:
-            return np.concatenate([mean, mean[: self.rivals]]), np.maximum(
-                np.concatenate([variance, variance[: self.rivals]]), 0.0
-            )
-        moved, unsure = self.moving.predict(u)
-        means, variances = np.concatenate([mean, moved * self.a]), np.concatenate([variance, unsure * self.a**2])
-        return means, np.maximum(variances, 0.0)
+    def _weigh(self, u: Array) -> tuple[Array, Array, Array]:
+        """Mean less the offset, the experts' own variance, and that with their disagreement, [n]; not of idle ones."""
+        busy = [i for i, weight in enumerate(self.weights.tolist()) if weight >= IDLE]
+        means, variances = self._predict(u, busy)
+        weights = self.weights[busy]
+        weights = weights / weights.sum()
+        mean, doubt = weights @ means, weights @ variances
+        return mean, doubt, doubt + weights @ (means - mean) ** 2
+
+    def _predict(self, u: Array, experts: Sequence[int] | None = None) -> tuple[Array, Array]:
+        """Mean less the offset, and variance, of all experts or of some, [E, n]."""
+        f, count = features(u), self.locals * self.rivals
+        mean, S = self.mean.reshape(count, -1), self.S.reshape(count, f.shape[1], -1)
+        moved = list(range(self.rivals))
+        if experts is not None:
+            own = [i for i in experts if i < count]
+            moved = [i - count for i in experts if i >= count]
+            mean, S = mean[own], S[own]
+        elif self.moving is None:  # they begin as the blind ones
+            mean, S = np.concatenate([mean, mean[: self.rivals]]), np.concatenate([S, S[: self.rivals]])
+        means, variances = mean @ f.T, ((f @ S) * f).sum(axis=2)
+        if moved and self.moving is not None:
+            more, unsure = self.moving.predict(u, moved)
+            means, variances = np.concatenate([means, more * self.a]), np.concatenate([variances, unsure])
+        return means, np.maximum(variances, 0.0) * self.a**2
 
     def _point(self, u: Array) -> Array:
         return np.minimum(np.maximum(self.box.default + u / 2.0, 0.0), 1.0)

@@ -46,3 +46,10 @@ def log_student(gap: Array, variance: Array) -> Array:
     far = np.minimum(np.abs(gap) / np.sqrt(FREEDOM * variance), FARTHEST)
     logs: Array = NORM - 0.5 * np.log(variance) - 0.5 * (FREEDOM + 1.0) * np.log1p(far**2)
     return logs
+
+
+def log_mean(logs: Array, weights: Array) -> float:
+    """Log of the weighted mean of densities given by their logs; at least that of 1e-300 of the largest."""
+    top = float(logs.max())
+    mean = float(weights @ np.exp(logs - top))  # zero if all the weight lies elsewhere
+    return top + math.log(max(mean, 1e-300))

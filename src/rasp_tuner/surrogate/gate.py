@@ -11,9 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from rasp_tuner.numerics import Array, softmax, under
-from rasp_tuner.surrogate.base import Belief, Family
-from rasp_tuner.surrogate.evidence import Evidence
-from rasp_tuner.types import Prediction
+from rasp_tuner.surrogate.base import Belief, Choice, Family
+from rasp_tuner.surrogate.evidence import Evidence, log_mean
 
 
 @dataclass(frozen=True)
@@ -30,22 +29,27 @@ class Mixture:
             return self.beliefs[0].weights
         return np.concatenate([share * b.weights for share, b in zip(self.shares, self.beliefs, strict=True)])
 
-    def predict(self, points: Array) -> Prediction:
-        """Mean of y at points [n, d]; its variance counts the experts' own doubt and their disagreement."""
-        weights, parts = self.weights, [belief.predict(points) for belief in self.beliefs]
-        means, variances = (a[0] if len(a) == 1 else np.concatenate(a) for a in zip(*parts, strict=True))
-        mean = weights @ means
-        variance = weights @ (variances + (means - mean) ** 2)
-        return Prediction(mean, variance, np.broadcast_to(weights, (len(points), len(weights))))
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean [n] of y at points [n, d], and its variance: the experts' own doubt and their disagreement."""
+        if len(self.beliefs) == 1:
+            return self.beliefs[0].predict(points)
+        means, variances = (np.stack(a) for a in zip(*(belief.predict(points) for belief in self.beliefs), strict=True))
+        mean: Array = self.shares @ means
+        variance: Array = self.shares @ (variances + (means - mean) ** 2)
+        return mean, variance
 
     def noise(self) -> float:
         """Variance of one observation of y around its mean."""
-        return float(self.weights @ np.concatenate([belief.noise for belief in self.beliefs]))
+        return sum(float(share) * belief.noise for share, belief in zip(self.shares, self.beliefs, strict=True))
 
-    def choose(self, rng: np.random.Generator) -> tuple[Array, str]:
-        """The choice of one family, drawn by its share."""
-        drawn = int((self.shares.cumsum() < rng.random()).sum()) if len(self.shares) > 1 else 0
-        return self.beliefs[min(drawn, len(self.beliefs) - 1)].choose(rng)
+    def choose(self, rng: np.random.Generator) -> Choice:
+        """The choice of one family, drawn by its share; what is expected of it is what all expect."""
+        if len(self.beliefs) == 1:
+            return self.beliefs[0].choose(rng)
+        drawn = int((self.shares.cumsum() < rng.random()).sum())
+        choice = self.beliefs[min(drawn, len(self.beliefs) - 1)].choose(rng)
+        mean, variance = self.predict(choice.point[None])
+        return choice._replace(mean=float(mean[0]), variance=float(variance[0]))
 
     def best(self) -> Array | None:
         """The best point known to the family that counts most."""
@@ -53,7 +57,7 @@ class Mixture:
 
     def log_densities(self, point: Array, y: float) -> Array:
         """[F] log p(y) of each family."""
-        return np.array([_log_mean(b.log_density(point, y), b.weights) for b in self.beliefs])
+        return np.array([log_mean(b.log_density(point, y), b.weights) for b in self.beliefs])
 
     def similar(self) -> Array:
         return self.beliefs[0].similar()
@@ -95,9 +99,3 @@ class EvidenceGate:
         self._evidence.restore(state)
         for i, family in enumerate(self.families):
             family.restore(under(f"{i}/", state))
-
-
-def _log_mean(logs: Array, weights: Array) -> float:
-    top = float(logs.max())
-    mean = float(weights @ np.exp(logs - top))  # zero if all the weight lies elsewhere
-    return top + float(np.log(max(mean, 1e-300)))

@@ -9,7 +9,7 @@ J        [n, m]       slope of y by theta; m = 1 + d + d (1 + r)
 R        scalar       rival noise variances
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,21 +48,23 @@ class MovingBelief:
     level: Array  # [R]
     curvatures: Array  # [R, d]
     optimum: Array  # [R, d]
-    covariance: Array  # [R, m, m] of theta
+    covariance: Array  # [R, m, m] of theta, where b and q are in units of another curvature
+    ratio: float  # that curvature, in units of this one
     x: Array  # [1 + r]
 
-    def predict(self, u: Array) -> tuple[Array, Array]:
-        """Mean and variance [R, n] at points [n, d]."""
-        gaps = u - self.optimum[:, None, :]  # [R, n, d]
+    def predict(self, u: Array, rivals: Sequence[int]) -> tuple[Array, Array]:
+        """Mean and variance [len(rivals), n] at points [n, d], under some of the rival noises."""
+        rivals = list(rivals)
+        curvatures = self.curvatures[rivals, None]
+        gaps = u - self.optimum[rivals, None]
         squares = gaps**2
-        rivals, count, dim = gaps.shape
-        mean = self.level[:, None] + (squares @ self.curvatures[:, :, None])[..., 0]
-        jacobian = np.empty((rivals, count, self.covariance.shape[1]))
-        jacobian[..., 0] = 1.0
-        jacobian[..., 1 : 1 + dim] = squares
-        slopes = -2.0 * self.curvatures[:, None, :] * gaps
-        jacobian[..., 1 + dim :] = (slopes[..., None] * self.x).reshape(rivals, count, -1)
-        return mean, ((jacobian @ self.covariance) * jacobian).sum(axis=2)
+        mean = self.level[rivals, None] + (squares * curvatures).sum(axis=2)
+        count, n, dim = gaps.shape
+        jacobian = np.empty((count, n, self.covariance.shape[1]))
+        jacobian[..., 0] = self.ratio
+        jacobian[..., 1 : 1 + dim] = squares * self.ratio
+        jacobian[..., 1 + dim :] = ((-2.0 * curvatures * gaps)[..., None] * self.x).reshape(count, n, -1)
+        return mean, ((jacobian @ self.covariance[rivals]) * jacobian).sum(axis=2)
 
     def location_covariance(self, rival: int) -> Array:
         """[d, d] of the optimum here."""
@@ -147,7 +149,7 @@ class MovingOptimum:
             jacobian[:, 1 + d :] = ((-2.0 * theta[1 : 1 + d] * gaps)[:, :, None] * x[:, None, :]).reshape(n, -1)
             weighted = jacobian.T * trust
             pull = precision @ (prior - theta)
-            a["covariance"][:] = np.linalg.inv((weighted @ jacobian) * ratios[:, None, None] + precision)
+            a["covariance"] = np.linalg.inv((weighted @ jacobian) * ratios[:, None, None] + precision)
             step = (a["covariance"] @ ((weighted @ residual) * ratios[:, None] + pull)[..., None])[..., 0]
             cost = ratios[leader] * (trust @ residual**2) + (prior - theta) @ pull
             for length in STEPS:
@@ -174,13 +176,12 @@ class MovingOptimum:
         x = self._encoded(self._reduced(context)[None])[0]
         moves = fitted[:, 1 + d :].reshape(len(fitted), d, -1)
         was, ratio = float(self._arrays["units"][0]), float(self._arrays["units"][1]) / curvature
-        scale = np.ones(fitted.shape[1])
-        scale[: 1 + d] = ratio
         return MovingBelief(
             level=fitted[:, 0] * ratio + (was - offset) / curvature,
             curvatures=fitted[:, 1 : 1 + d] * ratio,
             optimum=moves @ x,
-            covariance=self._arrays["covariance"] * np.outer(scale, scale),
+            covariance=self._arrays["covariance"],
+            ratio=ratio,
             x=x,
         )
 
@@ -192,7 +193,7 @@ class MovingOptimum:
             assign(array, state[name])
 
     def _reduced(self, context: Array) -> Array:
-        return context if self._sketch is None else context @ self._sketch
+        return context if self._sketch is None else np.einsum("c,cw->w", context, self._sketch)
 
     def _encoded(self, reduced: Array) -> Array:
         """[n, 1 + r] with a leading one."""

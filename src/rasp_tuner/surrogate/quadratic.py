@@ -3,7 +3,7 @@
 symbol    shape         meaning
 u         [n, d]        points relative to the default: 2 (point - default), in [-2, 2]
 phi       [n, p]        [1, u, u^2]; p = 1 + 2 d
-prompt    [P]           sums of phi phi', phi v', v v' over samples with metrics v [K]; y = v @ weights
+prompt    [q q]         sums of psi psi' over samples, psi = [phi, v] with metrics v [K]; q = p + K; y = v @ weights
 W         [L, N]        retrieval weight of each slot for each of L local experts
 G, b      [L, p, p]     pooled sums of phi phi'; [L, p] of phi y
 a         scalar        the curvature all situations share; rho a^2 are the R rival noise variances
@@ -11,20 +11,23 @@ S, mean   [L, R, p, p]  posterior covariance in units of a^2; [L, R, p] posterio
 E         scalar        (L + 1) R hypotheses: the last R are those of an optimum that moves with the context
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from rasp_tuner.numerics import LARGEST, Array, assign, under
 from rasp_tuner.slots import SlotMemory
-from rasp_tuner.surrogate.bowls import Bowls, Box, features, minimisers
-from rasp_tuner.surrogate.evidence import Evidence
+from rasp_tuner.surrogate.bowls import Bowls, Box, minimisers
+from rasp_tuner.surrogate.evidence import Evidence, log_mean
 from rasp_tuner.surrogate.linear import MovingOptimum, Shared
 
 LOCAL = ("all history", "recent history", "situations like this one", "the most similar situations")
 MOVING = "an optimum that moves with the context"
 NOISES = np.array([1e-4, 1e-2, 1e-1])  # rho
 R = len(NOISES)
+EACH = np.tile(NOISES, len(LOCAL) + 1)  # [E]
 NOISE_ODDS = 2.0  # nats against each but the one before
 LOCAL_ODDS = 3.0  # nats against every local expert but the blind one
 LOCATION = 0.25  # variance of an optimum around the default
@@ -37,9 +40,10 @@ SLOTS = 192
 YOUNG = 5  # samples until the curvature is tracked instead of estimated
 OUTLYING = 5.0  # deviations at which a sample counts a quarter
 FALSE_ODDS, FALSE_FROM = 1e-5, 8  # prior odds of a false measurement; from this many samples on
-SETTLED, OFTEN, SELDOM = 40, 2, 4  # samples; then one step in so many, while an expert counts or does not
-SECOND = -7.0  # nats behind the leader at which it does not
+SETTLED, SELDOM = 100, 4  # samples; from then on, what changes little is looked at one step in so many
+ASLEEP = -7.0  # nats behind the leader at which the moving optimum is, too
 TINY, FLATTEST = 1e-100, 1e-95  # a curvature where y is constant, so that no logarithm sees a zero; and one where not
+HIGHEST = 1e30  # level, in units of a: a metric that jumps must not overflow
 FARTHEST = 1e60  # mean squared residual, in units of the usual one, at which a slot is not trusted at all
 
 
@@ -50,18 +54,15 @@ class Quadratic:
 
     def __init__(self, default: Array, context_dim: int, metrics: int) -> None:
         d = len(default)
-        self.dim, self.default, self.metrics, self.p = d, default, metrics, 1 + 2 * d
+        self.dim, self.default, self.metrics, self.p, self.q = d, default, metrics, 1 + 2 * d, 1 + 2 * d + metrics
         self.box = Box(default)
-        self.slots = SlotMemory(context_dim, self.p**2 + self.p * metrics + metrics**2, len(LOCAL), SLOTS)
+        self.slots = SlotMemory(context_dim, self.q**2, len(LOCAL), SLOTS)
         self.moving = MovingOptimum(d, context_dim, metrics, R)
         prior = np.zeros((len(LOCAL) + 1, R))
         prior -= NOISE_ODDS * np.arange(R)
         prior[1 : len(LOCAL)] -= LOCAL_ODDS
         self.evidence = Evidence(prior.ravel())
         self.weights = np.ones(metrics)
-        self._prior_mean = np.concatenate([[d * LOCATION], np.zeros(d), np.ones(d)])
-        self._prior_precision = np.diag(np.concatenate([[1.0 / LEVEL], np.full(d, 0.25 / LOCATION), np.zeros(d)]))
-        self._prior_precision[1 + d :, 1 + d :] = _precision(d, OWN)
         self._first = np.zeros(metrics)  # metrics of the first sample; all are kept relative to them
         self._shape = np.ones(d)  # curvature of each knob beside the others
         self._curvature = 0.0  # 0 until it is known
@@ -69,6 +70,9 @@ class Quadratic:
         self._largest = 0.0  # deviation of y, slowly forgotten
         self._judged = 0  # samples the curvature was tracked by
         self._suspect = False  # whether the latest sample looked false
+        self._blank_mean = np.concatenate([[d * LOCATION], np.zeros(d), np.ones(d)])
+        self._blank_precision = np.diag(np.concatenate([[0.0], np.full(d, 0.25 / LOCATION), np.ones(d)]))
+        self._prior = self._make_prior()
         self._cache: tuple[bytes, Bowls] | None = None
 
     def believe(self, context: Array) -> Bowls:
@@ -88,39 +92,41 @@ class Quadratic:
         trust = 1.0
         if belief is not None and self.slots.steps >= 2:
             densities = belief.log_density(point, float(values @ self.weights))
-            trust = self._credit(densities, belief.a)
+            trust = self._credit(densities, belief)
             if trust >= 0.5:
                 self.evidence.observe(densities)
                 self._track(belief)
-            if self._due(often=False):
+                self._prior = self._make_prior()
+            if self._due():
                 self._judge(belief)
-        f = features(u[None])[0]
-        prompt = np.concatenate([np.outer(f, f).ravel(), np.outer(f, v).ravel(), np.outer(v, v).ravel()])
-        self.slots.write(context, prompt, trust)
+        psi = np.concatenate([[1.0], u, u**2, v])
+        self.slots.write(context, np.outer(psi, psi).ravel(), trust)
         self.moving.observe(u, context, v, trust)
-        if belief is not None and self.slots.steps >= 3 and self._due(often=self.evidence.scores[-R:].max() > SECOND):
+        if belief is not None and self.slots.steps >= 3 and self._due():
             self._fit_moving(belief)
         self._cache = None
 
     def relearn(self) -> None:
         """More steps for the moving optimum; and a curvature that lost its way is estimated anew."""
-        if self.slots.steps < 3 or self._cache is not None:
+        if self.slots.steps < 3:
             return
-        belief = self._believe(self.slots.latest)
-        if self._curvature and not 0.2 < belief.blind_curvature / self._curvature < 5.0 and self.evidence.leader < R:
-            self._curvature = belief.blind_curvature
-        self._fit_moving(belief, extra=2)
+        if self._curvature and self.evidence.leader < R:
+            fresh = self._estimate(*self._pool(self.slots.trust[:1]))
+            if not 0.2 < fresh / self._curvature < 5.0:
+                self._curvature = fresh
+        self._fit_moving(self.believe(self.slots.latest), extra=2)
+        self._cache = None
 
     def reweigh(self, weights: Array) -> None:
         self.weights = weights.copy()
         self._curvature, self._judged, self._largest, self._level_variance = 0.0, 0, 0.0, 4.0
+        self._prior = self._make_prior()
         self.moving.forget_fit()
         self._cache = None
 
     def targets(self) -> Array:
         """[N] mean y of each slot, relative to the first sample."""
-        p, k = self.p, self.metrics
-        y: Array = self.slots.prompts[:, p * p : p * p + k] @ self.weights / self.slots.counts
+        y: Array = self.slots.prompts[:, self.p : self.q] @ self.weights / self.slots.counts
         return y
 
     @property
@@ -148,71 +154,80 @@ class Quadratic:
             assign(target, state[name])
         for part, prefix in ((self.evidence, "evidence/"), (self.slots, "slots/"), (self.moving, "moving/")):
             part.restore(under(prefix, state))
+        self._prior = self._make_prior()
         self._cache = None
 
     def _believe(self, context: Array) -> Bowls:
         kernels = self._kernels(context)
-        G, b, yy = self._pool(kernels * self.slots.trust)
-        offset = float(b[0, 0] / G[0, 0, 0])  # blind mean: numbers stay small
-        b = b - offset * G[:, :, 0]
-        prior, precision, level, level_variance = self._prior(offset)
-        S = np.linalg.inv(G[:, None] / NOISES[:, None, None] + precision)
-        by_data = (S @ b[:, None, :, None])[..., 0] / NOISES[:, None]
-        by_prior = S @ (precision @ prior)
-        rest = float(yy[0]) - offset**2 * float(G[0, 0, 0])
-        blind = _likeliest_curvature(float(G[0, 0, 0]), b[0], rest, by_data[0, 1], by_prior[0, 1], float(NOISES[1]))
-        a = self._curvature or blind
-        mean = by_data + a * by_prior
+        G, b, offset, rest = self._pool(kernels * self.slots.trust)
+        a = self._curvature or self._estimate(G, b, offset, rest)
+        prior, level = self._prior, a * self._centred_level(offset, a)
+        S = np.linalg.inv(G[:, None] / NOISES[:, None, None] + prior.precision)
+        pull = a * prior.pull
+        pull[0] += level * prior.precision[0, 0]
+        mean = (S @ (b[:, None] / NOISES[:, None] + pull)[..., None])[..., 0]
         if self._curvature:
             mean, S = self._pin(mean, S, level)
-        d = self.dim
-        shared = Shared(a, level / a, level_variance, prior[1 + d :], precision[1 + d :, 1 + d :], LOCATION, NOISES)
-        moving = self.moving.believe(context, offset, a) if self.moving.ready else None
         targets = self.targets()
         return Bowls(
             box=self.box,
             scores=self.evidence.scores,
+            noises=EACH,
             kernels=kernels,
-            tried=self.slots.prompts[:, 1 : 1 + d] / self.slots.counts[:, None],
+            tried=self.slots.prompts[:, 1 : 1 + self.dim] / self.slots.counts[:, None],
             targets=targets,
             spread=self._largest or float(targets.std()) or 1.0,
             origin=self.origin,
             offset=offset,
             a=a,
-            blind_curvature=blind,
             S=S,
             mean=mean,
-            moving=moving,
-            shared=shared,
+            moving=self.moving.believe(context, offset, a) if self.moving.ready and self._awake() else None,
         )
 
     def _kernels(self, context: Array) -> Array:
-        wobbles, spreads = self.slots.gaps(context)
-        kernels = np.ones((len(LOCAL), self.slots.count))
-        kernels[1] = np.exp(-self.slots.ages / RECENT)
-        kernels[2] = np.exp(-(np.minimum(wobbles / self.slots.reach, 26.0) ** 2))
-        kernels[3] = np.exp(-(np.minimum(spreads / (2.0 * NEAR**2), 26.0) ** 2))
+        """[L, N] how much each slot counts for each local expert."""
+        far = np.zeros((len(LOCAL), self.slots.count))
+        far[1] = self.slots.ages / RECENT
+        far[2:] = np.minimum(self.slots.gaps(context) / [[self.slots.reach], [2.0 * NEAR**2]], 26.0) ** 2
+        kernels: Array = np.exp(-far)
         return kernels
 
-    def _pool(self, W: Array) -> tuple[Array, Array, Array]:
-        p, k, w = self.p, self.metrics, self.weights
-        sums = W @ self.slots.prompts
-        b = sums[:, p * p : p * (p + k)].reshape(-1, p, k) @ w
-        return sums[:, : p * p].reshape(-1, p, p), b, sums[:, p * (p + k) :].reshape(-1, k, k) @ w @ w
+    def _pool(self, W: Array) -> tuple[Array, Array, float, float]:
+        """G, b less the offset, that offset (the blind mean: numbers stay small), and the blind sum of y^2 less it."""
+        p, w = self.p, self.weights
+        sums = (W @ self.slots.prompts).reshape(-1, self.q, self.q)
+        G, b = sums[:, :p, :p], sums[:, :p, p:] @ w
+        count = float(G[0, 0, 0])
+        offset = float(b[0, 0]) / count
+        return G, b - offset * G[:, :, 0], offset, float(w @ sums[0, p:, p:] @ w) - offset**2 * count
 
-    def _prior(self, offset: float) -> tuple[Array, Array, float, float]:
-        """Mean and precision of the coefficients in units of a; level of the least y and its variance."""
+    def _estimate(self, G: Array, b: Array, offset: float, rest: float) -> float:
+        """The shared curvature by the blind expert alone, at the middle noise."""
+        prior, rho = self._prior, float(NOISES[1])
+        pull = prior.pull.copy()
+        pull[0] += self._centred_level(offset, self._curvature) * prior.precision[0, 0]
+        by_data, by_prior = np.linalg.solve(G[0] / rho + prior.precision, np.column_stack([b[0] / rho, pull])).T
+        return _likeliest_curvature(float(G[0, 0, 0]), b[0], rest, by_data, by_prior, rho)
+
+    def _centred_level(self, offset: float, a: float) -> float:
+        """Level of the least y that all situations share, less the offset, in units of a; 0 while it is unknown."""
         if not self._curvature:
-            return self._prior_mean, self._prior_precision, 0.0, LEVEL
-        most = FARTHEST**0.5 * self._curvature  # a metric that jumps must not overflow
-        d, level = self.dim, min(max(self._level - offset, -most), most)
-        variance = min(LEVEL, max(4.0 * self._level_variance, 0.01))
-        mean, precision = self._prior_mean.copy(), self._prior_precision.copy()
-        mean[0] += level / self._curvature
-        mean[1 + d :] = self._shape
-        precision[0, 0] = 1.0 / (variance + 0.1 * d)
-        precision[1 + d :, 1 + d :] = _precision(d, max(OWN_LEAST, OWN / np.sqrt(1.0 + self._judged / 20.0)))
-        return mean, precision, level, variance
+            return 0.0
+        return min(max((self._level - offset) / a, -HIGHEST), HIGHEST)
+
+    def _make_prior(self) -> "Prior":
+        """What is held true of a bowl before it is seen."""
+        d, known = self.dim, self._curvature > 0.0
+        level_variance = min(LEVEL, max(4.0 * self._level_variance, 0.01)) if known else LEVEL
+        own = max(OWN_LEAST, OWN / math.sqrt(1.0 + self._judged / 20.0)) if known else OWN
+        mean, precision = self._blank_mean.copy(), self._blank_precision.copy()
+        if known:
+            mean[1 + d :] = self._shape
+        precision[0, 0] = 1.0 / (level_variance + 0.1 * d * known)
+        precision[1 + d :, 1 + d :] -= COMMON**2 / (own**2 + d * COMMON**2)
+        precision[1 + d :, 1 + d :] /= own**2
+        return Prior(mean, precision, precision @ mean, level_variance)
 
     def _pin(self, mean: Array, S: Array, level: float) -> tuple[Array, Array]:
         """Add what a quadratic cannot say by itself: its least value is about the level all situations share."""
@@ -223,14 +238,12 @@ class Quadratic:
         mean = mean + gain * (level - (f * mean).sum(axis=2))[..., None]
         return mean, S - gain[..., :, None] * Sf[..., None, :]
 
-    def _credit(self, densities: Array, a: float) -> float:
+    def _credit(self, densities: Array, belief: Bowls) -> float:
         """Probability that a sample is no false measurement; a second odd one in a row clears both."""
         if self.slots.steps < FALSE_FROM:
             return 1.0
-        top = float(densities.max())
-        usual = float(np.log(self.evidence.weights @ np.exp(densities - top))) + top
-        odd = float(np.log(FALSE_ODDS / (10.0 * max(self._largest, a))))
-        honest = 1.0 / (1.0 + float(np.exp(min(odd - usual, 100.0))))
+        odd = math.log(FALSE_ODDS / (10.0 * max(self._largest, belief.a)))
+        honest = 1.0 / (1.0 + math.exp(min(odd - log_mean(densities, belief.weights), 100.0)))
         if honest >= 0.5:
             self._suspect = False
             return honest
@@ -255,34 +268,34 @@ class Quadratic:
         gap = least - self._level
         self._level += 0.1 * gap
         self._level_variance += 0.1 * (min(abs(gap) / self._curvature, 1e6) ** 2 - self._level_variance)
-        mean = float(curvatures.mean())
-        self._shape += 0.1 * (np.clip(curvatures / mean, 0.2, 4.0) - self._shape)
-        self._shape /= self._shape.mean()
+        mean = float(curvatures.sum()) / self.dim
+        self._shape += 0.1 * (np.minimum(np.maximum(curvatures / mean, 0.2), 4.0) - self._shape)
+        self._shape /= float(self._shape.sum()) / self.dim
         self._curvature *= min(max(mean / self._curvature, 0.3), 3.0) ** 0.3
-        y, trust = self.targets(), self.slots.trust[0] + 1e-9
-        spread = float(np.sqrt(max(trust @ y**2 / trust.sum() - (trust @ y / trust.sum()) ** 2, 0.0)))
-        self._largest = max(spread, 0.995 * self._largest)
+        self._largest *= 0.995
+        if self._due():
+            self._largest = max(self._spread(), self._largest)
         if self._largest > 0.0:
             self._curvature = min(max(self._curvature, 0.1 * self._largest), 100.0 * self._largest)
+
+    def _spread(self) -> float:
+        """Deviation of y over the slots that are trusted."""
+        y, trust = self.targets(), self.slots.trust[0] + 1e-9
+        total = float(trust.sum())
+        return math.sqrt(max(float(trust @ y**2) / total - (float(trust @ y) / total) ** 2, 0.0))
 
     def _judge(self, belief: Bowls) -> None:
         """Trust each slot by how far it lies from what its expert makes of it, so that outliers count little."""
         n = self.slots.count
         if n < 4:
             return
-        L, w = len(LOCAL), self.weights
-        rows = np.arange(L)
-        lead = self.evidence.scores.reshape(-1, R)[:L].argmax(axis=1)
-        c = belief.mean[rows, lead].copy()
-        c[:, 0] += belief.offset
+        rows = np.arange(len(LOCAL))
+        lead = self.evidence.scores.reshape(-1, R)[:-1].argmax(axis=1)
         form = np.concatenate(
-            [
-                (c[:, :, None] * c[:, None]).reshape(L, -1),
-                -2.0 * (c[:, :, None] * w).reshape(L, -1),
-                np.broadcast_to(np.outer(w, w).ravel(), (L, w.size**2)),
-            ],
-            axis=1,
+            [belief.mean[rows, lead], np.broadcast_to(-self.weights, (len(LOCAL), self.metrics))], axis=1
         )
+        form[:, 0] += belief.offset
+        form = (form[:, :, None] * form[:, None]).reshape(len(LOCAL), -1)
         squares = np.maximum(form @ self.slots.prompts.T, 0.0) / self.slots.counts  # mean squared residuals
         order = np.argsort(squares, axis=1)
         mass = np.cumsum(np.take_along_axis(belief.kernels, order, 1), axis=1)
@@ -292,20 +305,37 @@ class Quadratic:
         fresh = 1.0 / (1.0 + far) ** 2
         self.slots.trust[:] = np.where(belief.kernels > 0.3, fresh, self.slots.trust)
 
-    def _due(self, often: bool) -> bool:
+    def _due(self) -> bool:
         """Whether to spend time on what changes little: always while young, then now and then."""
-        n = self.slots.steps
-        return n < SETTLED or n % (OFTEN if often else SELDOM) == 0
+        return self.slots.steps < SETTLED or self.slots.steps % SELDOM == 0
+
+    def _awake(self) -> bool:
+        """Whether the moving optimum has a say now; while it has none, it is scored like the blind expert."""
+        return self._due() or float(self.evidence.scores[-R:].max()) > ASLEEP
 
     def _fit_moving(self, belief: Bowls, extra: int = 0) -> None:
-        rival = int(self.evidence.scores[-R:].argmax())
-        self.moving.fit(self.weights, belief.offset, belief.shared, rival, extra)
+        d, prior, a = self.dim, self._prior, belief.a
+        level, curvatures = self._centred_level(belief.offset, a), slice(1 + d, None)
+        shared = Shared(
+            a,
+            level,
+            prior.level_variance,
+            prior.mean[curvatures],
+            prior.precision[curvatures, curvatures],
+            LOCATION,
+            NOISES,
+        )
+        self.moving.fit(self.weights, belief.offset, shared, int(self.evidence.scores[-R:].argmax()), extra)
 
 
-def _precision(d: int, own: float) -> Array:
-    """Inverse of own^2 I + COMMON^2 11'."""
-    inverse: Array = (np.eye(d) - COMMON**2 / (own**2 + d * COMMON**2)) / own**2
-    return inverse
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Of the coefficients, in units of a, level left out."""
+
+    mean: Array  # [p]
+    precision: Array  # [p, p]
+    pull: Array  # [p] their product
+    level_variance: float
 
 
 def _likeliest_curvature(n: float, b: Array, rest: float, by_data: Array, by_prior: Array, rho: float) -> float:
