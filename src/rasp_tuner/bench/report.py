@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from rasp_tuner import __version__
-from rasp_tuner.bench import figures, markup, memory, sensitivity, tables
+from rasp_tuner import __version__, markup
+from rasp_tuner.bench import figures, memory, sensitivity, tables
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
 from rasp_tuner.bench.metrics import Runs, calibration, load
-from rasp_tuner.bench.tables import Table
 from rasp_tuner.bench.verdicts import lead
+from rasp_tuner.markup import Table
 from rasp_tuner.presets import PAPER
 
 ADVERSARIAL = ("A1_Adversarial_Context", "A2_Adversarial_Offcentre")

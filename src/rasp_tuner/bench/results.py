@@ -9,9 +9,10 @@ from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS
 from rasp_tuner.bench.metrics import ADAPT_SHARE, ADAPT_WINDOW, Runs, geometric_means, load
 from rasp_tuner.bench.protocol import Cell
-from rasp_tuner.bench.tables import Table, markdown
+from rasp_tuner.bench.tables import markdown
 from rasp_tuner.bench.verdicts import lead
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.markup import Table
 from rasp_tuner.snapshot import write as write_whole
 
 DOMAINS = (*PAPER, *BEYOND)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from rasp_tuner.bench.agents import parse
 from rasp_tuner.bench.metrics import Runs, geometric_means
-from rasp_tuner.bench.tables import MEAN, Table, number
+from rasp_tuner.bench.tables import MEAN, number
+from rasp_tuner.markup import Table
 from rasp_tuner.presets import PAPER
 
 TITLE = "Sensitivity of the paper's stack (Appendix C)"

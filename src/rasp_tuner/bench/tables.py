@@ -7,8 +7,8 @@ from rasp_tuner.bench import claims, summary
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
 from rasp_tuner.bench.metrics import Runs, calibration, geometric_mean, geometric_means, latency, later_share, ratios
 from rasp_tuner.bench.stats import confidence
+from rasp_tuner.markup import Table, are_words
 
-Table = tuple[list[str], list[list[str]]]  # the head, and rows as long as it
 MEAN = "geo-mean"  # of the paper's nine domains
 
 
@@ -26,12 +26,6 @@ def markdown(table: Table) -> str:
     head, rows = table
     sides = ["---" if words else "---:" for words in are_words(table)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, sides, *rows))
-
-
-def are_words(table: Table) -> list[bool]:
-    """Of each column, whether it holds words rather than numbers."""
-    head, rows = table
-    return [any(row[i][:1].isalpha() and row[i] != "never" for row in rows) for i in range(len(head))]
 
 
 def short(domain: str) -> str:

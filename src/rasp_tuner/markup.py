@@ -4,10 +4,12 @@ import base64
 import io
 from collections.abc import Iterable
 from html import escape
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-from rasp_tuner.bench.tables import Table, are_words
+Table = tuple[list[str], list[list[str]]]  # the head, and rows as long as it
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 84rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
@@ -30,11 +32,15 @@ def page(title: str, body: Iterable[str]) -> str:
     )
 
 
-def image(figure: Figure, alt: str) -> str:
+def image(figure: "Figure", alt: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{data}">'
+    return embedded(buffer.getvalue(), alt)
+
+
+def embedded(png: bytes, alt: str) -> str:
+    """A picture inside the page."""
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
 def table(content: Table, caption: str = "", shade: bool = False) -> str:
@@ -52,6 +58,12 @@ def table(content: Table, caption: str = "", shade: bool = False) -> str:
 def folded(summary: str, content: str) -> str:
     """Content behind a line to click."""
     return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def are_words(content: Table) -> list[bool]:
+    """Of each column, whether it holds words rather than numbers."""
+    head, rows = content
+    return [any(row[i][:1].isalpha() and row[i] != "never" for row in rows) for i in range(len(head))]
 
 
 def _cell(text: str, words: bool, shade: bool) -> str:
