@@ -35,3 +35,7 @@ class SnapshotFileError(RaspError, OSError):
 
 class MissingExtra(RaspError, ImportError):
     """An optional dependency is not installed; the message says which extra to install."""
+
+
+class BrokenAssumption(RaspError, ValueError):
+    """A theorem was asked for a bound outside its assumptions: there is none."""
