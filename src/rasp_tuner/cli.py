@@ -227,3 +227,40 @@ def _complain(error: Exception | str) -> int:
     """Say what went wrong in one line and give the exit status."""
     typer.echo(f"rasp: {error}", err=True)
     return 1
+
+
+@app.command("theory")
+def run_theory(
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random instances.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for theory.png and theory.html.")] = Path("out/theory"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of claims as JSON and nothing else.")] = False,
+) -> None:
+    """Measure every theorem of the paper against its bound, as printed and as mended (docs/THEORY.md); draw it.
+
+    The exit status is 1 if a mended bound is broken. Example: rasp theory --out out/theory
+    """
+    with _one_line_errors():
+        import json
+
+        from rasp_tuner.theory import page, suite
+
+        out.mkdir(parents=True, exist_ok=True)
+        outcomes = []
+        with _progress(hidden=as_json) as progress:
+            task = progress.add_task("claims", total=len(suite.CLAIMS))
+            for outcome in suite.run(seed):
+                outcomes.append(outcome)
+                progress.update(task, advance=1, description=outcome.claim.name)
+        picture, html = page.write(outcomes, out)
+        if as_json:
+            typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=1))
+        else:
+            head, rows = page.as_table(outcomes)
+            table = Table(*head)
+            for row in rows:
+                table.add_row(*map(escape, row))
+            Console(width=None if sys.stdout.isatty() else 160).print(table)
+            typer.echo(page.verdict(outcomes))
+            typer.echo(f"Figure: {picture}   Page: {html}")
+    if not all(outcome.holds for outcome in outcomes if outcome.claim.version == "mended"):
+        raise typer.Exit(1)

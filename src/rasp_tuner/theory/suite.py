@@ -1,0 +1,28 @@
+"""All claims in the paper's order, run together."""
+
+from collections.abc import Iterator
+
+from rasp_tuner.checks import whole
+from rasp_tuner.theory import composer, descent, ema, gradient_error, misretrieval, noisy, regret, retrieval, sandwich
+from rasp_tuner.theory import weights as soft
+from rasp_tuner.theory.claim import Claim, Outcome, examine
+
+CLAIMS: tuple[Claim, ...] = (
+    *composer.CLAIMS,
+    *ema.CLAIMS,
+    *retrieval.CLAIMS,
+    *noisy.CLAIMS,
+    *soft.CLAIMS,
+    *descent.CLAIMS,
+    *sandwich.CLAIMS,
+    *regret.CLAIMS,
+    *misretrieval.CLAIMS,
+    *gradient_error.CLAIMS,
+)
+
+
+def run(seed: int = 0) -> Iterator[Outcome]:
+    """Every claim on its named and its random instances, one after the other."""
+    whole("seed", seed, 0, 2**32 - 1)
+    for claim in CLAIMS:
+        yield examine(claim, seed)
