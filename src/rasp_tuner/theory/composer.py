@@ -121,7 +121,7 @@ CLAIMS = (
         "composer stability",
         "mended",
         "|change of e_t| <= w_k/sum w sqrt(m) |Delta| / (4 (sigma_{t-1} + eps))",
-        "the same, sigma_{t-1} before the step",
+        "any momentum 0 < m < 1, sigma_{t-1} before the step",
         partial(_stability, printed=False),
         (partial(far_outlier, printed=False),),
         600,

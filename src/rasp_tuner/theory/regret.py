@@ -86,7 +86,7 @@ CLAIMS = (
         "regret",
         "mended",
         "R_T <= sum_r min(V(d_r), (G* d_r + L d_r^2/2) / min(1, 2 - eta L) + (1/eta - mu)+ d_r^2/2)",
-        "the same",
+        "perfect retrieval, minimisers anywhere in Theta",
         partial(_trials, printed=False),
         (partial(one_step_home, printed=False),),
     ),

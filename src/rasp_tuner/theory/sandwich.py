@@ -60,7 +60,7 @@ CLAIMS = (
         "sandwich",
         "mended",
         "mu/2 |w - w*|^2 <= f(w) - f* <= G* |w - w*| + L/2 |w - w*|^2",
-        "the same; G* = |gradient at w*|",
+        "minimiser anywhere in Theta; G* = |gradient at w*|",
         partial(_trials, printed=False),
         (partial(tilted_bowl, printed=False),),
     ),

@@ -71,7 +71,7 @@ CLAIMS = (
         "soft weights",
         "mended",
         "weight of wrong regimes <= (K-1) e^(-g/tau) / (1 + (K-1) e^(-g/tau))",
-        "the same; g >= Delta - 4 rho for keys that are contexts",
+        "wrong keys farther by g > 0; g >= Delta - 4 rho for keys that are contexts",
         partial(_trials, printed=False),
         (partial(two_equal_keys, printed=False),),
     ),
