@@ -123,6 +123,12 @@ def test_large_steps_break_the_printed_bounds_without_limit():
     assert gradient_error.rocking(printed=False).ratio <= 1.0
 
 
+@pytest.mark.parametrize("which", ["frozen", "mended"])
+def test_the_mended_bounds_of_mistakes_cannot_be_less(which):
+    """Bowls at both ends of Theta, eta = 1: the wrong state costs Delta_max, and if it learns, as much again."""
+    assert misretrieval.paid_twice(which=which).ratio == pytest.approx(1.0)
+
+
 def test_a_constant_error_reaches_the_mended_factor():
     assert gradient_error.pushed().ratio == pytest.approx(1.0)
 
