@@ -14,7 +14,7 @@ from rasp_tuner.composer import RescoringComposer
 from rasp_tuner.numerics import Array, entropy, under
 from rasp_tuner.surrogate.base import Choice
 from rasp_tuner.surrogate.gate import EvidenceGate, Mixture
-from rasp_tuner.types import Explanation, Proposal, Stateful, Told, Verdict
+from rasp_tuner.types import Explanation, Proposal, Slots, Stateful, Told, Verdict
 
 SHOWN = 3  # similar situations named in an explanation
 PATIENCE = 10.0  # steps over which a change of settings must earn back what it costs
@@ -78,6 +78,16 @@ class Engine:
 
     def best_known(self, context: Array) -> Array | None:
         return self.gate.believe(context).best() if self.composer.seen else None
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        return self.gate.experts
+
+    def expect(self, context: Array, point: Array) -> float | None:
+        return float(self.gate.believe(context).predict(point[None])[0][0]) if self.composer.seen else None
+
+    def slots(self) -> Slots:
+        return self.gate.families[0].remembered()
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Other weights of the metrics, for all of history at once."""

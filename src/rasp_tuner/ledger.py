@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from rasp_tuner.numerics import Array
 from rasp_tuner.types import Explanation
 
 T = TypeVar("T")
+_NAMES = tuple(field.name for field in fields(Explanation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,18 @@ class Ledger:
             )
         raise UnknownSuggestion(f"no suggestion {show(id)} was issued by this tuner; ask() gives the ids")
 
+    def copy(self) -> "Ledger":
+        """The same records, which are frozen, in a ledger of its own."""
+        ledger = Ledger(self.size)
+        ledger.issued, ledger.pending, ledger.answered = self.issued, dict(self.pending), dict(self.answered)
+        return ledger
+
     def to_json(self) -> dict[str, Any]:
         return {
             "size": self.size,
             "issued": self.issued,
-            "pending": [[id, asdict(record.why)] for id, record in self.pending.items()],
-            "answered": [[id, asdict(why)] for id, why in self.answered.items()],
+            "pending": [[id, _fields(record.why)] for id, record in self.pending.items()],
+            "answered": [[id, _fields(why)] for id, why in self.answered.items()],
         }
 
     def state(self, dim: int, context_dim: int) -> dict[str, Array]:
@@ -105,6 +112,11 @@ def _put(records: dict[str, T], id: str, record: T, size: int) -> None:
         del records[next(iter(records))]
 
 
-def _explanation(fields: Mapping[str, Any]) -> Explanation:
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+def _fields(why: Explanation) -> dict[str, Any]:
+    """As `asdict`, which would copy every number."""
+    return {name: getattr(why, name) for name in _NAMES}
+
+
+def _explanation(told: Mapping[str, Any]) -> Explanation:
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in told.items()}
     return Explanation(**values)

@@ -14,7 +14,7 @@ from rasp_tuner.composer import RealErrorComposer
 from rasp_tuner.memory import PromptMemory
 from rasp_tuner.numerics import Array, under
 from rasp_tuner.surrogate.base import Surrogate
-from rasp_tuner.types import Batch, Explanation, Proposal, Stateful, Told, Verdict
+from rasp_tuner.types import Batch, Explanation, Proposal, Slots, Stateful, Told, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,18 @@ class PaperStack:
     def best_known(self, context: Array) -> Array | None:
         """The best parameters tried in the most similar context; None while nothing is known."""
         return self.memory.best_known(self.memory.retrieve(context))
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        return tuple(f"network {i + 1}" for i in range(self.surrogate.experts))
+
+    def expect(self, context: Array, point: Array) -> float | None:
+        del context, point
+        return None  # errors are relative to their time here: a forecast for today says little about another
+
+    def slots(self) -> Slots:
+        keys = self.memory.keys[: len(self.memory)].copy()
+        return Slots(keys, np.ones(len(keys)), np.full(len(keys), np.nan))
 
     def state(self) -> dict[str, Array]:
         return {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}

@@ -64,6 +64,12 @@ class SlotMemory:
         return self._slots["counts"][: self.count]
 
     @property
+    def contexts(self) -> Array:
+        """[N, d_c] mean context of each slot; a copy."""
+        contexts: Array = self._slots["keys"][: self.count] + self._contexts["origin"]
+        return contexts
+
+    @property
     def trust(self) -> Array:
         """[E, N]; a view that may be written to."""
         view: Array = self._slots["trust"][: self.count].T

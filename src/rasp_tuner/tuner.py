@@ -1,7 +1,7 @@
 """Tuner: the public face. Names, ids and metrics around an `AdaptiveHybridTuner` on the unit box."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from rasp_tuner.ledger import Ledger
 from rasp_tuner.numerics import Array
 from rasp_tuner.presets import Preset, named
 from rasp_tuner.space import Knob, ParamBounds, Params, Space
-from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
+from rasp_tuner.types import Direction, Explanation, Metric, Slots, Suggestion
 
 Context = Mapping[str, float] | Sequence[float] | Array | None
 
@@ -100,6 +100,10 @@ class Tuner:
         params = self._space.from_unit(point)
         return Suggestion(self._ledger.issue(seen, self._space.to_unit(params), why), params)
 
+    def check_context(self, context: Context) -> None:
+        """Nothing, if `ask` would take this context; else the error it would raise."""
+        self._encoder.encode(context)
+
     def tell(self, id: str, metrics: Mapping[str, float]) -> None:
         """Learn what the suggestion `id` led to."""
         record = self._ledger.waiting(id)
@@ -128,6 +132,22 @@ class Tuner:
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
         """
         return self._space.from_unit(self._recommended(self._encoder.encode(context)))
+
+    def expected_of_default(self, context: Context = None) -> float | None:
+        """The error expected of the default in this context, in units of `Explanation.error`.
+
+        None while too little is known, and under preset "paper".
+        """
+        return self._hybrid.parts.expect(self._encoder.encode(context), self._default)
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """What each entry of `Explanation.gate` stands for, in words."""
+        return self._hybrid.parts.experts
+
+    def slots(self) -> Slots:
+        """The situations in memory, as copies; for people to look at."""
+        return self._hybrid.parts.slots()
 
     def freeze(self) -> None:
         """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""
@@ -163,6 +183,10 @@ class Tuner:
 
     def to_bytes(self) -> bytes:
         """The snapshot that `save` writes."""
+        return self.capture()()
+
+    def capture(self) -> Callable[[], bytes]:
+        """A snapshot of this moment, copied fast; calling it, later and in any thread, makes the bytes."""
         hybrid = self._hybrid
         header = {
             "space": self._space.to_json(),
@@ -173,16 +197,16 @@ class Tuner:
             "random": hybrid.rng.bit_generator.state,
             "learned": self._learned,
             "frozen": self._frozen,
-            "ledger": self._ledger.to_json(),
         }
-        ledger = self._ledger.state(self._space.dim, self._encoder.dim)
-        arrays = {
-            "default": self._default,
-            "current": self._current,
-            **{f"ledger/{name}": array for name, array in ledger.items()},
-            **hybrid.state(),
-        }
-        return snapshot.encode(header, arrays)
+        ledger, dims = self._ledger.copy(), (self._space.dim, self._encoder.dim)
+        arrays = {"default": self._default.copy(), "current": self._current.copy()}
+        state = {name: array.copy() for name, array in hybrid.state().items()}
+
+        def encode() -> bytes:
+            told = {f"ledger/{name}": array for name, array in ledger.state(*dims).items()}
+            return snapshot.encode({**header, "ledger": ledger.to_json()}, {**arrays, **told, **state})
+
+        return encode
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Tuner":

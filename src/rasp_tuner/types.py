@@ -151,6 +151,15 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class Slots:
+    """Situations in memory."""
+
+    contexts: Array  # [N, d_c]
+    visits: Array  # [N] samples in each
+    last: Array  # [N] how many samples ago each was met; NaN where memory does not say
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """What a sample came to: its composed error, and how it was learned."""
 
@@ -176,6 +185,16 @@ class Stack(Stateful, Protocol):
 
     def best_known(self, context: Array) -> Array | None:
         """The best point for this context without exploring; None while nothing is known."""
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """Whose weights an explanation's gate holds, in words."""
+
+    def expect(self, context: Array, point: Array) -> float | None:
+        """The error expected at a point; None where that is not known."""
+
+    def slots(self) -> Slots:
+        """The situations in memory, as copies."""
 
 
 class Composer(Protocol):

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rasp_tuner.numerics import Array
-from rasp_tuner.types import Batch, Prediction, Retrieval, Stateful
+from rasp_tuner.types import Batch, Prediction, Retrieval, Slots, Stateful
 
 
 class Surrogate(Stateful, Protocol):
@@ -18,6 +18,8 @@ class Surrogate(Stateful, Protocol):
     Prompts belong to memory: a surrogate reads them from the `Retrieval` and answers with new ones, and only the stack
     writes them back. So what a surrogate keeps for itself is what all regimes share.
     """
+
+    experts: int
 
     def predict(self, points: Array, seen: Retrieval, doubt: float | None = None) -> Prediction:
         """Belief at `points` [n, d]; `doubt` in [0, 1] may save work when low; None asks for everything it has."""
@@ -84,3 +86,6 @@ class Family(Stateful, Protocol):
 
     def reweigh(self, weights: Array) -> None:
         """From now on y = values @ weights [K], for everything ever learned."""
+
+    def remembered(self) -> Slots:
+        """The situations in memory, as copies."""

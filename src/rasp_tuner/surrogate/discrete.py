@@ -26,6 +26,7 @@ from rasp_tuner.numerics import LARGEST, Array
 from rasp_tuner.surrogate.belief import Belief, Constants, Fit, standard, warped
 from rasp_tuner.surrogate.kernel import JITTER, WEIGHTS, Kernel, evidence, updated
 from rasp_tuner.surrogate.moves import Knobs
+from rasp_tuner.types import Slots
 
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
 # arrays with one entry a row
@@ -124,6 +125,11 @@ class Discrete:
     def believe(self, context: Array) -> Belief:
         """Everything known about `context` [d_c]; nothing is learned."""
         return Belief(self._fit, np.clip(context, -LARGEST, LARGEST))
+
+    def remembered(self) -> Slots:
+        """Its rows; it does not know when each was met."""
+        s = self._state
+        return Slots(s["raw"].copy(), s["counts"].copy(), np.full(len(s["counts"]), np.nan))
 
     def state(self) -> dict[str, Array]:
         """Everything learned; a copy."""

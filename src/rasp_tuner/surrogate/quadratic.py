@@ -22,6 +22,7 @@ from rasp_tuner.slots import SlotMemory
 from rasp_tuner.surrogate.bowls import Bowls, Box, minimisers
 from rasp_tuner.surrogate.evidence import Evidence, log_mean
 from rasp_tuner.surrogate.linear import MovingOptimum, Shared
+from rasp_tuner.types import Slots
 
 LOCAL = ("all history", "recent history", "situations like this one", "the most similar situations")
 MOVING = "an optimum that moves with the context"
@@ -123,6 +124,9 @@ class Quadratic:
         self._prior = self._make_prior()
         self.moving.forget_fit()
         self._cache = None
+
+    def remembered(self) -> Slots:
+        return Slots(self.slots.contexts, self.slots.counts.copy(), self.slots.ages)
 
     def targets(self) -> Array:
         """[N] mean y of each slot, relative to the first sample."""

@@ -1,4 +1,4 @@
-"""The `rasp` commands: thin; parse, call, print."""
+"""`rasp demo`, `bench`, `report`, `results`: agents on domains."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,38 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from rasp_tuner import __version__
-from rasp_tuner.errors import RaspError
+from rasp_tuner.cli.common import app, one_line_errors, progress_bar
 
 if TYPE_CHECKING:
     from rasp_tuner.bench.metrics import Runs
     from rasp_tuner.bench.protocol import Cell
 
 DEFAULT_AGENTS = "static,random,cma-es,rasp"
-
-app = typer.Typer(
-    help="RASP-Tuner: the online, context-aware optimizer that remembers.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback()
-def common() -> None:
-    """Commands share no options; each has its own --help with an example."""
-
-
-@app.command("version")
-def show_version() -> None:
-    """Print the version.
-
-    Example: rasp version
-    """
-    typer.echo(__version__)
 
 
 @app.command("demo")
@@ -53,7 +30,7 @@ def run_demo(
 
     Example: rasp demo --seeds 5 --out out
     """
-    with _one_line_errors():
+    with one_line_errors("bench"):
         from rasp_tuner.bench import demo, metrics, summary
 
         folder, cells = out / "demo", demo.cells(seeds)
@@ -97,7 +74,7 @@ def run_bench(
     Example: rasp bench --suite paper --agents static,random,cma-es,rasp --seeds 5 --out out/bench
     Or: rasp bench --table runs.csv --knobs threads,codec --context machine --metrics time_ms:min --horizon 300
     """
-    with _one_line_errors():
+    with one_line_errors("bench"):
         from rasp_tuner.bench import agents as registry
         from rasp_tuner.bench import memory as heap
         from rasp_tuner.bench import metrics as steps_table
@@ -137,7 +114,7 @@ def write_report(folder: Annotated[Path, typer.Argument(help="The --out folder o
 
     Example: rasp report out/bench
     """
-    with _one_line_errors():
+    with one_line_errors("bench"):
         from rasp_tuner.bench import report
 
         page, text = report.write(folder)
@@ -156,7 +133,7 @@ def write_results(
 
     Example: rasp results --out out/results --markdown docs/RESULTS.md
     """
-    with _one_line_errors():
+    with one_line_errors("bench"):
         from rasp_tuner.bench import agents, memory, results, run
 
         cells = results.plan(seeds)
@@ -165,7 +142,7 @@ def write_results(
             kept = sum(run.is_finished(cell, out) for cell in cells)
             with _progress_of(cells, kept) as finished:
                 run.run_plan(cells, out, jobs=jobs, finished=finished)
-            with _progress() as progress:
+            with progress_bar() as progress:
                 task = progress.add_task("memory growth", total=len(agents.AGENTS))
                 for agent in memory.measure(out, list(agents.AGENTS), results.MEMORY_DOMAIN, results.MEMORY_STEPS):
                     progress.update(task, advance=1, description=f"memory growth of {agent}")
@@ -196,71 +173,9 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _progress(hidden: bool = False) -> Progress:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=hidden)
-
-
 @contextmanager
 def _progress_of(cells: "Sequence[Cell]", kept: int, hidden: bool = False) -> "Iterator[Callable[[Cell], None]]":
     """A progress bar over the cells, of which some are done; gives what to call with each finished one."""
-    with _progress(hidden) as progress:
+    with progress_bar(hidden) as progress:
         task = progress.add_task("runs", total=len(cells), completed=kept)
         yield lambda cell: progress.update(task, advance=1, description=f"{cell.agent} on {cell.domain}")
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Errors a user can mend are said in one line; everything else is a bug and keeps its traceback."""
-    try:
-        yield
-    except (RaspError, OSError) as error:
-        raise typer.Exit(_complain(error)) from error
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("rasp_tuner"):
-            raise
-        mend = f"this command needs {error.name}, which is not installed: pip install 'rasp-tuner[bench]'"
-        raise typer.Exit(_complain(mend)) from error
-
-
-def _complain(error: Exception | str) -> int:
-    """Say what went wrong in one line and give the exit status."""
-    typer.echo(f"rasp: {error}", err=True)
-    return 1
-
-
-@app.command("theory")
-def run_theory(
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random instances.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for theory.png and theory.html.")] = Path("out/theory"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list of claims as JSON and nothing else.")] = False,
-) -> None:
-    """Measure every theorem of the paper against its bound, as printed and as mended (docs/THEORY.md); draw it.
-
-    The exit status is 1 if a mended bound is broken. Example: rasp theory --out out/theory
-    """
-    with _one_line_errors():
-        import json
-
-        from rasp_tuner.theory import page, suite
-
-        out.mkdir(parents=True, exist_ok=True)
-        outcomes = []
-        with _progress(hidden=as_json) as progress:
-            task = progress.add_task("claims", total=len(suite.CLAIMS))
-            for outcome in suite.run(seed):
-                outcomes.append(outcome)
-                progress.update(task, advance=1, description=outcome.claim.name)
-        picture, html = page.write(outcomes, out)
-        if as_json:
-            typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=1))
-        else:
-            head, rows = page.as_table(outcomes)
-            table = Table(*head)
-            for row in rows:
-                table.add_row(*map(escape, row))
-            Console(width=None if sys.stdout.isatty() else 160).print(table)
-            typer.echo(page.verdict(outcomes))
-            typer.echo(f"Figure: {picture}   Page: {html}")
-    if not all(outcome.holds for outcome in outcomes if outcome.claim.version == "mended"):
-        raise typer.Exit(1)

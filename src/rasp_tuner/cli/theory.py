@@ -1,0 +1,48 @@
+"""`rasp theory`: the paper's theorems against their bounds."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rasp_tuner.cli.common import app, one_line_errors, progress_bar
+
+
+@app.command("theory")
+def run_theory(
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random instances.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for theory.png and theory.html.")] = Path("out/theory"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of claims as JSON and nothing else.")] = False,
+) -> None:
+    """Measure every theorem of the paper against its bound, as printed and as mended (docs/THEORY.md); draw it.
+
+    The exit status is 1 if a mended bound is broken. Example: rasp theory --out out/theory
+    """
+    with one_line_errors("bench"):
+        from rasp_tuner.theory import page, suite
+
+        out.mkdir(parents=True, exist_ok=True)
+        outcomes = []
+        with progress_bar(hidden=as_json) as progress:
+            task = progress.add_task("claims", total=len(suite.CLAIMS))
+            for outcome in suite.run(seed):
+                outcomes.append(outcome)
+                progress.update(task, advance=1, description=outcome.claim.name)
+        picture, html = page.write(outcomes, out)
+        if as_json:
+            typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=1))
+        else:
+            head, rows = page.as_table(outcomes)
+            table = Table(*head)
+            for row in rows:
+                table.add_row(*map(escape, row))
+            Console(width=None if sys.stdout.isatty() else 160).print(table)
+            typer.echo(page.verdict(outcomes))
+            typer.echo(f"Figure: {picture}   Page: {html}")
+    if not all(outcome.holds for outcome in outcomes if outcome.claim.version == "mended"):
+        raise typer.Exit(1)

@@ -1,0 +1,74 @@
+"""The OpenAPI document: routes read their bodies themselves, so what they take and give is described here."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from rasp_tuner.serve import schemas
+
+COMPONENT = "#/components/schemas/{model}"
+
+
+def describe(
+    summary: str, takes: type[BaseModel] | None, gives: type[BaseModel] | None, status: int = 200, **query: int
+) -> dict[str, Any]:
+    """Arguments of a route's decorator."""
+    extra: dict[str, Any] = {}
+    if takes is not None:
+        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference(takes)}}}
+    if query:
+        extra["parameters"] = [
+            {"name": name, "in": "query", "schema": {"type": "integer", "minimum": 1, "default": usual}}
+            for name, usual in query.items()
+        ]
+    good: dict[str, Any] = {"description": summary}
+    if gives is not None:
+        good["content"] = {"application/json": {"schema": _reference(gives)}}
+    bad = {"description": "Refused", "content": {"application/json": {"schema": _reference(schemas.Error)}}}
+    return {
+        "summary": summary,
+        "openapi_extra": extra,
+        "responses": {status: good, "4XX": bad, "5XX": bad},
+        "status_code": status,
+        "response_model": None,
+    }
+
+
+def add(app: FastAPI) -> None:
+    """Have `app.openapi()` give the whole document."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            models = [
+                model
+                for model in vars(schemas).values()
+                if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == schemas.__name__
+            ]
+            _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
+            components = document.setdefault("components", {})
+            components["schemas"] = definitions["$defs"]
+            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"key": []}, {}]
+            for path, operations in document["paths"].items():
+                for operation in operations.values():
+                    _name_path(path, operation)
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _name_path(path: str, operation: dict[str, Any]) -> None:
+    """Parameters of the path, which the routes take from the request."""
+    known = operation.setdefault("parameters", [])
+    for name in ("name", "id"):
+        if f"{{{name}}}" in path and not any(parameter["name"] == name for parameter in known):
+            known.append({"name": name, "in": "path", "required": True, "schema": {"type": "string"}})
+
+
+def _reference(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": COMPONENT.format(model=model.__name__)}

@@ -1,0 +1,39 @@
+"""Events: what happened to a study, in order; the log of them is the truth, everything else is computed from it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a study's log.
+
+    kind      body
+    ask       context, params (as answered)
+    tell      metrics; context and params too if the tuner's ledger had dropped the ask
+    failed    reason
+    observe   context, params, metrics
+    freeze, unfreeze   nothing
+    """
+
+    seq: int  # 1, 2, ... within the study
+    kind: Kind
+    at: float  # unix seconds
+    body: dict[str, Any]
+    ask: int | None = None  # number of the suggestion: 7 of "s7"
+    key: str | None = None  # of an observation that must count once
+
+
+def ask_id(number: int) -> str:
+    return f"s{number}"
+
+
+def ask_number(id: str) -> int | None:
+    """7 of "s7"; None for anything no tuner issues."""
+    digits = id[1:]
+    if not id.startswith("s") or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+        return None
+    return int(digits) if digits == "0" or digits[0] != "0" else None

@@ -1,0 +1,53 @@
+"""What the service answers when it cannot do what was asked: a status, a code, a sentence; never a trace."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rasp_tuner.errors import RaspError, UnknownSuggestion
+
+FIELDS = (
+    "context|params|metrics|space|default|preset|seed|guard|switching_cost|max_pending|id|reason|Float|Int|Categorical"
+)
+
+
+class Problem(Exception):
+    """A request that is refused; `body()` is what the caller reads."""
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, retry_after: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.field, self.retry_after = status, code, message, field, retry_after
+
+    def body(self) -> dict[str, Any]:
+        error = {"code": self.code, "message": self.message}
+        return {"error": {**error, "field": self.field} if self.field else error}
+
+    def headers(self) -> Mapping[str, str]:
+        return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+
+
+def invalid(message: str, field: str | None = None) -> Problem:
+    return Problem(422, "invalid_value", message, field)
+
+
+def unknown_study(name: str) -> Problem:
+    return Problem(404, "unknown_study", f"no study {name!r}; GET /v1/studies lists them", "name")
+
+
+def storage(retry_after: int = 1) -> Problem:
+    message = "the database cannot be written now: nothing was recorded, try again; recommend and views still answer"
+    return Problem(503, "storage", message, retry_after=retry_after)
+
+
+def overloaded() -> Problem:
+    return Problem(503, "overloaded", "more requests wait than the server keeps: nothing was done", retry_after=1)
+
+
+def of(error: RaspError) -> Problem:
+    """The library's error as an answer; its message starts with the field."""
+    if isinstance(error, UnknownSuggestion):
+        return Problem(404, "unknown_suggestion", str(error), "id")
+    found = re.match(rf"({FIELDS})(\[[^\]]*\])?\b", str(error))
+    return invalid(str(error), found[0] if found else None)

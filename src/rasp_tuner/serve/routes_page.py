@@ -1,0 +1,61 @@
+"""Routes about the server itself, and the dashboard's files."""
+
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, Response
+
+from rasp_tuner import __version__
+from rasp_tuner.serve.documents import describe
+from rasp_tuner.serve.problems import Problem
+from rasp_tuner.serve.routes_study import answer
+from rasp_tuner.serve.service import Service
+from rasp_tuner.serve.tables import VERSION
+
+FOLDER = Path(__file__).parent / "dashboard"
+
+
+def add(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", **describe("The process answers", None, None))
+    async def healthz() -> Response:
+        return answer({"status": "ok"})
+
+    @app.get("/readyz", **describe("Tells can be taken", None, None))
+    async def readyz() -> Response:
+        writer = service.writer
+        if writer.is_alive() and writer.ready.is_set() and not writer.failing:
+            return answer({"ready": True})
+        reason = "the database cannot be written" if writer.failing else "the writer does not run"
+        return answer({"ready": False, "reason": reason}, 503)
+
+    @app.get("/version", **describe("Versions of program and database", None, None))
+    async def version() -> Response:
+        return answer({"version": __version__, "schema": VERSION})
+
+    @app.get("/metrics", **describe("For Prometheus", None, None))
+    async def metrics() -> Response:
+        return Response(await service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return answer(app.openapi())
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return _file("index.html")
+
+    @app.get("/studies/{name}", include_in_schema=False)
+    async def study_page() -> Response:
+        return _file("index.html")
+
+    @app.get("/static/{path:path}", include_in_schema=False)
+    async def static(request: Request) -> Response:
+        return _file(request.path_params["path"])
+
+
+def _file(name: str) -> Response:
+    """A file of the dashboard's folder, and of no other."""
+    path = (FOLDER / name).resolve() if "\0" not in name and len(name) < 200 else FOLDER
+    if not path.is_relative_to(FOLDER.resolve()) or not path.is_file():
+        raise Problem(404, "not_found", "no such file")
+    return FileResponse(path)

@@ -1,0 +1,126 @@
+"""Routes of one study: asking, telling, looking."""
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response, StreamingResponse
+
+from rasp_tuner.serve import schemas
+from rasp_tuner.serve.desk import Desk
+from rasp_tuner.serve.documents import describe
+from rasp_tuner.serve.guard import ONE
+from rasp_tuner.serve.problems import Problem, invalid
+from rasp_tuner.serve.service import Service
+from rasp_tuner.serve.strict import dumps, loads
+from rasp_tuner.serve.study import LiveStudy
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    return Response(dumps(value), status, media_type="application/json")
+
+
+def body(request: Request) -> Any:
+    """The JSON the guard has read."""
+    return loads(request.scope["rasp.body"])
+
+
+def add(app: FastAPI, service: Service) -> None:
+    _add_orders(app, service)
+    _add_looks(app, service)
+
+
+def _add_orders(app: FastAPI, service: Service) -> None:
+    @app.post(f"{ONE}/ask", **describe("Parameters to run now", schemas.Ask, schemas.Suggested))
+    async def ask(request: Request) -> Response:
+        asked = schemas.parse(schemas.Ask, body(request))
+        return answer((await service.ask(request.path_params["name"], [asked.context]))[0])
+
+    @app.post(f"{ONE}/ask/batch", **describe("Many at once", schemas.AskBatch, schemas.SuggestedBatch))
+    async def ask_batch(request: Request) -> Response:
+        asked = schemas.parse(schemas.AskBatch, body(request))
+        _check_batch(service, "contexts", len(asked.contexts))
+        return answer({"suggestions": await service.ask(request.path_params["name"], list(asked.contexts))})
+
+    @app.post(f"{ONE}/tell", **describe("What a suggestion led to", schemas.Tell, schemas.Told))
+    async def tell(request: Request) -> Response:
+        told = schemas.parse(schemas.Tell, body(request))
+        return answer(await service.tell(request.path_params["name"], told.id, told.metrics))
+
+    @app.post(f"{ONE}/tell/batch", **describe("Many at once", schemas.TellBatch, schemas.ToldBatch))
+    async def tell_batch(request: Request) -> Response:
+        told = schemas.parse(schemas.TellBatch, body(request))
+        _check_batch(service, "tells", len(told.tells))
+        for i, tell in enumerate(told.tells):
+            if (tell.metrics is None) == (tell.failed is None):
+                raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
+        tells = [(tell.id, tell.metrics, tell.failed or "") for tell in told.tells]
+        return answer({"results": await service.tell_all(request.path_params["name"], tells)})
+
+    @app.post(f"{ONE}/tell_failed", **describe("It crashed or was invalid", schemas.TellFailed, schemas.Told))
+    async def tell_failed(request: Request) -> Response:
+        told = schemas.parse(schemas.TellFailed, body(request))
+        return answer(await service.tell(request.path_params["name"], told.id, None, told.reason))
+
+    @app.post(f"{ONE}/observe", **describe("A run nobody asked for", schemas.Observe, schemas.Observed))
+    async def observe(request: Request) -> Response:
+        seen = schemas.parse(schemas.Observe, body(request))
+        return answer(
+            await service.observe(request.path_params["name"], seen.context, seen.params, seen.metrics, seen.key)
+        )
+
+    @app.post(f"{ONE}/recommend", **describe("The best known; changes nothing", schemas.Ask, schemas.Recommended))
+    async def recommend(request: Request) -> Response:
+        context = schemas.parse(schemas.Ask, body(request)).context
+        params = await service.look(request.path_params["name"], lambda live, _: live.tuner.recommend(context))
+        return answer({"params": params})
+
+
+def _add_looks(app: FastAPI, service: Service) -> None:
+    @app.get(ONE, **describe("Definition and counts", None, schemas.StudyView))
+    async def view(request: Request) -> Response:
+        return answer(await service.look(request.path_params["name"], lambda live, desk: live.view(desk.now)))
+
+    @app.get(f"{ONE}/suggestions", **describe("The newest suggestions", None, schemas.Suggestions, limit=50))
+    async def suggestions(request: Request) -> Response:
+        limit = _whole(request, "limit", 50, 200)
+        shown = await service.look(request.path_params["name"], lambda live, desk: live.suggestions(limit, desk.now))
+        return answer({"suggestions": shown})
+
+    @app.get(f"{ONE}/suggestions/{{id}}", **describe("One, and why it was made", None, schemas.ExplainedSuggestion))
+    async def suggestion(request: Request) -> Response:
+        id = request.path_params["id"]
+
+        def look(live: LiveStudy, desk: Desk) -> dict[str, Any]:
+            return live.suggestion(id, desk.log(live), desk.now)
+
+        return answer(await service.look(request.path_params["name"], look))
+
+    @app.get(f"{ONE}/history", **describe("Series for the dashboard", None, schemas.HistoryView, points=600))
+    async def history(request: Request) -> Response:
+        points = _whole(request, "points", 600, 1_024)
+        return answer(await service.look(request.path_params["name"], lambda live, _: live.history.drawn(points)))
+
+    @app.get(f"{ONE}/memory", **describe("Situations in memory", None, schemas.MemoryView))
+    async def memory(request: Request) -> Response:
+        return answer(await service.look(request.path_params["name"], lambda live, _: live.history.slots(live.tuner)))
+
+    @app.get(f"{ONE}/live", **describe("Server-sent events", None, None))
+    async def live(request: Request) -> Response:
+        name = request.path_params["name"]
+        await service.look(name, lambda live, _: live.seq)  # a 404 now rather than a stream of nothing
+        service.hub.check_room()
+        return StreamingResponse(service.hub.stream(name), media_type="text/event-stream")
+
+
+def _check_batch(service: Service, field: str, count: int) -> None:
+    most = service.limits.batch
+    if count > most:
+        raise Problem(413, "too_large", f"{field} may hold at most {most}, got {count}", field)
+
+
+def _whole(request: Request, name: str, usual: int, most: int) -> int:
+    """A whole number from the query."""
+    given = request.query_params.get(name, str(usual))
+    if not (given.isascii() and given.isdigit()) or len(given) > 9 or not 1 <= int(given) <= most:
+        raise invalid(f"{name} must be a whole number from 1 to {most}", name)
+    return int(given)

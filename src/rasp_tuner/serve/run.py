@@ -1,0 +1,105 @@
+"""serve: one process, one writer, until a signal; what `rasp serve` calls."""
+
+import fcntl
+import ipaddress
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from rasp_tuner.errors import RaspError
+from rasp_tuner.serve.app import LOOPBACK, create_app
+from rasp_tuner.serve.limits import Limits
+from rasp_tuner.serve.store import Store, sqlite_url
+
+SWITCH_S = 0.001  # the writer computes, the event loop waits: hand over soon
+GRACE_S = 5
+
+
+class ServeError(RaspError, RuntimeError):
+    """The server cannot start as it was told to; the message says what to change."""
+
+
+class Server(uvicorn.Server):
+    """Ends live streams first, which would otherwise keep it from stopping."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.service.hub.close()
+        await super().shutdown(sockets)
+
+
+def serve(
+    data: Path,
+    host: str = "127.0.0.1",
+    port: int = 8321,
+    database: str | None = None,
+    allow_hosts: Iterable[str] = (),
+    limits: Limits | None = None,
+) -> None:
+    """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM."""
+    data.mkdir(parents=True, exist_ok=True)
+    with locked(data):
+        store = Store(database or sqlite_url(data))
+        loopback = is_loopback(host)
+        if not loopback and not any(key.revoked is None for key in store.list_keys()):
+            store.close()
+            raise ServeError(
+                f"refusing to listen on {host} without API keys: make one with `rasp keys create --data {data}`"
+            )
+        hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_any(host) else set())
+        app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback)
+        sys.setswitchinterval(SWITCH_S)
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            access_log=False,
+            proxy_headers=False,
+            log_level="warning",
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        server = Server(config)
+        server.run()
+        if not server.started:
+            raise ServeError(f"could not listen on {host}:{port}; is another server there? try --port")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+@contextmanager
+def locked(data: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that there is one writer; the system lets go of it however the process ends."""
+    with (data / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as reason:
+            file.seek(0)
+            owner = file.read(20).strip() or "unknown"
+            raise ServeError(
+                f"another server (process {owner}) uses {data}: stop it, or take another --data"
+            ) from reason
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,56 @@
+"""Stills: a LiveStudy as bytes and back. Copied fast in the writer's thread, packed later in another."""
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rasp_tuner import snapshot
+from rasp_tuner.serve.definition import StudyDefinition
+from rasp_tuner.serve.study import Counts, LiveStudy, Record
+from rasp_tuner.tuner import Tuner
+
+_LENGTH = struct.Struct("<Q")
+
+
+def capture(live: LiveStudy) -> Callable[[], bytes]:
+    """The study at this moment; call it, in any thread, to have the bytes."""
+    tuner = live.tuner.capture()
+    header = {
+        "definition": live.definition.to_wire(),
+        "seq": live.seq,
+        "last_at": live.last_at,
+        "counts": asdict(live.counts),
+        "history": live.history.to_json(),
+    }
+    pending, recent, arrays = list(live.pending.values()), list(live.recent.values()), live.history.state()
+
+    def pack() -> bytes:
+        lists = {"pending": [asdict(record) for record in pending], "recent": [asdict(record) for record in recent]}
+        study = snapshot.encode({**header, **lists}, arrays)
+        return zlib.compress(_LENGTH.pack(len(study)) + study + tuner(), 1)
+
+    return pack
+
+
+def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -> LiveStudy:
+    """The study that was captured; ValueError or a RaspError if the bytes are not one of this definition."""
+    try:
+        plain = zlib.decompress(data)
+        (length,) = _LENGTH.unpack_from(plain)
+    except (zlib.error, struct.error) as reason:
+        raise ValueError(f"not a study's still: {reason}") from reason
+    header, arrays = snapshot.decode(plain[_LENGTH.size : _LENGTH.size + length])
+    if header["definition"] != definition.to_wire():
+        raise ValueError("the still belongs to another definition")
+    live = LiveStudy(id, definition, created, Tuner.from_bytes(plain[_LENGTH.size + length :]))
+    live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
+    live.history.restore(header["history"], arrays)
+    live.recent = _records(header["recent"])
+    live.pending = _records(header["pending"])
+    return live
+
+
+def _records(rows: list[Mapping[str, Any]]) -> dict[int, Record]:
+    return {row["number"]: Record(**row) for row in rows}

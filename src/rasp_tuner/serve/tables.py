@@ -1,0 +1,72 @@
+"""The tables. `VERSION` counts changes of them; migration.py knows how to get here from older ones."""
+
+import sqlalchemy as sa
+
+VERSION = 2
+
+meta = sa.MetaData()
+
+schema = sa.Table("rasp_schema", meta, sa.Column("version", sa.Integer, nullable=False))
+
+studies = sa.Table(
+    "studies",
+    meta,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(64), unique=True),  # null once deleted: the name is free again, rows go bit by bit
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+    sqlite_autoincrement=True,  # an id is never used again, so that no late row can join another study
+)
+
+events = sa.Table(
+    "events",
+    meta,
+    sa.Column("study", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("ask", sa.BigInteger),
+    sa.Column("key", sa.String(128)),
+    sa.Column("body", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+sa.Index("events_ask", events.c.study, events.c.ask, sqlite_where=events.c.ask.is_not(None))
+sa.Index(
+    "events_key",
+    events.c.study,
+    events.c.key,
+    unique=True,
+    sqlite_where=events.c.key.is_not(None),
+    postgresql_where=events.c.key.is_not(None),
+)
+
+snapshots = sa.Table(
+    "snapshots",
+    meta,
+    sa.Column("study", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),  # of the last event in it
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+
+keys = sa.Table(
+    "keys",
+    meta,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("sha256", sa.String(64), nullable=False),  # of the secret, which is kept nowhere
+    sa.Column("scope", sa.String(8), nullable=False),
+    sa.Column("study", sa.String(64)),  # null: all
+    sa.Column("label", sa.String(128), nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+    sa.Column("revoked", sa.Double),
+)
+
+audit = sa.Table(
+    "audit",
+    meta,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("actor", sa.String(64), nullable=False),  # id of a key, "local" without keys, "cli"
+    sa.Column("action", sa.String(32), nullable=False),
+    sa.Column("subject", sa.String(128), nullable=False),
+)

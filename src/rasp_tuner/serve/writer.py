@@ -1,0 +1,196 @@
+"""The writer: the one thread that touches studies. Takes all that waits, does it, commits once, then answers.
+
+Nobody is answered before the commit. If it fails nobody is acknowledged, and the studies that were touched are
+forgotten and built again from snapshot and log. Jobs that only read are answered all the same.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from rasp_tuner.errors import RaspError
+from rasp_tuner.serve import problems, still
+from rasp_tuner.serve.desk import Desk, Shelf, Undone
+from rasp_tuner.serve.problems import Problem
+from rasp_tuner.serve.store import Store
+from rasp_tuner.serve.study import LiveStudy
+
+EVERY = 500  # events of a study between snapshots
+AT_ONCE = 512  # jobs done under one commit
+IDLE_S = 0.2
+
+log = logging.getLogger("rasp_tuner.serve")
+
+
+@dataclass(slots=True)
+class Job:
+    """Something to do at the desk; `run` returns the answer or raises a Problem."""
+
+    run: Callable[[Desk], Any]
+    writes: bool
+    future: "asyncio.Future[Any] | None" = None
+
+
+class Writer(threading.Thread):
+    """Started once, stopped once; `put` may be called from the event loop's thread."""
+
+    def __init__(
+        self, store: Store, published: Callable[[Sequence[LiveStudy]], None], committed: Callable[[float], None]
+    ) -> None:
+        super().__init__(name="rasp-writer", daemon=True)
+        self.store, self.shelf = store, Shelf(store)
+        self.failing = False  # the latest commit failed, and no probe has worked since
+        self.ready = threading.Event()
+        self._published, self._committed = published, committed
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._packer = ThreadPoolExecutor(1, "rasp-packer")
+        self._saved: dict[int, int] = {}  # study -> seq of its latest snapshot, or of the one being packed
+        self._purging = True
+
+    def put(self, job: Job) -> None:
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """Finish what waits, write snapshots, and end."""
+        self._jobs.put(None)
+        self.join()
+        self._packer.shutdown()
+
+    def run(self) -> None:
+        self.shelf.warm(1.0)
+        self.ready.set()
+        going = True
+        while going:
+            try:
+                jobs: list[Job | None] = [self._jobs.get(timeout=IDLE_S)]
+            except queue.Empty:
+                self._idle()
+                continue
+            try:
+                while len(jobs) < AT_ONCE:
+                    jobs.append(self._jobs.get_nowait())
+            except queue.Empty:
+                pass
+            going = None not in jobs
+            self._work([job for job in jobs if job is not None])
+        self._work([self._snapshot(live) for live in self.shelf.live.values() if self._due(live, 1)])
+
+    def _work(self, jobs: Sequence[Job]) -> None:
+        """Do the jobs, commit, answer."""
+        if self.failing and any(job.writes for job in jobs):
+            self._probe()
+        desk = Desk(self.store, self.shelf, time.time())
+        outcomes = [problems.storage() if job.writes and self.failing else self._do(job, desk) for job in jobs]
+        committed = self._commit(desk)
+        if not committed:
+            outcomes = [
+                problems.storage() if job.writes and not isinstance(outcome, Problem) else outcome
+                for job, outcome in zip(jobs, outcomes, strict=True)
+            ]
+        _answer([(job.future, outcome) for job, outcome in zip(jobs, outcomes, strict=True) if job.future])
+        if committed and desk.touched:
+            self._published(list(desk.touched.values()))
+            for live in desk.touched.values():
+                if self._due(live, EVERY):
+                    self._pack(live)
+        self._purging |= desk.removed
+
+    def _do(self, job: Job, desk: Desk) -> Any:
+        try:
+            return job.run(desk)
+        except Problem as problem:
+            return problem
+        except RaspError as error:
+            return problems.of(error)
+        except SQLAlchemyError as error:
+            log.error("the database failed: %s", error)
+            desk.broken |= job.writes
+            return problems.storage()
+        except Exception:
+            log.exception("a request failed; the studies it touched are built again from their logs")
+            desk.broken |= job.writes
+            return Problem(500, "internal", "the server made a mistake; its log says more")
+
+    def _commit(self, desk: Desk) -> bool:
+        """Whether everything the desk did is on disk; if not, it is undone."""
+        started = time.perf_counter()
+        try:
+            desk.finish()
+        except Undone:
+            desk.undo()
+        except SQLAlchemyError as error:
+            log.error("commit failed, nothing was acknowledged: %s", error)
+            self.failing = True
+            desk.undo()
+        else:
+            if desk.wrote:
+                self._committed(time.perf_counter() - started)
+            return True
+        return False
+
+    def _probe(self) -> None:
+        try:
+            self.store.probe()
+        except SQLAlchemyError as error:
+            log.warning("the database still cannot be written: %s", error)
+        else:
+            log.warning("the database can be written again")
+            self.failing = False
+
+    def _idle(self) -> None:
+        """What can wait: the probe of a failed disk, rows of deleted studies, studies nobody has asked for yet."""
+        if self.failing:
+            self._probe()
+        elif self._purging:
+            try:
+                with self.store.writing() as connection:
+                    self._purging = self.store.purge(connection)
+            except SQLAlchemyError as error:
+                log.error("rows of a deleted study could not be removed: %s", error)
+                self._purging = False
+        else:
+            self.shelf.warm(IDLE_S)
+
+    def _due(self, live: LiveStudy, events: int) -> bool:
+        return live.seq - self._saved.setdefault(live.id, self.shelf.base(live)) >= events
+
+    def _pack(self, live: LiveStudy) -> None:
+        """Copy the study now; pack it elsewhere; store it with a later commit."""
+        self._saved[live.id] = live.seq
+        id, seq, pack = live.id, live.seq, still.capture(live)
+        self._packer.submit(lambda: self.put(_keep(id, seq, pack())))
+
+    def _snapshot(self, live: LiveStudy) -> Job:
+        self._saved[live.id] = live.seq
+        return _keep(live.id, live.seq, still.capture(live)())
+
+
+def _keep(id: int, seq: int, data: bytes) -> Job:
+    def run(desk: Desk) -> None:
+        desk.keep(id, seq, data)
+
+    return Job(run, writes=True)
+
+
+def _answer(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
+    """Hand all answers to their event loop in one go."""
+    if outcomes:
+        outcomes[0][0].get_loop().call_soon_threadsafe(_settle, outcomes)
+
+
+def _settle(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
+    for future, outcome in outcomes:
+        if future.done():
+            continue  # the caller went away; what was committed stays
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
