@@ -1,5 +1,6 @@
 """Ledger: which suggestions are out, which were answered, and why each was made. Bounded on both sides."""
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -72,10 +73,12 @@ class Ledger:
             )
         raise UnknownSuggestion(f"no suggestion {show(id)} was issued by this tuner; ask() gives the ids")
 
-    def copy(self) -> "Ledger":
-        """The same records, which are frozen, in a ledger of its own."""
+    def copy(self, answered: int | None = None) -> "Ledger":
+        """The same records, which are frozen, in a ledger of its own; of the answered, only so many of the latest."""
         ledger = Ledger(self.size)
-        ledger.issued, ledger.pending, ledger.answered = self.issued, dict(self.pending), dict(self.answered)
+        ledger.issued, ledger.pending = self.issued, dict(self.pending)
+        kept = self.size if answered is None else answered
+        ledger.answered = dict(itertools.islice(self.answered.items(), max(len(self.answered) - kept, 0), None))
         return ledger
 
     def to_json(self) -> dict[str, Any]:

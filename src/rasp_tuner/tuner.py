@@ -185,8 +185,11 @@ class Tuner:
         """The snapshot that `save` writes."""
         return self.capture()()
 
-    def capture(self) -> Callable[[], bytes]:
-        """A snapshot of this moment, copied fast; calling it, later and in any thread, makes the bytes."""
+    def capture(self, explained: int | None = None) -> Callable[[], bytes]:
+        """A snapshot of this moment, copied fast; calling it, later and in any thread, makes the bytes.
+
+        `explained` keeps the explanations of only so many of the latest answers, which take most of the time and room.
+        """
         hybrid = self._hybrid
         header = {
             "space": self._space.to_json(),
@@ -198,7 +201,7 @@ class Tuner:
             "learned": self._learned,
             "frozen": self._frozen,
         }
-        ledger, dims = self._ledger.copy(), (self._space.dim, self._encoder.dim)
+        ledger, dims = self._ledger.copy(explained), (self._space.dim, self._encoder.dim)
         arrays = {"default": self._default.copy(), "current": self._current.copy()}
         state = {name: array.copy() for name, array in hybrid.state().items()}
 

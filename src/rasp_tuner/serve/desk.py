@@ -144,10 +144,15 @@ class Desk:
 
     def add(self, definition: StudyDefinition) -> LiveStudy:
         """A new study."""
-        id = self.store.add_study(self.connection(), definition.name, definition.to_wire(), self.now)
-        live = LiveStudy(id, definition, self.now)
-        self.shelf.put(StudyRow(id, definition.name, definition.to_wire(), self.now), live)
-        self.touched[definition.name] = self._handed[definition.name] = live
+        return self.adopt(LiveStudy(0, definition, self.now))
+
+    def adopt(self, live: LiveStudy) -> LiveStudy:
+        """A study made elsewhere: it gets its place now; its events are for the caller to emit."""
+        name, definition = live.definition.name, live.definition.to_wire()
+        live.created = self.now
+        live.id = self.store.add_study(self.connection(), name, definition, self.now)
+        self.shelf.put(StudyRow(live.id, name, definition, self.now), live)
+        self.touched[name] = self._handed[name] = live
         return live
 
     def remove(self, live: LiveStudy) -> None:

@@ -1,7 +1,8 @@
 """History: what the dashboard draws of a study. Computed from events alone, bounded, saved with the snapshot.
 
 The gain of a step is the error expected of the default in the step's context, less the error that came. Expected by the
-engine's belief just before it learned the step; under preset "paper" by the mean error of the default's own runs.
+engine's belief just before it learned the step; under preset "paper" by the mean error of the default's own runs. After
+128 steps one step in four is judged, and counts for four.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
 EVENTS = 300  # marks kept for the timeline, newest
+JUDGED, ONE_IN = 128, 4  # steps whose gain is judged; after them one in so many is, and counts for all of them
 NOVEL = 0.7  # novelty from which on a step is marked, as the paper's threshold
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 HALF_WIDTHS = (0.1257, 0.2533, 0.3853, 0.5244, 0.6745, 0.8416, 1.0364, 1.2816, 1.6449, 1.9600)  # normal quantiles
@@ -46,7 +48,8 @@ class History:
 
     def expectation(self, tuner: Tuner, context: Any) -> float | None:
         """The error expected of the default, before the step is learned."""
-        if tuner.learned < 3:
+        step = self.trace.steps
+        if tuner.learned < 3 or (step >= JUDGED and step % ONE_IN):
             return None
         expected = tuner.expected_of_default(context)
         if expected is None and "error" in self._default_runs:
@@ -76,7 +79,7 @@ class History:
         values += [self._drawable(name, params[name]) for name in self._definition.space]
         gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
         self.trace.add(np.array([*values, *gate], dtype=np.float64))
-        self.gain += gain or 0.0
+        self.gain += (gain or 0.0) * (1 if step < JUDGED else ONE_IN)
         regime = self.regimes.step(self._vector(context))
         if metrics is None:
             self._mark(step, at, "failed")

@@ -1,8 +1,8 @@
 """Regimes: which situations a study has met, as the dashboard colours them. Not part of the tuner.
 
 A regime is a running mean of contexts. A context belongs to the nearest one, unless it lies farther than `OPENS` from
-all of them: then it opens another, up to twelve. Distance is the mean over dimensions of the squared difference in units
-of the dimension's variance; a dimension whose steps are as large as its whole spread says little and counts little.
+all of them: then it opens another, up to twelve. Distance is the mean over dimensions of the squared difference in
+units of the dimension's variance; a dimension whose steps are as large as its whole spread counts little.
 Regimes that come to lie close together become one, and the older label stays. Contexts in order are all it depends on.
 """
 
@@ -17,6 +17,7 @@ MOST = 12
 OPENS = 0.5  # squared distance beyond which a context is something new
 JOINS = 0.2  # squared distance below which two regimes are one
 LEAST = 0.05  # what a dimension of pure noise counts beside one that holds still
+OFTEN = 16  # steps between looks at the scale, once there were a few
 PATIENCE = 64  # steps between looks for regimes that became one
 SEGMENTS = 400  # of the timeline; the two oldest neighbours of equal label, or the shortest, give way
 
@@ -33,10 +34,13 @@ class Regimes:
         self._centres = np.zeros((0, dim))
         self._counts = np.zeros(0)
         self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
+        self._scale = np.zeros(dim)
 
     def step(self, context: Array) -> int:
         """The label of the next context [d_c]."""
         self._observe(context)
+        if self.steps < PATIENCE or self.steps % OFTEN == 0:
+            self._rescale()
         gaps = self.gaps(context[None])[0]
         nearest = int(gaps.argmin()) if len(gaps) else -1
         if nearest < 0 or (gaps[nearest] > OPENS and len(self.labels) < MOST):
@@ -66,15 +70,19 @@ class Regimes:
 
     def gaps(self, contexts: Array) -> Array:
         """[n, regimes] squared distances."""
+        difference = contexts[:, None] - self._centres
+        with np.errstate(over="ignore"):  # a jump by a hundred orders of magnitude is infinitely far
+            gaps: Array = (difference * difference) @ self._scale
+        return gaps
+
+    def _rescale(self) -> None:
+        """What a squared difference in each dimension counts."""
         _, squares, changes, _ = self._moments
         variance = squares / max(self.steps, 1)
-        moving = variance > 0.0
+        moving = variance > 1e-200
         still = 1.0 - np.minimum(changes / max(self.steps - 1, 1) / np.where(moving, variance, 1.0), 1.0)
         weights = np.where(moving, np.maximum(still, LEAST), 0.0)
-        scale = weights / np.where(moving, variance, 1.0) / max(float(weights.sum()), 1e-300)
-        difference = contexts[:, None] - self._centres
-        gaps: Array = np.minimum(np.abs(difference), 1e140) ** 2 @ np.minimum(scale, 1e10)
-        return gaps
+        self._scale = weights / np.where(moving, variance, 1.0) / max(float(weights.sum()), LEAST)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -85,21 +93,24 @@ class Regimes:
         }
 
     def state(self) -> dict[str, Array]:
-        return {"centres": self._centres.copy(), "counts": self._counts.copy(), "moments": self._moments.copy()}
+        arrays = {"centres": self._centres, "counts": self._counts, "moments": self._moments, "scale": self._scale}
+        return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, data: Mapping[str, Any], state: Mapping[str, Array]) -> None:
         self.steps, self._opened = data["steps"], data["opened"]
         self.labels, self.segments = list(data["labels"]), [list(segment) for segment in data["segments"]]
         self._centres = state["centres"].reshape(len(self.labels), self.dim).copy()
         self._counts, self._moments = state["counts"].copy(), state["moments"].reshape(4, self.dim).copy()
+        self._scale = state["scale"].copy()
 
     def _observe(self, context: Array) -> None:
         mean, squares, changes, latest = self._moments
         if self.steps:
-            changes += 0.5 * np.minimum(np.abs(context - latest), 1e140) ** 2
+            change = context - latest
+            changes += 0.5 * change * change
         gap = context - mean
         mean += gap / (self.steps + 1)
-        squares += np.minimum(np.abs(gap), 1e140) * np.minimum(np.abs(context - mean), 1e140)
+        squares += gap * (context - mean)
         latest[:] = context
 
     def _join(self) -> None:

@@ -15,6 +15,7 @@ import uvicorn
 from rasp_tuner.errors import RaspError
 from rasp_tuner.serve.app import LOOPBACK, create_app
 from rasp_tuner.serve.limits import Limits
+from rasp_tuner.serve.live import Hub
 from rasp_tuner.serve.store import Store, sqlite_url
 
 SWITCH_S = 0.001  # the writer computes, the event loop waits: hand over soon
@@ -28,8 +29,12 @@ class ServeError(RaspError, RuntimeError):
 class Server(uvicorn.Server):
     """Ends live streams first, which would otherwise keep it from stopping."""
 
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+        super().__init__(config)
+        self._hub = hub
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.service.hub.close()
+        self._hub.close()
         await super().shutdown(sockets)
 
 
@@ -44,7 +49,7 @@ def serve(
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM."""
     data.mkdir(parents=True, exist_ok=True)
     with locked(data):
-        store = Store(database or sqlite_url(data))
+        store = Store(database or sqlite_url(data), alone=True)
         loopback = is_loopback(host)
         if not loopback and not any(key.revoked is None for key in store.list_keys()):
             store.close()
@@ -66,7 +71,7 @@ def serve(
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = Server(config)
+        server = Server(config, app.state.service.hub)
         server.run()
         if not server.started:
             raise ServeError(f"could not listen on {host}:{port}; is another server there? try --port")

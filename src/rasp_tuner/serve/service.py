@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.serve import problems
+from rasp_tuner.serve import problems, still
 from rasp_tuner.serve.auth import Caller, Keys
 from rasp_tuner.serve.definition import StudyDefinition
 from rasp_tuner.serve.desk import Desk
@@ -17,6 +17,7 @@ from rasp_tuner.serve.problems import Problem
 from rasp_tuner.serve.store import Store
 from rasp_tuner.serve.study import LiveStudy
 from rasp_tuner.serve.telemetry import Telemetry, facts
+from rasp_tuner.serve.transfer import Parcel, conflict
 from rasp_tuner.serve.writer import Job, Writer
 
 
@@ -33,6 +34,8 @@ class Service:
 
     async def do(self, run: Callable[[Desk], Any], *, writes: bool, weight: int = 1) -> Any:
         """The answer of a job, or the Problem it raised; refused at once if too much waits already."""
+        if not self.writer.is_alive():
+            raise problems.storage()
         if self._waiting[writes] + weight > self.limits.waiting:
             raise problems.overloaded()
         self._waiting[writes] += weight
@@ -89,6 +92,29 @@ class Service:
             desk.record(caller.name, "study deleted", name)
 
         await self.do(run, writes=True)
+
+    async def take(self, parcel: Parcel, caller: Caller) -> dict[str, Any]:
+        """The view of an imported study, with all its events, in one commit."""
+        pack = await asyncio.to_thread(still.capture(parcel.live))
+
+        def run(desk: Desk) -> dict[str, Any]:
+            name = parcel.live.definition.name
+            if name in desk.shelf.rows:
+                raise conflict(name)
+            self.room_for_one(desk)
+            live = desk.adopt(parcel.live)
+            for event in parcel.events:
+                desk.emit(live, event)
+            desk.keep(live.id, live.seq, pack)
+            desk.record(caller.name, "study imported", name)
+            return live.view(desk.now)
+
+        view: dict[str, Any] = await self.do(run, writes=True)
+        return view
+
+    async def record(self, caller: Caller, action: str, subject: str) -> None:
+        """A line in the audit log."""
+        await self.do(lambda desk: desk.record(caller.name, action, subject), writes=True)
 
     async def freeze(self, name: str, frozen: bool, caller: Caller) -> dict[str, Any]:
         def run(desk: Desk) -> dict[str, Any]:

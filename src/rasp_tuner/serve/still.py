@@ -8,7 +8,7 @@ from typing import Any
 
 from rasp_tuner import snapshot
 from rasp_tuner.serve.definition import StudyDefinition
-from rasp_tuner.serve.study import Counts, LiveStudy, Record
+from rasp_tuner.serve.study import RECENT, Counts, LiveStudy, Record
 from rasp_tuner.tuner import Tuner
 
 _LENGTH = struct.Struct("<Q")
@@ -16,7 +16,7 @@ _LENGTH = struct.Struct("<Q")
 
 def capture(live: LiveStudy) -> Callable[[], bytes]:
     """The study at this moment; call it, in any thread, to have the bytes."""
-    tuner = live.tuner.capture()
+    tuner = live.tuner.capture(explained=RECENT)
     header = {
         "definition": live.definition.to_wire(),
         "seq": live.seq,

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 
+from rasp_tuner.errors import InvalidValue, RaspError
 from rasp_tuner.serve import migration
 from rasp_tuner.serve.events import Event, Kind
 from rasp_tuner.serve.strict import text
@@ -22,6 +23,7 @@ from rasp_tuner.serve.tables import audit, events, keys, snapshots, studies
 BUSY_MS = 10_000  # how long SQLite waits for another process, such as `rasp keys`
 WAL_PAGES = 4_000  # between checkpoints
 KEPT = 2  # snapshots of a study
+ONE_WRITER = 7_277_832_101  # the advisory lock a server holds in PostgreSQL
 CHUNK = 2_000  # events read, or deleted, at a time
 
 
@@ -44,13 +46,18 @@ class KeyRow:
     revoked: float | None
 
 
+class DatabaseTaken(RaspError, RuntimeError):
+    """Another server writes to the database."""
+
+
 class Store:
     """Rows in, rows out; raises SQLAlchemyError where the database fails."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, alone: bool = False) -> None:
+        """`alone`: refuse to share a PostgreSQL database with another server; a SQLite one has the folder's lock."""
         self.url = sa.make_url(url)
-        self._readers = _engine(self.url, writes=False)
-        self._writer = _engine(self.url, writes=True)
+        self._readers = _engine(self.url, writes=False, alone=False)
+        self._writer = _engine(self.url, writes=True, alone=alone)
         migration.prepare(self._writer)
 
     @classmethod
@@ -231,11 +238,11 @@ def _event(row: Any) -> Event:
     return Event(row.seq, cast(Kind, row.kind), row.at, json.loads(row.body), row.ask, row.key)
 
 
-def _engine(url: sa.URL, *, writes: bool) -> sa.Engine:
+def _engine(url: sa.URL, *, writes: bool, alone: bool) -> sa.Engine:
     if url.get_backend_name() == "postgresql":
-        url = url.set(drivername="postgresql+psycopg")
-        options = "-c synchronous_commit=on -c timezone=UTC"
-        return sa.create_engine(url, pool_size=1 if writes else 4, connect_args={"options": options})
+        return _postgres(url, writes=writes, alone=alone)
+    if url.get_backend_name() != "sqlite":
+        raise InvalidValue(f"the database must be postgresql://... or sqlite:///..., got {url.drivername}")
     engine = sa.create_engine(url, pool_size=1 if writes else 4, max_overflow=0 if writes else 16)
 
     @sa.event.listens_for(engine, "connect")
@@ -252,5 +259,28 @@ def _engine(url: sa.URL, *, writes: bool) -> sa.Engine:
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgres(url: sa.URL, *, writes: bool, alone: bool) -> sa.Engine:
+    engine = sa.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        pool_size=1 if writes else 4,
+        max_overflow=0 if writes else 16,
+        pool_pre_ping=True,  # a server that was restarted costs a new connection, not a failed commit
+        connect_args={"options": "-c synchronous_commit=on", "connect_timeout": 5},
+    )
+    if alone:
+
+        @sa.event.listens_for(engine, "connect")
+        def _lock(connection: Any, _: Any) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT pg_try_advisory_lock({ONE_WRITER})")
+                alone = cursor.fetchone()[0]
+            connection.commit()
+            if not alone:
+                connection.close()
+                raise DatabaseTaken("another server uses this database: stop it, or take another --database")
 
     return engine

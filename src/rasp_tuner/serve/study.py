@@ -13,6 +13,7 @@ from rasp_tuner.serve.definition import StudyDefinition
 from rasp_tuner.serve.events import Event, Kind, ask_id, ask_number
 from rasp_tuner.serve.history import History
 from rasp_tuner.serve.problems import Problem
+from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
@@ -131,8 +132,12 @@ class LiveStudy:
         getattr(self, f"_apply_{event.kind}")(event)
 
     def _apply_ask(self, event: Event) -> None:
+        if event.ask != self.counts.asks:
+            raise ValueError(f"event {event.seq}: ask {event.ask} where {self.counts.asks} is next")
         suggestion = self.tuner.ask(event.body["context"])
-        foreign = suggestion.params != event.body["params"] or ask_number(suggestion.id) != event.ask
+        foreign = suggestion.params != event.body["params"]
+        if foreign:
+            Space.from_json(self.definition.space).to_unit(event.body["params"])  # legal at least
         self._asked(event, foreign)
 
     def _apply_tell(self, event: Event) -> None:

@@ -5,6 +5,7 @@ forgotten and built again from snapshot and log. Jobs that only read are answere
 """
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -26,6 +27,7 @@ from rasp_tuner.serve.study import LiveStudy
 EVERY = 500  # events of a study between snapshots
 AT_ONCE = 512  # jobs done under one commit
 IDLE_S = 0.2
+WARM_S = 1.0  # for which studies are built before the server is ready
 
 log = logging.getLogger("rasp_tuner.serve")
 
@@ -65,7 +67,17 @@ class Writer(threading.Thread):
         self._packer.shutdown()
 
     def run(self) -> None:
-        self.shelf.warm(1.0)
+        try:
+            self._run()
+        except Exception:
+            log.critical("the writer stopped; start the server again, the log is whole", exc_info=True)
+            with contextlib.suppress(queue.Empty):
+                while job := self._jobs.get_nowait():
+                    _answer([(job.future, problems.storage())] if job.future else [])
+            raise
+
+    def _run(self) -> None:
+        self.shelf.warm(WARM_S)
         self.ready.set()
         going = True
         while going:
