@@ -39,9 +39,11 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.writer.start()
         await asyncio.to_thread(service.writer.ready.wait)
-        rereading = asyncio.create_task(_reread(service))
+        stopping = asyncio.Event()
+        rereading = asyncio.create_task(_reread(service, stopping))
         yield
-        rereading.cancel()
+        stopping.set()
+        await rereading
         service.hub.close()
         await asyncio.to_thread(service.writer.stop)
         store.close()
@@ -77,10 +79,11 @@ def create_app(
     return app
 
 
-async def _reread(service: Service) -> None:
+async def _reread(service: Service, stopping: asyncio.Event) -> None:
     """Take note of keys made or revoked by `rasp keys`."""
-    while True:
-        await asyncio.sleep(REREAD_S)
+    while not stopping.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), REREAD_S)
         try:
             await asyncio.to_thread(service.keys.reload)
         except SQLAlchemyError as error:
