@@ -27,6 +27,16 @@ STUDY = {
 }
 
 
+class NoLog:
+    """A log in which nothing is found."""
+
+    def of_ask(self, _):
+        return []
+
+    def of_key(self, _):
+        return None
+
+
 @contextlib.contextmanager
 def running(url, *, limits=None, **settings):
     """A client of an application on this database, over a real socket; it can be started again afterwards."""

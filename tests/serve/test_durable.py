@@ -1,0 +1,225 @@
+"""The log is the truth: what is answered is on disk, what is not is undone, and a restart changes nothing."""
+
+import random
+import signal
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from serving import STUDY, NoLog, Process, ask, running, steps, tell, view
+
+from rasp_tuner.serve import still
+from rasp_tuner.serve.definition import StudyDefinition
+from rasp_tuner.serve.desk import build
+from rasp_tuner.serve.events import Event
+from rasp_tuner.serve.store import Store, StudyRow
+from rasp_tuner.serve.study import LiveStudy
+
+SPACES = {
+    "mixed": STUDY["space"],
+    "smooth": {f"k{i}": {"type": "float", "low": 0, "high": 1} for i in range(4)},
+    "choices": {
+        "codec": {"type": "categorical", "choices": ["a", "b", None]},
+        "on": {"type": "int", "low": 0, "high": 1},
+    },
+}
+
+
+def definition(space="mixed", **changes):
+    wire = {**STUDY, "space": SPACES[space], **changes}
+    del wire["default"]
+    return StudyDefinition.from_wire(wire)
+
+
+def play(live, count, seed=0):
+    """Random orders: asks, tells late and out of order, failures, observations, freezing. The events they made."""
+    rng, out, made = random.Random(seed), [], []
+    for i in range(count):
+        at, context = float(live.seq), {"qps": rng.choice([1.0, 9.0]) + rng.gauss(0.0, 0.1)}
+        metrics = {"p99_ms": rng.gauss(20.0, 3.0)}
+        roll = rng.random()
+        if roll < 0.5 or not out:
+            event = live.ask(context, at)
+            out.append(event.ask)
+        elif roll < 0.9:
+            event = live.tell(f"s{out.pop(rng.randrange(len(out)))}", at, NoLog(), metrics)
+        elif roll < 0.94:
+            event = live.tell(f"s{out.pop()}", at, NoLog(), None, "crash")
+        elif roll < 0.97:
+            event = live.observe(context, live.definition.default, metrics, f"key {i}", at, NoLog())
+        else:
+            event = live.freeze(not live.tuner.frozen, at)
+        made.append(event)
+    return made
+
+
+def whole(live):
+    """Everything a study is, as bytes."""
+    return live.tuner.to_bytes(), live.view(1e9), live.history.to_json(), still.capture(live)()
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_replayed_log_is_the_study_that_wrote_it(space):
+    live = LiveStudy(1, definition(space), 0.0)
+    events = play(live, 300)
+    again = LiveStudy(1, definition(space), 0.0)
+    for event in events:
+        again.apply(event)
+    assert whole(again) == whole(live)
+    assert again.counts.diverged == 0
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_study_that_is_stopped_at_any_moment_goes_on_as_if_it_never_was(space):
+    straight = LiveStudy(1, definition(space), 0.0)
+    expected = play(straight, 240)
+    live, done = LiveStudy(1, definition(space), 0.0), 0
+    for stop in (1, 2, 3, 50, 51, 120, 200, 240):
+        for event in expected[done:stop]:
+            live.apply(event)
+        live.tuner.recommend({"qps": 5.0})  # looking leaves no trace
+        live, done = still.restore(still.capture(live)(), 1, definition(space), 0.0), stop
+    assert whole(live) == whole(straight)
+
+
+def test_a_study_is_built_from_the_newest_sound_snapshot_and_the_tail(database):
+    live = LiveStudy(0, definition(), 5.0)
+    events = play(live, 150)
+    store = Store(database)
+    with store.writing() as connection:
+        live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
+        store.append(connection, [(live.id, event) for event in events])
+    row = StudyRow(live.id, "web", live.definition.to_wire(), 5.0)
+    built, base = build(store, row)
+    assert (whole(built), base) == (whole(live), 0)
+    part = LiveStudy(live.id, live.definition, 5.0)
+    for event in events[:100]:
+        part.apply(event)
+    with store.writing() as connection:
+        store.add_snapshot(connection, live.id, 100, still.capture(part)())
+        store.add_snapshot(connection, live.id, 120, b"damaged")
+    built, base = build(store, row)
+    assert (whole(built)[:3], base) == (whole(live)[:3], 100)
+    with store.writing() as connection:
+        store.add_snapshot(connection, live.id, 130, b"damaged too")
+    assert [seq for seq, _ in store.snapshots(live.id)] == [130, 120]
+    assert build(store, row)[1] == 0
+    store.close()
+
+
+def test_a_log_that_came_out_otherwise_keeps_its_parameters():
+    """As when the library has changed between the log and its replay."""
+    live = LiveStudy(1, definition(), 0.0)
+    live.apply(Event(1, "ask", 1.0, {"context": {"qps": 1.0}, "params": {"pool": 63, "t": 9.5}}, ask=0))
+    assert live.counts.diverged == 1
+    live.tell("s0", 2.0, NoLog(), {"p99_ms": 3.0})
+    assert live.tuner.learned == 1
+    assert live.suggestion("s0", NoLog(), 3.0)["params"] == {"pool": 63, "t": 9.5}
+
+
+def test_a_restart_changes_nothing_anyone_can_see(database):
+    with running(database) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 8)
+        for _ in range(2):
+            ask(client)
+        seen = [client.get(f"/v1/studies/web{path}").json() for path in ("", "/suggestions", "/history", "/memory")]
+    with running(database) as client:
+        again = [client.get(f"/v1/studies/web{path}").json() for path in ("", "/suggestions", "/history", "/memory")]
+        assert again == seen
+        assert tell(client, "s9").json()["status"] == "learned"
+        assert ask(client)["id"] == "s10"
+
+
+def break_commits(store):
+    """From now on no transaction of this store can be committed."""
+
+    def refuse(_):
+        raise sa.exc.OperationalError("COMMIT", {}, OSError("No space left on device"))
+
+    sa.event.listen(store._writer, "commit", refuse)
+    return lambda: sa.event.remove(store._writer, "commit", refuse)
+
+
+def test_what_cannot_be_committed_is_not_acknowledged_and_undone(database, monkeypatch):
+    stores = []
+    monkeypatch.setattr("serving.Store", lambda url: stores.append(Store(url)) or stores[-1])
+    with running(database) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 4)
+        ask(client)
+        before, best = view(client), client.post("/v1/studies/web/recommend", json={"context": {"qps": 1.0}}).json()
+        mend = break_commits(stores[0])
+        refused = [
+            tell(client, "s4", 1.0),
+            client.post("/v1/studies/web/ask", json={"context": {"qps": 1}}),
+            client.post("/v1/studies", json={**STUDY, "name": "other"}),
+            client.delete("/v1/studies/web"),
+        ]
+        for answer in refused:
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage")
+            assert int(answer.headers["retry-after"]) >= 1
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/healthz").status_code == 200
+        assert view(client) == before
+        assert client.get("/v1/studies/other").status_code == 404
+        assert client.post("/v1/studies/web/recommend", json={"context": {"qps": 1.0}}).json() == best
+        mend()
+        assert tell(client, "s4", 1.0).json() == {"id": "s4", "status": "learned", "late": False}
+        assert client.get("/readyz").status_code == 200
+        assert view(client)["tells"] == 5
+
+
+def test_a_mistake_of_the_server_is_undone_and_told_without_a_trace(sqlite, monkeypatch):
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 3)
+        before = view(client)
+        with monkeypatch.context() as patch:
+
+            def slip(*_):
+                raise ZeroDivisionError("a secret of the code")
+
+            patch.setattr(LiveStudy, "_answered", slip)
+            ask(client)
+            answer = tell(client, "s3")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+            assert "secret" not in answer.text
+        assert view(client)["learned"] == before["learned"]
+        assert tell(client, "s3").json()["status"] == "learned"
+
+
+def test_a_killed_server_has_lost_nothing_it_acknowledged(process):
+    with httpx.Client(base_url=process.url, timeout=30) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 5)
+        asked = ask(client)
+        before = view(client)
+    process.kill()
+    process.start()
+    with httpx.Client(base_url=process.url, timeout=30) as client:
+        assert view(client) == before
+        assert tell(client, asked["id"]).json()["status"] == "learned"
+        assert tell(client, asked["id"]).json()["status"] == "duplicate"
+    said, status = process.stop()
+    assert status == -signal.SIGTERM  # ended by it, but only after everything was put away
+    assert "Traceback" not in said
+    store = Store.in_folder(process.data)
+    (seq, _), *_ = store.snapshots(1)
+    assert seq == store.last_seq(1) == 12
+    store.close()
+
+
+def test_two_servers_do_not_share_a_folder(process):
+    with pytest.raises(ChildProcessError, match=r"rasp: another server \(process \d+\) uses .*: stop it") as refused:
+        Process(process.data)
+    assert str(refused.value).count("\n") == 2  # where it would serve, and why it does not
+
+
+def test_two_servers_do_not_share_a_postgresql_database(postgres):
+    first = Store(postgres, alone=True)
+    with pytest.raises(Exception, match="another server uses this database"):
+        Store(postgres, alone=True)
+    Store(postgres).close()  # `rasp keys` may come in
+    first.close()
+    Store(postgres, alone=True).close()
