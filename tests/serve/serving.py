@@ -43,7 +43,8 @@ def running(url, *, limits=None, **settings):
     app = create_app(Store(url), limits=limits or Limits(), **settings)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2), app.state.service.hub)
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, server_header=False)
+    server = Server(config, app.state.service.hub)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

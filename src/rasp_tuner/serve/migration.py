@@ -45,8 +45,11 @@ def _backup(engine: sa.Engine, found: int) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     if engine.dialect.name == "sqlite":
         target = f"{engine.url.database}.v{found}-{stamp}.bak"
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM INTO ?", (target,))
+        raw = engine.raw_connection()  # a copy is not made inside a transaction
+        try:
+            raw.cursor().execute("VACUUM INTO ?", (target,))
+        finally:
+            raw.close()
         return
     folder = f"rasp_backup_v{found}_{stamp}".lower()
     with engine.begin() as connection:

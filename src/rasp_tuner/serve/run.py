@@ -48,7 +48,7 @@ def serve(
 ) -> None:
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM."""
     data.mkdir(parents=True, exist_ok=True)
-    with locked(data):
+    with locked(data), listening(host, port) as listener:
         store = Store(database or sqlite_url(data), alone=True)
         loopback = is_loopback(host)
         if not loopback and not any(key.revoked is None for key in store.list_keys()):
@@ -62,8 +62,6 @@ def serve(
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         config = uvicorn.Config(
             app,
-            host=host,
-            port=port,
             access_log=False,
             proxy_headers=False,
             log_level="warning",
@@ -71,10 +69,7 @@ def serve(
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = Server(config, app.state.service.hub)
-        server.run()
-        if not server.started:
-            raise ServeError(f"could not listen on {host}:{port}; is another server there? try --port")
+        Server(config, app.state.service.hub).run(sockets=[listener])
 
 
 def is_loopback(host: str) -> bool:
@@ -90,6 +85,18 @@ def _is_any(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket on this address; taken before anything else is done, so that a taken port costs nothing."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as reason:
+            raise ServeError(f"could not listen on {host}:{port}: {reason.strerror}; try another --port") from reason
+        yield listener
 
 
 @contextmanager

@@ -58,7 +58,11 @@ class Store:
         self.url = sa.make_url(url)
         self._readers = _engine(self.url, writes=False, alone=False)
         self._writer = _engine(self.url, writes=True, alone=alone)
-        migration.prepare(self._writer)
+        try:
+            migration.prepare(self._writer)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def in_folder(cls, folder: Path) -> "Store":
