@@ -155,7 +155,7 @@ class Slots:
     """Situations in memory."""
 
     contexts: Array  # [N, d_c]
-    visits: Array  # [N] samples in each
+    visits: Array  # [N] samples in each, as far as memory counts them
     last: Array  # [N] how many samples ago each was met; NaN where memory does not say
 
 

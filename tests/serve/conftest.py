@@ -5,6 +5,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from rasp_tuner.serve.store import sqlite_url
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
+def postgres():
     """The address of a real PostgreSQL server, or a skip that says why there is none."""
     if given := os.environ.get("RASP_TEST_POSTGRES"):
         yield given
@@ -24,7 +25,12 @@ def postgres(tmp_path_factory):
     if not programs and not shutil.which("initdb"):
         pytest.skip("no PostgreSQL: set RASP_TEST_POSTGRES, or install Debian's package postgresql")
     folder = (programs[-1] if programs else Path(shutil.which("initdb")).resolve()).parent
-    data = tmp_path_factory.mktemp("postgres")
+    with tempfile.TemporaryDirectory(prefix="rasp-postgres-") as data:  # pytest's own folder is closed to other users
+        yield from started(folder, Path(data))
+
+
+def started(folder, data):
+    """Start a server on an empty folder; its address, until the tests are over."""
     as_user = []
     if os.getuid() == 0:  # PostgreSQL refuses to run as root
         try:
@@ -32,8 +38,6 @@ def postgres(tmp_path_factory):
         except KeyError:
             pytest.skip("no PostgreSQL: running as root, and there is no user postgres to run it as")
         as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-        for parent in (data, data.parent, data.parent.parent):
-            parent.chmod(0o755)
         os.chown(data, user.pw_uid, user.pw_gid)
     port = free_port()
     initdb = [*as_user, folder / "initdb", "-D", data / "db", "-U", "rasp", "-A", "trust", "-E", "UTF8", "--no-sync"]
