@@ -15,7 +15,7 @@ SPACES = {
 }
 
 
-def play(tuner, steps, look=lambda tuner, context: None):
+def play(tuner, steps, look=lambda _, __: None):
     rng, asked = np.random.default_rng(0), []
     for _ in range(steps):
         context = {"load": float(rng.choice([1.0, 9.0]) + rng.normal() * 0.1)}

@@ -113,7 +113,7 @@ class Process:
 
     def answers(self):
         if self.process.poll() is not None:
-            raise ChildProcessError(self.process.stderr.read())
+            raise ChildProcessError(self.process.communicate()[1])
         try:
             return httpx.get(f"{self.url}/readyz").status_code == 200
         except httpx.TransportError:
