@@ -75,7 +75,14 @@ def create_app(
         known = Problem(500, "internal", "the server made a mistake; its log says more")
         return Response(dumps(known.body()), 500, media_type="application/json")
 
-    app.add_middleware(Guard, keys=service.keys, limits=service.limits, hosts=list(hosts), rejected=refused)
+    app.add_middleware(
+        Guard,
+        keys=service.keys,
+        limits=service.limits,
+        hosts=list(hosts),
+        rejected=refused,
+        direct=routes_study.direct(service),
+    )
     return app
 
 

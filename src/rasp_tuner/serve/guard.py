@@ -5,7 +5,7 @@ application could do.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Literal
 
 from rasp_tuner.serve.auth import Caller, Keys
@@ -19,6 +19,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 Needs = Literal["nothing", "read", "write", "admin"]
+Direct = Callable[[str, bytes], Awaitable[Any]]  # study and body -> what to answer
 
 ONE = "/v1/studies/{name}"
 TABLE: dict[tuple[str, str], Needs] = {
@@ -69,8 +70,15 @@ class Guard:
     """An ASGI application around another."""
 
     def __init__(
-        self, app: App, keys: Keys, limits: Limits, hosts: Iterable[str], rejected: Callable[[str], None]
+        self,
+        app: App,
+        keys: Keys,
+        limits: Limits,
+        hosts: Iterable[str],
+        rejected: Callable[[str], None],
+        direct: Mapping[tuple[str, str], Direct],
     ) -> None:
+        self._direct = direct
         self._app, self._keys, self._limits, self._rejected = app, keys, limits, rejected
         self._hosts = {host.lower() for host in hosts}
         self._buckets = Buckets(limits.rate, limits.burst)
@@ -83,7 +91,11 @@ class Guard:
         if scope["type"] != "http":
             return  # there is nothing else here: no web sockets
         try:
-            await self._check(scope, receive)
+            method, path, study = await self._check(scope, receive)
+            handler = self._direct.get((method, path))
+            if handler is not None:
+                await reply(200, dumps(await handler(study or "", scope["rasp.body"])), send)
+                return
         except Problem as problem:
             self._rejected(problem.code)
             await refuse(problem, send)
@@ -96,8 +108,8 @@ class Guard:
 
         await self._app(scope, receive, send_with_headers)
 
-    async def _check(self, scope: Message, receive: Receive) -> None:
-        """Raise a Problem, or leave caller and body in the scope."""
+    async def _check(self, scope: Message, receive: Receive) -> tuple[str, str, str | None]:
+        """Method, path and study; caller and body are left in the scope. Or a Problem."""
         headers = dict(scope["headers"])
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
         method, path, study, needs = self._route(scope)
@@ -115,6 +127,7 @@ class Guard:
                 raise Problem(415, "unsupported_type", f"Content-Type must be {wanted[0].decode()}")
             most = self._limits.import_body if path == IMPORT else self._limits.body
             scope["rasp.body"] = await _body(headers, receive, most)
+        return method, path, study
 
     def _route(self, scope: Message) -> tuple[str, str, str | None, Needs]:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
@@ -163,14 +176,18 @@ class Guard:
 
 async def refuse(problem: Problem, send: Send) -> None:
     """Answer with the problem."""
-    body = dumps(problem.body())
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *PAGE_HEADERS]
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers().items()]
+    headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers().items()]
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if problem.status == 413:
         headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await reply(problem.status, dumps(problem.body()), send, headers)
+
+
+async def reply(status: int, body: bytes, send: Send, extra: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    """Answer with JSON."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *PAGE_HEADERS, *extra]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -1,5 +1,6 @@
 """Routes of one study: asking, telling, looking."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -8,7 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 from rasp_tuner.serve import schemas
 from rasp_tuner.serve.desk import Desk
 from rasp_tuner.serve.documents import describe
-from rasp_tuner.serve.guard import ONE
+from rasp_tuner.serve.guard import ONE, Direct
 from rasp_tuner.serve.problems import Problem, invalid
 from rasp_tuner.serve.service import Service
 from rasp_tuner.serve.strict import dumps, loads
@@ -29,22 +30,33 @@ def add(app: FastAPI, service: Service) -> None:
     _add_looks(app, service)
 
 
+def direct(service: Service) -> dict[tuple[str, str], Direct]:
+    """The two routes most requests go to: the guard calls them itself and spares them the way through the framework."""
+
+    async def ask(name: str, content: bytes) -> Any:
+        asked = schemas.parse(schemas.Ask, loads(content))
+        return (await service.ask(name, [asked.context]))[0]
+
+    async def tell(name: str, content: bytes) -> Any:
+        told = schemas.parse(schemas.Tell, loads(content))
+        return await service.tell(name, told.id, told.metrics)
+
+    return {("POST", f"{ONE}/ask"): ask, ("POST", f"{ONE}/tell"): tell}
+
+
 def _add_orders(app: FastAPI, service: Service) -> None:
-    @app.post(f"{ONE}/ask", **describe("Parameters to run now", schemas.Ask, schemas.Suggested))
-    async def ask(request: Request) -> Response:
-        asked = schemas.parse(schemas.Ask, body(request))
-        return answer((await service.ask(request.path_params["name"], [asked.context]))[0])
+    said = {
+        f"{ONE}/ask": describe("Parameters to run now", schemas.Ask, schemas.Suggested),
+        f"{ONE}/tell": describe("What a suggestion led to", schemas.Tell, schemas.Told),
+    }
+    for (_, path), handler in direct(service).items():
+        app.post(path, **said[path])(_through_the_framework(handler))
 
     @app.post(f"{ONE}/ask/batch", **describe("Many at once", schemas.AskBatch, schemas.SuggestedBatch))
     async def ask_batch(request: Request) -> Response:
         asked = schemas.parse(schemas.AskBatch, body(request))
         _check_batch(service, "contexts", len(asked.contexts))
         return answer({"suggestions": await service.ask(request.path_params["name"], list(asked.contexts))})
-
-    @app.post(f"{ONE}/tell", **describe("What a suggestion led to", schemas.Tell, schemas.Told))
-    async def tell(request: Request) -> Response:
-        told = schemas.parse(schemas.Tell, body(request))
-        return answer(await service.tell(request.path_params["name"], told.id, told.metrics))
 
     @app.post(f"{ONE}/tell/batch", **describe("Many at once", schemas.TellBatch, schemas.ToldBatch))
     async def tell_batch(request: Request) -> Response:
@@ -73,6 +85,14 @@ def _add_orders(app: FastAPI, service: Service) -> None:
         context = schemas.parse(schemas.Ask, body(request)).context
         params = await service.look(request.path_params["name"], lambda live, _: live.tuner.recommend(context))
         return answer({"params": params})
+
+
+def _through_the_framework(handler: Direct) -> Callable[[Request], Awaitable[Response]]:
+    async def route(request: Request) -> Response:
+        return answer(await handler(request.path_params["name"], request.scope["rasp.body"]))
+
+    route.__name__ = handler.__name__
+    return route
 
 
 def _add_looks(app: FastAPI, service: Service) -> None:
