@@ -1,0 +1,29 @@
+"""The Python client of the service: `Client(url, key).study(name)` asks and tells like a Tuner.
+
+docs/CLIENT.md says what it does when the server is slow, refuses, or is gone.
+"""
+
+from rasp_tuner.client.client import Client
+from rasp_tuner.client.errors import (
+    AccessDenied,
+    ClientError,
+    Conflict,
+    RequestRefused,
+    ServerUnavailable,
+    UnknownStudy,
+)
+from rasp_tuner.client.fallback import is_fallback
+from rasp_tuner.client.study import Study, Told
+
+__all__ = [
+    "AccessDenied",
+    "Client",
+    "ClientError",
+    "Conflict",
+    "RequestRefused",
+    "ServerUnavailable",
+    "Study",
+    "Told",
+    "UnknownStudy",
+    "is_fallback",
+]

@@ -1,0 +1,130 @@
+"""Client: a server and a key; studies come from it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+from rasp_tuner.checks import whole
+from rasp_tuner.client.outbox import Outbox
+from rasp_tuner.client.study import Study
+from rasp_tuner.client.transport import Transport, positive
+from rasp_tuner.client.wire import metric_specs_json, params_json, space_json
+from rasp_tuner.space import Knob
+from rasp_tuner.types import Direction, Metric
+
+URL = "http://127.0.0.1:8321"
+
+
+class Client:
+    """Studies of one server; may be used from many threads, and closes what it opened at the end of a `with`.
+
+    url           where `rasp serve` listens
+    key           an API key, `rasp_...`; none is needed on the server's own machine while it has none
+    timeout       seconds a call may take, with all its repetitions, before it raises ServerUnavailable
+    ask_deadline  seconds after which `ask` and `recommend` answer by themselves; None: they wait, and raise
+    queue         how many tells wait in memory for a server that is gone; beyond that the oldest are dropped
+    """
+
+    def __init__(
+        self,
+        url: str = URL,
+        key: str | None = None,
+        *,
+        timeout: float = 5.0,
+        ask_deadline: float | None = 0.05,
+        queue: int = 10_000,
+    ) -> None:
+        self._deadline = None if ask_deadline is None else positive("ask_deadline", ask_deadline)
+        size = whole("queue", queue, 1, 10_000_000)
+        self._transport = Transport(url, key, timeout)
+        self._outbox = Outbox(self._transport, size)
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._transport.url}>"
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    @property
+    def queued(self) -> int:
+        """How many tells wait to be sent."""
+        return len(self._outbox)
+
+    @property
+    def dropped(self) -> int:
+        """How many queued tells were lost: pushed out of the full queue, or refused by the server."""
+        return self._outbox.dropped
+
+    def create(
+        self,
+        name: str,
+        space: Mapping[str, Knob | Mapping[str, Any]],
+        metrics: Mapping[str, Metric | Direction | Mapping[str, Any]],
+        context: Sequence[str] | int | None = None,
+        default: Mapping[str, object] | None = None,
+        **settings: Any,
+    ) -> Study:
+        """The study of this definition, made if it is not there; Conflict if the name stands for another.
+
+        Arguments as of `Tuner`; `settings`: preset, seed, guard, switching_cost, max_pending, and lease_s, the seconds
+        after which an unanswered ask counts as expired.
+        """
+        definition = {
+            "name": name,
+            "space": space_json(space),
+            "metrics": metric_specs_json(metrics),
+            "context": context if context is None or isinstance(context, int) else list(context),
+            **settings,
+        }
+        if default is not None:
+            definition["default"] = params_json(default, "default")
+        return self.create_from(definition)[0]
+
+    def create_from(self, definition: Mapping[str, Any]) -> tuple[Study, bool]:
+        """The study a wire definition describes, and whether it is new."""
+        answer = self._transport.call("POST", "/v1/studies", definition)
+        return self._study(answer.body), answer.status == 201
+
+    def study(self, name: str, default: Mapping[str, object] | None = None) -> Study:
+        """The study of this name.
+
+        Given its default, no request is made: a program can start, and run on the default, while the server is down.
+        """
+        if default is not None:
+            return self._study({"name": name, "default": params_json(default, "default")})
+        return self._study(self._transport.call("GET", f"/v1/studies/{quote(name, safe='')}").body)
+
+    def studies(self) -> list[dict[str, Any]]:
+        """The view of every study the key is for."""
+        views: list[dict[str, Any]] = self._transport.call("GET", "/v1/studies").body["studies"]
+        return views
+
+    def import_study(self, lines: Iterable[str], name: str | None = None) -> Study:
+        """The study an export describes, rebuilt on this server under its own name or another."""
+        content = "".join(f"{line.rstrip()}\n" for line in lines).encode()
+        path = "/v1/studies/import" + ("" if name is None else f"?name={quote(name, safe='')}")
+        timeout = max(self._transport.timeout, 600.0)  # it is replayed before it is answered
+        return self._study(self._transport.call("POST", path, content=content, again=False, timeout=timeout).body)
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Whether all queued tells were sent within so many seconds."""
+        return self._outbox.flush(timeout)
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Give queued tells so many seconds to be sent, then let go of them and of all connections."""
+        self._outbox.flush(timeout)
+        self._outbox.close()
+        self._transport.close()
+
+    def _study(self, view: Mapping[str, Any]) -> Study:
+        return Study(view["name"], view["default"], self._transport, self._outbox, self._deadline)

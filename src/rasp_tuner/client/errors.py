@@ -1,0 +1,59 @@
+"""What a call to the service may raise beside the library's own errors, and which answer means which."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rasp_tuner.errors import AlreadyAnswered, InvalidSpace, InvalidValue, RaspError, UnknownSuggestion
+
+
+class ClientError(RaspError):
+    """Base of the errors only the client raises."""
+
+
+class ServerUnavailable(ClientError, ConnectionError):
+    """The server did not answer in time, or said that it cannot now; `retry_after` seconds if it said when."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class AccessDenied(ClientError, PermissionError):
+    """The key is missing, unknown, or may not do this."""
+
+
+class UnknownStudy(ClientError, LookupError):
+    """The server has no study of this name."""
+
+
+class Conflict(ClientError, ValueError):
+    """The name or key stands for something else already."""
+
+
+class RequestRefused(ClientError, RuntimeError):
+    """The server does not take such a request: too large, wrong host, no such path; `code` is its word for it."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+WORDS: Mapping[str, type[RaspError]] = {
+    "unauthorized": AccessDenied,
+    "forbidden": AccessDenied,
+    "unknown_study": UnknownStudy,
+    "unknown_suggestion": UnknownSuggestion,
+    "invalid_value": InvalidValue,
+}
+
+
+def of(error: Mapping[str, Any], action: str) -> RaspError:
+    """The exception for the server's `{"code", "message"}` in answer to `action`, the last word of the path."""
+    code, message = str(error.get("code", "")), " ".join(str(error.get("message", "")).split())
+    if code == "invalid_value" and action in ("studies", "import"):
+        return InvalidSpace(message)
+    if code == "conflict":
+        return AlreadyAnswered(message) if action in ("tell", "tell_failed") else Conflict(message)
+    if code in WORDS:
+        return WORDS[code](message)
+    return RequestRefused(message or f"the server refused with {code or 'no reason'}", code)

@@ -1,0 +1,246 @@
+"""Transport: requests that are retried where that is safe, or given up after a deadline; answers become errors.
+
+All of it may be used from many threads.
+"""
+
+import itertools
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from rasp_tuner.checks import number, show
+from rasp_tuner.client import errors
+from rasp_tuner.client.errors import ServerUnavailable
+from rasp_tuner.errors import InvalidValue, RaspError
+
+WORKERS = 32  # requests under a deadline at one time; more wait, and their deadline runs
+MARGIN_S = 0.004  # of a deadline, for waking up and answering
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between attempts, doubling
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0  # in which a server that failed twice in a row is left alone
+PATIENCE_S = 60.0  # the longest Retry-After that is believed
+
+log = logging.getLogger("rasp_tuner.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status below 300 and the JSON that came with it, None if nothing did."""
+
+    status: int
+    body: Any
+
+
+class Transport:
+    """One server, one key."""
+
+    def __init__(self, url: str, key: str | None, timeout: float) -> None:
+        self.url, self.timeout = _checked_url(url), positive("timeout", timeout)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        local = urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
+        self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=not local)  # no proxy to oneself
+        self._pool = ThreadPoolExecutor(WORKERS, "rasp-client")
+        self._lock = threading.Lock()
+        self._failures = 0  # in a row
+        self._resume_at = 0.0  # until then requests under a deadline are not even tried
+        self._failed_at = 0.0  # what was sent before that and fails too is the same failure
+        self._closed = False
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content: bytes | None = None,
+        again: bool = True,
+        timeout: float | None = None,
+    ) -> Answer:
+        """The answer, however many attempts it takes within `timeout`; else ServerUnavailable.
+
+        `again` False: doing it twice is not the same as once, so it is repeated only where the server surely did
+        nothing: it was not reached, or said so with 429 or 503.
+        """
+        self._check_open()
+        whole = self.timeout if timeout is None else timeout
+        until = time.monotonic() + whole
+        for attempt in itertools.count(1):
+            left = until - time.monotonic()
+            try:
+                answer = self.once(method, path, body, content, timeout=min(left, max(whole / 3, 1.0)))
+            except ServerUnavailable as error:
+                pause = error.retry_after
+                if pause is None:
+                    pause = backoff(attempt, FIRST_WAIT_S, LONGEST_WAIT_S)
+                safe = again or error.retry_after is not None or isinstance(error.__cause__, httpx.ConnectError)
+                if not safe or time.monotonic() + pause >= until:
+                    raise
+                time.sleep(pause)
+            except RaspError:
+                self._worked()  # a refusal is an answer
+                raise
+            else:
+                self._worked()
+                return answer
+        raise AssertionError("the loop ends by itself")
+
+    def within(self, seconds: float, method: str, path: str, body: object = None) -> Answer:
+        """The answer of one attempt, or ServerUnavailable after `seconds`, whatever the network does.
+
+        It runs on another thread, as name resolution and a server that dribbles know no deadline. A server that has
+        failed twice in a row is left alone for a while: then this raises at once.
+        """
+        self._check_open()
+        started = time.monotonic()
+        if started < self._resume_at:
+            raise ServerUnavailable(f"{self.url} failed {self._failures} times in a row; it is left alone for a moment")
+        future = self._pool.submit(self.once, method, path, body, timeout=seconds)
+        try:
+            answer = future.result(max(started + seconds - min(MARGIN_S, seconds / 10) - time.monotonic(), 0.0))
+        except TimeoutError as reason:
+            future.cancel()
+            late = ServerUnavailable(f"no answer from {self.url} within {1e3 * seconds:g} ms")
+            self._failed(late, started)
+            raise late from reason
+        except ServerUnavailable as error:
+            self._failed(error, started)
+            raise
+        except RaspError:
+            self._worked()
+            raise
+        self._worked()
+        return answer
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Do it on another thread; a server that fails is no news here."""
+        future = self._pool.submit(work)
+        future.add_done_callback(self._report)
+
+    def lines(self, path: str, silence: float) -> Iterator[str]:
+        """The lines of an answer as they come; ServerUnavailable if it says nothing for `silence` seconds."""
+        self._check_open()
+        with (
+            _network_errors(self.url, silence),
+            self._http.stream("GET", path, timeout=httpx.Timeout(silence)) as response,
+        ):
+            if response.status_code >= 300:
+                self._understood(response, response.read(), path)
+            yield from response.iter_lines()
+
+    def close(self) -> None:
+        """End all requests, also those that hang."""
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._http.close()
+        self._pool.shutdown()
+
+    def once(
+        self, method: str, path: str, body: object = None, content: bytes | None = None, *, timeout: float
+    ) -> Answer:
+        """The answer of one attempt."""
+        sent: dict[str, Any] = {"json": {} if body is None else body} if method == "POST" else {}
+        if content is not None:
+            sent = {"content": content, "headers": {"Content-Type": "application/x-ndjson"}}
+        until = time.monotonic() + timeout
+        each = httpx.Timeout(max(timeout, 0.001))  # to connect, to send, to receive each part
+        with _network_errors(self.url, timeout), self._http.stream(method, path, timeout=each, **sent) as response:
+            parts = []
+            for part in response.iter_bytes():
+                parts.append(part)
+                if time.monotonic() > until:
+                    raise httpx.ReadTimeout("it dribbles")
+        return self._understood(response, b"".join(parts), path)
+
+    def _understood(self, response: httpx.Response, content: bytes, path: str) -> Answer:
+        """The answer, or the exception it stands for."""
+        status, foreign = response.status_code, False
+        try:
+            value = json.loads(content) if content else None
+        except ValueError:
+            value, foreign = None, True
+        if status < 300 and not foreign:
+            return Answer(status, value)
+        error = value.get("error") if isinstance(value, Mapping) else None
+        if status in (429, 503) or status >= 500:
+            said = error.get("message") if isinstance(error, Mapping) else f"status {status}"
+            raise ServerUnavailable(f"{self.url} cannot now: {said}", _retry_after(response))
+        if not isinstance(error, Mapping):
+            raise errors.RequestRefused(
+                f"{self.url} answered {path} with status {status} and no reason: is it a RASP server?", "foreign"
+            )
+        raise errors.of(error, path.partition("?")[0].rsplit("/", 1)[-1])
+
+    def _worked(self) -> None:
+        with self._lock:
+            if self._failures > 1:
+                log.warning("%s answers again", self.url)
+            self._failures, self._resume_at = 0, 0.0
+
+    def _failed(self, error: ServerUnavailable, sent_at: float) -> None:
+        """Leave the server alone for a while if this was not the first time, or if it asked for that."""
+        with self._lock:
+            if sent_at < self._failed_at:
+                return
+            self._failures += 1
+            if self._failures == 2:
+                log.warning("%s: falling back to what is known until it answers again", error)
+            pause = error.retry_after
+            if pause is None:
+                pause = backoff(self._failures - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S) if self._failures > 1 else 0.0
+            self._failed_at = time.monotonic()
+            self._resume_at = self._failed_at + pause
+
+    def _report(self, future: "Future[object]") -> None:
+        error = None if future.cancelled() or self._closed else future.exception()
+        if error is not None and not isinstance(error, ServerUnavailable):
+            log.warning("in the background: %s", error)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.RequestRefused(f"this client of {self.url} was closed", "closed")
+
+
+def backoff(attempt: int, first: float, longest: float) -> float:
+    """Seconds to wait after attempt 1, 2, ...: doubling, bounded, and never the same for two clients."""
+    return random.uniform(0.5, 1.0) * min(first * 2.0 ** min(attempt - 1, 30), longest)  # noqa: S311 - no secret
+
+
+@contextmanager
+def _network_errors(url: str, timeout: float) -> Iterator[None]:
+    try:
+        yield
+    except httpx.TimeoutException as reason:
+        raise ServerUnavailable(f"no answer from {url} within {timeout:.3g} s") from reason
+    except httpx.TransportError as reason:
+        raise ServerUnavailable(f"no server at {url} ({str(reason) or type(reason).__name__})") from reason
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as reason:
+        raise errors.RequestRefused(f"{url}: {reason}", "protocol") from reason
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Seconds; None if it does not say so in seconds."""
+    given = response.headers.get("Retry-After", "")
+    return min(float(given), PATIENCE_S) if given.isascii() and given.isdigit() else None
+
+
+def _checked_url(url: object) -> str:
+    parts = urlsplit(url) if isinstance(url, str) else None
+    if not isinstance(url, str) or parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidValue(f"url must look like http://127.0.0.1:8321, got {show(url)}")
+    return url.rstrip("/")
+
+
+def positive(field: str, value: object) -> float:
+    seconds = number(field, value)
+    if seconds <= 0.0:
+        raise InvalidValue(f"{field} must be positive seconds, got {seconds!r}")
+    return seconds

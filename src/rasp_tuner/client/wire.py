@@ -1,0 +1,71 @@
+"""What a caller gives -> plain JSON values, checked as the library checks them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rasp_tuner.checks import number, show
+from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.space import Categorical, Float, Int, Knob, Params, Space
+from rasp_tuner.tuner import Context
+from rasp_tuner.types import Direction, Metric
+
+
+def context_json(context: Context) -> dict[str, float] | list[float] | None:
+    if context is None:
+        return None
+    if isinstance(context, Mapping):
+        return {_name("context", name): number(f"context[{name!r}]", value) for name, value in context.items()}
+    if isinstance(context, (Sequence, np.ndarray)) and not isinstance(context, (str, bytes)):
+        return [number(f"context[{i}]", value) for i, value in enumerate(context)]
+    raise InvalidValue(f"context must be a mapping, a list of numbers or None, got {show(context)}")
+
+
+def metrics_json(metrics: Mapping[str, float]) -> dict[str, float]:
+    if not isinstance(metrics, Mapping):
+        raise InvalidValue(f"metrics must be a mapping of names to numbers, got {show(metrics)}")
+    return {_name("metrics", name): number(f"metrics[{name!r}]", value) for name, value in metrics.items()}
+
+
+def params_json(params: Mapping[str, object], field: str = "params") -> Params:
+    if not isinstance(params, Mapping):
+        raise InvalidValue(f"{field} must be a mapping of names to values, got {show(params)}")
+    plain: Params = {}
+    for name, value in params.items():
+        bare = value.item() if isinstance(value, np.generic) else value
+        if bare is not None and not isinstance(bare, str):
+            number(f"{field}[{name!r}]", bare)
+        if bare is not None and not isinstance(bare, (str, bool, int, float)):
+            raise InvalidValue(f"{field}[{name!r}] must be a string, number, boolean or None, got {show(value)}")
+        plain[_name(field, name)] = bare
+    return plain
+
+
+def space_json(space: Mapping[str, Knob | Mapping[str, Any]]) -> dict[str, Any]:
+    """Knobs as objects of the library, or already as the wire has them."""
+    if not isinstance(space, Mapping):
+        raise InvalidSpace(f"space must map names to Float, Int or Categorical, got {show(space)}")
+    knobs = {name: knob for name, knob in space.items() if isinstance(knob, (Float, Int, Categorical))}
+    made = Space(knobs).to_json() if knobs else {}
+    return {name: _plain(made[name]) if name in made else space[name] for name in space}
+
+
+def _plain(knob: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON has it: lists for tuples, nothing for what is not set."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in knob.items() if value is not None}
+
+
+def metric_specs_json(metrics: Mapping[str, Metric | Direction | Mapping[str, Any]]) -> dict[str, Any]:
+    if not isinstance(metrics, Mapping):
+        raise InvalidSpace(f"metrics must map names to 'min', 'max' or a Metric, got {show(metrics)}")
+    return {
+        name: {"direction": spec.direction, "weight": spec.weight} if isinstance(spec, Metric) else spec
+        for name, spec in metrics.items()
+    }
+
+
+def _name(field: str, name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidValue(f"{field} must have names that are strings, got {show(name)}")
+    return name

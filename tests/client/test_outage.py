@@ -1,0 +1,344 @@
+"""What the client does while the server is slow, refuses, hangs or is gone; real sockets, real processes."""
+
+import json
+import logging
+import signal
+import socket
+import statistics
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from rasp_tuner import AlreadyAnswered, Int, UnknownSuggestion
+from rasp_tuner.client import Client, RequestRefused, ServerUnavailable, is_fallback
+
+DEFAULT = {"pool": 8}
+DEADLINE = 0.05
+SLACK = 0.25  # for a machine that is busy with something else
+
+
+def timed(call):
+    started = time.perf_counter()
+    return call(), time.perf_counter() - started
+
+
+def made(client, name="checkout"):
+    return client.create(name, {"pool": Int(1, 64, log=True)}, {"p99_ms": "min"}, ["qps"], DEFAULT)
+
+
+def teach(study):
+    for pool in (2, 4, 16, 32, 48):
+        for qps, best in ((1.0, 4), (9.0, 32)):
+            study.observe({"qps": qps}, {"pool": pool}, {"p99_ms": 20.0 + abs(pool - best)})
+
+
+def wait_until(true, seconds=10.0):
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)
+
+
+def hang(connection):
+    connection.recv(65_536)
+    time.sleep(30)
+
+
+def stop_half_way(connection):
+    connection.recv(65_536)
+    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{"id": "s')
+    time.sleep(30)
+
+
+def dribble(connection):
+    connection.recv(65_536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n")
+    while True:
+        connection.sendall(b" ")
+        time.sleep(0.01)
+
+
+def hang_up(connection):
+    connection.recv(65_536)
+    connection.close()
+
+
+@pytest.mark.parametrize("behave", [hang, stop_half_way, dribble, hang_up])
+def test_ask_answers_in_time_whatever_the_server_does(bad_server, behave):
+    url, times = bad_server(behave).url, []
+    for _ in range(5):
+        with Client(url) as client:
+            study = client.study("checkout", default=DEFAULT)
+            suggestion, seconds = timed(lambda study=study: study.ask({"qps": 1.0}))
+            assert is_fallback(suggestion.id)
+            assert suggestion.params == DEFAULT
+            assert study.fallbacks == 1
+            times.append(seconds)
+    assert statistics.median(times) <= DEADLINE
+    assert max(times) <= DEADLINE + SLACK
+
+
+def test_ask_answers_in_time_where_nobody_listens(own_server):
+    own_server.kill()
+    with Client(own_server.url) as client:
+        suggestion, seconds = timed(lambda: client.study("checkout", default=DEFAULT).ask({"qps": 1.0}))
+    assert is_fallback(suggestion.id)
+    assert seconds <= DEADLINE + SLACK
+
+
+def test_a_server_that_keeps_failing_is_left_alone_for_a_moment(bad_server, caplog):
+    hanging = bad_server(hang)
+    with Client(hanging.url) as client, caplog.at_level(logging.WARNING, "rasp_tuner.client"):
+        study = client.study("checkout", default=DEFAULT)
+        asked, seconds = timed(lambda: [study.ask({"qps": 1.0}) for _ in range(500)])
+    assert all(is_fallback(suggestion.id) for suggestion in asked)
+    assert hanging.accepted < 10
+    assert seconds < 2.0  # 500 times 50 ms would be 25 s
+    assert sum("falling back" in record.message for record in caplog.records) == 1
+
+
+def test_a_killed_server_a_restart_and_nothing_is_lost(own_server):
+    with Client(own_server.url, timeout=20) as client:
+        study = made(client)
+        teach(study)
+        best = {qps: study.recommend({"qps": qps}) for qps in (1.0, 9.0)}
+        assert best[1.0] != best[9.0]
+        before = study.view()["observations"]
+
+        own_server.kill()
+        for step in range(20):
+            qps = (1.0, 9.0)[step % 2]
+            suggestion = study.ask({"qps": qps + 0.1})
+            assert is_fallback(suggestion.id)
+            assert suggestion.params == best[qps]  # of the nearest context
+            assert study.tell(suggestion.id, {"p99_ms": 25.0 + step}).status == "queued"
+        assert study.recommend({"qps": 1.0}) == best[1.0]
+        assert client.queued == 20
+
+        own_server.start()
+        assert client.flush(20)
+        assert study.view()["observations"] == before + 20
+        wait_until(lambda: not is_fallback(study.ask({"qps": 1.0}).id))
+        assert client.dropped == 0
+
+
+def test_a_server_that_is_stopped_in_its_tracks(own_server):
+    with Client(own_server.url, timeout=20) as client:
+        study = made(client)
+        teach(study)
+        wait_until(lambda: not is_fallback(study.ask({"qps": 9.0}).id))
+        own_server.send(signal.SIGSTOP)
+        suggestion, seconds = timed(lambda: study.ask({"qps": 9.0}))
+        assert is_fallback(suggestion.id)
+        assert seconds <= DEADLINE + SLACK
+        study.tell(suggestion.id, {"p99_ms": 30.0})
+        own_server.send(signal.SIGCONT)
+        assert client.flush(10)
+        wait_until(lambda: not is_fallback(study.ask({"qps": 9.0}).id))
+        assert study.view()["observations"] == 11
+
+
+def test_the_recommendation_to_fall_back_on_is_looked_up_in_the_background(own_server):
+    with Client(own_server.url, ask_deadline=2.0) as client:
+        study = made(client)
+        teach(study)
+        best = Client(own_server.url, ask_deadline=None).study("checkout").recommend({"qps": 9.0})
+        assert best != DEFAULT
+        asked = study.ask({"qps": 9.0})  # recommend is never called here
+        assert not is_fallback(asked.id)
+        time.sleep(0.5)
+        own_server.kill()
+        assert study.ask({"qps": 9.0}).params == best
+
+
+def test_a_tell_waits_for_a_restart(own_server):
+    with Client(own_server.url, timeout=30, ask_deadline=None) as client:
+        study = made(client)
+        suggestion = study.ask({"qps": 1.0})
+        own_server.kill()
+        own_server.send = None  # it is dead
+        study.tell_later(suggestion.id, {"p99_ms": 3.0})
+        own_server.start()
+        assert study.tell(suggestion.id, {"p99_ms": 3.0}).status in ("learned", "duplicate")
+        assert client.flush(10)
+        assert study.view()["tells"] == 1
+
+
+def test_without_a_deadline_ask_waits_and_then_says_so(bad_server):
+    with Client(bad_server(hang).url, timeout=0.3, ask_deadline=None) as client:
+        study = client.study("checkout", default=DEFAULT)
+        with pytest.raises(ServerUnavailable, match="no answer from http"):
+            study.ask({"qps": 1.0})
+        with pytest.raises(ServerUnavailable):
+            study.recommend({"qps": 1.0})
+        with pytest.raises(ServerUnavailable):
+            study.ask_batch([{"qps": 1.0}])
+
+
+@pytest.mark.parametrize("status", ["503 Service Unavailable", "429 Too Many Requests"])
+def test_retry_after_is_honoured(bad_server, http, status):
+    read, reply = http
+    at = []
+
+    def busy_at_first(connection):
+        while read(connection):
+            at.append(time.monotonic())
+            if len(at) == 1:
+                reply(connection, status, b'{"error": {"code": "overloaded", "message": "full"}}', "Retry-After: 1")
+            else:
+                reply(connection, "200 OK", b'{"id": "s1", "status": "learned", "late": true}')
+
+    with Client(bad_server(busy_at_first).url) as client:
+        assert client.study("checkout", default=DEFAULT).tell("s1", {"p99_ms": 1.0}).late
+    assert len(at) == 2
+    assert 1.0 <= at[1] - at[0] < 3.0
+
+
+def test_ask_leaves_a_server_alone_that_asked_for_it(bad_server, http):
+    read, reply = http
+    at = []
+
+    def busy(connection):
+        while read(connection):
+            at.append(time.monotonic())
+            reply(connection, "503 Busy", b'{"error": {"code": "overloaded", "message": "full"}}', "Retry-After: 1")
+
+    with Client(bad_server(busy).url, ask_deadline=0.5) as client:
+        study = client.study("checkout", default=DEFAULT)
+        assert all(is_fallback(study.ask({"qps": 1.0}).id) for _ in range(50))
+        assert len(at) == 1
+        time.sleep(1.1)
+        study.ask({"qps": 1.0})
+    assert len(at) == 2
+
+
+class LossyProxy:
+    """Forwards each request to the server, and loses the answer to the first few that it should lose."""
+
+    def __init__(self, server, http, lose, times=2):
+        self._target, self._http, self._lose = urlsplit(server.url), http, lose
+        self.left, self.forwarded = times, 0
+
+    def __call__(self, connection):
+        read, _ = self._http
+        while request := read(connection):
+            self.forwarded += self._lose in request
+            with socket.create_connection((self._target.hostname, self._target.port)) as upstream:
+                upstream.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+                answer = b"".join(iter(lambda upstream=upstream: upstream.recv(65_536), b""))
+            if self._lose in request and self.left:
+                self.left -= 1
+                connection.close()
+                return
+            connection.sendall(answer)
+            connection.close()
+            return
+
+
+@pytest.fixture
+def lossy(server, bad_server, http):
+    def make(lose, times=2):
+        proxy = LossyProxy(server, http, lose, times)
+        return Client(bad_server(proxy).url, ask_deadline=None, timeout=20), proxy
+
+    return make
+
+
+def test_a_tell_whose_answer_was_lost_counts_once(lossy):
+    client, proxy = lossy(b"/tell ")
+    with client:
+        study = made(client, "lost-tell")
+        suggestion = study.ask({"qps": 1.0})
+        assert study.tell(suggestion.id, {"p99_ms": 3.0}).status == "duplicate"  # the first one was learned
+        assert proxy.forwarded == 3
+        assert study.view()["tells"] == 1
+
+
+def test_an_observation_whose_answer_was_lost_counts_once(lossy):
+    client, proxy = lossy(b"/observe ")
+    with client:
+        study = made(client, "lost-observe")
+        study.observe({"qps": 1.0}, DEFAULT, {"p99_ms": 3.0})
+        assert proxy.forwarded == 3
+        assert study.view()["observations"] == 1
+
+
+def test_an_ask_whose_answer_was_lost_is_asked_again(lossy):
+    client, _ = lossy(b"/ask ", times=1)
+    with client:
+        study = made(client, "lost-ask")
+        assert study.ask({"qps": 1.0}).id == "s1"
+        assert study.view()["pending"] == 2  # the first stays unanswered, until it expires
+
+
+def test_a_delete_is_not_repeated_blindly(lossy):
+    client, proxy = lossy(b"DELETE ")
+    with client:
+        study = made(client, "lost-delete")
+        with pytest.raises(ServerUnavailable):
+            study.delete()
+        assert proxy.forwarded == 1
+        assert "lost-delete" not in [view["name"] for view in client.studies()]
+
+
+def test_fallbacks_are_told_once_and_failures_of_them_are_dropped(bad_server):
+    with Client(bad_server(hang).url, queue=3) as client:
+        study = client.study("checkout", default=DEFAULT)
+        first, second, *rest = (study.ask({"qps": 1.0}).id for _ in range(8))
+        assert study.tell(first, {"p99_ms": 1.0}).status == "queued"
+        assert study.tell(first, {"p99_ms": 1.0}).status == "duplicate"
+        with pytest.raises(AlreadyAnswered):
+            study.tell(first, {"p99_ms": 2.0})
+        assert study.tell_failed(second, "crashed").status == "dropped"
+        with pytest.raises(AlreadyAnswered):
+            study.tell(second, {"p99_ms": 2.0})
+        with pytest.raises(UnknownSuggestion):
+            study.tell("fallback-of-somebody-else", {"p99_ms": 1.0})
+        with pytest.raises(UnknownSuggestion):
+            study.explain(first)
+        assert [told.status for told in study.tell_batch({id: {"p99_ms": 1.0} for id in rest})] == ["queued"] * 6
+        assert (client.queued, client.dropped) == (3, 4)  # the oldest made room
+
+
+def test_a_server_that_is_no_rasp_server_is_named(bad_server, http):
+    read, reply = http
+
+    def web_page(connection):
+        while read(connection):
+            reply(connection, "200 OK", b"<html>")
+
+    with Client(bad_server(web_page).url) as client, pytest.raises(RequestRefused, match="is it a RASP server"):
+        client.studies()
+
+
+def test_the_key_is_sent_as_a_bearer_and_not_to_where_it_is_redirected(bad_server, http):
+    read, reply = http
+    requests = []
+
+    def record(connection):
+        while request := read(connection):
+            requests.append(request)
+            reply(connection, "307 Elsewhere", b"", "Location: http://127.0.0.1:1/v1/studies")
+
+    with Client(bad_server(record).url, "rasp_id_secret") as client, pytest.raises(RequestRefused):
+        client.studies()
+    assert len(requests) == 1
+    assert b"Authorization: Bearer rasp_id_secret\r\n" in requests[0]
+
+
+def test_bodies_are_plain_json(bad_server, http):
+    read, reply = http
+    bodies = []
+
+    def record(connection):
+        while request := read(connection):
+            bodies.append(json.loads(request.partition(b"\r\n\r\n")[2]))
+            reply(connection, "200 OK", b'{"id": "s1", "params": {"pool": 8}, "status": "learned"}')
+
+    with Client(bad_server(record).url, ask_deadline=None) as client:
+        study = client.study("checkout", default=DEFAULT)
+        study.ask({"qps": 1.0})
+        study.tell("s1", {"p99_ms": 3})
+        study.freeze()
+    assert bodies == [{"context": {"qps": 1.0}}, {"id": "s1", "metrics": {"p99_ms": 3.0}}, {}]

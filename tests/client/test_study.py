@@ -1,0 +1,220 @@
+"""The client against a real server: it is the library, over HTTP."""
+
+import threading
+from itertools import count
+
+import numpy as np
+import pytest
+
+from rasp_tuner import (
+    AlreadyAnswered,
+    Categorical,
+    Float,
+    Int,
+    InvalidSpace,
+    InvalidValue,
+    Metric,
+    Tuner,
+    UnknownSuggestion,
+)
+from rasp_tuner.client import Client, Conflict, RequestRefused, UnknownStudy, is_fallback
+
+SPACE = {
+    "pool": Int(1, 64, log=True),
+    "timeout_s": Float(0.1, 10.0, log=True),
+    "codec": Categorical(["lz4", "zstd", None, 3]),
+}
+METRICS = {"p99_ms": "min", "throughput": Metric("max", weight=0.5)}
+DEFAULT = {"pool": 8, "timeout_s": 1.0, "codec": "lz4"}
+names = (f"study-{i}" for i in count())
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with Client(server.url, ask_deadline=None, timeout=20) as client:
+        yield client
+
+
+@pytest.fixture
+def study(client):
+    return client.create(next(names), SPACE, METRICS, ["qps"], DEFAULT)
+
+
+def run(params, busy):
+    queue = abs(np.log(params["pool"] / (40 if busy else 4))) + 0.1 * abs(np.log(params["timeout_s"]))
+    queue += 0.2 * (params["codec"] != "zstd")
+    return {"p99_ms": 20.0 + 10 * queue, "throughput": 900.0 - queue}
+
+
+def test_it_answers_what_a_tuner_in_this_process_would(study):
+    tuner = Tuner(SPACE, METRICS, ["qps"], DEFAULT)
+    for step in range(30):
+        context = {"qps": 9.0 if step % 10 > 4 else 1.0}
+        ours, theirs = study.ask(context), tuner.ask(context)
+        assert ours == theirs
+        metrics = run(ours.params, context["qps"] > 5)
+        assert study.tell(ours.id, metrics).status == "learned"
+        tuner.tell(theirs.id, metrics)
+        assert study.explain(ours.id) == tuner.explain(theirs.id)
+    assert study.recommend({"qps": 9.0}) == tuner.recommend({"qps": 9.0})
+
+
+def test_create_again_is_the_same_study_and_another_definition_a_conflict(client, study):
+    study.ask({"qps": 1.0})
+    assert client.create(study.name, SPACE, METRICS, ["qps"], DEFAULT).view()["asks"] == 1
+    with pytest.raises(Conflict, match=study.name):
+        client.create(study.name, SPACE, METRICS, ["qps"], DEFAULT, seed=3)
+    assert study.name in [view["name"] for view in client.studies()]
+
+
+def test_a_definition_can_be_given_as_the_wire_has_it(client):
+    wire = {"x": {"type": "float", "low": 0.0, "high": 1.0, "step": 0.25}, "y": Int(0, 3)}
+    study = client.create(next(names), wire, {"loss": {"direction": "min"}}, 2, lease_s=60.0, guard=0.1)
+    assert study.view()["space"]["y"] == {"type": "int", "low": 0, "high": 3, "log": False, "step": 1}
+    assert study.view()["lease_s"] == 60.0
+    assert study.ask(np.array([1, 2], dtype=np.int32)).params == {"x": 0.5, "y": 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"space": {}}, InvalidSpace, "space"),
+        ({"space": {"x": {"type": "int", "low": 3, "high": 1}}}, InvalidSpace, "low"),
+        ({"metrics": {"p99_ms": "lowest"}}, InvalidSpace, "p99_ms"),
+        ({"default": {"pool": 8}}, InvalidSpace, "default"),
+        ({"default": {"pool": object()}}, InvalidValue, "pool"),
+        ({"preset": "magic"}, InvalidSpace, "preset"),
+        ({"nonsense": 1}, InvalidSpace, "nonsense"),
+        ({"name": "a/b"}, InvalidSpace, "name"),
+    ],
+)
+def test_a_bad_definition_names_the_field(client, change, error, words):
+    given = {"name": next(names), "space": SPACE, "metrics": METRICS, "default": DEFAULT, **change}
+    with pytest.raises(error, match=words):
+        client.create(**given)
+
+
+def test_bad_input_raises_the_librarys_errors_and_changes_nothing(study):
+    suggestion = study.ask({"qps": 1.0})
+    before = study.view()
+    with pytest.raises(InvalidValue, match="context"):
+        study.ask({"load": 1.0})
+    with pytest.raises(InvalidValue, match="context"):
+        study.ask("qps")
+    with pytest.raises(InvalidValue, match="throughput"):
+        study.tell(suggestion.id, {"p99_ms": 3.0})
+    with pytest.raises(InvalidValue, match="p99_ms"):
+        study.tell(suggestion.id, {"p99_ms": float("nan"), "throughput": 1.0})
+    with pytest.raises(UnknownSuggestion, match="s99"):
+        study.tell("s99", {"p99_ms": 3.0, "throughput": 1.0})
+    with pytest.raises(UnknownSuggestion):
+        study.explain("../../..")
+    with pytest.raises(InvalidValue, match="id"):
+        study.tell(7, {"p99_ms": 3.0, "throughput": 1.0})
+    with pytest.raises(InvalidValue, match="pool"):
+        study.observe({"qps": 1.0}, {**DEFAULT, "pool": 65}, {"p99_ms": 3.0, "throughput": 1.0})
+    assert study.view() == before
+
+
+def test_a_tell_counts_once(study):
+    suggestion = study.ask({"qps": 1.0})
+    metrics = {"p99_ms": np.float32(3.0), "throughput": 1}
+    assert study.tell(suggestion.id, metrics).status == "learned"
+    assert study.tell(suggestion.id, metrics).status == "duplicate"
+    with pytest.raises(AlreadyAnswered):
+        study.tell(suggestion.id, {"p99_ms": 4.0, "throughput": 1})
+    with pytest.raises(AlreadyAnswered):
+        study.tell_failed(suggestion.id, "no")
+    assert study.view()["tells"] == 1
+
+
+def test_the_other_calls(study):
+    first, second = study.ask_batch([{"qps": 1.0}, {"qps": 2.0}])
+    third = study.ask([3.0])
+    metrics = {"p99_ms": 3.0, "throughput": 1.0}
+    results = study.tell_batch([{"id": first.id, "metrics": metrics}, {"id": "s99", "metrics": metrics}])
+    assert [result.status for result in results] == ["learned", "rejected"]
+    assert "s99" in results[1].error
+    assert [result.status for result in study.tell_batch({first.id: metrics})] == ["duplicate"]
+    assert study.tell_failed(second.id, "out of memory").status == "learned"
+    assert study.observe({"qps": 5.0}, {**DEFAULT, "pool": np.int64(9)}, metrics, key="run 1") == "learned"
+    assert study.observe({"qps": 5.0}, {**DEFAULT, "pool": 9}, metrics, key="run 1") == "duplicate"
+    assert study.observe({"qps": 5.0}, {**DEFAULT, "pool": 9}, metrics) == "learned"
+    study.freeze()
+    view = study.view()
+    assert view["frozen"]
+    assert [view[name] for name in ("asks", "tells", "failures", "observations", "pending")] == [3, 1, 1, 2, 1]
+    study.unfreeze()
+    assert not study.view()["frozen"]
+    assert [(s["id"], s["status"]) for s in study.suggestions(2)] == [(third.id, "pending"), (second.id, "failed")]
+    assert study.history(10)["steps"] == 4
+    assert "out of memory" in str(study.explain(second.id))
+
+
+def test_tell_later_is_sent_in_the_background(client, study):
+    suggestion = study.ask({"qps": 1.0})
+    assert study.tell_later(suggestion.id, {"p99_ms": 3.0, "throughput": 1.0}).status == "queued"
+    assert client.flush(10)
+    assert study.view()["tells"] == 1
+    study.tell_later(suggestion.id, {"p99_ms": 4.0, "throughput": 1.0})  # refused: it was told otherwise
+    assert client.flush(10)
+    assert client.dropped == 1
+
+
+def test_an_unknown_study(client, study):
+    with pytest.raises(UnknownStudy, match="nowhere"):
+        client.study("nowhere")
+    study.delete()
+    with pytest.raises(UnknownStudy):
+        study.ask({"qps": 1.0})
+
+
+def test_many_threads_share_a_study(server, study):
+    with Client(server.url, ask_deadline=10.0, timeout=30) as client:
+        shared = client.study(study.name)
+        failures = []
+
+        def work():
+            try:
+                for _ in range(15):
+                    suggestion = shared.ask({"qps": 1.0})
+                    assert not is_fallback(suggestion.id)
+                    shared.tell(suggestion.id, {"p99_ms": 3.0, "throughput": 1.0})
+            except Exception as error:  # noqa: BLE001 - shown below
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    view = study.view()
+    assert (view["asks"], view["tells"], view["pending"]) == (120, 120, 0)
+
+
+def test_live_rows_come_as_steps_are_told(study):
+    rows = study.live()
+    got = []
+    watching = threading.Thread(target=lambda: got.append(next(rows)))
+    watching.start()
+    while watching.is_alive():
+        study.observe({"qps": 1.0}, DEFAULT, {"p99_ms": 3.0, "throughput": 1.0})
+        watching.join(0.1)
+    rows.close()
+    assert got[0]["metrics"] == {"p99_ms": 3.0, "throughput": 1.0}
+    assert got[0]["observations"] >= 1
+
+
+def test_what_the_client_itself_refuses(server):
+    with pytest.raises(InvalidValue, match="url must look like"):
+        Client("127.0.0.1:8321")
+    with pytest.raises(InvalidValue, match="timeout"):
+        Client(server.url, timeout=0)
+    with pytest.raises(InvalidValue, match="ask_deadline"):
+        Client(server.url, ask_deadline=-1)
+    client = Client(server.url, "rasp_1_secret")
+    assert "secret" not in repr(client)
+    client.close()
+    with pytest.raises(RequestRefused, match="closed"):
+        client.studies()
