@@ -35,14 +35,17 @@ class Server:
             time.sleep(0.05)
         raise AssertionError("the server is not ready after 30 s")
 
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
         os.kill(self.process.pid, number)
 
     def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
 
 class BadServer:
@@ -80,19 +83,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    running = Server(tmp_path_factory.mktemp("served")).start()
+@pytest.fixture(scope="session")
+def one_server(tmp_path_factory):
+    running = Server(tmp_path_factory.mktemp("served"))
     yield running
     running.kill()
 
 
 @pytest.fixture
-def own_server(tmp_path):
-    """One that a test may kill."""
-    running = Server(tmp_path / "data").start()
-    yield running
-    running.kill()
+def server(one_server):
+    """A running server; a test may kill it, the next one finds it started again."""
+    return one_server if one_server.alive() else one_server.start()
 
 
 @pytest.fixture

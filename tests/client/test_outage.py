@@ -6,6 +6,7 @@ import signal
 import socket
 import statistics
 import time
+from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,6 +15,7 @@ from rasp_tuner import AlreadyAnswered, Int, UnknownSuggestion
 from rasp_tuner.client import Client, RequestRefused, ServerUnavailable, is_fallback
 
 DEFAULT = {"pool": 8}
+names = (f"checkout-{i}" for i in count())
 DEADLINE = 0.05
 SLACK = 0.25  # for a machine that is busy with something else
 
@@ -23,8 +25,8 @@ def timed(call):
     return call(), time.perf_counter() - started
 
 
-def made(client, name="checkout"):
-    return client.create(name, {"pool": Int(1, 64, log=True)}, {"p99_ms": "min"}, ["qps"], DEFAULT)
+def made(client):
+    return client.create(next(names), {"pool": Int(1, 64, log=True)}, {"p99_ms": "min"}, ["qps"], DEFAULT)
 
 
 def teach(study):
@@ -79,9 +81,10 @@ def test_ask_answers_in_time_whatever_the_server_does(bad_server, behave):
     assert max(times) <= DEADLINE + SLACK
 
 
-def test_ask_answers_in_time_where_nobody_listens(own_server):
-    own_server.kill()
-    with Client(own_server.url) as client:
+def test_ask_answers_in_time_where_nobody_listens(bad_server):
+    nobody = bad_server(hang)
+    nobody.close()
+    with Client(nobody.url) as client:
         suggestion, seconds = timed(lambda: client.study("checkout", default=DEFAULT).ask({"qps": 1.0}))
     assert is_fallback(suggestion.id)
     assert seconds <= DEADLINE + SLACK
@@ -98,15 +101,15 @@ def test_a_server_that_keeps_failing_is_left_alone_for_a_moment(bad_server, capl
     assert sum("falling back" in record.message for record in caplog.records) == 1
 
 
-def test_a_killed_server_a_restart_and_nothing_is_lost(own_server):
-    with Client(own_server.url, timeout=20) as client:
+def test_a_killed_server_a_restart_and_nothing_is_lost(server):
+    with Client(server.url, timeout=20) as client:
         study = made(client)
         teach(study)
         best = {qps: study.recommend({"qps": qps}) for qps in (1.0, 9.0)}
         assert best[1.0] != best[9.0]
         before = study.view()["observations"]
 
-        own_server.kill()
+        server.kill()
         for step in range(20):
             qps = (1.0, 9.0)[step % 2]
             suggestion = study.ask({"qps": qps + 0.1})
@@ -116,50 +119,50 @@ def test_a_killed_server_a_restart_and_nothing_is_lost(own_server):
         assert study.recommend({"qps": 1.0}) == best[1.0]
         assert client.queued == 20
 
-        own_server.start()
+        server.start()
         assert client.flush(20)
         assert study.view()["observations"] == before + 20
         wait_until(lambda: not is_fallback(study.ask({"qps": 1.0}).id))
         assert client.dropped == 0
 
 
-def test_a_server_that_is_stopped_in_its_tracks(own_server):
-    with Client(own_server.url, timeout=20) as client:
+def test_a_server_that_is_stopped_in_its_tracks(server):
+    with Client(server.url, timeout=20) as client:
         study = made(client)
         teach(study)
         wait_until(lambda: not is_fallback(study.ask({"qps": 9.0}).id))
-        own_server.send(signal.SIGSTOP)
+        server.send(signal.SIGSTOP)
         suggestion, seconds = timed(lambda: study.ask({"qps": 9.0}))
         assert is_fallback(suggestion.id)
         assert seconds <= DEADLINE + SLACK
         study.tell(suggestion.id, {"p99_ms": 30.0})
-        own_server.send(signal.SIGCONT)
+        server.send(signal.SIGCONT)
         assert client.flush(10)
         wait_until(lambda: not is_fallback(study.ask({"qps": 9.0}).id))
         assert study.view()["observations"] == 11
 
 
-def test_the_recommendation_to_fall_back_on_is_looked_up_in_the_background(own_server):
-    with Client(own_server.url, ask_deadline=2.0) as client:
+def test_the_recommendation_to_fall_back_on_is_looked_up_in_the_background(server):
+    with Client(server.url, ask_deadline=2.0) as client:
         study = made(client)
         teach(study)
-        best = Client(own_server.url, ask_deadline=None).study("checkout").recommend({"qps": 9.0})
+        with Client(server.url, ask_deadline=None) as other:
+            best = other.study(study.name).recommend({"qps": 9.0})
         assert best != DEFAULT
         asked = study.ask({"qps": 9.0})  # recommend is never called here
         assert not is_fallback(asked.id)
         time.sleep(0.5)
-        own_server.kill()
+        server.kill()
         assert study.ask({"qps": 9.0}).params == best
 
 
-def test_a_tell_waits_for_a_restart(own_server):
-    with Client(own_server.url, timeout=30, ask_deadline=None) as client:
+def test_a_tell_waits_for_a_restart(server):
+    with Client(server.url, timeout=30, ask_deadline=None) as client:
         study = made(client)
         suggestion = study.ask({"qps": 1.0})
-        own_server.kill()
-        own_server.send = None  # it is dead
+        server.kill()
         study.tell_later(suggestion.id, {"p99_ms": 3.0})
-        own_server.start()
+        server.start()
         assert study.tell(suggestion.id, {"p99_ms": 3.0}).status in ("learned", "duplicate")
         assert client.flush(10)
         assert study.view()["tells"] == 1
@@ -248,7 +251,7 @@ def lossy(server, bad_server, http):
 def test_a_tell_whose_answer_was_lost_counts_once(lossy):
     client, proxy = lossy(b"/tell ")
     with client:
-        study = made(client, "lost-tell")
+        study = made(client)
         suggestion = study.ask({"qps": 1.0})
         assert study.tell(suggestion.id, {"p99_ms": 3.0}).status == "duplicate"  # the first one was learned
         assert proxy.forwarded == 3
@@ -258,7 +261,7 @@ def test_a_tell_whose_answer_was_lost_counts_once(lossy):
 def test_an_observation_whose_answer_was_lost_counts_once(lossy):
     client, proxy = lossy(b"/observe ")
     with client:
-        study = made(client, "lost-observe")
+        study = made(client)
         study.observe({"qps": 1.0}, DEFAULT, {"p99_ms": 3.0})
         assert proxy.forwarded == 3
         assert study.view()["observations"] == 1
@@ -267,7 +270,7 @@ def test_an_observation_whose_answer_was_lost_counts_once(lossy):
 def test_an_ask_whose_answer_was_lost_is_asked_again(lossy):
     client, _ = lossy(b"/ask ", times=1)
     with client:
-        study = made(client, "lost-ask")
+        study = made(client)
         assert study.ask({"qps": 1.0}).id == "s1"
         assert study.view()["pending"] == 2  # the first stays unanswered, until it expires
 
@@ -275,11 +278,11 @@ def test_an_ask_whose_answer_was_lost_is_asked_again(lossy):
 def test_a_delete_is_not_repeated_blindly(lossy):
     client, proxy = lossy(b"DELETE ")
     with client:
-        study = made(client, "lost-delete")
+        study = made(client)
         with pytest.raises(ServerUnavailable):
             study.delete()
         assert proxy.forwarded == 1
-        assert "lost-delete" not in [view["name"] for view in client.studies()]
+        assert study.name not in [view["name"] for view in client.studies()]
 
 
 def test_fallbacks_are_told_once_and_failures_of_them_are_dropped(bad_server):
