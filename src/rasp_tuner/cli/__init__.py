@@ -5,6 +5,8 @@ import typer
 from rasp_tuner import __version__
 from rasp_tuner.cli import bench as bench
 from rasp_tuner.cli import serve as serve
+from rasp_tuner.cli import study as study
+from rasp_tuner.cli import tail as tail
 from rasp_tuner.cli import theory as theory
 from rasp_tuner.cli.common import app as app
 

@@ -1,5 +1,6 @@
 """Study: one study of a server, used like a Tuner."""
 
+import hashlib
 import json
 import time
 import uuid
@@ -19,7 +20,7 @@ from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Explanation, Suggestion
 
-REFRESH_S = 1.0  # between looks at the recommendation to fall back on
+REFRESH_S = 0.25  # between looks at the recommendation to fall back on
 SILENCE_S = 40.0  # of a live stream, whose heart beats every 15 s
 
 
@@ -185,8 +186,15 @@ class Study:
                 yield json.loads(line[5:])
 
     def export(self) -> Iterator[str]:
-        """The lines of the study's whole log, for `Client.import_study`."""
-        return self._transport.lines(f"{self._path}/export", SILENCE_S)
+        """The lines of the study's whole log, for `Client.import_study`; ServerUnavailable if it breaks off."""
+        digest, last = hashlib.sha256(), ""
+        for line in self._transport.lines(f"{self._path}/export", SILENCE_S):
+            if last:
+                digest.update(f"{last}\n".encode())
+            last = line
+            yield line
+        if not last.endswith(f'"sha256":"{digest.hexdigest()}"}}'):
+            raise ServerUnavailable(f"the export of {self.name!r} broke off: its checksum is missing or does not match")
 
     def delete(self) -> None:
         """Delete the study with all it learned."""

@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -46,8 +47,12 @@ class Transport:
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         self.url, self.timeout = _checked_url(url), positive("timeout", timeout)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        local = urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
-        self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=not local)  # no proxy to oneself
+        parts = urlsplit(self.url)
+        local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+        trust: ssl.SSLContext | bool = True
+        if parts.scheme == "http":
+            trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody; loading certificates would take a while
+        self._http = httpx.Client(base_url=self.url, headers=headers, verify=trust, trust_env=not local)
         self._pool = ThreadPoolExecutor(WORKERS, "rasp-client")
         self._lock = threading.Lock()
         self._failures = 0  # in a row

@@ -1,0 +1,111 @@
+"""What the commands share that talk to a server: where it is, what went wrong in one line with the mend, plain text."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rasp_tuner.cli.common import complain, one_line_errors
+from rasp_tuner.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from rasp_tuner.client import Client
+
+Url = Annotated[str, typer.Option(envvar="RASP_URL", help="Where `rasp serve` listens.")]
+Key = Annotated[
+    str | None, typer.Option(envvar="RASP_KEY", help="API key, rasp_...; better in RASP_KEY, which `ps` does not show.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Name = Annotated[str, typer.Argument(help="The study.", show_default=False)]
+
+URL = "http://127.0.0.1:8321"
+TIMEOUT_S = 10.0  # a server that is being restarted is waited for
+
+
+@contextmanager
+def talking(url: str, key: str | None, timeout: float | None = None) -> "Iterator[Client]":
+    """A client; what the server or the network refuses is said in one line, with what to do about it."""
+    with one_line_errors("client"):
+        from rasp_tuner.client import AccessDenied, Client, ServerUnavailable, UnknownStudy
+
+        try:
+            with Client(url, key, timeout=timeout or TIMEOUT_S, ask_deadline=None) as client:
+                yield client
+        except ServerUnavailable as error:
+            mend = (
+                ""
+                if "cannot now" in str(error)
+                else "; `rasp serve --data DIR` starts one, --url or RASP_URL names one"
+            )
+            raise typer.Exit(complain(plain(f"{error}{mend}"))) from error
+        except AccessDenied as error:
+            mend = "--key or RASP_KEY takes a key that `rasp keys create` made, of scope read, write or admin"
+            raise typer.Exit(complain(plain(f"{error}; {mend}"))) from error
+        except UnknownStudy as error:
+            said = str(error).partition(";")[0]
+            raise typer.Exit(complain(plain(f"{said}; `rasp study list` shows them"))) from error
+
+
+def emit(value: Any) -> None:
+    """Print JSON, as one line."""
+    typer.echo(json.dumps(value))
+
+
+def plain(text: object) -> str:
+    """One line that is safe to print: names and reasons come from strangers, and may hold escape sequences."""
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in str(text))
+
+
+def shown(value: object) -> str:
+    """A value of a knob or metric, short."""
+    return f"{value:.5g}" if isinstance(value, float) else plain(value)
+
+
+def pairs(values: Any) -> str:
+    """pool=8 codec=lz4, of a mapping or a list."""
+    if isinstance(values, dict):
+        return " ".join(f"{plain(name)}={shown(value)}" for name, value in values.items())
+    return " ".join(shown(value) for value in values or ())
+
+
+def ago(at: float | None) -> str:
+    """How long since a moment, in one unit."""
+    if at is None:
+        return "never"
+    seconds = max(time.time() - at, 0.0)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago"
+
+
+def numbers(field: str, words: list[str]) -> dict[str, float]:
+    """`["p99_ms=181.2"]` as a mapping."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, equals, digits = word.partition("=")
+        if not equals or not name:
+            raise InvalidValue(f"{field} must be given as name=number, got {word!r}")
+        if name in found:
+            raise InvalidValue(f"{field} {name!r} is given twice")
+        found[name] = _number(f"{field} {name!r}", digits)
+    return found
+
+
+def context_of(words: list[str]) -> dict[str, float] | list[float] | None:
+    """`["qps=420"]` by name, `["0.1", "0.2"]` in order, nothing for a study without context."""
+    if not words:
+        return None
+    if any("=" in word for word in words):
+        return numbers("context", words)
+    return [_number("context", word) for word in words]
+
+
+def _number(field: str, digits: str) -> float:
+    try:
+        return float(digits)
+    except ValueError as reason:
+        raise InvalidValue(f"{field} must be a number, got {digits!r}") from reason

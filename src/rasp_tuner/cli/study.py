@@ -1,0 +1,321 @@
+"""`rasp study ...`, `rasp ask`, `rasp tell`: studies of a running server."""
+
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rasp_tuner.cli.common import app, complain
+from rasp_tuner.cli.remote import (
+    URL,
+    Json,
+    Key,
+    Name,
+    Url,
+    ago,
+    context_of,
+    emit,
+    numbers,
+    plain,
+    shown,
+    talking,
+)
+from rasp_tuner.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from rasp_tuner.client import Study
+
+COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
+
+studies = typer.Typer(help="Studies of a running server: create, list, show, move, delete.", no_args_is_help=True)
+app.add_typer(studies, name="study")
+
+
+@studies.command("create")
+def create(
+    file: Annotated[Path, typer.Argument(help="A TOML study file; see docs/CLIENT.md.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="Another name than the file's.")] = None,
+    url: Url = URL,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Make the study a TOML file describes; the same file again changes nothing.
+
+    Example: rasp study create checkout.toml
+    """
+    with talking(url, key) as client:
+        definition = read_definition(file)
+        study, new = client.create_from(definition if name is None else {**definition, "name": name})
+        view = study.view()
+        if as_json:
+            emit({"created": new, "study": view})
+            return
+        typer.echo(f"{'Created' if new else 'Exists already with this definition:'} {view['name']}")
+        typer.echo(f"Next: {_next_ask(view)}")
+
+
+@studies.command("list")
+def show_all(url: Url = URL, key: Key = None, as_json: Json = False) -> None:
+    """List the studies the key is for.
+
+    Example: rasp study list
+    """
+    with talking(url, key) as client:
+        views = client.studies()
+    if as_json:
+        emit({"studies": views})
+        return
+    if not views:
+        typer.echo("No studies yet. Next: rasp study create FILE.toml")
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for head in ("study", "asks", "tells", "failures", "pending", "last event", ""):
+        table.add_column(head, justify="left" if head in ("study", "last event", "") else "right", no_wrap=True)
+    for view in views:
+        counts = (f"{view[name]:,}" for name in ("asks", "tells", "failures", "pending"))
+        frozen = "frozen" if view["frozen"] else ""
+        table.add_row(Text(view["name"]), *counts, ago(view["last_event_at"]), frozen)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+@studies.command("show")
+def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
+    """Show a study's definition and counts.
+
+    Example: rasp study show checkout
+    """
+    with talking(url, key) as client:
+        view = client.study(name).view()
+    if as_json:
+        emit(view)
+        return
+    typer.echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
+    typer.echo("  ".join(f"{count} {view[count]:,}" for count in COUNTS))
+    context = view["context"]
+    typer.echo(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
+    _columns(
+        "knobs",
+        [(plain(knob), _knob(spec), f"default {shown(view['default'][knob])}") for knob, spec in view["space"].items()],
+    )
+    _columns(
+        "metrics", [(plain(m), spec["direction"], f"weight {spec['weight']:g}") for m, spec in view["metrics"].items()]
+    )
+
+
+@studies.command("export")
+def export(
+    name: Name,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write; NAME.ndjson if absent, - for stdout.")
+    ] = None,
+    url: Url = URL,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Write a study's whole log to a file that `rasp study import` takes.
+
+    Example: rasp study export checkout --out checkout.ndjson
+    """
+    with talking(url, key) as client:
+        lines = client.study(name, default={}).export()
+        if out == Path("-"):
+            for line in lines:
+                typer.echo(line)
+            return
+        target = out or Path(f"{name}.ndjson")
+        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            with part.open("w", encoding="ascii") as file:
+                count = sum(1 for line in lines if file.write(f"{line}\n"))
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        events = count - 2  # a header, a checksum
+        if as_json:
+            emit({"name": name, "file": str(target), "events": events})
+        else:
+            typer.echo(f"Wrote {events:,} events of {name} to {target}")
+
+
+@studies.command("import")
+def take_in(
+    file: Annotated[Path, typer.Argument(help="What `rasp study export` wrote.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="Another name than it had.")] = None,
+    url: Url = URL,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Rebuild an exported study on this server, by replaying its log.
+
+    Example: rasp study import checkout.ndjson --name checkout-copy
+    """
+    with talking(url, key) as client, file.open(encoding="ascii", errors="replace") as lines:
+        view = client.import_study(lines, name).view()
+        if as_json:
+            emit(view)
+        else:
+            typer.echo(f"Imported {view['name']}: {view['asks']:,} asks, {view['learned']:,} learned")
+
+
+@studies.command("delete")
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = URL,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Delete a study with all it learned.
+
+    Example: rasp study delete checkout --yes
+    """
+    with talking(url, key) as client:
+        study = client.study(name)
+        if not yes:
+            if as_json or not sys.stdin.isatty():
+                raise typer.Exit(
+                    complain(f"deleting {name} cannot be undone: add --yes; `rasp study export` keeps a copy")
+                )
+            typer.confirm(f"Delete {name} and the {study.view()['learned']:,} samples it learned?", abort=True)
+        study.delete()
+        if as_json:
+            emit({"deleted": name})
+        else:
+            typer.echo(f"Deleted {name}")
+
+
+@studies.command("freeze")
+def freeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
+    """Stop exploring: every ask gets the recommendation, tells are still learned.
+
+    Example: rasp study freeze checkout
+    """
+    _switch(name, url, key, as_json, True)
+
+
+@studies.command("unfreeze")
+def unfreeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
+    """Explore again.
+
+    Example: rasp study unfreeze checkout
+    """
+    _switch(name, url, key, as_json, False)
+
+
+@app.command("ask")
+def ask(
+    name: Name,
+    context: Annotated[list[str] | None, typer.Argument(help="qps=420 by name, or numbers in order.")] = None,
+    url: Url = URL,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Print parameters to run now, and the id to tell with.
+
+    Example: rasp ask checkout qps=420
+    """
+    with talking(url, key) as client:
+        suggestion = client.study(name, default={}).ask(context_of(context or []))
+        if as_json:
+            emit({"id": suggestion.id, "params": suggestion.params})
+            return
+        _columns(suggestion.id, [(plain(knob), shown(value)) for knob, value in suggestion.params.items()])
+
+
+@app.command("tell")
+def tell(
+    name: Name,
+    id: Annotated[str, typer.Argument(help="As `rasp ask` printed it.", show_default=False)],
+    metrics: Annotated[list[str] | None, typer.Argument(help="p99_ms=181.2, for each metric.")] = None,
+    failed: Annotated[
+        str | None, typer.Option(help="It crashed or was invalid, for this reason; no metrics then.")
+    ] = None,
+    url: Url = URL,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a suggestion led to; the same again changes nothing.
+
+    Example: rasp tell checkout s41 p99_ms=181.2
+    Or: rasp tell checkout s41 --failed "out of memory"
+    """
+    with talking(url, key) as client:
+        if (failed is None) == (not metrics):
+            raise InvalidValue("give metrics, as in p99_ms=181.2, or --failed with a reason")
+        study = client.study(name, default={})
+        told = _tell(study, id, metrics, failed)
+        if as_json:
+            emit({"id": told.id, "status": told.status, "late": told.late})
+            return
+        late = ", after its lease" if told.late else ""
+        typer.echo(
+            f"{told.id} {'was told before: nothing changed' if told.status == 'duplicate' else told.status}{late}"
+        )
+
+
+def read_definition(file: Path) -> dict[str, Any]:
+    """The definition in a TOML file; InvalidValue says where it is wrong."""
+    try:
+        definition = tomllib.loads(file.read_text(encoding="utf-8"))
+        json.dumps(definition, allow_nan=False)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+        raise InvalidValue(f"{file} is not TOML: {plain(reason)}") from reason
+    except (TypeError, ValueError) as reason:
+        raise InvalidValue(f"{file} holds a value that JSON has not: {plain(reason)}") from reason
+    missing = [field for field in ("name", "space", "metrics") if field not in definition]
+    if missing:
+        raise InvalidValue(f"{file} lacks {' and '.join(missing)}; docs/CLIENT.md has an example")
+    return definition
+
+
+def _tell(study: "Study", id: str, metrics: list[str] | None, failed: str | None) -> Any:
+    return study.tell(id, numbers("metric", metrics or [])) if failed is None else study.tell_failed(id, failed)
+
+
+def _switch(name: str, url: str, key: str | None, as_json: bool, frozen: bool) -> None:
+    with talking(url, key) as client:
+        study = client.study(name, default={})
+        switch: Callable[[], None] = study.freeze if frozen else study.unfreeze
+        switch()
+        if as_json:
+            emit({"name": name, "frozen": frozen})
+        else:
+            typer.echo(f"{name} {'is frozen' if frozen else 'explores'}")
+
+
+def _next_ask(view: dict[str, Any]) -> str:
+    context = view["context"]
+    words = [f"{name}=..." for name in context] if isinstance(context, list) else ["..."] * (context or 0)
+    return plain(" ".join(["rasp ask", view["name"], *words]))
+
+
+def _settings(view: dict[str, Any]) -> list[str]:
+    words = [f"preset {plain(view['preset'])}", f"seed {view['seed']}"]
+    words += [] if view["guard"] is None else [f"guard {view['guard']:g}"]
+    words += [f"switching cost {view['switching_cost']:g}"] if view["switching_cost"] else []
+    return [*words, f"lease {view['lease_s']:g} s", "frozen" if view["frozen"] else "exploring"]
+
+
+def _knob(spec: dict[str, Any]) -> str:
+    if spec["type"] == "categorical":
+        return "one of " + ", ".join(shown(choice) for choice in spec["choices"])
+    step = spec.get("step")
+    extra = [", log"] if spec.get("log") else [f", step {shown(step)}"] if step not in (None, 1) else []
+    return "".join([f"{spec['type']} {shown(spec['low'])} to {shown(spec['high'])}", *extra])
+
+
+def _columns(head: str, rows: list[tuple[str, ...]]) -> None:
+    """Rows under a head, each column as wide as its longest."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    typer.echo(head)
+    for row in rows:
+        typer.echo("  " + "  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,228 @@
+"""`rasp study`, `ask`, `tell` and `tail` against a real server."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rasp_tuner.cli import app
+from rasp_tuner.client import Client
+
+STUDY_FILE = Path(__file__).parents[2] / "examples" / "checkout.toml"
+METRICS = {"p99_ms": 3.0, "throughput": 4.0}
+names = (f"command-{i}" for i in count())
+
+
+@pytest.fixture
+def rasp(server, monkeypatch):
+    monkeypatch.setenv("RASP_URL", server.url)
+    return lambda *words: CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture
+def client(server):
+    with Client(server.url, ask_deadline=None, timeout=20) as client:
+        yield client
+
+
+@pytest.fixture
+def name(rasp):
+    name = next(names)
+    assert rasp("study", "create", str(STUDY_FILE), "--name", name).exit_code == 0
+    return name
+
+
+def of_json(result):
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("\n") == 1
+    return json.loads(result.stdout)
+
+
+def test_create_says_what_comes_next_and_can_be_repeated(rasp):
+    name = next(names)
+    first = rasp("study", "create", str(STUDY_FILE), "--name", name)
+    assert first.stdout == f"Created {name}\nNext: rasp ask {name} qps=...\n"
+    again = of_json(rasp("study", "create", str(STUDY_FILE), "--name", name, "--json"))
+    assert not again["created"]
+    assert again["study"]["space"]["pool"] == {"type": "int", "low": 1, "high": 64, "log": True, "step": 1}
+
+
+def test_ask_and_tell(rasp, name):
+    assert rasp("ask", name, "qps=420").stdout == "s0\n  pool       8\n  timeout_s  1\n  codec      lz4\n"
+    assert rasp("tell", name, "s0", "p99_ms=3", "throughput=4").stdout == "s0 learned\n"
+    assert rasp("tell", name, "s0", "p99_ms=3", "throughput=4").stdout == "s0 was told before: nothing changed\n"
+    assert of_json(rasp("ask", name, "420", "--json"))["id"] == "s1"
+    told = of_json(rasp("tell", name, "s1", "--failed", "out of memory", "--json"))
+    assert told == {"id": "s1", "status": "learned", "late": False}
+    view = of_json(rasp("study", "show", name, "--json"))
+    assert [view[key] for key in ("asks", "tells", "failures", "pending")] == [2, 1, 1, 0]
+    assert re.search(r"\n  pool +int 1 to 64, log +default 8\n", rasp("study", "show", name).stdout)
+    assert name in [view["name"] for view in of_json(rasp("study", "list", "--json"))["studies"]]
+    assert re.search(rf"{name} +2 +1 +1 +0 ", rasp("study", "list").stdout)
+
+
+def test_export_import_delete(rasp, name, tmp_path):
+    for step in range(3):
+        rasp("ask", name, "qps=1")
+        rasp("tell", name, f"s{step}", "p99_ms=3", "throughput=4")
+    file = tmp_path / "copy.ndjson"
+    assert of_json(rasp("study", "export", name, "--out", str(file), "--json"))["events"] == 6
+    assert list(tmp_path.iterdir()) == [file]
+    assert rasp("study", "export", name, "--out", "-").stdout == file.read_text()
+    assert "exists already" in rasp("study", "import", str(file)).stderr
+    copy = of_json(rasp("study", "import", str(file), "--name", f"{name}-copy", "--json"))
+    assert (copy["asks"], copy["tells"]) == (3, 3)
+    assert rasp("ask", name, "qps=1").stdout == rasp("ask", f"{name}-copy", "qps=1").stdout
+    file.write_text(file.read_text().replace("p99_ms", "p99_mz", 1))
+    assert "checksum" in rasp("study", "import", str(file), "--name", "damaged").stderr
+    assert "add --yes" in rasp("study", "delete", f"{name}-copy").stderr
+    assert of_json(rasp("study", "delete", f"{name}-copy", "--yes", "--json")) == {"deleted": f"{name}-copy"}
+    assert rasp("study", "show", f"{name}-copy").exit_code == 1
+
+
+def test_freeze(rasp, name):
+    assert rasp("study", "freeze", name).stdout == f"{name} is frozen\n"
+    assert "frozen" in rasp("study", "show", name).stdout
+    assert of_json(rasp("study", "unfreeze", name, "--json")) == {"name": name, "frozen": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("ask nowhere qps=1", "no study 'nowhere'; `rasp study list` shows them"),
+        ("ask NAME load=1", "context lacks ['qps']"),
+        ("ask NAME qps=1 2", "context must be given as name=number, got '2'"),
+        ("ask NAME qps=many", "context 'qps' must be a number, got 'many'"),
+        ("ask NAME qps=nan", "context['qps'] must be a finite number, got nan"),
+        ("tell NAME s99 p99_ms=1 throughput=2", "no suggestion 's99' was handed out"),
+        ("tell NAME s0", "give metrics, as in p99_ms=181.2, or --failed with a reason"),
+        ("tell NAME s0 p99_ms=1 --failed x", "give metrics, as in p99_ms=181.2, or --failed with a reason"),
+        ("tell NAME s0 p99_ms=1 p99_ms=2", "metric 'p99_ms' is given twice"),
+        ("study create nowhere.toml", "No such file"),
+        ("study list --url 127.0.0.1:8321", "url must look like http://127.0.0.1:8321, got '127.0.0.1:8321'"),
+        ("study list --url http://127.0.0.1:1", "`rasp serve --data DIR` starts one, --url or RASP_URL names one"),
+        ("tail nowhere", "no study 'nowhere'"),
+    ],
+)
+def test_errors_are_one_line_with_the_mend(rasp, name, words, said, monkeypatch):
+    monkeypatch.setattr("rasp_tuner.cli.remote.TIMEOUT_S", 0.5)
+    rasp("ask", name, "qps=1")
+    result = rasp(*words.replace("NAME", name).split())
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stderr.startswith("rasp: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name = ", "is not TOML: Invalid value (at end of document)"),
+        ('name = "x"', "lacks space and metrics"),
+        ('name = "x"\nseed = nan\n[space]\n[metrics]', "holds a value that JSON has not"),
+        ('name = "x"\nseed = 2026-01-01\n[space]\n[metrics]', "holds a value that JSON has not"),
+        ('name = "x"\n[space]\np = {type="int", low=1, high=1}\n[metrics]\nm = "min"', "low < high"),
+        ('name = "x"\nspeed = 1\n[space]\np = {type="int", low=1, high=2}\n[metrics]\nm = "min"', "speed"),
+    ],
+)
+def test_a_bad_study_file(rasp, tmp_path, text, said):
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    result = rasp("study", "create", str(file))
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_key_that_may_not(rasp, server, monkeypatch):
+    """Of a server with keys: a bad server that says 401 as the real one does."""
+    monkeypatch.setenv("RASP_KEY", "rasp_no_such")
+    data = server.data.parent / "with-keys"
+    made = CliRunner().invoke(app, ["keys", "create", "--data", str(data), "--scope", "read", "--json"])
+    other = type(server)(data).start()
+    try:
+        refused = rasp("study", "list", "--url", other.url)
+        read_only = rasp("ask", "x", "--url", other.url, "--key", json.loads(made.stdout)["key"])
+        allowed = rasp("study", "list", "--url", other.url, "--key", json.loads(made.stdout)["key"])
+    finally:
+        other.kill()
+    for result in (refused, read_only):
+        assert result.exit_code == 1
+        assert "--key or RASP_KEY takes a key that `rasp keys create` made" in result.stderr
+        assert result.stderr.count("\n") == 1
+    assert allowed.stdout == "No studies yet. Next: rasp study create FILE.toml\n"
+
+
+def keep_telling(client, name, stop):
+    study = client.study(name)
+    while not stop.is_set():
+        suggestion = study.ask({"qps": 1.0})
+        study.tell(suggestion.id, METRICS)
+        failing = study.ask({"qps": 2.0})
+        study.tell_failed(failing.id, "\x1b[31mboom\nand more")
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def busy(client, name):
+    """A study that is used while the test looks."""
+    stop = threading.Event()
+    thread = threading.Thread(target=keep_telling, args=(client, name, stop))
+    thread.start()
+    yield name
+    stop.set()
+    thread.join()
+
+
+def test_tail_prints_lines_where_there_is_no_terminal(rasp, busy):
+    head, *lines = rasp("tail", busy, "--count", "3").stdout.splitlines()
+    assert head.startswith(f"{busy}: asks ")
+    assert len(lines) == 3
+    assert all(re.match(r"\d\d:\d\d:\d\d  step \d+  ", line) for line in lines)
+    assert all("p99_ms=3" in line or "FAILED" in line for line in lines)
+    rows = [json.loads(line) for line in rasp("tail", busy, "--count", "2", "--json").stdout.splitlines()]
+    assert rows[0]["step"] < rows[1]["step"]
+
+
+def test_tail_ends_quietly_when_the_reader_has_seen_enough(server, busy):
+    words = f"{sys.executable} -m rasp_tuner tail {busy} --url {server.url} | head -n 2"
+    result = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=30, check=False)  # noqa: S602
+    assert len(result.stdout.splitlines()) == 2
+    assert result.stderr == ""
+
+
+def test_tail_draws_in_a_terminal(server, busy):
+    primary, secondary = pty.openpty()
+    size = {**os.environ, "COLUMNS": "100", "LINES": "30", "TERM": "xterm-256color", "PYTHONUTF8": "1"}
+    words = [sys.executable, "-m", "rasp_tuner", "tail", busy, "--count", "2", "--url", server.url]
+    with subprocess.Popen(words, stdin=secondary, stdout=secondary, stderr=subprocess.PIPE, env=size) as process:
+        os.close(secondary)
+        drawn = b""
+        try:
+            while part := os.read(primary, 65_536):
+                drawn += part
+        except OSError:
+            pass  # the other end was closed
+        os.close(primary)
+        assert process.wait(30) == 0
+        assert process.stderr.read() == b""
+    picture = drawn.decode().rpartition("\x1b[?1049l")[2]  # after the alternate screen
+    text = re.sub(r"\x1b\[[0-9;]*m", "", picture)
+    assert busy in text
+    assert "exploring" in text
+    assert re.search(r"asks \d+  tells \d+  failures \d+", text)
+    assert re.search(r"p99_ms +[▁▂▃▄▅▆▇█]+ +3 +3 to 3", text)
+    assert "Chosen as" in text
+    assert "\x1b[31mboom" not in picture  # a stranger's escape sequence
+    assert all(len(line.rstrip()) <= 100 for line in text.splitlines())
+    assert len(text.splitlines()) <= 30
