@@ -89,6 +89,32 @@ def test_export_import_delete(rasp, name, tmp_path):
     assert rasp("study", "show", f"{name}-copy").exit_code == 1
 
 
+@pytest.mark.parametrize("ending", [b"", b'{"count":1,"sha256":"0"}\n'])
+def test_an_export_that_breaks_off_leaves_no_file(rasp, bad_server, http, tmp_path, ending):
+    read, reply = http
+
+    def break_off(connection):
+        while read(connection):
+            reply(connection, "200 OK", b'{"format":"rasp-study"}\n{"seq":1}\n' + ending)
+
+    words = ("--out", str(tmp_path / "x.ndjson"), "--url", bad_server(break_off).url)
+    result = rasp("study", "export", "x", *words)
+    assert result.exit_code == 1
+    assert "broke off" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ask"], ["tell"], ["tail"]]
+    + [["study", word] for word in ("create", "list", "show", "export", "import", "delete", "freeze", "unfreeze")],
+)
+def test_every_command_shows_an_example_and_takes_the_same_options(command):
+    text = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
+    assert f"Example: rasp {' '.join(command)}" in text
+    assert all(option in text for option in ("--url", "RASP_URL", "--key", "RASP_KEY", "--json"))
+
+
 def test_freeze(rasp, name):
     assert rasp("study", "freeze", name).stdout == f"{name} is frozen\n"
     assert "frozen" in rasp("study", "show", name).stdout

@@ -1,5 +1,7 @@
 """The client against a real server: it is the library, over HTTP."""
 
+import subprocess
+import sys
 import threading
 from itertools import count
 
@@ -207,8 +209,21 @@ def test_live_rows_come_as_steps_are_told(study):
 
 
 def test_what_the_client_itself_refuses(server):
-    with pytest.raises(InvalidValue, match="url must look like"):
-        Client("127.0.0.1:8321")
+    for url in (
+        "127.0.0.1:8321",
+        "ftp://x",
+        "http://",
+        "http://x:y",
+        "http://x:99999",
+        "http://[::1",
+        "http://a:b@c",
+        3,
+    ):
+        with pytest.raises(InvalidValue, match="url must look like"):
+            Client(url)
+    for key in ("", "rasp_a_b\n", "two words", "rasp_\u00e9", 7):
+        with pytest.raises(InvalidValue, match="key must be one word"):
+            Client(server.url, key)
     with pytest.raises(InvalidValue, match="timeout"):
         Client(server.url, timeout=0)
     with pytest.raises(InvalidValue, match="ask_deadline"):
@@ -218,3 +233,24 @@ def test_what_the_client_itself_refuses(server):
     client.close()
     with pytest.raises(RequestRefused, match="closed"):
         client.studies()
+
+
+def test_a_client_made_before_a_fork_works_in_the_child(server, study):
+    code = """
+import os, sys
+from rasp_tuner.client import Client, is_fallback
+client = Client(sys.argv[1], ask_deadline=5.0)
+study = client.study(sys.argv[2])
+[study.ask({"qps": 1.0}) for _ in range(3)]  # its threads and connections are there
+child = os.fork()
+suggestion = study.ask({"qps": 1.0})
+assert not is_fallback(suggestion.id), suggestion
+study.tell_later(suggestion.id, {"p99_ms": 3.0, "throughput": 1.0})
+assert client.flush(10)
+if child:
+    sys.exit(os.waitpid(child, 0)[1])
+"""
+    words = [sys.executable, "-W", "ignore", "-c", code, server.url, study.name]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (study.view()["asks"], study.view()["tells"]) == (5, 2)

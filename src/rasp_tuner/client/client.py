@@ -1,5 +1,7 @@
 """Client: a server and a key; studies come from it."""
 
+import os
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -17,7 +19,7 @@ URL = "http://127.0.0.1:8321"
 
 
 class Client:
-    """Studies of one server; may be used from many threads, and closes what it opened at the end of a `with`.
+    """Studies of one server; may be used from many threads, and after a fork. The end of a `with` closes it.
 
     url           where `rasp serve` listens
     key           an API key, `rasp_...`; none is needed on the server's own machine while it has none
@@ -39,6 +41,8 @@ class Client:
         size = whole("queue", queue, 1, 10_000_000)
         self._transport = Transport(url, key, timeout)
         self._outbox = Outbox(self._transport, size)
+        own = weakref.WeakMethod(self._forked)
+        os.register_at_fork(after_in_child=lambda: (forked := own()) and forked())
 
     def __repr__(self) -> str:
         return f"<Client of {self._transport.url}>"
@@ -125,6 +129,11 @@ class Client:
         self._outbox.flush(timeout)
         self._outbox.close()
         self._transport.close()
+
+    def _forked(self) -> None:
+        """A server that forks its workers may have made the client before."""
+        self._transport.renew()
+        self._outbox.renew()
 
     def _study(self, view: Mapping[str, Any]) -> Study:
         return Study(view["name"], view["default"], self._transport, self._outbox, self._deadline)

@@ -29,10 +29,14 @@ class Outbox:
 
     def __init__(self, transport: Transport, size: int) -> None:
         self._transport, self._size = transport, size
+        self._closed = False
+        self.renew()
+
+    def renew(self) -> None:
+        """Start afresh and empty; for the child of a fork: what waits is the parent's to send."""
         self._letters: deque[Letter] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._closed = False
         self.dropped = 0  # pushed out by newer ones, or refused
 
     def __len__(self) -> int:

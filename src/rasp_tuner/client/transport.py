@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import random
+import re
 import ssl
 import threading
 import time
@@ -46,19 +47,23 @@ class Transport:
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         self.url, self.timeout = _checked_url(url), positive("timeout", timeout)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = {} if key is None else {"Authorization": f"Bearer {_checked_key(key)}"}
+        self._closed = False
+        self.renew()
+
+    def renew(self) -> None:
+        """Start afresh, with no connection, thread or lock of before; for the child of a fork, which has no threads."""
         parts = urlsplit(self.url)
         local = parts.hostname in ("127.0.0.1", "localhost", "::1")
         trust: ssl.SSLContext | bool = True
         if parts.scheme == "http":
             trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody; loading certificates would take a while
-        self._http = httpx.Client(base_url=self.url, headers=headers, verify=trust, trust_env=not local)
+        self._http = httpx.Client(base_url=self.url, headers=self._headers, verify=trust, trust_env=not local)
         self._pool = ThreadPoolExecutor(WORKERS, "rasp-client")
         self._lock = threading.Lock()
         self._failures = 0  # in a row
         self._resume_at = 0.0  # until then requests under a deadline are not even tried
         self._failed_at = 0.0  # what was sent before that and fails too is the same failure
-        self._closed = False
 
     def call(
         self,
@@ -238,10 +243,20 @@ def _retry_after(response: httpx.Response) -> float | None:
 
 
 def _checked_url(url: object) -> str:
-    parts = urlsplit(url) if isinstance(url, str) else None
-    if not isinstance(url, str) or parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(str(url))
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.username
+    except ValueError:
+        sound = False
+    if not isinstance(url, str) or not sound:
         raise InvalidValue(f"url must look like http://127.0.0.1:8321, got {show(url)}")
     return url.rstrip("/")
+
+
+def _checked_key(key: object) -> str:
+    if not isinstance(key, str) or not re.fullmatch(r"[!-~]+", key):
+        raise InvalidValue("key must be one word of printable ASCII, as `rasp keys create` printed it")  # never shown
+    return key
 
 
 def positive(field: str, value: object) -> float:
