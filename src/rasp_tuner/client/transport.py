@@ -26,7 +26,7 @@ from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.errors import InvalidValue, RaspError
 
 WORKERS = 32  # requests under a deadline at one time; more wait, and their deadline runs
-MARGIN_S = 0.004  # of a deadline, for waking up and answering
+MARGIN_S = 0.007  # of a deadline, for waking up and answering
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between attempts, doubling
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0  # in which a server that failed twice in a row is left alone
 PATIENCE_S = 60.0  # the longest Retry-After that is believed
