@@ -115,7 +115,7 @@ class Transport:
             raise ServerUnavailable(f"{self.url} failed {self._failures} times in a row; it is left alone for a moment")
         future = self._pool.submit(self.once, method, path, body, timeout=seconds)
         try:
-            answer = future.result(max(started + seconds - min(MARGIN_S, seconds / 10) - time.monotonic(), 0.0))
+            answer = future.result(max(started + seconds - min(MARGIN_S, seconds / 5) - time.monotonic(), 0.0))
         except TimeoutError as reason:
             future.cancel()
             late = ServerUnavailable(f"no answer from {self.url} within {1e3 * seconds:g} ms")
