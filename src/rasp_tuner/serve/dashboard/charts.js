@@ -1,0 +1,134 @@
+// All charts of a study: which there are, and which part of the history each shows.
+
+import { h } from "./dom.js";
+import { CalibrationPlot, GatePlot, MemoryPlot, NoveltyPlot, RegimePlot, letter } from "./inner.js";
+import { ChoicePlot, GainPlot, LinePlot } from "./lines.js";
+import { shown } from "./suggestions.js";
+
+const FEW = 12; // knobs shown before the rest is asked for
+
+function section(title, note, ...content) {
+  const id = `about-${title.toLowerCase().replaceAll(" ", "-")}`;
+  return h("section", { "aria-labelledby": id }, h("h2", { id }, title), note && h("p", { class: "note" }, note), ...content);
+}
+
+export class Charts {
+  constructor(view) {
+    this.view = view;
+    this.gain = null;
+    this.regime = null;
+    this.ranks = new Map(); // regime label -> 0, 1, ... in order of appearance
+    this.metrics = Object.entries(view.metrics);
+    const [only] = this.metrics.length === 1 && view.preset === "default" ? this.metrics : [null];
+    this.error = only ? null : new LinePlot({ title: "Error", name: "Error", note: "what the tuner minimises, composed of the metrics" });
+    this.lines = this.metrics.map(([name, { direction }]) => [
+      name,
+      new LinePlot({ title: name, name, basis: only ? "default" : "default, when it ran", note: `${direction === "max" ? "higher" : "lower"} is better${only ? "; this is what the tuner works on" : ""}` }),
+    ]);
+    this.total = new GainPlot({ title: "Gain over the default", note: "expected error of the default less the error that came, summed" });
+    this.regimes = new RegimePlot({ title: "Regimes", note: "situations the contexts fall into" });
+    this.novelty = new NoveltyPlot({ title: "Novelty and events", note: "0 is known, 1 was never seen; the slow path learns anew what situations share", height: 210 });
+    this.knobs = Object.entries(view.space).map(([name, knob]) => [name, this.knob(name, knob)]);
+    this.memory = new MemoryPlot({ title: "Memory", note: "situations remembered; size is visits, colour is regime", height: 300 });
+    this.gate = new GatePlot({ title: "Gate", note: "how much each kind of expert counts", height: 240 });
+    this.calibration = new CalibrationPlot({ title: "Calibration", note: "share of outcomes inside the predicted interval; on the diagonal is right", height: 300 });
+    this.element = h(
+      "div",
+      { class: "charts" },
+      section("Outcome", "", h("div", { class: "grid two" }, [this.error, ...this.lines.map(([, plot]) => plot), this.total].filter(Boolean).map((plot) => plot.element))),
+      section("Situations", "", this.regimes.element, this.novelty.element),
+      section("Knobs", "Dashed is the default; the shade is the range within a piece of time.", this.knobGrid()),
+      section("Inside the tuner", "", this.gate.element, h("div", { class: "grid map" }, this.memory.element, this.calibration.element)),
+    );
+  }
+
+  knob(name, knob) {
+    if (knob.type === "categorical") return new ChoicePlot({ title: name, choices: knob.choices.map(shown), height: 150 });
+    return new LinePlot({ title: name, name, knob, height: 150, brief: true });
+  }
+
+  knobGrid() {
+    const elements = this.knobs.map(([, plot]) => plot.element);
+    const grid = h("div", { class: "grid three" }, elements.slice(0, FEW));
+    if (elements.length <= FEW) return grid;
+    const more = h("button", { type: "button", class: "plain" }, `Show all ${elements.length} knobs`);
+    more.addEventListener("click", () => {
+      grid.append(...elements.slice(FEW));
+      more.remove();
+    });
+    return h("div", {}, grid, more);
+  }
+
+  rank(label) {
+    if (!this.ranks.has(label)) this.ranks.set(label, this.ranks.size);
+    return this.ranks.get(label);
+  }
+
+  showHistory(history) {
+    const { steps, bucket, series, gate, events, calibration } = history;
+    this.ranks = new Map([...new Set(history.regimes.map(({ regime }) => regime))].sort((a, b) => a - b).map((label, i) => [label, i]));
+    const regimes = history.regimes.map(({ regime, from, to }) => ({ rank: this.rank(regime), from, to }));
+    this.regime = regimes.length ? letter(regimes.at(-1).rank) : null;
+    this.gain = steps ? history.gain_total : null;
+    const common = { steps, bucket, regimes };
+    const key = `${steps} ${bucket}`;
+    const marks = events.length ? `${events.length} ${events.at(-1).at}` : "";
+    this.error?.set({ ...common, series: series.error, baseline: expectation(series) }, key);
+    for (const [name, plot] of this.lines) plot.set({ ...common, series: series[`metric:${name}`], baseline: series[`default:${name}`] }, key);
+    this.total.set({ ...common, ...summed(series.gain, history) }, key);
+    this.regimes.set(common, key);
+    this.novelty.set({ ...common, series: series.novelty, events }, `${key} ${marks}`);
+    for (const [name, plot] of this.knobs) plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);
+    this.gate.set({ ...common, ...families(gate) }, key);
+    this.calibration.set(calibration, `${calibration.count} ${calibration.observed}`);
+  }
+
+  showMemory({ slots, explained }) {
+    const ranked = slots.map((slot) => ({ ...slot, rank: this.rank(slot.regime) }));
+    this.memory.set({ slots: ranked, explained }, JSON.stringify(ranked));
+  }
+
+  /** The default of a knob as its chart draws it. */
+  level(name) {
+    const { type, choices } = this.view.space[name];
+    const given = this.view.default?.[name];
+    if (type !== "categorical") return given;
+    const place = choices.indexOf(given);
+    return place < 0 ? undefined : place;
+  }
+}
+
+/** The error expected of the default, where it is known: the error that came plus the gain. */
+function expectation({ error, gain }) {
+  const means = new Map(error.step.map((step, i) => [step, error.mean[i]]));
+  const known = gain.step.map((step, i) => [step, means.get(step), gain.mean[i]]).filter(([step, mean]) => mean !== undefined && step >= 3); // before, no gain is told
+  return { step: known.map(([step]) => step), mean: known.map(([, mean, more]) => mean + more) };
+}
+
+/** The gain summed up to the end of each piece; the last sum is the server's own, the others follow it. */
+function summed({ step, mean, count }, { steps, bucket, gain_total: total }) {
+  let sum = 0;
+  const sums = step.map((from, i) => (sum += mean[i] * (count?.[i] ?? Math.min(bucket, steps - from))));
+  const rest = total - sum; // silent steps inside a piece are not told apart from others
+  const at = step.map((from) => Math.min(from + bucket, steps) - 1);
+  return { at, total: sums.map((x, i) => x + (rest * (i + 1)) / sums.length) };
+}
+
+/** Experts that differ only in what stands in brackets are shown as one; the smallest of many as "others". */
+function families({ experts, step, weights }) {
+  const names = [...new Set(experts.map((name) => name.replace(/ \([^)]*\)$/, "")))];
+  const places = experts.map((name) => names.indexOf(name.replace(/ \([^)]*\)$/, "")));
+  const rows = weights.map((row) => {
+    const sums = names.map(() => 0);
+    row.forEach((weight, e) => (sums[places[e]] += weight));
+    return sums;
+  });
+  if (names.length <= 7) return { names, step, weights: rows };
+  const size = names.map((_, e) => rows.reduce((sum, row) => sum + row[e], 0));
+  const kept = names.map((_, e) => e).sort((a, b) => size[b] - size[a]).slice(0, 6);
+  return {
+    names: [...kept.map((e) => names[e]), "others"],
+    step,
+    weights: rows.map((row) => [...kept.map((e) => row[e]), Math.max(0, 1 - kept.reduce((sum, e) => sum + row[e], 0))]),
+  };
+}

@@ -1,0 +1,269 @@
+// Inside the tuner: regimes and events on a timeline, gate weights, the map of the memory, calibration.
+
+import { s } from "./dom.js";
+import { linear, percent, value, whole } from "./numbers.js";
+import { Plot } from "./plot.js";
+import { TimePlot, area, line, middles, pieceAt } from "./time.js";
+
+const LANES = 58; // room for the names of lanes
+const KINDS = {
+  slow: "slow path",
+  novel: "novel context",
+  failed: "failed",
+  late: "late",
+  freeze: "frozen",
+  unfreeze: "unfrozen",
+};
+
+/** The name of a regime by its rank: A, B, ... */
+export function letter(rank) {
+  return rank < 26 ? String.fromCharCode(65 + rank) : `${rank + 1}`;
+}
+
+/** data: { steps, regimes: [{ rank, from, to }] }. */
+export class RegimePlot extends TimePlot {
+  constructor(options) {
+    super({ ...options, height: 76, strip: false });
+  }
+
+  paint() {
+    this.box = { left: LANES, right: this.width - 10, top: 6, bottom: 46 };
+    this.x = linear(0, Math.max(this.data.steps, 1), this.box.left, this.box.right);
+    this.svg.append(s("text", { class: "tick", x: LANES - 8, y: 30, "text-anchor": "end" }, "regime"));
+    this.y = () => 0;
+    this.regimes(8, 36);
+    for (const { rank, from, to } of this.data.regimes) {
+      const [left, right] = [this.x(from), this.x(to + 1)];
+      if (right - left < 22) continue;
+      this.svg.append(s("text", { class: `on r${rank % 12}`, x: (left + right) / 2, y: 31, "text-anchor": "middle" }, letter(rank)));
+    }
+    this.stepAxis();
+  }
+
+  at(step) {
+    const { regimes } = this.data;
+    if (!regimes.length) return [];
+    const { rank, from, to } = regimes[pieceAt(regimes.map((part) => part.from), step)];
+    return [
+      { label: "regime", text: letter(rank), mark: `r${rank % 12}` },
+      { label: "steps", text: `${whole(from)} to ${whole(to)}` },
+    ];
+  }
+
+  words() {
+    const { regimes, steps } = this.data;
+    if (!regimes.length) return "No regimes yet.";
+    const lengths = new Map();
+    for (const { rank, from, to } of regimes) lengths.set(rank, (lengths.get(rank) ?? 0) + to - from + 1);
+    const shares = [...lengths].sort((a, b) => a[0] - b[0]).map(([rank, n]) => `${letter(rank)} ${percent(n / steps)}`);
+    const now = regimes.at(-1);
+    return `${lengths.size} regimes in ${regimes.length} stretches; share of steps: ${shares.join(", ")}. Now in ${letter(now.rank)}, since step ${whole(now.from)}.`;
+  }
+}
+
+/** data: { steps, regimes, series (novelty), events: [{ step, kind }] }; a lane of marks for each kind under the line. */
+export class NoveltyPlot extends TimePlot {
+  constructor(options) {
+    super(options);
+    this.margin = LANES - 10;
+  }
+
+  lanes() {
+    const kinds = this.data.events.map(({ kind }) => kind);
+    const quiet = ["slow", "novel"];
+    return Object.keys(KINDS).filter((kind) => kind !== "unfreeze" && (quiet.includes(kind) || kinds.includes(kind)));
+  }
+
+  paint() {
+    const { series, events } = this.data;
+    const lanes = this.lanes();
+    this.below = lanes.length * 16 + 8;
+    this.axes({ low: 0, high: 1 });
+    const xs = middles(this, series.step);
+    this.svg.append(
+      s("path", { class: "band", d: area(xs, series.min.map(this.y), series.max.map(this.y)) }),
+      s("path", { class: "line", d: line(xs, series.mean.map(this.y)) }),
+    );
+    lanes.forEach((lane, i) => {
+      const top = this.box.bottom + 14 + i * 16;
+      const d = events
+        .filter(({ kind }) => kind === lane || (lane === "freeze" && kind === "unfreeze"))
+        .map(({ step }) => `M${this.x(step).toFixed(1)} ${top}v10`);
+      this.svg.append(s("line", { class: "rule", x1: this.box.left, x2: this.box.right, y1: top + 10.5, y2: top + 10.5 }));
+      this.svg.append(s("text", { class: "tick", x: this.box.left - 8, y: top + 10, "text-anchor": "end" }, lane));
+      this.svg.append(s("path", { class: `mark ${lane}`, d: [...new Set(d)].join("") }));
+    });
+  }
+
+  at(step) {
+    const { series, events, bucket, steps } = this.data;
+    const items = [];
+    if (series.step.length) {
+      const i = pieceAt(series.step, step);
+      if (step !== null) this.dot(step, series.mean[i], "main");
+      items.push({ label: "novelty", text: value(series.mean[i]), mark: "main" });
+    }
+    const near = Math.max(bucket, steps / 200);
+    for (const lane of this.lanes()) {
+      const count = events.filter(({ kind, step: at }) => kind === lane && (step === null || Math.abs(at - step) <= near)).length;
+      if (step === null || count) items.push({ label: KINDS[lane], text: whole(count), mark: lane });
+    }
+    return items;
+  }
+
+  words() {
+    const { series, events } = this.data;
+    const latest = series.mean.length ? `Novelty is ${value(series.mean.at(-1))} lately, between 0 (known) and 1 (never seen). ` : "";
+    const counts = this.lanes().map((lane) => `${KINDS[lane]} ${events.filter(({ kind }) => kind === lane).length}`);
+    return `${latest}Events kept: ${counts.join(", ")}.`;
+  }
+}
+
+/** data: { steps, regimes, bucket, names: [E], step: [n], weights: [n][E] }: shares that sum to one. */
+export class GatePlot extends TimePlot {
+  paint() {
+    const { step, weights, names } = this.data;
+    this.axes({ low: 0, high: 1 });
+    const xs = middles(this, step);
+    let floor = weights.map(() => 0);
+    names.forEach((_, e) => {
+      const top = floor.map((sum, i) => Math.min(sum + weights[i][e], 1));
+      this.svg.append(s("path", { class: `layer g${e}`, d: area(xs, floor.map(this.y), top.map(this.y)) }));
+      floor = top;
+    });
+  }
+
+  at(step) {
+    const { names, weights } = this.data;
+    if (!weights.length) return [];
+    const row = weights[pieceAt(this.data.step, step)];
+    return names.map((name, e) => ({ label: name, text: percent(row[e]), mark: `g${e}` }));
+  }
+
+  words() {
+    const { names, weights } = this.data;
+    if (!weights.length) return "No weights yet.";
+    const row = weights.at(-1);
+    const order = names.map((name, e) => [row[e], name]).sort((a, b) => b[0] - a[0]);
+    return `Weights lately: ${order.map(([weight, name]) => `${name} ${percent(weight)}`).join(", ")}.`;
+  }
+}
+
+/** data: { slots: [{ x, y, visits, rank, last_visit }], explained }. */
+export class MemoryPlot extends Plot {
+  constructor(options) {
+    super(options);
+    this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
+    this.canvas.addEventListener("pointerdown", (event) => this.pointed(event));
+    this.canvas.addEventListener("pointerleave", () => this.show(null));
+    this.canvas.addEventListener("blur", () => this.show(null));
+    this.canvas.addEventListener("keydown", (event) => {
+      const stride = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!stride || !this.spots?.length) return;
+      event.preventDefault();
+      this.show(this.spots[((this.shown ?? (stride > 0 ? -1 : 0)) + stride + this.spots.length) % this.spots.length]);
+    });
+  }
+
+  paint() {
+    const { slots } = this.data;
+    const most = Math.max(16, ...slots.map(({ visits }) => visits));
+    const room = 30;
+    const spread = (name) => [Math.min(...slots.map((slot) => slot[name])), Math.max(...slots.map((slot) => slot[name]))];
+    const x = slots.length ? linear(...spread("x"), room, this.width - room) : null;
+    const y = slots.length ? linear(...spread("y"), this.height - room, room) : null;
+    this.spots = slots
+      .map((slot) => ({ slot, cx: x(slot.x), cy: y(slot.y), r: 3 + 19 * Math.sqrt(slot.visits / most) }))
+      .sort((a, b) => b.r - a.r);
+    this.spots.forEach((spot, i) => {
+      spot.index = i;
+      const rank = spot.slot.rank;
+      this.svg.append(s("circle", { class: `slot r${rank % 12}`, cx: spot.cx, cy: spot.cy, r: spot.r }));
+    });
+    const named = new Set(); // the largest of each regime carries its letter
+    for (const { slot, cx, cy, r } of this.spots) {
+      if (r < 9 || named.has(slot.rank)) continue;
+      named.add(slot.rank);
+      this.svg.append(s("text", { class: "on", x: cx, y: cy + 4.5, "text-anchor": "middle" }, letter(slot.rank)));
+    }
+    this.ring = s("circle", { class: "ring", visibility: "hidden" });
+    this.svg.append(this.ring);
+  }
+
+  rest() {
+    this.show(null);
+  }
+
+  pointed(event) {
+    if (!this.spots?.length) return;
+    const frame = this.canvas.getBoundingClientRect();
+    const far = (spot) => Math.hypot(event.clientX - frame.left - spot.cx, event.clientY - frame.top - spot.cy) - spot.r;
+    const nearest = this.spots.reduce((best, spot) => (far(spot) < far(best) ? spot : best));
+    this.show(far(nearest) < 24 ? nearest : null);
+  }
+
+  show(spot) {
+    if (!this.ring) return;
+    this.shown = spot?.index ?? null;
+    this.ring.setAttribute("visibility", spot ? "visible" : "hidden");
+    const { slots, explained } = this.data;
+    if (!spot) {
+      this.read([{ label: "slots", text: whole(slots.length) }, { label: "shown of their variance", text: percent(explained) }]);
+      return;
+    }
+    for (const [name, at] of [["cx", spot.cx], ["cy", spot.cy], ["r", spot.r + 3]]) this.ring.setAttribute(name, at);
+    const { rank, visits, last_visit: seen } = spot.slot;
+    const items = [{ label: "regime", text: letter(rank), mark: `r${rank % 12}` }, { label: "visits", text: value(visits) }];
+    if (seen !== null) items.push({ label: "last at step", text: whole(seen) });
+    this.read(items);
+  }
+
+  words() {
+    const { slots, explained } = this.data;
+    if (!slots.length) return "Memory is empty.";
+    const counts = new Map();
+    for (const { rank, visits } of slots) {
+      const [n, sum] = counts.get(rank) ?? [0, 0];
+      counts.set(rank, [n + 1, sum + visits]);
+    }
+    const parts = [...counts].sort((a, b) => a[0] - b[0]).map(([rank, [n, sum]]) => `${letter(rank)} ${n} slots with ${value(sum)} visits`);
+    return `${slots.length} slots in memory by regime: ${parts.join(", ")}. The map shows ${percent(explained)} of how they differ.`;
+  }
+}
+
+/** data: { expected: [share], observed: [share], count }. */
+export class CalibrationPlot extends Plot {
+  paint() {
+    const { expected, observed } = this.data;
+    const side = Math.min(this.width - 50, this.height - 40);
+    const box = { left: 44, top: 10, bottom: 10 + side };
+    const x = linear(0, 1, box.left, box.left + side);
+    const y = linear(0, 1, box.bottom, box.top);
+    for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+      const at = Math.round(y(share)) + 0.5;
+      this.svg.append(
+        s("line", { class: "rule", x1: x(0), x2: x(1), y1: at, y2: at }),
+        s("text", { class: "tick", x: box.left - 8, y: at + 4, "text-anchor": "end" }, percent(share)),
+      );
+      if (share) this.svg.append(s("text", { class: "tick", x: x(share), y: box.bottom + 18, "text-anchor": "middle" }, percent(share)));
+    }
+    this.svg.append(s("path", { class: "base", d: `M${x(0)} ${y(0)}L${x(1)} ${y(1)}` }));
+    const points = [0, ...expected].map(x);
+    const heights = [0, ...observed].map(y);
+    this.svg.append(s("path", { class: "line", d: line(points, heights) }));
+    expected.forEach((share, i) => this.svg.append(s("circle", { class: "dot main", cx: x(share), cy: y(observed[i]), r: 3.5 })));
+  }
+
+  rest() {
+    const { expected, observed, count } = this.data;
+    const i = expected.indexOf(0.9);
+    this.read(i < 0 ? [] : [{ label: "forecasts", text: whole(count) }, { label: "90% intervals that held", text: percent(observed[i]), mark: "main" }]);
+  }
+
+  words() {
+    const { expected, observed, count } = this.data;
+    if (!expected.length) return "No forecasts yet.";
+    const parts = expected.map((share, i) => `${percent(observed[i])} of the ${percent(share)} intervals`);
+    return `Of ${whole(count)} forecasts, what came lay within ${parts.join(", ")}.`;
+  }
+}

@@ -1,0 +1,158 @@
+// Values over time: a metric or a knob (LinePlot), a knob of choices (ChoicePlot), the summed gain (GainPlot).
+
+import { s } from "./dom.js";
+import { quantile, signed, value, whole } from "./numbers.js";
+import { TimePlot, area, line, middles, pieceAt } from "./time.js";
+
+/** The range to draw: all means, and the band but for its rarest peaks, which are cut at the edge. */
+function range({ mean, min, max }, others) {
+  const lows = [...min].sort((a, b) => a - b);
+  const highs = [...max].sort((a, b) => a - b);
+  const means = [...mean].sort((a, b) => a - b);
+  let low = Math.min(quantile(lows, 0.02), quantile(means, 0.01), ...others);
+  let high = Math.max(quantile(highs, 0.98), quantile(means, 0.99), ...others);
+  const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1;
+  low = low >= 0 && low - pad < 0 ? 0 : low - pad;
+  high = high <= 0 && high + pad > 0 ? 0 : high + pad;
+  return { low, high };
+}
+
+/** The mean of the first or last twentieth of a series. */
+function end(means, first) {
+  const count = Math.max(1, Math.round(means.length / 20));
+  const part = first ? means.slice(0, count) : means.slice(-count);
+  return part.reduce((sum, x) => sum + x, 0) / part.length;
+}
+
+/** data: { steps, bucket, regimes, series, baseline? (series), level? (a number) }; options.knob fixes the range. */
+export class LinePlot extends TimePlot {
+  constructor(options) {
+    super(options);
+    this.knob = options.knob ?? null;
+    this.name = options.name ?? options.title;
+    this.brief = options.brief ?? false;
+    this.basis = options.basis ?? "default";
+  }
+
+  paint() {
+    const { series, baseline, level } = this.data;
+    const others = [...(baseline?.mean ?? []), ...(level === undefined ? [] : [level])];
+    if (!series.step.length) return this.axes({ low: 0, high: 1 });
+    if (this.knob) this.axes({ low: this.knob.low, high: this.knob.high, log: this.knob.log });
+    else this.axes(range(series, others.length ? [Math.min(...others), Math.max(...others)] : []));
+    const xs = middles(this, series.step);
+    const y = (x) => Math.min(Math.max(this.y(x), this.box.top), this.box.bottom);
+    this.svg.append(s("path", { class: "band", d: area(xs, series.min.map(y), series.max.map(y)) }));
+    if (baseline?.step.length) {
+      const from = middles(this, baseline.step);
+      this.svg.append(s("path", { class: "base", d: line([...from, this.box.right], [...baseline.mean, baseline.mean.at(-1)].map(y)) }));
+    } else if (level !== undefined) {
+      this.svg.append(s("path", { class: "base", d: `M${this.box.left} ${y(level)}H${this.box.right}` }));
+    }
+    if (xs.length === 1) this.svg.append(s("circle", { class: "dot main", cx: xs[0], cy: y(series.mean[0]), r: 3 }));
+    else this.svg.append(s("path", { class: "line", d: line(xs, series.mean.map(y)) }));
+    return undefined;
+  }
+
+  at(step) {
+    const { series, baseline, level } = this.data;
+    if (!series.step.length) return [];
+    const i = pieceAt(series.step, step);
+    if (step !== null) this.dot(step, series.mean[i], "main");
+    const items = [{ label: this.data.bucket > 1 && !this.brief ? "mean" : "", text: value(series.mean[i]), mark: "main" }];
+    if (series.max[i] > series.min[i]) items.push({ label: this.brief ? "" : "range", text: `${value(series.min[i])} to ${value(series.max[i])}`, mark: "spread" });
+    const base = baseline?.step.length ? baseline.mean[pieceAt(baseline.step, step)] : level;
+    if (base !== undefined && !this.brief) items.push({ label: this.basis, text: value(base), mark: "basis" });
+    return items;
+  }
+
+  words() {
+    const { series, baseline, level, steps } = this.data;
+    if (!series.step.length) return `${this.name}: no values yet.`;
+    const least = Math.min(...series.min);
+    const most = Math.max(...series.max);
+    const base = baseline?.step.length ? end(baseline.mean, false) : level;
+    return (
+      `${this.name} over ${whole(steps)} steps: about ${value(end(series.mean, true))} at first, ` +
+      `about ${value(end(series.mean, false))} lately; least ${value(least)}, most ${value(most)}.` +
+      (base === undefined ? "" : ` The ${this.basis}: ${value(base)}.`)
+    );
+  }
+}
+
+/** A knob of choices: which of them were chosen in each piece of time. */
+export class ChoicePlot extends TimePlot {
+  constructor(options) {
+    super(options);
+    this.choices = options.choices;
+  }
+
+  paint() {
+    const { series, level } = this.data;
+    const few = this.choices.length <= 8;
+    const names = few ? this.choices : this.choices.map((name, i) => (i === 0 || i === this.choices.length - 1 ? name : ""));
+    this.axes({ low: 0, high: this.choices.length - 1, levels: names });
+    if (level !== undefined) {
+      this.svg.append(s("path", { class: "base", d: `M${this.box.left} ${this.y(level)}H${this.box.right}` }));
+    }
+    const width = Math.max(((this.box.right - this.box.left) / this.data.steps) * this.data.bucket, 1.5);
+    const xs = middles(this, series.step);
+    let d = "";
+    for (let i = 0; i < xs.length; i += 1) {
+      const from = Math.max(xs[i] - width / 2, this.box.left).toFixed(1);
+      const until = Math.min(xs[i] + width / 2, this.box.right).toFixed(1);
+      for (const place of new Set([series.min[i], series.max[i]])) d += `M${from} ${this.y(place).toFixed(1)}H${until}`;
+    }
+    this.svg.append(s("path", { class: "chosen", d }));
+  }
+
+  at(step) {
+    const { series } = this.data;
+    if (!series.step.length) return [];
+    const i = pieceAt(series.step, step);
+    const [least, most] = [this.choices[series.min[i]], this.choices[series.max[i]]];
+    return [{ label: "", text: least === most ? least : `${least} and ${most}`, mark: "main" }];
+  }
+
+  words() {
+    const { series, steps } = this.data;
+    if (!series.step.length) return "No values yet.";
+    return `Chosen over ${whole(steps)} steps, out of ${this.choices.join(", ")}: lately ${this.choices[series.max.at(-1)]}.`;
+  }
+}
+
+/** data: { steps, bucket, regimes, at: [step], total: [sum so far] }. */
+export class GainPlot extends TimePlot {
+  paint() {
+    const { at, total } = this.data;
+    const low = Math.min(0, ...total);
+    const high = Math.max(0, ...total);
+    const pad = (high - low) * 0.06 || 1;
+    this.axes({ low: low < 0 ? low - pad : 0, high: high > 0 ? high + pad : 0 + (low < 0 ? 0 : 1) });
+    const xs = at.map((step) => this.x(step + 1));
+    const ys = total.map(this.y);
+    const zero = this.y(0);
+    const flat = xs.map(() => zero);
+    this.svg.append(
+      s("path", { class: "ahead", d: area(xs, flat, ys.map((y) => Math.min(y, zero))) }),
+      s("path", { class: "behind", d: area(xs, flat, ys.map((y) => Math.max(y, zero))) }),
+      s("line", { class: "axis", x1: this.box.left, x2: this.box.right, y1: zero, y2: zero }),
+      s("path", { class: "line", d: line(xs, ys) }),
+    );
+  }
+
+  at(step) {
+    const { at, total } = this.data;
+    if (!at.length) return [];
+    const sum = total[pieceAt(at, step)];
+    if (step !== null) this.dot(step, sum, "main");
+    return [{ label: "gain so far", text: signed(sum), mark: sum < 0 ? "loss" : "main" }];
+  }
+
+  words() {
+    const { steps, total } = this.data;
+    if (!total.length) return "No gain is known yet.";
+    const sum = total.at(-1);
+    return `Over ${whole(steps)} steps the errors sum to ${value(Math.abs(sum))} ${sum < 0 ? "more" : "less"} than expected of the default.`;
+  }
+}

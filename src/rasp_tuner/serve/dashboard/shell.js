@@ -1,0 +1,74 @@
+// What every view stands in: the server's health, the key, the page of a problem.
+
+import { Refused, key } from "./api.js";
+import { askKey } from "./dialogs.js";
+import { h, say, write } from "./dom.js";
+
+const HEALTH_MS = 15_000;
+const main = document.getElementById("main");
+const forget = document.getElementById("forget");
+
+const HEALTH = {
+  wait: "Connecting",
+  live: "Live",
+  lost: "Connection lost, trying again",
+  broken: "Cannot store tells",
+  rest: "Paused while hidden",
+};
+let link = "wait"; // what the view says of its connection
+let broken = false; // what /readyz says
+
+/** Called by the views with the state of their connection. */
+export function linkIs(state) {
+  link = state;
+  showHealth();
+}
+
+function showHealth() {
+  const state = link === "live" && broken ? "broken" : link;
+  const shown = document.getElementById("health");
+  if (shown.dataset.state === state) return;
+  const before = shown.dataset.state;
+  shown.dataset.state = state;
+  write(shown, HEALTH[state]);
+  if (before !== "rest" && state !== "rest") say(HEALTH[state]);
+}
+
+/** Ask now and then whether the server can store tells. */
+export async function checkHealth() {
+  if (!document.hidden) {
+    try {
+      broken = (await fetch("/readyz", { cache: "no-store" })).status === 503;
+    } catch {
+      broken = false; // not reached at all: the link says so
+    }
+    showHealth();
+  }
+  setTimeout(checkHealth, HEALTH_MS);
+}
+
+/** Run a view's first request; a 401 asks for the key and runs it again. */
+export async function withKey(act) {
+  for (;;) {
+    try {
+      const result = await act();
+      forget.hidden = key.get() === null;
+      return result;
+    } catch (error) {
+      if (!(error instanceof Refused) || error.status !== 401) throw error;
+      const wrong = key.get() !== null;
+      key.forget();
+      await askKey(wrong);
+    }
+  }
+}
+
+/** In place of a view: why there is none. */
+export function showProblem(title, words) {
+  main.replaceChildren(
+    h("h1", {}, title),
+    h("p", { class: "lead" }, words),
+    h("p", {}, h("a", { href: "/" }, "All studies")),
+  );
+  say(title);
+}
