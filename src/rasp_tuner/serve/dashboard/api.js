@@ -1,6 +1,7 @@
 // Talking to the server: requests with the key, if one is needed, and the live stream.
 
 const KEY = "rasp-key";
+const LONGEST_MS = 4_000; // between two tries to connect
 const SILENCE_MS = 40_000; // the server speaks at least every 15 s
 
 /** What the server refused, in its own words. */
@@ -81,7 +82,7 @@ export function watch(name, { onRow, onState, onRefused }) {
       if (ended) return;
       onState("lost");
       tries += 1;
-      const most = Math.min(500 * 2 ** tries, 10_000);
+      const most = Math.min(500 * 2 ** tries, LONGEST_MS);
       await new Promise((resolve) => setTimeout(resolve, most * (0.5 + Math.random() / 2)));
     }
   }

@@ -180,11 +180,11 @@ export class MemoryPlot extends Plot {
       const rank = spot.slot.rank;
       this.svg.append(s("circle", { class: `slot r${rank % 12}`, cx: spot.cx, cy: spot.cy, r: spot.r }));
     });
-    const named = new Set(); // the largest of each regime carries its letter
-    for (const { slot, cx, cy, r } of this.spots) {
-      if (r < 9 || named.has(slot.rank)) continue;
-      named.add(slot.rank);
-      this.svg.append(s("text", { class: "on", x: cx, y: cy + 4.5, "text-anchor": "middle" }, letter(slot.rank)));
+    for (const rank of new Set(slots.map((slot) => slot.rank))) {
+      const own = this.spots.filter((spot) => spot.slot.rank === rank);
+      const middle = own.reduce((sum, spot) => sum + spot.cx, 0) / own.length;
+      const top = Math.min(...own.map((spot) => spot.cy - spot.r));
+      this.svg.append(s("text", { class: "name", x: middle, y: top - 6, "text-anchor": "middle" }, letter(rank)));
     }
     this.ring = s("circle", { class: "ring", visibility: "hidden" });
     this.svg.append(this.ring);

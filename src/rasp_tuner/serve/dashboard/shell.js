@@ -38,7 +38,9 @@ function showHealth() {
 export async function checkHealth() {
   if (!document.hidden) {
     try {
-      broken = (await fetch("/readyz", { cache: "no-store" })).status === 503;
+      const answer = await fetch("/readyz", { cache: "no-store" });
+      await answer.text();
+      broken = answer.status === 503;
     } catch {
       broken = false; // not reached at all: the link says so
     }
