@@ -211,8 +211,8 @@ class History:
 
     def _default_level(self, name: str, expected: float | None) -> float | None:
         """What the default would give: by the belief where one metric is the target, else its mean so far."""
-        if expected is not None and len(self._definition.metrics) == 1 and self._definition.preset == "default":
-            return expected if self._definition.metrics[name]["direction"] == "min" else -expected
+        if len(self._definition.metrics) == 1 and self._definition.preset == "default":
+            return expected if expected is None or self._definition.metrics[name]["direction"] == "min" else -expected
         run = self._default_runs.get(name)
         return None if run is None else run[1]
 
