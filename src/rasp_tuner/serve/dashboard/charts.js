@@ -20,7 +20,7 @@ export class Charts {
     this.ranks = new Map(); // regime label -> 0, 1, ... in order of appearance
     this.metrics = Object.entries(view.metrics);
     const [only] = this.metrics.length === 1 && view.preset === "default" ? this.metrics : [null];
-    this.error = only ? null : new LinePlot({ title: "Error", name: "Error", note: "what the tuner minimises, composed of the metrics" });
+    this.error = only ? null : new LinePlot({ title: "Error", name: "Error", note: "composed of the metrics; what the tuner minimises" });
     this.lines = this.metrics.map(([name, { direction }]) => [
       name,
       new LinePlot({ title: name, name, basis: only ? "default" : "default, when it ran", note: `${direction === "max" ? "higher" : "lower"} is better${only ? "; this is what the tuner works on" : ""}` }),
@@ -31,7 +31,7 @@ export class Charts {
     this.knobs = Object.entries(view.space).map(([name, knob]) => [name, this.knob(name, knob)]);
     this.memory = new MemoryPlot({ title: "Memory", note: "situations remembered; size is visits, colour is regime", height: 300 });
     this.gate = new GatePlot({ title: "Gate", note: "how much each kind of expert counts", height: 240 });
-    this.calibration = new CalibrationPlot({ title: "Calibration", note: "share of outcomes inside the predicted interval; on the diagonal is right", height: 300 });
+    this.calibration = new CalibrationPlot({ title: "Calibration", note: "outcomes inside the predicted interval", height: 300 });
     this.element = h(
       "div",
       { class: "charts" },
@@ -106,10 +106,10 @@ function expectation({ error, gain }) {
 }
 
 /** The gain summed up to the end of each piece; the last sum is the server's own, the others follow it. */
-function summed({ step, mean, count }, { steps, bucket, gain_total: total }) {
+function summed({ step, mean }, { steps, bucket, gain_total: total }) {
   let sum = 0;
-  const sums = step.map((from, i) => (sum += mean[i] * (count?.[i] ?? Math.min(bucket, steps - from))));
-  const rest = total - sum; // silent steps inside a piece are not told apart from others
+  const sums = step.map((from, i) => (sum += mean[i] * Math.min(bucket, steps - from)));
+  const rest = total - sum; // steps that were not judged inside a piece are not told apart from others
   const at = step.map((from) => Math.min(from + bucket, steps) - 1);
   return { at, total: sums.map((x, i) => x + (rest * (i + 1)) / sums.length) };
 }
