@@ -4,7 +4,6 @@ Example: python tools/dashboard_pictures.py docs/images
 """
 
 import math
-import random
 import shutil
 import socket
 import subprocess
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 
 import httpx
+import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
@@ -39,16 +39,16 @@ REGIMES = [  # context, then the settings that would be best in it
 
 def feed(client: httpx.Client) -> None:
     """Ask and tell through regimes that come and go."""
-    rng = random.Random(5)
+    rng = np.random.default_rng(5)
     client.post("/v1/studies", json=STUDY).raise_for_status()
-    left, regime = 0, 0
+    left, regime = 0, 3
     for step in range(STEPS):
         if not left:
-            left = rng.randint(80, 180)
-            regime = step // 130 if step < 520 else rng.choice([r for r in range(4) if r != regime])
+            left = int(rng.integers(80, 180))
+            regime = (regime + 1) % 4 if step < 520 else int(rng.choice([r for r in range(4) if r != regime]))
         left -= 1
-        (qps, payload), best = REGIMES[regime % 4]
-        context = {"qps": qps + rng.gauss(0, 0.25), "payload_kb": payload + rng.gauss(0, 0.25)}
+        (qps, payload), best = REGIMES[regime]
+        context = {"qps": qps + rng.normal(0, 0.25), "payload_kb": payload + rng.normal(0, 0.25)}
         asked = client.post("/v1/studies/checkout/ask", json={"context": context}).json()
         if rng.random() < 0.004:
             told = {"id": asked["id"], "reason": "out of memory"}
@@ -56,7 +56,7 @@ def feed(client: httpx.Client) -> None:
             continue
         ran = (asked["params"][name] for name in ("pool", "timeout_s", "batch_kb"))
         off = sum(math.log(x / ideal) ** 2 for x, ideal in zip(ran, best, strict=True))
-        told = {"id": asked["id"], "metrics": {"p99_ms": round(40 + 14 * off + rng.gauss(0, 2), 2)}}
+        told = {"id": asked["id"], "metrics": {"p99_ms": round(40 + 14 * off + rng.normal(0, 2), 2)}}
         client.post("/v1/studies/checkout/tell", json=told).raise_for_status()
 
 

@@ -1,6 +1,7 @@
 """The page in a real browser against a real server process."""
 
 import os
+import re
 import shutil
 import time
 
@@ -24,7 +25,7 @@ QUOTED = "\"'><svg onload=window.hacked=1>"
 
 WATCH = """
 window.violations = [];
-document.addEventListener('securitypolicyviolation', (e) => window.violations.push(e.violatedDirective + ' ' + e.blockedURI));
+document.addEventListener('securitypolicyviolation', (event) => window.violations.push(event.violatedDirective));
 """
 
 # The lowest contrast of any visible text with what lies behind it, and that text.
@@ -80,7 +81,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server with a study that has learned ("web"), one that has not ("fresh") and one with hostile names ("evil")."""
+    """A server with three studies: "web" has learned, "fresh" has not, "evil" has hostile names."""
     server = Process(tmp_path_factory.mktemp("dashboard") / "data")
     with httpx.Client(base_url=server.url, timeout=30) as client:
         client.post("/v1/studies", json=STUDY).raise_for_status()
@@ -119,6 +120,7 @@ class Tab:
     def is_clean(self):
         assert self.page.evaluate("window.violations") == []
         assert self.problems == []
+        assert not re.search(r"undefined|NaN|\[object|Infinity", self.page.locator("body").inner_text())
         assert [url for url in self.requests if not url.startswith(f"{self.url}/")] == []
 
 
@@ -253,6 +255,26 @@ def test_pointing_at_a_chart_reads_the_values_of_that_step(tab, client):
     assert abs(middle - step / 2) < step / 10
 
 
+@pytest.mark.parametrize("later", ["history", "memory"])
+def test_the_map_and_the_timeline_name_regimes_alike_whichever_comes_first(tab, client, later):
+    old, new = sorted({part["regime"] for part in client.get("/v1/studies/web/history").json()["regimes"]})
+    memory = client.get("/v1/studies/web/memory").json()
+    by_regime = {name: [slot for slot in memory["slots"] if slot["regime"] == name] for name in (old, new)}
+    memory["slots"] = by_regime[new][:3] + by_regime[old]  # the newest regime comes first, and is told by its size
+    opened = tab()
+
+    def delayed(route):
+        opened.page.wait_for_timeout(600)
+        route.fallback()
+
+    opened.page.route("**/memory", lambda route: route.fulfill(json=memory))
+    opened.page.route(f"**/{later}*", delayed)
+    page = opened.open("/studies/web")
+    expect(page.locator("#health")).to_have_text("Live")
+    said = page.locator("figure.plot", has_text="Memory").locator(".words").text_content()
+    assert re.findall(r"[A-Z] \d+ slots", said) == [f"A {len(by_regime[old])} slots", "B 3 slots"]
+
+
 def test_freezing_asks_first_and_reaches_the_server(tab, client):
     opened = tab()
     page = opened.open("/studies/web")
@@ -334,6 +356,7 @@ def test_text_can_be_read_in_both_schemes(tab, scheme):
 def test_an_empty_study_says_how_to_begin_and_then_draws(tab, client):
     client.post("/v1/studies", json={**STUDY, "name": "first"}).raise_for_status()
     page = tab().open("/studies/first")
+    expect(page.locator(".empty pre")).to_be_visible()
     expect(page.locator(".empty pre")).to_contain_text("/v1/studies/first/ask")
     expect(page.locator(".charts")).to_be_hidden()
     tell(client, ask(client, study="first")["id"], 3.5, study="first")

@@ -17,6 +17,8 @@ export class Charts {
     this.view = view;
     this.gain = null;
     this.regime = null;
+    this.ranked = false;
+    this.latest = null; // the memory as last fetched
     this.ranks = new Map(); // regime label -> 0, 1, ... in order of appearance
     this.metrics = Object.entries(view.metrics);
     const [only] = this.metrics.length === 1 && view.preset === "default" ? this.metrics : [null];
@@ -80,10 +82,15 @@ export class Charts {
     this.novelty.set({ ...common, series: series.novelty, events }, `${key} ${marks}`);
     for (const [name, plot] of this.knobs) plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);
     this.gate.set({ ...common, ...families(gate) }, key);
+    this.ranked = true;
+    if (this.latest) this.showMemory(this.latest); // regimes may have become one meanwhile
     this.calibration.set(calibration, `${calibration.count} ${calibration.observed}`);
   }
 
-  showMemory({ slots, explained }) {
+  showMemory(memory) {
+    this.latest = memory;
+    if (!this.ranked) return; // history names the regimes
+    const { slots, explained } = memory;
     const ranked = slots.map((slot) => ({ ...slot, rank: this.rank(slot.regime) }));
     this.memory.set({ slots: ranked, explained }, JSON.stringify(ranked));
   }

@@ -133,10 +133,9 @@ class Row {
     if (table.wide) table.knobs.forEach((name, i) => this.cells[2 + i].classList.toggle("same", params[name] === table.default[name]));
     this.cells.at(-2).dataset.state = status;
     const seen = context === null || context === undefined ? "" : Array.isArray(context) ? context.map(shown).join(", ") : pairs(context);
-    this.text.replaceChildren(
-      h("p", {}, explanation || "The tuner no longer keeps the reasons of this one."),
-      reason && h("p", {}, `Reason told: ${reason}`),
-      seen && h("p", { class: "note" }, `Context: ${seen}`),
-    );
+    const words = [h("p", {}, explanation || "The tuner no longer keeps the reasons of this one.")];
+    if (reason) words.push(h("p", {}, `Reason told: ${reason}`));
+    if (seen) words.push(h("p", { class: "note" }, `Context: ${seen}`));
+    this.text.replaceChildren(...words);
   }
 }
