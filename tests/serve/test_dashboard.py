@@ -7,64 +7,16 @@ import time
 
 import httpx
 import pytest
-from serving import STUDY, Process, ask, steps, tell, view, wait_for
+from browsing import CONTRAST, FLAGS, Tab, scrolled_to_the_end
+from serving import STUDY, Process, ask, steps, tell, view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
 expect = playwright.expect
+expect.set_options(timeout=15_000)  # a busy machine is no failure
 
-FLAGS = [
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 SCRIPT = "</script><script>window.hacked=1</script>"
 QUOTED = "\"'><svg onload=window.hacked=1>"
-
-WATCH = """
-window.violations = [];
-document.addEventListener('securitypolicyviolation', (event) => window.violations.push(event.violatedDirective));
-"""
-
-# The lowest contrast of any visible text with what lies behind it, and that text.
-CONTRAST = """() => {
-  const paint = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const rgba = (color) => {
-    paint.clearRect(0, 0, 1, 1);
-    paint.fillStyle = color;
-    paint.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = paint.getImageData(0, 0, 1, 1).data;
-    return [r, g, b, a / 255];
-  };
-  const light = ([r, g, b]) => {
-    const [x, y, z] = [r, g, b].map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
-  };
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const color = rgba(getComputedStyle(at).backgroundColor);
-      if (color[3] > 0.99) return color;
-    }
-    return rgba('white');
-  };
-  let worst = [99, ''];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const element = walk.currentNode.parentElement;
-    const text = walk.currentNode.textContent.trim();
-    if (!text || !element.checkVisibility() || element.closest('.unseen, .skip, script')) continue;
-    const style = getComputedStyle(element);
-    const svg = element instanceof SVGElement;
-    let back = behind(element.closest('svg') ?? element);
-    if (svg && element.classList.contains('on')) back = rgba(style.getPropertyValue('--c'));
-    const [a, b] = [light(rgba(svg ? style.fill : style.color)), light(back)].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < worst[0]) worst = [ratio, text.slice(0, 60)];
-  }
-  return worst;
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -98,32 +50,6 @@ def client(server):
         yield client
 
 
-class Tab:
-    """A page, and everything that went wrong on it."""
-
-    def __init__(self, browser, url, **settings):
-        self.url, self.problems, self.requests = url, [], []
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
-        self.context.add_init_script(WATCH)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(10_000)
-        self.page.on("console", lambda said: self.problems.append(said.text) if said.type != "log" else None)
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.problems.append(f"{request.url}: {request.failure}"))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-
-    def open(self, path):
-        self.page.goto(self.url + path)
-        expect(self.page.locator("h1")).to_be_visible()
-        return self.page
-
-    def is_clean(self):
-        assert self.page.evaluate("window.violations") == []
-        assert self.problems == []
-        assert not re.search(r"undefined|NaN|\[object|Infinity", self.page.locator("body").inner_text())
-        assert [url for url in self.requests if not url.startswith(f"{self.url}/")] == []
-
-
 @pytest.fixture
 def tab(browser, server):
     tabs = []
@@ -154,18 +80,6 @@ def learn_evil(client):
         client.post("/v1/studies/evil/tell", json=body).raise_for_status()
     asked = client.post("/v1/studies/evil/ask", json={"context": {SCRIPT: 1}}).json()
     client.post("/v1/studies/evil/tell_failed", json={"id": asked["id"], "reason": HOSTILE}).raise_for_status()
-
-
-DRAWN = "(svg) => svg.querySelectorAll('path, circle').length > 0"
-
-
-def scrolled_to_the_end(page):
-    """Draws every chart, as they are drawn when they come into sight, and unfolds what is folded."""
-    for svg in page.locator("figure.plot svg").all():
-        svg.scroll_into_view_if_needed()
-        wait_for(lambda svg=svg: svg.evaluate(DRAWN), "a chart")
-    page.locator("details.definition summary").click()
-    page.get_by_role("button", name="Why").first.click()
 
 
 def test_a_study_opens_without_errors_and_without_third_parties(tab):
@@ -225,10 +139,21 @@ def test_the_page_follows_a_tell_and_keeps_what_is_open(tab, client):
     assert open_words.inner_text() == said
 
 
+def test_a_tell_between_the_first_look_and_the_live_stream_is_not_missed(tab, client):
+    def meanwhile(route):
+        tell(client, ask(client)["id"], 61.25)
+        route.continue_()
+
+    opened = tab()
+    opened.page.route("**/live", meanwhile)
+    page = opened.open("/studies/web")
+    expect(page.locator("tr.suggestion").first).to_contain_text("61.25")
+
+
 def test_nothing_is_drawn_while_nothing_happens(tab):
     page = tab().open("/studies/web")
     expect(page.locator("#health")).to_have_text("Live")
-    page.wait_for_timeout(600)
+    page.wait_for_timeout(1_500)
     page.evaluate(
         "() => { window.changes = 0; new MutationObserver((all) => (window.changes += all.length))"
         ".observe(document.querySelector('.charts'), { subtree: true, childList: true, attributes: true }); }"

@@ -52,7 +52,20 @@ async function refusal(response) {
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error; // a proxy's page is no JSON; its status says enough
   }
-  return new Refused(response.status, problem.code ?? "unknown", problem.message ?? `the server answered ${response.status}`);
+  return new Refused(
+    response.status,
+    problem.code ?? "unknown",
+    problem.message ?? `the server answered ${response.status}`,
+  );
+}
+
+/** The connection ended or never was. */
+class Gone extends Error {}
+
+function orGone(promise) {
+  return promise.catch((error) => {
+    throw new Gone(error.message);
+  });
 }
 
 /** Rows of /live to `onRow`, states to `onState`, for ever; reconnects by itself. Returns what ends it. */
@@ -61,21 +74,38 @@ export function watch(name, { onRow, onState, onRefused }) {
   let ended = false;
   let tries = 0;
 
+  async function connect(doubt) {
+    const options = { headers: headers(), signal: control.signal, cache: "no-store" };
+    const response = await orGone(fetch(path(name, "/live"), options));
+    if (!response.ok) throw await refusal(response);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (let first = true; ; first = false) {
+      const { done, value } = await orGone(reader.read());
+      if (done || ended) return;
+      doubt.again();
+      if (first) onState("live"); // the server's first words: from now on nothing is missed
+      tries = 0;
+      const blocks = (text + value).split("\n\n");
+      text = blocks.pop();
+      blocks
+        .map(dataOf)
+        .filter(Boolean)
+        .forEach((data) => onRow(JSON.parse(data)));
+    }
+  }
+
   async function run() {
     while (!ended) {
       control = new AbortController();
       const doubt = timer(() => control.abort());
       try {
-        const response = await fetch(path(name, "/live"), { headers: headers(), signal: control.signal, cache: "no-store" });
-        if (!response.ok) throw await refusal(response);
-        tries = 0;
-        onState("live");
-        for await (const row of rows(response.body, doubt)) onRow(row);
+        await connect(doubt);
       } catch (error) {
         if (error instanceof Refused && [401, 403, 404].includes(error.status)) {
           ended = true;
           onRefused(error);
-        }
+        } else if (!(error instanceof Gone || error instanceof Refused)) reportError(error); // a bug: seen, and survived
       } finally {
         doubt.stop();
       }
@@ -105,20 +135,8 @@ function timer(act) {
   };
 }
 
-/** The data of each server-sent event in a stream of bytes. */
-async function* rows(body, doubt) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    doubt.again();
-    text += value;
-    const blocks = text.split("\n\n");
-    text = blocks.pop();
-    for (const block of blocks) {
-      const data = block.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim());
-      if (data.length) yield JSON.parse(data.join("\n"));
-    }
-  }
+/** The data of a server-sent event; empty for a heartbeat. */
+function dataOf(block) {
+  const lines = block.split("\n").filter((line) => line.startsWith("data:"));
+  return lines.map((line) => line.slice(5).trim()).join("\n");
 }

@@ -26,7 +26,10 @@ async function start() {
       if (!(error instanceof TypeError)) throw error; // a TypeError is what fetch throws without a network
     }
   }
-  get("/version").then(({ version }) => write(document.getElementById("version"), `RASP-Tuner ${version}`), () => undefined);
+  get("/version").then(
+    ({ version }) => write(document.getElementById("version"), `RASP-Tuner ${version}`),
+    () => undefined /* the foot of the page stays empty */,
+  );
 }
 
 checkHealth();

@@ -9,7 +9,13 @@ const FEW = 12; // knobs shown before the rest is asked for
 
 function section(title, note, ...content) {
   const id = `about-${title.toLowerCase().replaceAll(" ", "-")}`;
-  return h("section", { "aria-labelledby": id }, h("h2", { id }, title), note && h("p", { class: "note" }, note), ...content);
+  return h(
+    "section",
+    { "aria-labelledby": id },
+    h("h2", { id }, title),
+    note && h("p", { class: "note" }, note),
+    ...content,
+  );
 }
 
 export class Charts {
@@ -22,30 +28,66 @@ export class Charts {
     this.ranks = new Map(); // regime label -> 0, 1, ... in order of appearance
     this.metrics = Object.entries(view.metrics);
     const [only] = this.metrics.length === 1 && view.preset === "default" ? this.metrics : [null];
-    this.error = only ? null : new LinePlot({ title: "Error", name: "Error", note: "composed of the metrics; what the tuner minimises" });
+    this.error = only
+      ? null
+      : new LinePlot({ title: "Error", name: "Error", note: "composed of the metrics; what the tuner minimises" });
     this.lines = this.metrics.map(([name, { direction }]) => [
       name,
-      new LinePlot({ title: name, name, basis: only ? "default" : "default, when it ran", note: `${direction === "max" ? "higher" : "lower"} is better${only ? "; this is what the tuner works on" : ""}` }),
+      new LinePlot({
+        title: name,
+        name,
+        basis: only ? "default" : "default, when it ran",
+        note: `${direction === "max" ? "higher" : "lower"} is better${only ? "; this is what the tuner works on" : ""}`,
+      }),
     ]);
-    this.total = new GainPlot({ title: "Gain over the default", note: "expected error of the default less the error that came, summed" });
+    this.total = new GainPlot({
+      title: "Gain over the default",
+      note: "expected error of the default less the error that came, summed",
+    });
     this.regimes = new RegimePlot({ title: "Regimes", note: "situations the contexts fall into" });
-    this.novelty = new NoveltyPlot({ title: "Novelty and events", note: "0 is known, 1 was never seen; the slow path learns anew what situations share", height: 210 });
+    this.novelty = new NoveltyPlot({
+      title: "Novelty and events",
+      note: "0 is known, 1 was never seen; the slow path learns anew what situations share",
+      height: 210,
+    });
     this.knobs = Object.entries(view.space).map(([name, knob]) => [name, this.knob(name, knob)]);
-    this.memory = new MemoryPlot({ title: "Memory", note: "situations remembered; size is visits, colour is regime", height: 300 });
+    this.memory = new MemoryPlot({
+      title: "Memory",
+      note: "situations remembered; size is visits, colour is regime",
+      height: 300,
+    });
     this.gate = new GatePlot({ title: "Gate", note: "how much each kind of expert counts", height: 240 });
-    this.calibration = new CalibrationPlot({ title: "Calibration", note: "outcomes inside the predicted interval", height: 300 });
+    this.calibration = new CalibrationPlot({
+      title: "Calibration",
+      note: "outcomes inside the predicted interval",
+      height: 300,
+    });
     this.element = h(
       "div",
       { class: "charts" },
-      section("Outcome", "", h("div", { class: "grid two" }, [this.error, ...this.lines.map(([, plot]) => plot), this.total].filter(Boolean).map((plot) => plot.element))),
+      section(
+        "Outcome",
+        "",
+        h(
+          "div",
+          { class: "grid two" },
+          [this.error, ...this.lines.map(([, plot]) => plot), this.total].filter(Boolean).map((plot) => plot.element),
+        ),
+      ),
       section("Situations", "", this.regimes.element, this.novelty.element),
       section("Knobs", "Dashed is the default; the shade is the range within a piece of time.", this.knobGrid()),
-      section("Inside the tuner", "", this.gate.element, h("div", { class: "grid map" }, this.memory.element, this.calibration.element)),
+      section(
+        "Inside the tuner",
+        "",
+        this.gate.element,
+        h("div", { class: "grid map" }, this.memory.element, this.calibration.element),
+      ),
     );
   }
 
   knob(name, knob) {
-    if (knob.type === "categorical") return new ChoicePlot({ title: name, choices: knob.choices.map(shown), height: 150 });
+    if (knob.type === "categorical")
+      return new ChoicePlot({ title: name, choices: knob.choices.map(shown), height: 150 });
     return new LinePlot({ title: name, name, knob, height: 150, brief: true });
   }
 
@@ -68,7 +110,9 @@ export class Charts {
 
   showHistory(history) {
     const { steps, bucket, series, gate, events, calibration } = history;
-    this.ranks = new Map([...new Set(history.regimes.map(({ regime }) => regime))].sort((a, b) => a - b).map((label, i) => [label, i]));
+    this.ranks = new Map(
+      [...new Set(history.regimes.map(({ regime }) => regime))].sort((a, b) => a - b).map((label, i) => [label, i]),
+    );
     const regimes = history.regimes.map(({ regime, from, to }) => ({ rank: this.rank(regime), from, to }));
     this.regime = regimes.length ? letter(regimes.at(-1).rank) : null;
     this.gain = steps ? history.gain_total : null;
@@ -76,11 +120,13 @@ export class Charts {
     const key = `${steps} ${bucket}`;
     const marks = events.length ? `${events.length} ${events.at(-1).at}` : "";
     this.error?.set({ ...common, series: series.error, baseline: expectation(series) }, key);
-    for (const [name, plot] of this.lines) plot.set({ ...common, series: series[`metric:${name}`], baseline: series[`default:${name}`] }, key);
+    for (const [name, plot] of this.lines)
+      plot.set({ ...common, series: series[`metric:${name}`], baseline: series[`default:${name}`] }, key);
     this.total.set({ ...common, ...summed(series.gain, history) }, key);
     this.regimes.set(common, key);
     this.novelty.set({ ...common, series: series.novelty, events }, `${key} ${marks}`);
-    for (const [name, plot] of this.knobs) plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);
+    for (const [name, plot] of this.knobs)
+      plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);
     this.gate.set({ ...common, ...families(gate) }, key);
     this.ranked = true;
     if (this.latest) this.showMemory(this.latest); // regimes may have become one meanwhile
@@ -108,7 +154,9 @@ export class Charts {
 /** The error expected of the default, where it is known: the error that came plus the gain. */
 function expectation({ error, gain }) {
   const means = new Map(error.step.map((step, i) => [step, error.mean[i]]));
-  const known = gain.step.map((step, i) => [step, means.get(step), gain.mean[i]]).filter(([step, mean]) => mean !== undefined && step >= 3); // before, no gain is told
+  const known = gain.step
+    .map((step, i) => [step, means.get(step), gain.mean[i]])
+    .filter(([step, mean]) => mean !== undefined && step >= 3); // before, no gain is told
   return { step: known.map(([step]) => step), mean: known.map(([, mean, more]) => mean + more) };
 }
 
@@ -132,7 +180,10 @@ function families({ experts, step, weights }) {
   });
   if (names.length <= 7) return { names, step, weights: rows };
   const size = names.map((_, e) => rows.reduce((sum, row) => sum + row[e], 0));
-  const kept = names.map((_, e) => e).sort((a, b) => size[b] - size[a]).slice(0, 6);
+  const kept = names
+    .map((_, e) => e)
+    .sort((a, b) => size[b] - size[a])
+    .slice(0, 6);
   return {
     names: [...kept.map((e) => names[e]), "others"],
     step,

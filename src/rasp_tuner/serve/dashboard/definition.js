@@ -11,13 +11,28 @@ function range(knob) {
 }
 
 export function definition(view) {
-  const context = Array.isArray(view.context) ? view.context.join(", ") : typeof view.context === "number" ? `${view.context} numbers` : "none";
+  const context = Array.isArray(view.context)
+    ? view.context.join(", ")
+    : typeof view.context === "number"
+      ? `${view.context} numbers`
+      : "none";
   const rows = [
-    ...Object.entries(view.space).map(([name, knob]) => [name, `${range(knob)}; default ${shown(view.default?.[name])}`]),
-    ...Object.entries(view.metrics).map(([name, metric]) => [name, `${metric.direction === "max" ? "higher" : "lower"} is better, weight ${value(metric.weight)}`]),
+    ...Object.entries(view.space).map(([name, knob]) => [
+      name,
+      `${range(knob)}; default ${shown(view.default?.[name])}`,
+    ]),
+    ...Object.entries(view.metrics).map(([name, metric]) => [
+      name,
+      `${metric.direction === "max" ? "higher" : "lower"} is better, weight ${value(metric.weight)}`,
+    ]),
     ["Context", context],
     ["Preset", `${view.preset}, seed ${view.seed}`],
-    ["Guard", view.guard === null || view.guard === undefined ? "none" : `at most ${value(view.guard * 100)}% worse than the default`],
+    [
+      "Guard",
+      view.guard === null || view.guard === undefined
+        ? "none"
+        : `at most ${value(view.guard * 100)}% worse than the default`,
+    ],
     ["Switching cost", value(view.switching_cost)],
     ["Lease", `${value(view.lease_s)} s, at most ${value(view.max_pending)} pending`],
     ["Created", new Date(view.created * 1000).toLocaleString()],
@@ -26,6 +41,10 @@ export function definition(view) {
     "details",
     { class: "definition" },
     h("summary", {}, "Definition"),
-    h("dl", {}, rows.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text)))),
+    h(
+      "dl",
+      {},
+      rows.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text))),
+    ),
   );
 }

@@ -15,13 +15,27 @@ function open(content, label) {
 export function askKey(wrong) {
   return new Promise((resolve) => {
     const label = fresh("key");
-    const input = h("input", { type: "password", id: "key", name: "key", autocomplete: "off", spellcheck: "false", required: true, placeholder: "rasp_…" });
+    const input = h("input", {
+      type: "password",
+      id: "key",
+      name: "key",
+      autocomplete: "off",
+      spellcheck: "false",
+      required: true,
+      placeholder: "rasp_…",
+    });
     const form = h(
       "form",
       { method: "dialog" },
       h("h2", { id: label }, "This server needs a key"),
       h("p", { class: "problem", role: "alert" }, wrong ? "That key was not accepted." : ""),
-      h("p", {}, "Make one with ", h("code", {}, "rasp keys create"), ". It stays in this tab and is gone when the tab closes."),
+      h(
+        "p",
+        {},
+        "Make one with ",
+        h("code", {}, "rasp keys create"),
+        ". It stays in this tab and is gone when the tab closes.",
+      ),
       h("label", { for: "key" }, "API key"),
       input,
       h("div", { class: "buttons" }, h("button", { type: "submit", class: "first" }, "Use key")),
@@ -41,7 +55,10 @@ export function confirm({ title, words, action, act }) {
   const problem = h("p", { class: "problem", role: "alert" });
   const no = h("button", { type: "button" }, "Cancel");
   const yes = h("button", { type: "button", class: "first" }, action);
-  const dialog = open([h("h2", { id: label }, title), h("p", {}, words), problem, h("div", { class: "buttons" }, no, yes)], label);
+  const dialog = open(
+    [h("h2", { id: label }, title), h("p", {}, words), problem, h("div", { class: "buttons" }, no, yes)],
+    label,
+  );
   no.addEventListener("click", () => dialog.close());
   yes.addEventListener("click", async () => {
     yes.disabled = true;

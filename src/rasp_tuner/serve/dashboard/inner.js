@@ -35,7 +35,9 @@ export class RegimePlot extends TimePlot {
     for (const { rank, from, to } of this.data.regimes) {
       const [left, right] = [this.x(from), this.x(to + 1)];
       if (right - left < 22) continue;
-      this.svg.append(s("text", { class: `on r${rank % 12}`, x: (left + right) / 2, y: 31, "text-anchor": "middle" }, letter(rank)));
+      this.svg.append(
+        s("text", { class: `on r${rank % 12}`, x: (left + right) / 2, y: 31, "text-anchor": "middle" }, letter(rank)),
+      );
     }
     this.stepAxis();
   }
@@ -43,7 +45,13 @@ export class RegimePlot extends TimePlot {
   at(step) {
     const { regimes } = this.data;
     if (!regimes.length) return [];
-    const { rank, from, to } = regimes[pieceAt(regimes.map((part) => part.from), step)];
+    const { rank, from, to } =
+      regimes[
+        pieceAt(
+          regimes.map((part) => part.from),
+          step,
+        )
+      ];
     return [
       { label: "regime", text: letter(rank), mark: `r${rank % 12}` },
       { label: "steps", text: `${whole(from)} to ${whole(to)}` },
@@ -89,7 +97,9 @@ export class NoveltyPlot extends TimePlot {
       const d = events
         .filter(({ kind }) => kind === lane || (lane === "freeze" && kind === "unfreeze"))
         .map(({ step }) => `M${this.x(step).toFixed(1)} ${top}v10`);
-      this.svg.append(s("line", { class: "rule", x1: this.box.left, x2: this.box.right, y1: top + 10.5, y2: top + 10.5 }));
+      this.svg.append(
+        s("line", { class: "rule", x1: this.box.left, x2: this.box.right, y1: top + 10.5, y2: top + 10.5 }),
+      );
       this.svg.append(s("text", { class: "tick", x: this.box.left - 8, y: top + 10, "text-anchor": "end" }, lane));
       this.svg.append(s("path", { class: `mark ${lane}`, d: [...new Set(d)].join("") }));
     });
@@ -105,7 +115,9 @@ export class NoveltyPlot extends TimePlot {
     }
     const near = Math.max(bucket, steps / 200);
     for (const lane of this.lanes()) {
-      const count = events.filter(({ kind, step: at }) => kind === lane && (step === null || Math.abs(at - step) <= near)).length;
+      const count = events.filter(
+        ({ kind, step: at }) => kind === lane && (step === null || Math.abs(at - step) <= near),
+      ).length;
       if (step === null || count) items.push({ label: KINDS[lane], text: whole(count), mark: lane });
     }
     return items;
@@ -113,7 +125,9 @@ export class NoveltyPlot extends TimePlot {
 
   words() {
     const { series, events } = this.data;
-    const latest = series.mean.length ? `Novelty is ${value(series.mean.at(-1))} lately, between 0 (known) and 1 (never seen). ` : "";
+    const latest = series.mean.length
+      ? `Novelty is ${value(series.mean.at(-1))} lately, between 0 (known) and 1 (never seen). `
+      : "";
     const counts = this.lanes().map((lane) => `${KINDS[lane]} ${events.filter(({ kind }) => kind === lane).length}`);
     return `${latest}Events kept: ${counts.join(", ")}.`;
   }
@@ -169,7 +183,10 @@ export class MemoryPlot extends Plot {
     const { slots } = this.data;
     const most = Math.max(16, ...slots.map(({ visits }) => visits));
     const room = 30;
-    const spread = (name) => [Math.min(...slots.map((slot) => slot[name])), Math.max(...slots.map((slot) => slot[name]))];
+    const spread = (name) => [
+      Math.min(...slots.map((slot) => slot[name])),
+      Math.max(...slots.map((slot) => slot[name])),
+    ];
     const x = slots.length ? linear(...spread("x"), room, this.width - room) : null;
     const y = slots.length ? linear(...spread("y"), this.height - room, room) : null;
     this.spots = slots
@@ -197,7 +214,8 @@ export class MemoryPlot extends Plot {
   pointed(event) {
     if (!this.spots?.length) return;
     const frame = this.canvas.getBoundingClientRect();
-    const far = (spot) => Math.hypot(event.clientX - frame.left - spot.cx, event.clientY - frame.top - spot.cy) - spot.r;
+    const far = (spot) =>
+      Math.hypot(event.clientX - frame.left - spot.cx, event.clientY - frame.top - spot.cy) - spot.r;
     const nearest = this.spots.reduce((best, spot) => (far(spot) < far(best) ? spot : best));
     this.show(far(nearest) < 24 ? nearest : null);
   }
@@ -208,12 +226,23 @@ export class MemoryPlot extends Plot {
     this.ring.setAttribute("visibility", spot ? "visible" : "hidden");
     const { slots, explained } = this.data;
     if (!spot) {
-      this.read([{ label: "slots", text: whole(slots.length) }, { label: "shown of their variance", text: percent(explained) }]);
+      this.read([
+        { label: "slots", text: whole(slots.length) },
+        { label: "shown of their variance", text: percent(explained) },
+      ]);
       return;
     }
-    for (const [name, at] of [["cx", spot.cx], ["cy", spot.cy], ["r", spot.r + 3]]) this.ring.setAttribute(name, at);
+    for (const [name, at] of [
+      ["cx", spot.cx],
+      ["cy", spot.cy],
+      ["r", spot.r + 3],
+    ])
+      this.ring.setAttribute(name, at);
     const { rank, visits, last_visit: seen } = spot.slot;
-    const items = [{ label: "regime", text: letter(rank), mark: `r${rank % 12}` }, { label: "visits", text: value(visits) }];
+    const items = [
+      { label: "regime", text: letter(rank), mark: `r${rank % 12}` },
+      { label: "visits", text: value(visits) },
+    ];
     if (seen !== null) items.push({ label: "last at step", text: whole(seen) });
     this.read(items);
   }
@@ -226,7 +255,9 @@ export class MemoryPlot extends Plot {
       const [n, sum] = counts.get(rank) ?? [0, 0];
       counts.set(rank, [n + 1, sum + visits]);
     }
-    const parts = [...counts].sort((a, b) => a[0] - b[0]).map(([rank, [n, sum]]) => `${letter(rank)} ${n} slots with ${value(sum)} visits`);
+    const parts = [...counts]
+      .sort((a, b) => a[0] - b[0])
+      .map(([rank, [n, sum]]) => `${letter(rank)} ${n} slots with ${value(sum)} visits`);
     return `${slots.length} slots in memory by regime: ${parts.join(", ")}. The map shows ${percent(explained)} of how they differ.`;
   }
 }
@@ -245,19 +276,31 @@ export class CalibrationPlot extends Plot {
         s("line", { class: "rule", x1: x(0), x2: x(1), y1: at, y2: at }),
         s("text", { class: "tick", x: box.left - 8, y: at + 4, "text-anchor": "end" }, percent(share)),
       );
-      if (share) this.svg.append(s("text", { class: "tick", x: x(share), y: box.bottom + 18, "text-anchor": "middle" }, percent(share)));
+      if (share)
+        this.svg.append(
+          s("text", { class: "tick", x: x(share), y: box.bottom + 18, "text-anchor": "middle" }, percent(share)),
+        );
     }
     this.svg.append(s("path", { class: "base", d: `M${x(0)} ${y(0)}L${x(1)} ${y(1)}` }));
     const points = [0, ...expected].map(x);
     const heights = [0, ...observed].map(y);
     this.svg.append(s("path", { class: "line", d: line(points, heights) }));
-    expected.forEach((share, i) => this.svg.append(s("circle", { class: "dot main", cx: x(share), cy: y(observed[i]), r: 3.5 })));
+    expected.forEach((share, i) =>
+      this.svg.append(s("circle", { class: "dot main", cx: x(share), cy: y(observed[i]), r: 3.5 })),
+    );
   }
 
   rest() {
     const { expected, observed, count } = this.data;
     const i = expected.indexOf(0.9);
-    this.read(i < 0 ? [] : [{ label: "forecasts", text: whole(count) }, { label: "90% intervals that held", text: percent(observed[i]), mark: "main" }]);
+    this.read(
+      i < 0
+        ? []
+        : [
+            { label: "forecasts", text: whole(count) },
+            { label: "90% intervals that held", text: percent(observed[i]), mark: "main" },
+          ],
+    );
   }
 
   words() {

@@ -45,7 +45,12 @@ export class LinePlot extends TimePlot {
     this.svg.append(s("path", { class: "band", d: area(xs, series.min.map(y), series.max.map(y)) }));
     if (baseline?.step.length) {
       const from = middles(this, baseline.step);
-      this.svg.append(s("path", { class: "base", d: line([...from, this.box.right], [...baseline.mean, baseline.mean.at(-1)].map(y)) }));
+      this.svg.append(
+        s("path", {
+          class: "base",
+          d: line([...from, this.box.right], [...baseline.mean, baseline.mean.at(-1)].map(y)),
+        }),
+      );
     } else if (level !== undefined) {
       this.svg.append(s("path", { class: "base", d: `M${this.box.left} ${y(level)}H${this.box.right}` }));
     }
@@ -59,8 +64,15 @@ export class LinePlot extends TimePlot {
     if (!series.step.length) return [];
     const i = pieceAt(series.step, step);
     if (step !== null) this.dot(step, series.mean[i], "main");
-    const items = [{ label: this.data.bucket > 1 && !this.brief ? "mean" : "", text: value(series.mean[i]), mark: "main" }];
-    if (series.max[i] > series.min[i]) items.push({ label: this.brief ? "" : "range", text: `${value(series.min[i])} to ${value(series.max[i])}`, mark: "spread" });
+    const items = [
+      { label: this.data.bucket > 1 && !this.brief ? "mean" : "", text: value(series.mean[i]), mark: "main" },
+    ];
+    if (series.max[i] > series.min[i])
+      items.push({
+        label: this.brief ? "" : "range",
+        text: `${value(series.min[i])} to ${value(series.max[i])}`,
+        mark: "spread",
+      });
     const base = baseline?.step.length ? baseline.mean[pieceAt(baseline.step, step)] : level;
     if (base !== undefined && !this.brief) items.push({ label: this.basis, text: value(base), mark: "basis" });
     return items;
@@ -90,7 +102,9 @@ export class ChoicePlot extends TimePlot {
   paint() {
     const { series, level } = this.data;
     const few = this.choices.length <= 8;
-    const names = few ? this.choices : this.choices.map((name, i) => (i === 0 || i === this.choices.length - 1 ? name : ""));
+    const names = few
+      ? this.choices
+      : this.choices.map((name, i) => (i === 0 || i === this.choices.length - 1 ? name : ""));
     this.axes({ low: 0, high: this.choices.length - 1, levels: names });
     if (level !== undefined) {
       this.svg.append(s("path", { class: "base", d: `M${this.box.left} ${this.y(level)}H${this.box.right}` }));
@@ -134,8 +148,22 @@ export class GainPlot extends TimePlot {
     const zero = this.y(0);
     const flat = xs.map(() => zero);
     this.svg.append(
-      s("path", { class: "ahead", d: area(xs, flat, ys.map((y) => Math.min(y, zero))) }),
-      s("path", { class: "behind", d: area(xs, flat, ys.map((y) => Math.max(y, zero))) }),
+      s("path", {
+        class: "ahead",
+        d: area(
+          xs,
+          flat,
+          ys.map((y) => Math.min(y, zero)),
+        ),
+      }),
+      s("path", {
+        class: "behind",
+        d: area(
+          xs,
+          flat,
+          ys.map((y) => Math.max(y, zero)),
+        ),
+      }),
       s("line", { class: "axis", x1: this.box.left, x2: this.box.right, y1: zero, y2: zero }),
       s("path", { class: "line", d: line(xs, ys) }),
     );

@@ -1,6 +1,6 @@
 // The list of studies.
 
-import { get } from "./api.js";
+import { Refused, get } from "./api.js";
 import { linkIs, withKey } from "./shell.js";
 import { h, write } from "./dom.js";
 import { ago, whole } from "./numbers.js";
@@ -25,7 +25,13 @@ export async function showList(main) {
   const count = h("p", { class: "lead" });
   const filter = h("input", { type: "search", id: "filter", autocomplete: "off", on: { input: () => sift() } });
   const box = h("div", { class: "filter", hidden: true }, h("label", { for: "filter" }, "Find a study"), filter);
-  const empty = h("section", { class: "empty", hidden: true }, h("h2", {}, "No studies yet"), h("p", {}, "Create one and this page shows it:"), h("pre", {}, EXAMPLE));
+  const empty = h(
+    "section",
+    { class: "empty", hidden: true },
+    h("h2", {}, "No studies yet"),
+    h("p", {}, "Create one and this page shows it:"),
+    h("pre", {}, EXAMPLE),
+  );
   main.replaceChildren(h("h1", {}, "Studies"), count, box, list, empty);
 
   const cards = new Map();
@@ -44,7 +50,8 @@ export async function showList(main) {
       if (!cards.has(study.name)) cards.set(study.name, new Card(study));
       const card = cards.get(study.name);
       card.update(study);
-      if (list.children[i] !== card.element && !list.contains(document.activeElement)) list.insertBefore(card.element, list.children[i] ?? null);
+      if (list.children[i] !== card.element && !list.contains(document.activeElement))
+        list.insertBefore(card.element, list.children[i] ?? null);
       else if (!card.element.isConnected) list.append(card.element);
     });
     write(count, now.length === 1 ? "One study on this server." : `${whole(now.length)} studies on this server.`);
@@ -58,7 +65,9 @@ export async function showList(main) {
       try {
         update((await get("/v1/studies")).studies);
         linkIs("live");
-      } catch {
+      } catch (error) {
+        if (error.status === 401) location.reload(); // the key counts no more: ask for another
+        if (!(error instanceof Refused || error instanceof TypeError)) throw error;
         linkIs("lost"); // the next round tries again
       }
     }
@@ -82,7 +91,9 @@ class Card {
   update(study) {
     write(this.state, study.frozen ? "Frozen" : study.learned ? "Learning" : "Waiting");
     this.state.dataset.state = study.frozen ? "frozen" : study.learned ? "learning" : "waiting";
-    const metrics = Object.entries(study.metrics).map(([name, { direction }]) => `${name} ${direction === "max" ? "↑" : "↓"}`);
+    const metrics = Object.entries(study.metrics).map(
+      ([name, { direction }]) => `${name} ${direction === "max" ? "↑" : "↓"}`,
+    );
     const knobs = Object.keys(study.space).length;
     write(this.about, `${metrics.join(", ")} · ${knobs} ${knobs === 1 ? "knob" : "knobs"}`);
     const failed = study.failures ? ` · ${whole(study.failures)} failed` : "";

@@ -1,7 +1,12 @@
 // Numbers: scales, ticks, and how they are written.
 
 const PLAIN = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+const UNITS = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
 
 /** A whole number with separators. */
 export function whole(value) {

@@ -55,12 +55,22 @@ export class Plot {
     const names = fresh("plot");
     const words = fresh("words");
     this.svg = s("svg", { height, "aria-hidden": "true", focusable: "false" });
-    this.canvas = h("div", { class: "canvas", tabindex: 0, role: "img", "aria-labelledby": names, "aria-describedby": words }, this.svg);
+    this.canvas = h(
+      "div",
+      { class: "canvas", tabindex: 0, role: "img", "aria-labelledby": names, "aria-describedby": words },
+      this.svg,
+    );
     this.readout = h("p", { class: "readout" });
     this.heading = h(level, { id: names }, title);
     this.note = h("p", { class: "note" }, note);
     this.spoken = h("p", { id: words, class: "unseen words" });
-    this.element = h("figure", { class: "plot" }, h("figcaption", {}, this.heading, this.note, this.readout), this.canvas, this.spoken);
+    this.element = h(
+      "figure",
+      { class: "plot" },
+      h("figcaption", {}, this.heading, this.note, this.readout),
+      this.canvas,
+      this.spoken,
+    );
     this.canvas.plot = this;
     sight.observe(this.canvas);
     sizes.observe(this.canvas);
@@ -87,7 +97,13 @@ export class Plot {
   /** Show values beside the heading: [{ label, text, mark }], mark being a class of colour. */
   read(items) {
     const parts = items.map(({ label, text, mark }) =>
-      h("span", { class: "item" }, mark && h("i", { class: `swatch ${mark}` }), label && h("span", { class: "label" }, label), h("b", {}, text)),
+      h(
+        "span",
+        { class: "item" },
+        mark && h("i", { class: `swatch ${mark}` }),
+        label && h("span", { class: "label" }, label),
+        h("b", {}, text),
+      ),
     );
     this.readout.replaceChildren(...parts);
   }

@@ -44,20 +44,47 @@ class StudyPage {
       h(
         "header",
         { class: "study-head" },
-        h("div", {}, h("p", { class: "crumb" }, h("a", { href: "/" }, "Studies")), h("h1", {}, name), h("p", { class: "state" }, this.badge, this.when)),
+        h(
+          "div",
+          {},
+          h("p", { class: "crumb" }, h("a", { href: "/" }, "Studies")),
+          h("h1", {}, name),
+          h("p", { class: "state" }, this.badge, this.when),
+        ),
         this.freeze,
       ),
       h("section", { "aria-label": "Counts" }, h("dl", { class: "stats" }, tiles)),
       this.waiting,
       this.charts.element,
-      h("section", { "aria-labelledby": "suggestions" }, h("h2", { id: "suggestions" }, "Recent suggestions"), this.table.element),
+      h(
+        "section",
+        { "aria-labelledby": "suggestions" },
+        h("h2", { id: "suggestions" }, "Recent suggestions"),
+        this.table.element,
+      ),
       definition(view),
     );
     this.parts = {
-      history: new Part(() => get(path(name, `/history?points=${innerWidth < 600 ? 200 : 400}`)), (got) => this.charts.showHistory(got), LEAST_MS),
-      memory: new Part(() => get(path(name, "/memory")), (got) => this.charts.showMemory(got), 3 * LEAST_MS),
-      suggestions: new Part(() => get(path(name, "/suggestions?limit=50")), (got) => this.table.update(got.suggestions), LEAST_MS),
-      view: new Part(() => get(path(name)), (got) => this.showCounts(got), 3 * LEAST_MS),
+      history: new Part(
+        () => get(path(name, `/history?points=${innerWidth < 600 ? 200 : 400}`)),
+        (got) => this.charts.showHistory(got),
+        LEAST_MS,
+      ),
+      memory: new Part(
+        () => get(path(name, "/memory")),
+        (got) => this.charts.showMemory(got),
+        3 * LEAST_MS,
+      ),
+      suggestions: new Part(
+        () => get(path(name, "/suggestions?limit=50")),
+        (got) => this.table.update(got.suggestions),
+        LEAST_MS,
+      ),
+      view: new Part(
+        () => get(path(name)),
+        (got) => this.showCounts(got),
+        3 * LEAST_MS,
+      ),
     };
     this.showCounts(view);
     setInterval(() => this.showWhen(), 1_000);
@@ -71,14 +98,12 @@ class StudyPage {
   watch() {
     let stop = null;
     let rest = null;
-    let first = true;
     const begin = () => {
       stop = watch(this.name, {
         onRow: (row) => this.took(row),
         onState: (state) => {
           linkIs(state);
-          if (state === "live" && !first) this.changed(); // what was missed meanwhile
-          first = false;
+          if (state === "live") this.changed(); // what was missed until now
         },
         onRefused: (error) => this.refused(error),
       });
@@ -183,22 +208,30 @@ class Part {
   soon() {
     this.wanted = this.busy;
     if (this.busy || this.timer !== null) return;
-    this.timer = setTimeout(async () => {
-      this.timer = null;
-      try {
-        await this.now();
-      } catch (error) {
-        if (!(error instanceof Refused || error instanceof TypeError)) throw error;
-        this.next = performance.now() + 5_000; // the live stream says what is wrong
-      }
-    }, Math.max(0, this.next - performance.now()));
+    this.timer = setTimeout(
+      async () => {
+        this.timer = null;
+        try {
+          await this.now();
+        } catch (error) {
+          if (!(error instanceof Refused || error instanceof TypeError)) throw error;
+          this.next = performance.now() + 5_000; // the live stream says what is wrong
+        }
+      },
+      Math.max(0, this.next - performance.now()),
+    );
   }
 }
 
 function waiting(view) {
-  const context = Array.isArray(view.context) ? Object.fromEntries(view.context.map((name) => [name, 1.5])) : typeof view.context === "number" ? Array(view.context).fill(1.5) : null;
+  const context = Array.isArray(view.context)
+    ? Object.fromEntries(view.context.map((name) => [name, 1.5]))
+    : typeof view.context === "number"
+      ? Array(view.context).fill(1.5)
+      : null;
   const metrics = Object.fromEntries(Object.keys(view.metrics).map((name) => [name, 12.3]));
-  const curl = (verb, body) => `curl ${location.origin}${path(view.name, verb)} \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
+  const curl = (verb, body) =>
+    `curl ${location.origin}${path(view.name, verb)} \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
   const id = "s0";
   return h(
     "section",

@@ -5,7 +5,12 @@ import { value } from "./numbers.js";
 
 const FEW = 10;
 const STATES = { pending: "pending", expired: "expired", told: "told", failed: "failed" };
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const CLOCK = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
 const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 
 /** A parameter or a metric as text. */
@@ -20,7 +25,9 @@ function when(at) {
 }
 
 function pairs(values) {
-  return Object.entries(values ?? {}).map(([name, x]) => `${name} ${shown(x)}`).join(" · ");
+  return Object.entries(values ?? {})
+    .map(([name, x]) => `${name} ${shown(x)}`)
+    .join(" · ");
 }
 
 export class Suggestions {
@@ -32,11 +39,23 @@ export class Suggestions {
     this.rows = new Map();
     this.all = false;
     this.body = h("tbody", { role: "rowgroup" });
-    const names = ["Id", "Asked", ...(this.wide ? [...this.knobs, ...this.metrics] : ["Parameters", "Metrics"]), "State", "Why"];
+    const names = [
+      "Id",
+      "Asked",
+      ...(this.wide ? [...this.knobs, ...this.metrics] : ["Parameters", "Metrics"]),
+      "State",
+      "Why",
+    ];
     const numeric = (i) => this.wide && i >= 2 && i < names.length - 2;
-    const head = names.map((name, i) => h("th", { scope: "col", role: "columnheader", class: numeric(i) ? "number" : null }, name));
+    const head = names.map((name, i) =>
+      h("th", { scope: "col", role: "columnheader", class: numeric(i) ? "number" : null }, name),
+    );
     this.columns = names;
-    this.more = h("button", { type: "button", class: "plain", hidden: true, on: { click: () => this.toggle() } }, "Show more");
+    this.more = h(
+      "button",
+      { type: "button", class: "plain", hidden: true, on: { click: () => this.toggle() } },
+      "Show more",
+    );
     this.none = h("p", { class: "note" }, "None yet.");
     this.table = h(
       "table",
@@ -96,12 +115,27 @@ class Row {
     this.table = table;
     this.key = "";
     const words = fresh("why");
-    this.why = h("button", { type: "button", class: "plain", "aria-expanded": "false", "aria-controls": words, on: { click: () => this.toggle() } }, "Why");
+    this.why = h(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        "aria-expanded": "false",
+        "aria-controls": words,
+        on: { click: () => this.toggle() },
+      },
+      "Why",
+    );
     this.why.setAttribute("aria-label", `Why ${id}`);
     const middle = table.columns.length - 4;
     this.cells = table.columns.map((name, i) => {
       const number = table.wide && i >= 2 && i < middle + 2;
-      return h(i ? "td" : "th", { role: i ? "cell" : "rowheader", scope: i ? null : "row", class: number ? "number" : null, data: { label: name } });
+      return h(i ? "td" : "th", {
+        role: i ? "cell" : "rowheader",
+        scope: i ? null : "row",
+        class: number ? "number" : null,
+        data: { label: name },
+      });
     });
     this.cells.at(-1).append(this.why);
     this.text = h("td", { role: "cell", colspan: table.columns.length });
@@ -127,12 +161,23 @@ class Row {
     const { id, asked_at: asked, params, metrics, status, late, reason, context, explanation } = suggestion;
     const state = `${STATES[status] ?? status}${late ? ", late" : ""}`;
     const values = table.wide
-      ? [...table.knobs.map((name) => shown(params[name])), ...table.metrics.map((name) => (metrics ? shown(metrics[name]) : "–"))]
+      ? [
+          ...table.knobs.map((name) => shown(params[name])),
+          ...table.metrics.map((name) => (metrics ? shown(metrics[name]) : "–")),
+        ]
       : [pairs(params), metrics ? pairs(metrics) : "–"];
     [id, when(asked), ...values, state].forEach((text, i) => write(this.cells[i], text));
-    if (table.wide) table.knobs.forEach((name, i) => this.cells[2 + i].classList.toggle("same", params[name] === table.default[name]));
+    if (table.wide)
+      table.knobs.forEach((name, i) =>
+        this.cells[2 + i].classList.toggle("same", params[name] === table.default[name]),
+      );
     this.cells.at(-2).dataset.state = status;
-    const seen = context === null || context === undefined ? "" : Array.isArray(context) ? context.map(shown).join(", ") : pairs(context);
+    const seen =
+      context === null || context === undefined
+        ? ""
+        : Array.isArray(context)
+          ? context.map(shown).join(", ")
+          : pairs(context);
     const words = [h("p", {}, explanation || "The tuner no longer keeps the reasons of this one.")];
     if (reason) words.push(h("p", {}, `Reason told: ${reason}`));
     if (seen) words.push(h("p", { class: "note" }, `Context: ${seen}`));

@@ -79,7 +79,13 @@ export class TimePlot extends Plot {
       const x = this.x(step);
       const text = tick(step, gap);
       const end = x + wide(text) / 2 > this.width;
-      this.svg.append(s("text", { class: "tick", x: end ? this.width : x, y: this.height - 4, "text-anchor": end ? "end" : "middle" }, text));
+      this.svg.append(
+        s(
+          "text",
+          { class: "tick", x: end ? this.width : x, y: this.height - 4, "text-anchor": end ? "end" : "middle" },
+          text,
+        ),
+      );
     }
   }
 
