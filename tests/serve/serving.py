@@ -89,7 +89,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_for(true, what, seconds=20.0):
+def wait_for(true, what, seconds=60.0):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if true():
@@ -109,7 +109,11 @@ class Process:
     def start(self):
         command = [sys.executable, "-m", "rasp_tuner", "serve", "--data", str(self.data), "--port", str(self.port)]
         self.process = subprocess.Popen([*command, *self.words], stderr=subprocess.PIPE, text=True)
-        wait_for(self.answers, "rasp serve")
+        try:
+            wait_for(self.answers, "rasp serve")
+        except TimeoutError:
+            self.kill()
+            raise
 
     def answers(self):
         if self.process.poll() is not None:
