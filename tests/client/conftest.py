@@ -56,7 +56,8 @@ class BadServer:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     def _accept(self) -> None:
         while True:
@@ -73,6 +74,9 @@ class BadServer:
             self._behave(connection)
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # closed before
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the acceptor
+        self._acceptor.join()
         self._socket.close()
         for connection in self._open:
             connection.close()
