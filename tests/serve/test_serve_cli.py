@@ -1,5 +1,6 @@
 import json
 import re
+import socket
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ from serving import STUDY, Process
 from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
+from rasp_tuner.serve.run import listening
 from rasp_tuner.serve.store import Store
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what it takes to listen there is the test
@@ -91,3 +93,9 @@ def test_a_port_that_is_taken_is_said_in_one_line(process, tmp_path):
 def test_every_command_of_the_service_shows_an_example():
     for words in (("serve",), ("doctor",), *(("keys", name) for name in ("create", "list", "revoke", "audit"))):
         assert f"Example: rasp {' '.join(words)}" in rasp(*words, "--help").stdout
+
+
+def test_small_answers_are_not_held_back():
+    """asyncio sets TCP_NODELAY only on sockets that say they are TCP; else every answer waits for an old one's ACK."""
+    with listening("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP

@@ -90,7 +90,8 @@ def _is_any(host: str) -> bool:
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
     """A socket on this address; taken before anything else is done, so that a taken port costs nothing."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:  # or asyncio would not send at once
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
