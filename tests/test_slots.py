@@ -108,3 +108,8 @@ def test_only_the_latest_sample_is_pardoned():
     slots.pardon()
     assert slots.trust[:, -2:].tolist() == [[0.1, 1.0], [0.1, 1.0]]
     assert slots.latest.tolist() == [0.0, 0.0]
+
+
+def test_a_situation_was_seen_before_unless_it_is_the_first_of_its_kind():
+    slots, _ = filled(40)
+    assert [slot for slot in range(40) if not slots.seen_before(slot)] == [0, 10]

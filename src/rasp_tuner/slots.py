@@ -23,6 +23,7 @@ TURN = 32  # slots that look for a partner then; they take turns
 JUMP = 6.0  # a change of more than this many times the usual one tells of a new situation, not of wobble
 FLOOR = 0.0025  # of the spread: contexts that move smoothly still have neighbours
 REACH = 1.36  # deviations of the usual distance between neighbours that still count as near
+LIKE = 2.0  # times that reach: beyond, a situation has nothing in common with another
 USUAL = 4.0  # the most that one distance adds to those statistics: twice its mean
 DIRECT = 32  # dimensions up to which differences are formed; above, squares are multiplied out
 SETTLED = 32  # samples from which on one more hardly changes the scales of the context
@@ -122,6 +123,11 @@ class SlotMemory:
         self._latest = i
         if self.count == len(s["counts"]):
             self._merge()
+
+    def seen_before(self, slot: int) -> bool:
+        """Whether the situation of a slot is like that of an earlier one."""
+        gaps = self.gaps(self._slots["keys"][slot] + self._contexts["origin"])[0][:slot]
+        return bool((gaps < LIKE * self.reach).any())
 
     def pardon(self) -> None:
         """The latest sample was no mistake after all."""

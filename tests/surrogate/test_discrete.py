@@ -54,6 +54,15 @@ def test_the_first_choice_is_the_default():
     assert family().believe(CONTEXTS[0]).best() is None
 
 
+def test_what_was_never_tried_is_expected_to_be_worse_the_further_it_is_from_the_default():
+    made = family()
+    made.learn(DEFAULT, CONTEXTS[0], np.array([3.0]), False)
+    near, far = DEFAULT.copy(), DEFAULT.copy()
+    near[2], far[[2, 3, 4]] = 0.75, (1.0, 0.0, 0.875)
+    means = made.believe(CONTEXTS[0]).predict(np.array([DEFAULT, near, far]))[0]
+    assert means[0] < means[1] < means[2]
+
+
 def test_choices_are_legal_and_their_sources_are_named():
     made, sources = family(), set()
     for t in range(80):

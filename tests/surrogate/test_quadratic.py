@@ -82,9 +82,11 @@ def test_a_gross_outlier_is_hardly_trusted_and_moves_little():
     assert family.believe(np.zeros(1)).best() == pytest.approx([0.7, 0.2], abs=0.05)
 
 
-def test_a_second_odd_sample_in_a_row_is_no_mistake():
-    family, _ = taught(30, bowl)
-    for _ in range(2):
+@pytest.mark.parametrize(("samples", "row"), [(60, 2), (30, 3)])
+def test_odd_samples_in_a_row_are_no_mistake(samples, row):
+    """Two of them later on, three among the first samples."""
+    family, _ = taught(samples, bowl)
+    for _ in range(row):
         family.learn(np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
     assert family.slots.trust[0, -1] == 1.0
 
@@ -121,3 +123,18 @@ def test_restored_it_goes_on_in_the_same_way():
         part.learn(np.array([0.2, 0.2]), np.ones(1), np.array([9.0]), False)
         part.relearn()
     assert all(np.array_equal(array, other.state()[name]) for name, array in family.state().items())
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_false_measurements_among_the_first_samples_do_not_bend_what_is_shared(failed):
+    """Two hide each other; but a failure is no false measurement."""
+    rng, family = np.random.default_rng(5), Quadratic(DEFAULT, 1, 1)
+    for t in range(14):
+        point = np.clip(DEFAULT + 0.2 * rng.normal(size=2), 0.0, 1.0)
+        odd = t in (3, 6)
+        family.learn(point, np.zeros(1), np.array([bowl(point) + 9.0 * odd]), odd and failed)
+    trust = family.slots.trust[0]
+    assert (trust[[3, 6]] < 0.01).all() == (not failed)
+    if not failed:
+        assert trust.sum() > 11.0
+        assert family.believe(np.zeros(1)).a < 2.0  # bowl: 0.5 in u

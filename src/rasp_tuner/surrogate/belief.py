@@ -151,7 +151,7 @@ class Belief:
         if len(elites) == 0:
             elites = knobs.default[None]
         shared = fit.kernel.va * (self._share[:, None] * fit.phi)  # [n, p] kernel between main effects and rows
-        effects = fit.alpha @ shared  # [p] their posterior mean
+        effects = knobs.prior + fit.alpha @ shared  # [p] their posterior mean
         parents = np.concatenate([elites[:1], elites[:1], elites[:1], elites])  # half of the mutants are the best's
         first, second = rng.integers(len(elites), size=(2, c.crossovers))
         found = {
@@ -180,7 +180,8 @@ class Belief:
     def _elites(self, count: int) -> Array:
         """Up to `count` different points [., d], best posterior mean first; none that failed here."""
         fit = self._fit
-        means = np.where(fit.failed > 0.0, np.inf, fit.gram @ (self._share * fit.alpha))  # up to a constant
+        means = fit.gram @ (self._share * fit.alpha) + fit.knobs.expected(fit.phi)  # up to a constant
+        means = np.where(fit.failed > 0.0, np.inf, means)
         seen = {point.tobytes() for point in self._barred}
         rows: list[int] = []
         for row in means.argsort().tolist():
@@ -204,14 +205,14 @@ class Belief:
         cross, phi, _ = self._cross(points)
         prior = 1.0 + kernel.vc + kernel.va * (phi * phi).sum(axis=1) + kernel.vp
         variance = prior - ((cross @ fit.inverse) * cross).sum(axis=1)
-        return cross @ fit.alpha, np.maximum(variance, JITTER)
+        return cross @ fit.alpha + fit.knobs.expected(phi), np.maximum(variance, JITTER)
 
     def _joint(self, points: Array) -> tuple[Array, Array]:
         """Mean [m] and covariance [m, m] of the target."""
         fit, kernel = self._fit, self._fit.kernel
         cross, phi, steps = self._cross(points)
         prior = 1.0 + kernel.vc + kernel.gram(phi, steps, phi, steps)
-        return cross @ fit.alpha, prior - (cross @ fit.inverse) @ cross.T
+        return cross @ fit.alpha + fit.knobs.expected(phi), prior - (cross @ fit.inverse) @ cross.T
 
 
 def standard(contexts: Array, middle: Array, width: Array) -> Array:

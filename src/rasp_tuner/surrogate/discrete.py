@@ -28,6 +28,7 @@ from rasp_tuner.surrogate.kernel import JITTER, WEIGHTS, Kernel, evidence, updat
 from rasp_tuner.surrogate.moves import Knobs
 from rasp_tuner.types import Slots
 
+FLAT = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
 # arrays with one entry a row
 ROWS = (
@@ -248,7 +249,7 @@ class Discrete:
     def _climb(self, gradient: Array) -> None:
         """Each theta moves by the sign of its gradient, further while that lasts and less once it turns (Rprop)."""
         s, limit = self._state, 3.0 * self._loose
-        sign = np.sign(gradient)
+        sign = np.sign(np.where(np.abs(gradient) < FLAT, 0.0, gradient))
         s["speed"] = np.clip(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
         s["sign"] = sign
         s["theta"] = np.clip(s["theta"] + sign * s["speed"], self._start - limit, self._start + limit)
@@ -265,7 +266,8 @@ class Discrete:
             scale = size
         ordered = np.sort(y)
         center = 0.5 * float(ordered[(len(y) - 1) // 2] + ordered[len(y) // 2])
-        return warped((y - center) / scale, self._constants.warp), center, scale
+        target = warped((y - center) / scale, self._constants.warp) - self._knobs.expected(s["phi"])
+        return target, center, scale
 
     def _prepare(self) -> Fit:
         s = self._state

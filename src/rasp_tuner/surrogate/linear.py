@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.numerics import Array, assign
 
@@ -119,6 +120,10 @@ class MovingOptimum:
         a["mean"] += gap / (seen + 1)
         a["moments"] += (np.outer(gap, reduced - a["mean"]) - a["moments"]) / (seen + 1)
         a["counts"][0] = seen + 1
+
+    def trust(self, rows: NDArray[np.bool_], weight: float) -> None:
+        """Weigh some of the first samples anew."""
+        self._arrays["weights"][: len(rows)][rows] = weight
 
     def pardon(self) -> None:
         """The latest sample was no mistake after all."""

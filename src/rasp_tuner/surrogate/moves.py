@@ -22,6 +22,7 @@ GRID = 21  # values of a knob tried when main effects are minimised
 NEIGHBOUR = 0.6  # chance that an ordered knob moves by one level rather than to any other
 NEAR = 0.8  # the same for a continuous knob: a small step rather than anywhere
 FOCUS = 0.5  # of the mutations follow the main effects, the rest touch any knob
+AWAY, WORSE = 1.0, 2.0  # scale of the feature that tells how far a point is from the default, and its expected slope
 SWAP = 0.3  # chance that a mutation of several knobs turns one binary knob on and another off
 
 
@@ -47,11 +48,18 @@ class Knobs:
         self._bent = np.flatnonzero(~self.unordered & ~self.binary)
         self._together = np.sqrt(self.dim / max(1, self.binary.sum()))
         self._origin = self._raw(self.default[None])
+        self.prior = np.zeros(self._origin.shape[1])  # [p] expected main effects
+        self.prior[-1] = WORSE / AWAY
         self.single = self._singles()
 
     def main_effects(self, points: Array) -> Array:
         """phi [n, p]: linear and bent terms of ordered knobs, choices of unordered ones, number of binaries on."""
         return np.ascontiguousarray(self._raw(points) - self._origin)  # one layout, so that products repeat bit by bit
+
+    def expected(self, phi: Array) -> Array:
+        """[n] what the prior expects of points with main effects `phi`: worse, the further from the default."""
+        expected: Array = phi @ self.prior
+        return expected
 
     def steps(self, points: Array) -> Array:
         """[n, q] in [0, 1]."""
@@ -103,7 +111,9 @@ class Knobs:
             np.sqrt(2.0) * self._chosen(points),  # two choices are as far apart as the ends of a binary knob
             z[:, self.binary].sum(axis=1, keepdims=True) * self._together,
         ]
-        raw: Array = np.concatenate(terms, axis=1) / np.sqrt(self.dim)
+        gaps = np.where(self.unordered, points != self.default, np.abs(points - self.default))
+        raw: Array = np.concatenate([*terms, AWAY / np.sqrt(self.dim) * gaps.sum(axis=1, keepdims=True)], axis=1)
+        raw /= np.sqrt(self.dim)
         return raw
 
     def _chosen(self, points: Array) -> Array:

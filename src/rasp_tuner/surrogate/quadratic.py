@@ -19,7 +19,8 @@ import numpy as np
 
 from rasp_tuner.numerics import LARGEST, Array, assign, under
 from rasp_tuner.slots import SlotMemory
-from rasp_tuner.surrogate.bowls import Bowls, Box, minimisers
+from rasp_tuner.surrogate.bowls import Bowls, Box, features, minimisers
+from rasp_tuner.surrogate.doubt import suspects, unlikely
 from rasp_tuner.surrogate.evidence import Evidence, log_mean
 from rasp_tuner.surrogate.linear import MovingOptimum, Shared
 from rasp_tuner.types import Slots
@@ -40,7 +41,12 @@ NEAR = 0.3  # width of the narrow kernel, in deviations of the context
 SLOTS = 192
 YOUNG = 5  # samples until the curvature is tracked instead of estimated
 OUTLYING = 5.0  # deviations at which a sample counts a quarter
-FALSE_ODDS, FALSE_FROM = 1e-5, 8  # prior odds of a false measurement; from this many samples on
+FALSE_ODDS, FALSE_FROM = 1e-2, 8  # prior odds of a false measurement; from this many samples on
+NEWS_ODDS = 1e-5  # the same in a situation never seen before: it may well be unlike all others
+FAMILIAR = 0.5  # of the wide kernel: likeness from which on a situation was seen before
+DOUBTFUL = 40  # samples in which the worst few are looked at anew, again and again
+DISTRUST = 1e-6  # how much a false measurement counts
+FALSE, FAILED = 1.0, 2.0  # what is known of an early sample; a failure is no false measurement
 SETTLED, SELDOM = 100, 4  # samples; from then on, what changes little is looked at one step in so many
 ASLEEP = -7.0  # nats behind the leader at which the moving optimum is, too
 TINY, FLATTEST = 1e-100, 1e-95  # a curvature where y is constant, so that no logarithm sees a zero; and one where not
@@ -71,9 +77,11 @@ class Quadratic:
         self._largest = 0.0  # deviation of y, slowly forgotten
         self._judged = 0  # samples the curvature was tracked by
         self._suspect = False  # whether the latest sample looked false
+        self._early = np.zeros(DOUBTFUL)  # what is known of the first samples: 0, FALSE or FAILED
         self._blank_mean = np.concatenate([[d * LOCATION], np.zeros(d), np.ones(d)])
         self._blank_precision = np.diag(np.concatenate([[0.0], np.full(d, 0.25 / LOCATION), np.ones(d)]))
-        self._prior = self._make_prior()
+        self._prior = self._blank = self._make_prior()  # the latter is that of one who knows nothing
+        self._blank_covariance = np.asarray(np.linalg.inv(self._blank.precision), dtype=np.float64)
         self._cache: tuple[bytes, Bowls] | None = None
 
     def believe(self, context: Array) -> Bowls:
@@ -83,8 +91,7 @@ class Quadratic:
         return self._cache[1]
 
     def learn(self, point: Array, context: Array, values: Array, failed: bool) -> None:
-        """Score the experts, then take the sample in; a failed one counts like any other here."""
-        del failed
+        """Score the experts, then take the sample in; a failed one counts like any other, but is never doubted."""
         if self.slots.steps == 0:
             self._first = values.copy()
         belief = self.believe(context) if self.slots.steps else None
@@ -100,9 +107,14 @@ class Quadratic:
                 self._prior = self._make_prior()
             if self._due():
                 self._judge(belief)
+        if self.slots.steps < DOUBTFUL:
+            trust = 1.0  # these are judged together, and again with every one that comes
         psi = np.concatenate([[1.0], u, u**2, v])
         self.slots.write(context, np.outer(psi, psi).ravel(), trust)
         self.moving.observe(u, context, v, trust)
+        if self.slots.steps <= DOUBTFUL:
+            self._early[self.slots.steps - 1] = FAILED * failed
+            self._doubt()
         if belief is not None and self.slots.steps >= 3 and self._due():
             self._fit_moving(belief)
         self._cache = None
@@ -145,6 +157,7 @@ class Quadratic:
             "weights": self.weights,
             "first": self._first,
             "shape": self._shape,
+            "early": self._early,
             **{f"evidence/{name}": array for name, array in self.evidence.state().items()},
             **{f"slots/{name}": array for name, array in self.slots.state().items()},
             **{f"moving/{name}": array for name, array in self.moving.state().items()},
@@ -154,7 +167,8 @@ class Quadratic:
         *numbers, judged, suspect = (float(x) for x in state["numbers"])
         self._curvature, self._level, self._level_variance, self._largest = numbers
         self._judged, self._suspect = int(judged), suspect > 0.0
-        for target, name in ((self.weights, "weights"), (self._first, "first"), (self._shape, "shape")):
+        own = {"weights": self.weights, "first": self._first, "shape": self._shape, "early": self._early}
+        for name, target in own.items():
             assign(target, state[name])
         for part, prefix in ((self.evidence, "evidence/"), (self.slots, "slots/"), (self.moving, "moving/")):
             part.restore(under(prefix, state))
@@ -246,7 +260,8 @@ class Quadratic:
         """Probability that a sample is no false measurement; a second odd one in a row clears both."""
         if self.slots.steps < FALSE_FROM:
             return 1.0
-        odd = math.log(FALSE_ODDS / (10.0 * max(self._largest, belief.a)))
+        odds = FALSE_ODDS if float(belief.similar().max()) > FAMILIAR else NEWS_ODDS
+        odd = math.log(odds / (10.0 * max(self._largest, belief.a)))
         honest = 1.0 / (1.0 + math.exp(min(odd - log_mean(densities, belief.weights), 100.0)))
         if honest >= 0.5:
             self._suspect = False
@@ -258,6 +273,24 @@ class Quadratic:
             return 1.0
         self._suspect = True
         return honest
+
+    def _doubt(self) -> None:
+        """Look again at the first samples: a few false ones among them would bend all that is shared."""
+        n, d, y = self.slots.count, self.dim, self.targets()
+        may = np.zeros(n, dtype=bool)
+        for i in suspects(y).tolist():
+            may[i] = self._early[i] != FAILED and self.slots.seen_before(i)
+        phi = features(self.slots.prompts[:, 1 : 1 + d])
+        out, a = unlikely(phi, y, self._blank.mean, self._blank_covariance, may, FALSE_ODDS)
+        was = self._early[:n] == FALSE
+        for rows, trust in ((was & ~out, 1.0), (out, DISTRUST)):
+            self.slots.trust[:, rows] = trust
+            self.moving.trust(rows, trust)
+        self._early[:n][was] = 0.0
+        self._early[:n][out] = FALSE
+        if self._curvature and (out & ~was).any():
+            self._curvature, self._largest = min(self._curvature, a), 0.0
+            self._prior = self._make_prior()
 
     def _track(self, belief: Bowls) -> None:
         """Move what all situations share slowly towards what the leading expert sees."""
