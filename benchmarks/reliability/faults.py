@@ -1,0 +1,77 @@
+"""`rasp serve` with a fault planted from outside: the harness must see each of them. No product code knows of this.
+
+commit-after-ack   answers are sent before the commit, which follows a moment later
+double-apply       an answer that was given before is taken as a new one
+replay-twice       building a study after a restart applies the last event of its log a second time
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rasp_tuner.__main__ import main
+from rasp_tuner.serve import desk as desk_module
+from rasp_tuner.serve import writer as writer_module
+from rasp_tuner.serve.desk import Desk
+from rasp_tuner.serve.events import Event
+from rasp_tuner.serve.store import Store, StudyRow
+from rasp_tuner.serve.study import LiveStudy
+from rasp_tuner.serve.writer import Writer
+
+LAZY_S = 0.05  # between the answer and the commit
+
+
+def commit_after_ack() -> None:
+    held: list[tuple[Writer, Desk]] = []
+    commit, answer = Writer._commit, writer_module._answer
+
+    def hold(self: Writer, desk: Desk) -> bool:
+        held.append((self, desk))
+        return True
+
+    def answer_first(outcomes: Sequence[Any]) -> None:
+        answer(outcomes)
+        time.sleep(LAZY_S)
+        while held:
+            commit(*held.pop())
+
+    Writer._commit = hold  # type: ignore[method-assign]
+    writer_module._answer = answer_first
+
+
+def double_apply() -> None:
+    tell = LiveStudy.tell
+
+    def forgetful(self: LiveStudy, id: str, at: float, log: Any, metrics: Any, reason: str = "") -> Any:
+        outcome = tell(self, id, at, log, metrics, reason)
+        if isinstance(outcome, Event):
+            return outcome
+        body = {"metrics": metrics, "asked_at": outcome.asked_at, "context": outcome.context, "params": outcome.params}
+        event = replace(self._event("tell", at, body), ask=outcome.number)
+        self.apply(event)
+        return event
+
+    LiveStudy.tell = forgetful  # type: ignore[method-assign]
+
+
+def replay_twice() -> None:
+    build: Callable[[Store, StudyRow], tuple[LiveStudy, int]] = desk_module.build
+
+    def careless(store: Store, row: StudyRow) -> tuple[LiveStudy, int]:
+        live, base = build(store, row)
+        told = [event for event in store.tail(row.id, max(live.seq - 200, 0)) if event.kind == "tell"]
+        if told:
+            asked = store.of_ask(row.id, told[-1].ask or 0)[0]
+            live.tuner.observe(asked.body["context"], asked.body["params"], told[-1].body["metrics"])
+        return live, base
+
+    desk_module.build = careless
+
+
+PLANTS = {"commit-after-ack": commit_after_ack, "double-apply": double_apply, "replay-twice": replay_twice}
+
+if __name__ == "__main__":
+    PLANTS[sys.argv.pop(1)]()
+    main()

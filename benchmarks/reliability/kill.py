@@ -1,0 +1,279 @@
+"""Kill -9 in a loop under load: is any acknowledged tell lost, or applied twice, and how soon is the server back?
+
+Client processes ask and tell and write down what was acknowledged. The server is killed at random moments, every tenth
+time a second time while it recovers. After each restart, and for everything at the end, their record is compared with
+the log. One tell in ten is sent again, as a client would whose answer got lost; it must be called a duplicate. At the
+end the state must be that of a replay of the whole log.
+
+--plant makes the server or the disk lie, and the script must then exit with 1:
+  commit-after-ack   answers are sent before the commit
+  drop-wal           what was written since the last checkpoint is dropped at each kill, as if nothing was ever synced
+  double-apply       an answer given before is taken as a new one
+  replay-twice       after a restart the last tell is learned a second time
+"""
+
+import json
+import multiprocessing
+import random
+import sqlite3
+import sys
+import time
+from multiprocessing.synchronize import Event as Flag
+from pathlib import Path
+from typing import Any
+
+from harness import (
+    Gone,
+    Link,
+    Log,
+    Progress,
+    Server,
+    Verdict,
+    context_at,
+    create,
+    folder,
+    good,
+    grow,
+    main,
+    metrics_of,
+    parser,
+    percentile,
+)
+
+AGAIN = 0.1  # of acknowledged tells are sent again
+WAITING = 4  # suggestions a client has out
+
+
+def client(port: int, study: str, seed: int, path: Path, stop: Flag) -> None:
+    """Ask and tell until told to stop; a line in the file for everything that was acknowledged."""
+    rng, link, step = random.Random(seed), Link(port, timeout=20.0), 0
+    out: list[tuple[str, dict[str, float]]] = []
+    with path.open("w", buffering=1) as record:
+
+        def note(kind: str, id: str, value: Any) -> None:
+            record.write(json.dumps([kind, study, id, value]) + "\n")
+
+        while not stop.is_set():
+            try:
+                if not out or (len(out) < WAITING and rng.random() < 0.5):
+                    step += 1
+                    status, body = link.post(f"/v1/studies/{study}/ask", {"context": context_at(step)})
+                    if status == 200:
+                        note("ask", body["id"], body["params"])
+                        out.append((body["id"], metrics_of(step, body["params"])))
+                    elif status != 503:
+                        note("error", "", [status, body])
+                        time.sleep(0.05)
+                    continue
+                id, metrics = out[rng.randrange(len(out))]
+                status, body = link.post(f"/v1/studies/{study}/tell", {"id": id, "metrics": metrics})
+                if status == 503:
+                    time.sleep(0.05)
+                    continue
+                out.remove((id, metrics))
+                note(*(("tell", id, metrics) if status == 200 else ("error", id, [status, body])))
+                if status == 200 and rng.random() < AGAIN:
+                    status, body = link.post(f"/v1/studies/{study}/tell", {"id": id, "metrics": metrics})
+                    if status == 200 and body["status"] != "duplicate":
+                        note("twice", id, body)
+            except Gone:
+                time.sleep(0.02)  # an answer that did not come: the tell is still in `out`, and is sent again
+
+
+class Record:
+    """What clients were told, read from their files as they grow."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._files = [path.open() for path in paths]
+        self.tells: dict[tuple[str, str], dict[str, float]] = {}
+        self.asks: dict[tuple[str, str], dict[str, Any]] = {}
+        self.errors: list[Any] = []
+        self.twice = self.reissued = 0
+
+    def read(self) -> list[tuple[str, str]]:
+        """The tells acknowledged since the last look."""
+        fresh = []
+        for file in self._files:
+            while line := file.readline():
+                if not line.endswith("\n"):
+                    file.seek(file.tell() - len(line))
+                    break
+                kind, study, id, value = json.loads(line)
+                if kind == "tell":
+                    self.tells[study, id] = value
+                    fresh.append((study, id))
+                elif kind == "ask":
+                    self.reissued += (study, id) in self.asks
+                    self.asks[study, id] = value
+                elif kind == "twice":
+                    self.twice += 1
+                else:
+                    self.errors.append(value)
+        return fresh
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def missing(data: Path, wanted: list[tuple[str, str]], metrics: dict[tuple[str, str], Any]) -> tuple[int, int]:
+    """How many of these tells the database has not, or has more than once; read beside the running server."""
+    lost = twice = 0
+    connection = sqlite3.connect(f"file:{data / 'rasp.db'}?mode=ro", uri=True)
+    query = (
+        "SELECT e.body FROM events e JOIN studies s ON s.id = e.study WHERE s.name = ? AND e.ask = ? AND kind = 'tell'"
+    )
+    for study, id in wanted:
+        rows = connection.execute(query, (study, int(id[1:]))).fetchall()
+        lost += not any(json.loads(body)["metrics"] == metrics[study, id] for (body,) in rows)
+        twice += len(rows) > 1
+    connection.close()
+    return lost, twice
+
+
+def judge(link: Link, study: str, record: Record) -> dict[str, int]:
+    """The whole record of one study against its whole log."""
+    try:
+        log = Log.of(link, study)
+    except RuntimeError:
+        log = Log([], "")  # the study itself is gone: everything is lost
+    asks, tells = log.asks(), log.tells()
+    status, view = link.get(f"/v1/studies/{study}")
+    counted = status == 200 and (view["asks"], view["tells"]) == (len(asks), sum(map(len, tells.values())))
+    return {
+        "lost": sum(
+            not any(event["body"].get("metrics") == metrics for event in tells.get(id, ()))
+            for (name, id), metrics in record.tells.items()
+            if name == study
+        ),
+        "twice": sum(len(events) > 1 for events in tells.values()),
+        "asks_changed": sum(
+            id not in asks or asks[id]["body"]["params"] != params
+            for (name, id), params in record.asks.items()
+            if name == study
+        ),
+        "counts_differ": int(not counted),
+    }
+
+
+def replays(link: Link, study: str) -> bool:
+    """Whether a study built from the log alone goes on as this one does."""
+    link.send("GET", f"/v1/studies/{study}/export")
+    status, raw = link.receive()
+    if status != 200:
+        return False
+    head = "POST /v1/studies/import?name=replayed HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"
+    link.send_raw(f"{head}Content-Length: {len(raw)}\r\n\r\n".encode() + raw)
+    status, raw = link.receive()
+    if status != 201:
+        print(f"  import answered {status}: {raw[:300]!r}", file=sys.stderr)
+        return False
+    for step in range(50):
+        pair = [
+            good(link.post(f"/v1/studies/{name}/ask", {"context": context_at(step)})) for name in (study, "replayed")
+        ]
+        if pair[0]["params"] != pair[1]["params"]:
+            return False
+        for name, asked in zip((study, "replayed"), pair, strict=True):
+            tell = {"id": asked["id"], "metrics": metrics_of(step, asked["params"])}
+            good(link.post(f"/v1/studies/{name}/tell", tell))
+    return True
+
+
+def run() -> int:
+    args = parser(__doc__, "python benchmarks/reliability/kill.py --kills 500 --grown 100000")
+    args.add_argument("--kills", type=int, default=10)
+    args.add_argument("--grown", type=int, default=0, help="tells a second study has before the first kill")
+    args.add_argument("--clients", type=int, default=4)
+    args.add_argument("--load", type=float, default=0.8, help="at most so many seconds of load between kills")
+    args.add_argument("--plant", choices=["commit-after-ack", "drop-wal", "double-apply", "replay-twice"])
+    args.add_argument("--seed", type=int, default=0)
+    given = args.parse_args()
+    with folder() as home:
+        server = Server(home / "data", given.plant if given.plant != "drop-wal" else None)
+        try:
+            return kills(server, home, given)
+        finally:
+            server.kill()
+
+
+def kills(server: Server, home: Path, given: Any) -> int:
+    rng, verdict = random.Random(given.seed), Verdict("kill")
+    server.start()
+    link = server.link()
+    studies = ["web"] + ["grown"] * (given.grown > 0)
+    for study in studies:
+        create(link, study)
+    if given.grown:
+        grow(link, "grown", given.grown, said=Progress("growing", given.grown))
+    context = multiprocessing.get_context("fork")
+    stop = context.Event()
+    paths = [home / f"client{i}" for i in range(given.clients)]
+    clients = []
+    for i, path in enumerate(paths):
+        path.touch()
+        study = studies[-1] if i == 0 else "web"
+        clients.append(context.Process(target=client, args=(server.port, study, given.seed + i, path, stop)))
+        clients[-1].start()
+    record, progress = Record(paths), Progress("kills", given.kills)
+    ready, cpu, lost, twice, early = [], [], 0, 0, 0
+    try:
+        for k in range(given.kills):
+            time.sleep(rng.uniform(0.05, given.load))
+            die(server, given.plant)
+            if k % 10 == 9:
+                server.launch()
+                time.sleep(rng.uniform(0.0, 1.5))
+                die(server, given.plant)
+                early += 1
+            ready.append(server.start())
+            cpu.append(server.cpu_s())
+            found = missing(server.data, record.read(), record.tells)
+            lost, twice = lost + found[0], twice + found[1]
+            progress.to(k + 1, f"lost {lost}, twice {twice}, ready {percentile(ready, 0.5):.2f} s")
+        time.sleep(0.5)
+    finally:
+        stop.set()
+        for process in clients:
+            process.join(60)
+    record.read()
+    record.close()
+    link = server.link(timeout=600.0)
+    found = [judge(link, study, record) for study in studies]
+    total = {name: sum(each[name] for each in found) for name in found[0]}
+    same = replays(link, "web")
+    verdict.figure("planted", given.plant or "nothing")
+    verdict.figure("kills", given.kills + early)
+    verdict.figure("of which during recovery", early)
+    verdict.figure("tells acknowledged", len(record.tells))
+    verdict.figure("asks acknowledged", len(record.asks))
+    verdict.figure("lost, seen at a restart", lost)
+    verdict.figure("lost, seen at the end", total["lost"])
+    verdict.figure("applied twice", max(twice, total["twice"], record.twice))
+    verdict.figure("ids lost, changed or handed out twice", total["asks_changed"] + record.reissued)
+    verdict.figure("refused by the server", len(record.errors))
+    if record.errors:
+        verdict.figure("first refusal", str(record.errors[0])[:200])
+    verdict.figure("tells grown before", given.grown)
+    for words, share in (("median", 0.5), ("p99", 0.99), ("max", 1.0)):
+        verdict.figure(f"ready again, {words}, s", percentile(ready, share))
+    verdict.figure("its processor time till ready, median, s", percentile(cpu, 0.5))
+    verdict.promise("no acknowledged tell is lost", not lost and not total["lost"])
+    verdict.promise("none is applied twice", not twice and not total["twice"] and not record.twice)
+    verdict.promise("an id handed out keeps its parameters", not total["asks_changed"] and not record.reissued)
+    verdict.promise("what clients sent was never refused", not record.errors)
+    verdict.promise("counts are those of the log", not total["counts_differ"])
+    verdict.promise("the state is that of a replay of the log", same)
+    verdict.promise("ready again in under 2 s", max(ready) < 2.0)
+    return verdict.end(given.json)
+
+
+def die(server: Server, plant: str | None) -> None:
+    server.kill()
+    if plant == "drop-wal":
+        for end in ("-wal", "-shm"):
+            (server.data / f"rasp.db{end}").unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,138 @@
+"""Restart equality: a run with many restarts against one without, and against the library alone, ask by ask.
+
+The same seed, contexts and answers; up to five suggestions are out at a time and answered out of order. Half of the
+restarts are clean (SIGTERM), half kill -9; of those every second hits a tell on its way, which is then sent again.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from harness import STUDY, Link, Log, Progress, Server, Verdict, context_at, create, folder, good, main
+from harness import metrics_of, parser, percentile
+
+from rasp_tuner import Float, Int, Tuner
+
+OUT = 5
+
+
+def plan(steps: int, seed: int) -> Iterator[tuple[str, int]]:
+    """("ask", step) and ("tell", step) in an order that leaves up to five suggestions out."""
+    rng, out = random.Random(seed), []
+    for step in range(steps):
+        yield "ask", step
+        out.append(step)
+        while out and (len(out) >= OUT or rng.random() < 0.6):
+            yield "tell", out.pop(rng.randrange(len(out)))
+    for step in out:
+        yield "tell", step
+
+
+def through(server: Server, steps: int, seed: int, before: Callable[[int, Link, Any], Link], said: Progress) -> list[Any]:
+    """(id, params) of every step; `before` is called before each tell, and may restart the server."""
+    link = server.link()
+    create(link)
+    asked: dict[int, tuple[str, dict[str, Any]]] = {}
+    for number, (order, step) in enumerate(plan(steps, seed)):
+        if order == "ask":
+            answer = good(link.post("/v1/studies/web/ask", {"context": context_at(step)}))
+            asked[step] = answer["id"], answer["params"]
+            said.to(step + 1)
+        else:
+            id, params = asked[step]
+            tell = {"id": id, "metrics": metrics_of(step, params)}
+            link = before(number, link, tell)
+            good(link.post("/v1/studies/web/tell", tell))
+    return [asked[step] for step in range(steps)]
+
+
+def library(steps: int, seed: int) -> list[Any]:
+    tuner = Tuner(
+        space={"pool": Int(1, 64, log=True), "timeout": Float(0.1, 10.0)},
+        metrics={"p99_ms": "min"},
+        context=["qps"],
+        default=STUDY["default"],
+        seed=0,
+    )
+    asked = {}
+    for order, step in plan(steps, seed):
+        if order == "ask":
+            suggestion = tuner.ask(context_at(step))
+            asked[step] = suggestion.id, suggestion.params
+        else:
+            tuner.tell(asked[step][0], metrics_of(step, asked[step][1]))
+    return [asked[step] for step in range(steps)]
+
+
+def run() -> int:
+    args = parser(__doc__, "python benchmarks/reliability/restart.py --steps 10000 --restarts 100")
+    args.add_argument("--steps", type=int, default=300)
+    args.add_argument("--restarts", type=int, default=6)
+    args.add_argument("--plant", choices=["replay-twice"], help="a fault this must be seen to fail on")
+    args.add_argument("--seed", type=int, default=0)
+    given = args.parse_args()
+    rng, verdict = random.Random(given.seed), Verdict("restart")
+    tells = [number for number, (order, _) in enumerate(plan(given.steps, given.seed)) if order == "tell"]
+    when = {number: i for i, number in enumerate(sorted(rng.sample(tells, given.restarts)))}
+    ready: list[float] = []
+    kinds = {"clean": 0, "kill -9": 0, "kill -9 with a tell on its way": 0}
+
+    with folder() as home:
+        one, many = Server(home / "one"), Server(home / "many", given.plant)
+
+        def restart(number: int, link: Link, tell: Any) -> Link:
+            if number not in when:
+                return link
+            if when[number] % 2 == 0:
+                kinds["clean"] += 1
+                link.close()
+                many.stop()
+            else:
+                on_its_way = when[number] % 4 == 1
+                kinds["kill -9 with a tell on its way" if on_its_way else "kill -9"] += 1
+                if on_its_way:
+                    link.send("POST", "/v1/studies/web/tell", tell)
+                    time.sleep(rng.uniform(0.0, 0.006))
+                many.kill()
+                link.close()
+            ready.append(many.start())
+            return many.link()
+
+        try:
+            one.start()
+            plain = through(one, given.steps, given.seed, lambda _, link, __: link, Progress("without", given.steps))
+            plain_log = Log.of(one.link(), "web")
+            one.stop()
+            many.start()
+            broken = through(many, given.steps, given.seed, restart, Progress("with restarts", given.steps))
+            broken_log = Log.of(many.link(), "web")
+            views = many.link().get("/v1/studies/web")[1]
+        finally:
+            one.kill()
+            many.kill()
+    alone = library(given.steps, given.seed)
+    differ = [step for step in range(given.steps) if plain[step] != broken[step]]
+    differ_alone = [step for step in range(given.steps) if plain[step] != alone[step]]
+    verdict.figure("steps", given.steps)
+    for kind, count in kinds.items():
+        verdict.figure(f"restarts, {kind}", count)
+    verdict.figure("asks that differ", len(differ))
+    verdict.figure("first that differs", differ[0] if differ else "none")
+    verdict.figure("asks that differ from the library's", len(differ_alone))
+    verdict.figure("tells in the log", sum(map(len, broken_log.tells().values())))
+    verdict.figure("ready again, median, s", percentile(ready, 0.5))
+    verdict.figure("ready again, max, s", percentile(ready, 1.0))
+    verdict.promise("equal to one uninterrupted run, ask by ask", not differ)
+    verdict.promise("equal to the library alone, ask by ask", not differ_alone)
+    verdict.promise("the two logs are equal but for the times", timeless(plain_log) == timeless(broken_log))
+    verdict.promise("counts are exact", views["asks"] == views["tells"] == given.steps and views["pending"] == 0)
+    return verdict.end(given.json)
+
+
+def timeless(log: Log) -> list[Any]:
+    return [[event["seq"], event["kind"], event.get("ask"), event["body"]] for event in log.events]
+
+
+if __name__ == "__main__":
+    main(run)
