@@ -30,6 +30,10 @@ STUDY: dict[str, Any] = {
     "default": {"pool": 8, "timeout": 1.0},
     "lease_s": 864_000.0,
 }
+SPACES: dict[str, dict[str, Any]] = {
+    "mixed": STUDY["space"],
+    "float": {**STUDY["space"], "pool": {"type": "float", "low": 1.0, "high": 64.0, "log": True}},
+}
 BATCH = 500
 
 
@@ -93,6 +97,8 @@ class Link:
             status, lowered = int(head[9:12]), head.lower()
             if b"transfer-encoding: chunked" in lowered:
                 body = self._chunks()
+            elif b"content-length:" not in lowered:
+                body = self._until_closed()
             else:
                 length = int(lowered.partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
                 body = self._take(length)
@@ -119,6 +125,13 @@ class Link:
             if not part:
                 return b"".join(parts)
             parts.append(part)
+
+    def _until_closed(self) -> bytes:
+        try:
+            while True:
+                self._more()
+        except Gone:
+            return self._rest
 
     def _take(self, count: int) -> bytes:
         parts, have = [self._rest], len(self._rest)
@@ -352,6 +365,11 @@ class Verdict:
             for words, kept in self.promises:
                 print(f"{'kept  ' if kept else 'BROKEN'}  {words}")
         return 1 if broken else 0
+
+
+def add_space(args: argparse.ArgumentParser) -> None:
+    words = "two knobs: a float and an integer (mixed), which the engine takes longer over, or two floats"
+    args.add_argument("--space", choices=list(SPACES), default="float", help=words)
 
 
 def parser(doc: str | None, example: str) -> argparse.ArgumentParser:

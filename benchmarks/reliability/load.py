@@ -1,0 +1,274 @@
+"""Load from separate client processes: a paced one, as much as goes, batches, and ten times too much.
+
+paced      arrivals at random at the stated rate; a latency counts from the moment the request was due, so a server that
+           stalls cannot hide it; every ask and every tell is one durable commit, shared with those that wait beside it
+full       every client sends its next request when the last is answered
+batch      one client, ask/batch and tell/batch
+overload   requests at ten times the full rate over many connections: the rest must be shed with 429 or 503, and
+           everything acknowledged must be in the log
+"""
+
+import asyncio
+import json
+import multiprocessing
+import random
+import time
+from collections import Counter
+from multiprocessing.connection import Connection
+from typing import Any
+
+from harness import (
+    BATCH,
+    SPACES,
+    Link,
+    Log,
+    Verdict,
+    add_space,
+    context_at,
+    create,
+    good,
+    main,
+    metrics_of,
+    parser,
+    percentile,
+    serving,
+)
+
+STUDY = "/v1/studies/web"
+
+
+def pairs(port: int, rate: float | None, seconds: float, seed: int, out: Connection) -> None:
+    """Ask and tell for so long, at `rate` pairs a second or without a pause."""
+    rng, link = random.Random(seed), Link(port)
+    asks, tells, acked = [], [], {}
+    begin = due = time.perf_counter()
+    step = seed * 1_000_003
+    while True:
+        if rate is not None:
+            due += rng.expovariate(rate)
+            if due - begin > seconds:
+                break
+            time.sleep(max(due - time.perf_counter(), 0.0))
+        else:
+            due = time.perf_counter()
+            if due - begin > seconds:
+                break
+        step += 1
+        asked = good(link.post(f"{STUDY}/ask", {"context": context_at(step)}))
+        between = time.perf_counter()
+        metrics = metrics_of(step, asked["params"])
+        good(link.post(f"{STUDY}/tell", {"id": asked["id"], "metrics": metrics}))
+        asks.append(between - due)
+        tells.append(time.perf_counter() - between)
+        acked[asked["id"]] = metrics
+    out.send((time.perf_counter() - begin, asks, tells, acked))
+
+
+class Caller(asyncio.Protocol):
+    """A connection of the flood: one request at a time."""
+
+    def __init__(self, flood: "Flood") -> None:
+        self._flood, self._rest = flood, b""
+        self.transport: Any = None
+        self.sent: tuple[str, Any] | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._rest += data
+        head, found, body = self._rest.partition(b"\r\n\r\n")
+        if not found:
+            return
+        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+        if len(body) >= length:
+            self._rest = b""
+            self._flood.answered(self, int(head[9:12]), body)
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        del reason
+        self._flood.lost(self)
+
+
+class Flood:
+    """Requests at a rate, over as many connections as are free."""
+
+    def __init__(self, port: int, rate: float, seconds: float, connections: int, seed: int) -> None:
+        self.port, self.rate, self.seconds, self.connections = port, rate, seconds, connections
+        self.free: list[Caller] = []
+        self.statuses: Counter[str] = Counter()
+        self.acked: dict[str, Any] = {}
+        self.asks: dict[str, Any] = {}
+        self.todo: list[tuple[str, Any]] = []
+        self.step, self.open = seed * 1_000_003, 0
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(self.connections):
+            _, caller = await loop.create_connection(lambda: Caller(self), "127.0.0.1", self.port)
+            self.free.append(caller)
+            self.open += 1
+        begin = loop.time()
+        due = 0.0
+        while (now := loop.time() - begin) < self.seconds:
+            while due < now:
+                due += 1.0 / self.rate
+                self.send()
+            await asyncio.sleep(0.002)
+        until = loop.time() + 60.0
+        while len(self.free) < self.open and loop.time() < until:
+            await asyncio.sleep(0.02)
+        self.statuses["never answered"] += self.open - len(self.free)
+        for caller in self.free:
+            caller.transport.close()
+
+    def send(self) -> None:
+        if not self.free:
+            self.statuses["not sent: all connections wait"] += 1
+            return
+        caller = self.free.pop()
+        if self.todo:
+            id, metrics = self.todo.pop()
+            path, body, caller.sent = "tell", {"id": id, "metrics": metrics}, (id, metrics)
+        else:
+            self.step += 1
+            path, body, caller.sent = "ask", {"context": context_at(self.step)}, None
+        data = json.dumps(body).encode()
+        head = f"POST {STUDY}/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        caller.transport.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        self.statuses["sent"] += 1
+
+    def answered(self, caller: Caller, status: int, body: bytes) -> None:
+        answer = json.loads(body)
+        code = answer.get("error", {}).get("code", "")
+        self.statuses[f"{status} {code}".strip()] += 1
+        if status == 200 and caller.sent is None:
+            self.asks[answer["id"]] = answer["params"]
+            self.todo.append((answer["id"], metrics_of(self.step, answer["params"])))
+        elif status == 200 and caller.sent is not None:
+            self.acked[caller.sent[0]] = caller.sent[1]
+        elif caller.sent is not None:
+            self.todo.append(caller.sent)
+        self.free.append(caller)
+
+    def lost(self, caller: Caller) -> None:
+        self.open -= 1
+        if caller in self.free:
+            self.free.remove(caller)
+        else:
+            self.statuses["connection lost with a request on its way"] += 1
+
+
+def flood(port: int, rate: float, seconds: float, connections: int, seed: int, out: Connection) -> None:
+    made = Flood(port, rate, seconds, connections, seed)
+    begin = time.perf_counter()
+    asyncio.run(made.run())
+    out.send((time.perf_counter() - begin, dict(made.statuses), made.acked, made.asks))
+
+
+def together(target: Any, count: int, *args: Any) -> list[Any]:
+    """What each of `count` processes sends back."""
+    context = multiprocessing.get_context("fork")
+    ends = []
+    for i in range(count):
+        mine, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=target, args=(*args, i + 1, theirs))
+        process.start()
+        theirs.close()
+        ends.append((process, mine))
+    results = []
+    for process, mine in ends:
+        results.append(mine.recv())
+        process.join()
+    return results
+
+
+def measure(verdict: Verdict, name: str, results: list[Any]) -> tuple[float, float]:
+    """Write down rates and latencies of pairs; tells a second and the worse p99 in ms come back."""
+    seconds = max(result[0] for result in results)
+    asks = [x for result in results for x in result[1]]
+    tells = [x for result in results for x in result[2]]
+    verdict.figure(f"{name}: asks/s, and tells/s", len(tells) / seconds)
+    for kind, values in (("ask", asks), ("tell", tells)):
+        for words, share in (("p50", 0.5), ("p99", 0.99)):
+            verdict.figure(f"{name}: {kind} {words}, ms", 1e3 * percentile(values, share))
+    return len(tells) / seconds, 1e3 * max(percentile(asks, 0.99), percentile(tells, 0.99))
+
+
+def run() -> int:
+    args = parser(__doc__, "python benchmarks/reliability/load.py --seconds 30")
+    args.add_argument("--seconds", type=float, default=5.0, help="of each part")
+    args.add_argument("--rate", type=float, default=330.0, help="asks and tells a second of the paced part")
+    args.add_argument("--clients", type=int, default=16, help="processes")
+    args.add_argument("--batches", type=int, default=10, help=f"of {BATCH}")
+    args.add_argument("--connections", type=int, default=2_800, help="of the overload")
+    add_space(args)
+    given = args.parse_args()
+    verdict, acked = Verdict("load"), {}
+    with serving() as server:
+        link = server.link()
+        create(link, space=SPACES[given.space], max_pending=10_000)
+        verdict.figure("space", given.space)
+        together(pairs, given.clients, server.port, None, 1.0)  # warm
+        paced = together(pairs, given.clients, server.port, given.rate / given.clients, given.seconds)
+        rate, p99 = measure(verdict, f"paced at {given.rate:g}/s", paced)
+        full = together(pairs, given.clients, server.port, None, given.seconds)
+        most, _ = measure(verdict, f"full, {given.clients} clients", full)
+        for result in (*paced, *full):
+            acked.update(result[3])
+        telling, asking = batches(link, given.batches)
+        verdict.figure("batch: tells/s", given.batches * BATCH / telling)
+        verdict.figure("batch: asks/s", given.batches * BATCH / asking)
+        floods = together(flood, 4, server.port, 20.0 * most / 4, given.seconds, given.connections // 4)
+        counts: Counter[str] = Counter()
+        for _, statuses, told, _ in floods:
+            counts.update(statuses)
+            acked.update(told)
+        verdict.figure("overload: offered, requests/s", 20.0 * most)
+        verdict.figure("overload: sent, requests/s", counts.pop("sent", 0) / given.seconds)
+        for status, count in sorted(counts.items()):
+            verdict.figure(f"overload: {status}", count)
+        started = time.perf_counter()
+        good(link.post(f"{STUDY}/recommend", {"context": context_at(0)}))
+        verdict.figure("after it: recommend, ms", 1e3 * (time.perf_counter() - started))
+        log = Log.of(link, "web")
+        said = server.errors()
+    tells, asks = log.tells(), log.asks()
+    lost = sum(not any(e["body"]["metrics"] == metrics for e in tells.get(id, ())) for id, metrics in acked.items())
+    changed = sum(
+        id not in asks or asks[id]["body"]["params"] != params for flooded in floods for id, params in flooded[3].items()
+    )
+    verdict.figure("tells acknowledged in all", len(acked) + given.batches * BATCH)
+    verdict.figure("lost", lost)
+    verdict.figure("applied twice", sum(len(events) > 1 for events in tells.values()))
+    verdict.figure("server said", said[-300:] or "nothing")
+    shed = sum(count for status, count in counts.items() if status[:3] in ("429", "503"))
+    other = [s for s in counts if s[:3] not in ("200", "429", "503", "not") and counts[s]]
+    verdict.promise("300 durable tells/s and 300 asks/s with p99 <= 50 ms", rate >= 300.0 and p99 <= 50.0)
+    verdict.promise("batches: 2,000 tells/s", given.batches * BATCH / telling >= 2_000.0)
+    verdict.promise("overload is shed with 429 or 503", shed > 0)
+    verdict.promise("and answered with nothing else but 200", not other)
+    verdict.promise("nothing acknowledged is lost, or applied twice", not lost and all(len(e) == 1 for e in tells.values()))
+    verdict.promise("an id handed out keeps its parameters", not changed)
+    return verdict.end(given.json)
+
+
+def batches(link: Link, count: int) -> tuple[float, float]:
+    """Seconds spent telling, and asking."""
+    telling = asking = 0.0
+    for start in range(0, count * BATCH, BATCH):
+        begin = time.perf_counter()
+        contexts = [context_at(i) for i in range(start, start + BATCH)]
+        asked = good(link.post(f"{STUDY}/ask/batch", {"contexts": contexts}))["suggestions"]
+        tells = [{"id": s["id"], "metrics": metrics_of(start + i, s["params"])} for i, s in enumerate(asked)]
+        between = time.perf_counter()
+        results = good(link.post(f"{STUDY}/tell/batch", {"tells": tells}))["results"]
+        telling += time.perf_counter() - between
+        asking += between - begin
+        if any(result["status"] != "learned" for result in results):
+            raise RuntimeError("a batch was not learned whole")
+    return telling, asking
+
+
+if __name__ == "__main__":
+    main(run)
