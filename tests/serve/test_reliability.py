@@ -1,0 +1,63 @@
+"""The reliability scripts at small sizes: the promises hold, and planted faults are seen."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "reliability"
+SLOW = "ready again in under 2 s"  # belongs to a machine that has nothing else to do
+
+
+def script(name, *words):
+    """What a script printed as JSON, and the promises it found broken."""
+    command = [sys.executable, str(SCRIPTS / f"{name}.py"), "--json", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout, done.stderr[-2000:]
+    told = json.loads(done.stdout)
+    assert done.returncode == (1 if told["broken"] else 0)
+    return told, set(told["broken"]) - {SLOW}
+
+
+def test_kills_lose_nothing():
+    told, broken = script("kill", "--kills", 4)
+    assert not broken, told
+    assert told["tells acknowledged"] > 0
+
+
+@pytest.mark.parametrize(
+    ("plant", "promise"),
+    [
+        ("commit-after-ack", "no acknowledged tell is lost"),
+        ("drop-wal", "no acknowledged tell is lost"),
+        ("double-apply", "none is applied twice"),
+        ("replay-twice", "the state is that of a replay of the log"),
+    ],
+)
+def test_a_planted_fault_is_seen(plant, promise):
+    _, broken = script("kill", "--kills", 2, "--plant", plant)
+    assert promise in broken
+
+
+def test_restarts_change_nothing():
+    told, broken = script("restart", "--steps", 60, "--restarts", 6)
+    assert not broken, told
+    assert told["restarts, clean"] == 3
+
+
+def test_bad_requests_change_nothing():
+    told, broken = script("fuzz", "--bad", 2_000, "--schema", 0)
+    assert not broken, told
+    assert told["answered 4xx"] == 2_000
+
+
+def test_a_full_disk_acknowledges_nothing():
+    told, broken = script("disk", "--way", "limit")
+    assert not broken, told
+
+
+def test_a_crowd_is_counted_exactly():
+    told, broken = script("crowd", "--clients", 8, "--rounds", 10)
+    assert not broken, told
