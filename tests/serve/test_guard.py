@@ -298,3 +298,15 @@ def test_bad_numbers_in_the_query(web):
     for id in ("s1", "x", "s0%00", "s" + "9" * 30):
         assert web.get(f"/v1/studies/web/suggestions/{id}").status_code == 404
     assert tell(web, "s0").status_code == 404
+
+
+def test_the_document_names_the_content_type_that_comes(shared):
+    document = shared.get("/openapi.json").json()
+    for path, kind in (("/metrics", "text/plain"), ("/healthz", "application/json"), ("/version", "application/json")):
+        described = document["paths"][path]["get"]["responses"]["200"]["content"]
+        assert list(described) == [kind]
+        assert shared.get(path).headers["content-type"].split(";")[0] == kind
+    study = document["paths"]["/v1/studies/{name}/export"]["get"]["responses"]["200"]["content"]
+    assert list(study) == ["application/x-ndjson"]
+    taken = document["paths"]["/v1/studies/import"]["post"]["requestBody"]["content"]
+    assert list(taken) == ["application/x-ndjson"]

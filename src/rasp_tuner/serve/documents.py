@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
@@ -13,12 +14,16 @@ COMPONENT = "#/components/schemas/{model}"
 
 
 def describe(
-    summary: str, takes: type[BaseModel] | None, gives: type[BaseModel] | None, status: int = 200, **query: int
+    summary: str,
+    takes: type[BaseModel] | str | None,
+    gives: type[BaseModel] | str | None,
+    status: int = 200,
+    **query: int,
 ) -> dict[str, Any]:
-    """Arguments of a route's decorator."""
+    """Arguments of a route's decorator; what it takes and gives is a model, or a content type that has none."""
     extra: dict[str, Any] = {}
     if takes is not None:
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference(takes)}}}
+        extra["requestBody"] = {"required": True, "content": _content(takes)}
     if query:
         extra["parameters"] = [
             {"name": name, "in": "query", "schema": {"type": "integer", "minimum": 1, "default": usual}}
@@ -26,14 +31,15 @@ def describe(
         ]
     good: dict[str, Any] = {"description": summary}
     if gives is not None:
-        good["content"] = {"application/json": {"schema": _reference(gives)}}
-    bad = {"description": "Refused", "content": {"application/json": {"schema": _reference(schemas.Error)}}}
+        good["content"] = _content(gives)
+    bad = {"description": "Refused", "content": _content(schemas.Error)}
     return {
         "summary": summary,
         "openapi_extra": extra,
         "responses": {status: good, "4XX": bad, "5XX": bad},
         "status_code": status,
         "response_model": None,
+        "response_class": Response,  # has no content type of its own, so the document names only what is said here
     }
 
 
@@ -70,5 +76,7 @@ def _name_path(path: str, operation: dict[str, Any]) -> None:
             known.append({"name": name, "in": "path", "required": True, "schema": {"type": "string"}})
 
 
-def _reference(model: type[BaseModel]) -> dict[str, str]:
-    return {"$ref": COMPONENT.format(model=model.__name__)}
+def _content(what: type[BaseModel] | str) -> dict[str, Any]:
+    if isinstance(what, str):
+        return {what: {"schema": {} if what == "application/json" else {"type": "string"}}}
+    return {"application/json": {"schema": {"$ref": COMPONENT.format(model=what.__name__)}}}

@@ -35,7 +35,7 @@ def add(app: FastAPI, service: Service) -> None:
         await service.delete(request.path_params["name"], request.scope["rasp.caller"])
         return Response(status_code=204)
 
-    @app.get(f"{ONE}/export", **describe("The log, as lines of JSON", None, None))
+    @app.get(f"{ONE}/export", **describe("The log, as lines of JSON", None, "application/x-ndjson"))
     async def export(request: Request) -> Response:
         name, caller = request.path_params["name"], request.scope["rasp.caller"]
 
@@ -47,7 +47,9 @@ def add(app: FastAPI, service: Service) -> None:
         headers = {"Content-Disposition": f'attachment; filename="{name}.ndjson"'}
         return StreamingResponse(exported(service.store, *found), media_type="application/x-ndjson", headers=headers)
 
-    @app.post("/v1/studies/import", **describe("Take in an export", None, schemas.StudyView, status=201))
+    @app.post(
+        "/v1/studies/import", **describe("Take in an export", "application/x-ndjson", schemas.StudyView, status=201)
+    )
     async def take(request: Request) -> Response:
         name = request.query_params.get("name")
         parcel = await asyncio.to_thread(imported, request.scope["rasp.body"], name, service.limits)

@@ -16,11 +16,11 @@ FOLDER = Path(__file__).parent / "dashboard"
 
 
 def add(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", **describe("The process answers", None, None))
+    @app.get("/healthz", **describe("The process answers", None, "application/json"))
     async def healthz() -> Response:
         return answer({"status": "ok"})
 
-    @app.get("/readyz", **describe("Tells can be taken", None, None))
+    @app.get("/readyz", **describe("Tells can be taken", None, "application/json"))
     async def readyz() -> Response:
         writer = service.writer
         if writer.is_alive() and writer.ready.is_set() and not writer.failing:
@@ -28,11 +28,11 @@ def add(app: FastAPI, service: Service) -> None:
         reason = "the database cannot be written" if writer.failing else "the writer does not run"
         return answer({"ready": False, "reason": reason}, 503)
 
-    @app.get("/version", **describe("Versions of program and database", None, None))
+    @app.get("/version", **describe("Versions of program and database", None, "application/json"))
     async def version() -> Response:
         return answer({"version": __version__, "schema": VERSION})
 
-    @app.get("/metrics", **describe("For Prometheus", None, None))
+    @app.get("/metrics", **describe("For Prometheus", None, "text/plain"))
     async def metrics() -> Response:
         return Response(await service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -124,7 +124,7 @@ def _add_looks(app: FastAPI, service: Service) -> None:
     async def memory(request: Request) -> Response:
         return answer(await service.look(request.path_params["name"], lambda live, _: live.history.slots(live.tuner)))
 
-    @app.get(f"{ONE}/live", **describe("Server-sent events", None, None))
+    @app.get(f"{ONE}/live", **describe("Server-sent events", None, "text/event-stream"))
     async def live(request: Request) -> Response:
         name = request.path_params["name"]
         await service.look(name, lambda live, _: live.seq)  # a 404 now rather than a stream of nothing
