@@ -12,8 +12,22 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event as Flag
 from typing import Any
 
-from harness import SPACES, Link, Log, Progress, Verdict, add_space, context_at, create, good, main, metrics_of
-from harness import parser, percentile, serving
+from harness import (
+    SPACES,
+    Link,
+    Log,
+    Progress,
+    Verdict,
+    add_space,
+    context_at,
+    create,
+    good,
+    main,
+    metrics_of,
+    parser,
+    percentile,
+    serving,
+)
 
 STUDY = "/v1/studies/web"
 PAGE = ("", "/history?points=600", "/memory", "/suggestions?limit=50")

@@ -38,7 +38,7 @@ class Disk:
 
 
 def sh(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+    subprocess.run(command, check=True, capture_output=True)
 
 
 @contextlib.contextmanager
@@ -181,7 +181,9 @@ def examine(way: str, disk: Disk, verdict: Verdict) -> None:
         verdict.promise(f"{way}: nothing is acknowledged, the error is 503 storage", refused)
         verdict.promise(f"{way}: recommend goes on", same)
         verdict.promise(f"{way}: view, history, suggestions go on", all(s == 200 for s in reads.values()))
-        verdict.promise(f"{way}: /healthz 200, /readyz 503, /metrics 200", (health, ready, metrics_status) == (200, 503, 200))
+        verdict.promise(
+            f"{way}: /healthz 200, /readyz 503, /metrics 200", (health, ready, metrics_status) == (200, 503, 200)
+        )
         if disk.survives:
             restart(way, server, disk, verdict)
         disk.mend(server)
@@ -242,7 +244,9 @@ def compare(way: str, server: Server, client: Client, verdict: Verdict) -> None:
 
 def run() -> int:
     args = parser(__doc__, "python benchmarks/reliability/disk.py --way full --way read-only --way limit")
-    args.add_argument("--way", choices=list(WAYS), action="append", help="may be given again; all that can be if absent")
+    args.add_argument(
+        "--way", choices=list(WAYS), action="append", help="may be given again; all that can be if absent"
+    )
     given = args.parse_args()
     verdict = Verdict("disk")
     ways = given.way or (list(WAYS) if os.getuid() == 0 else ["limit"])

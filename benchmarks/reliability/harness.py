@@ -177,7 +177,7 @@ class Server:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, resource.RLIM_INFINITY))
 
         with self.said.open("ab") as said:
-            self.process = subprocess.Popen(command, stderr=said, stdout=said, preexec_fn=limited)  # noqa: PLW1509, S603
+            self.process = subprocess.Popen(command, stderr=said, stdout=said, preexec_fn=limited)
 
     def start(self, seconds: float = 120.0) -> float:
         """Seconds from its birth until it takes tells."""
@@ -235,7 +235,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(plant: str | None = None, *, data: Path | None = None, limit_file_size: int | None = None) -> Iterator[Server]:
+def serving(
+    plant: str | None = None, *, data: Path | None = None, limit_file_size: int | None = None
+) -> Iterator[Server]:
     """A started server on an empty folder; server and folder are gone afterwards."""
     with folder() as home:
         server = Server(data or home / "data", plant, limit_file_size)

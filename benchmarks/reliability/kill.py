@@ -2,7 +2,7 @@
 
 Client processes ask and tell and write down what was acknowledged. The server is killed at random moments, every tenth
 time a second time while it recovers. After each restart, and for everything at the end, their record is compared with
-the log. One tell in ten is sent again, as a client would whose answer got lost; it must be called a duplicate. At the
+the log. One tell in five is sent again, as a client would whose answer got lost; it must be called a duplicate. At the
 end the state must be that of a replay of the whole log.
 
 --plant makes the server or the disk lie, and the script must then exit with 1:
@@ -40,7 +40,7 @@ from harness import (
     percentile,
 )
 
-AGAIN = 0.1  # of acknowledged tells are sent again
+AGAIN = 0.2  # of acknowledged tells are sent again
 WAITING = 4  # suggestions a client has out
 
 

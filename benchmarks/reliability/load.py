@@ -236,7 +236,9 @@ def run() -> int:
     tells, asks = log.tells(), log.asks()
     lost = sum(not any(e["body"]["metrics"] == metrics for e in tells.get(id, ())) for id, metrics in acked.items())
     changed = sum(
-        id not in asks or asks[id]["body"]["params"] != params for flooded in floods for id, params in flooded[3].items()
+        id not in asks or asks[id]["body"]["params"] != params
+        for flooded in floods
+        for id, params in flooded[3].items()
     )
     verdict.figure("tells acknowledged in all", len(acked) + given.batches * BATCH)
     verdict.figure("lost", lost)
@@ -248,7 +250,9 @@ def run() -> int:
     verdict.promise("batches: 2,000 tells/s", given.batches * BATCH / telling >= 2_000.0)
     verdict.promise("overload is shed with 429 or 503", shed > 0)
     verdict.promise("and answered with nothing else but 200", not other)
-    verdict.promise("nothing acknowledged is lost, or applied twice", not lost and all(len(e) == 1 for e in tells.values()))
+    verdict.promise(
+        "nothing acknowledged is lost, or applied twice", not lost and all(len(e) == 1 for e in tells.values())
+    )
     verdict.promise("an id handed out keeps its parameters", not changed)
     return verdict.end(given.json)
 

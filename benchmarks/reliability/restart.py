@@ -9,8 +9,22 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from harness import STUDY, Link, Log, Progress, Server, Verdict, context_at, create, folder, good, main
-from harness import metrics_of, parser, percentile
+from harness import (
+    STUDY,
+    Link,
+    Log,
+    Progress,
+    Server,
+    Verdict,
+    context_at,
+    create,
+    folder,
+    good,
+    main,
+    metrics_of,
+    parser,
+    percentile,
+)
 
 from rasp_tuner import Float, Int, Tuner
 
@@ -29,7 +43,9 @@ def plan(steps: int, seed: int) -> Iterator[tuple[str, int]]:
         yield "tell", step
 
 
-def through(server: Server, steps: int, seed: int, before: Callable[[int, Link, Any], Link], said: Progress) -> list[Any]:
+def through(
+    server: Server, steps: int, seed: int, before: Callable[[int, Link, Any], Link], said: Progress
+) -> list[Any]:
     """(id, params) of every step; `before` is called before each tell, and may restart the server."""
     link = server.link()
     create(link)

@@ -8,8 +8,23 @@ of a shorter run. With --minutes the run ends there, and says how far it came.
 import time
 from typing import Any
 
-from harness import SPACES, Link, Progress, Server, Verdict, add_space, context_at, create, folder, good, grow, main
-from harness import metrics_of, parser, percentile
+from harness import (
+    SPACES,
+    Link,
+    Progress,
+    Server,
+    Verdict,
+    add_space,
+    context_at,
+    create,
+    folder,
+    good,
+    grow,
+    main,
+    metrics_of,
+    parser,
+    percentile,
+)
 
 STUDY = "/v1/studies/web"
 LOOKS = 50  # parts of the run after which memory is read

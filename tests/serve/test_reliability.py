@@ -14,7 +14,7 @@ SLOW = "ready again in under 2 s"  # belongs to a machine that has nothing else 
 def script(name, *words):
     """What a script printed as JSON, and the promises it found broken."""
     command = [sys.executable, str(SCRIPTS / f"{name}.py"), "--json", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout, done.stderr[-2000:]
     told = json.loads(done.stdout)
     assert done.returncode == (1 if told["broken"] else 0)
@@ -22,7 +22,7 @@ def script(name, *words):
 
 
 def test_kills_lose_nothing():
-    told, broken = script("kill", "--kills", 4)
+    told, broken = script("kill", "--kills", 3)
     assert not broken, told
     assert told["tells acknowledged"] > 0
 
@@ -37,7 +37,7 @@ def test_kills_lose_nothing():
     ],
 )
 def test_a_planted_fault_is_seen(plant, promise):
-    _, broken = script("kill", "--kills", 2, "--plant", plant)
+    _, broken = script("kill", "--kills", 2 if plant == "commit-after-ack" else 1, "--plant", plant)
     assert promise in broken
 
 

@@ -1,0 +1,11 @@
+"""A hook of schemathesis: how a body of lines of JSON is written, so that it can try the import too."""
+
+from typing import Any
+
+import schemathesis
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(_: Any, value: Any) -> bytes:
+    """The generated value as it is, or as text."""
+    return value if isinstance(value, bytes) else str(value).encode(errors="replace")
