@@ -14,6 +14,7 @@ from rasp_tuner.serve.desk import build
 from rasp_tuner.serve.events import Event
 from rasp_tuner.serve.store import Store, StudyRow
 from rasp_tuner.serve.study import LiveStudy
+from rasp_tuner.serve.tables import events, snapshots
 
 SPACES = {
     "mixed": STUDY["space"],
@@ -187,6 +188,44 @@ def test_a_mistake_of_the_server_is_undone_and_told_without_a_trace(sqlite, monk
             assert "secret" not in answer.text
         assert view(client)["learned"] == before["learned"]
         assert tell(client, "s3").json()["status"] == "learned"
+
+
+def test_a_study_whose_log_is_damaged_takes_no_other_with_it(database):
+    with running(database) as client:
+        for name in ("bad", "good"):
+            client.post("/v1/studies", json={**STUDY, "name": name})
+            steps(client, 10, study=name)
+    store = Store(database)
+    with store.writing() as connection:
+        connection.execute(sa.delete(snapshots))
+        row = sa.update(events).where(events.c.study == 1, events.c.seq == 10)
+        connection.execute(row.values(body='{"metrics": {"other": 1.0}}'))
+    store.close()
+    with running(database) as client:
+        assert steps(client, 5, 10, study="good")
+        assert [study["name"] for study in client.get("/v1/studies").json()["studies"]] == ["good"]
+        for answer in (client.get("/v1/studies/bad"), client.post("/v1/studies/bad/ask", json={"context": {"qps": 1}})):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (500, "damaged")
+        assert client.delete("/v1/studies/bad").status_code == 204
+        assert client.get("/v1/studies/bad").status_code == 404
+        assert client.post("/v1/studies", json={**STUDY, "name": "bad"}).status_code == 201
+        assert view(client, "good")["tells"] == 15
+
+
+def test_a_commit_that_fails_for_any_reason_is_answered(sqlite, monkeypatch):
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 3)
+        append = Store.append
+
+        def broken(*_):
+            raise ValueError("a row that cannot be written")
+
+        monkeypatch.setattr(Store, "append", broken)
+        answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1}})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage")
+        monkeypatch.setattr(Store, "append", append)
+        assert ask(client)["id"] == "s3"
 
 
 def test_a_killed_server_has_lost_nothing_it_acknowledged(process):

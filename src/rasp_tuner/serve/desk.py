@@ -1,8 +1,9 @@
 """Desk and Shelf: what the writer works with. The shelf holds studies in memory, the desk the work of one commit."""
 
+import logging
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
@@ -11,8 +12,11 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.serve import problems, still
 from rasp_tuner.serve.definition import StudyDefinition
 from rasp_tuner.serve.events import Event
+from rasp_tuner.serve.problems import Problem
 from rasp_tuner.serve.store import Store, StudyRow
 from rasp_tuner.serve.study import LiveStudy, Log
+
+log = logging.getLogger("rasp_tuner.serve")
 
 
 class StoredLog:
@@ -39,6 +43,7 @@ class Shelf:
             str, LiveStudy
         ] = {}  # touched by a commit that failed; good enough to read while disks are not
         self._bases: dict[int, int] = {}  # study -> seq of the snapshot it was built from
+        self.damaged: set[str] = set()  # studies whose logs cannot be replayed; a restart tries again
 
     def study(self, name: str, writes: bool) -> LiveStudy:
         """The study, or a 404."""
@@ -48,8 +53,14 @@ class Shelf:
         row = self.rows.get(name)
         if row is None:
             raise problems.unknown_study(name)
+        if name in self.damaged:
+            raise problems.damaged(name)
         try:
             live, self._bases[row.id] = build(self._store, row)
+        except (ValueError, KeyError, TypeError, RaspError) as reason:
+            log.exception("study %r cannot be built from its log", name)
+            self.damaged.add(name)
+            raise problems.damaged(name) from reason
         except SQLAlchemyError:
             if writes or name not in self._stale:
                 raise
@@ -69,6 +80,7 @@ class Shelf:
         self.rows.pop(name, None)
         self.live.pop(name, None)
         self._stale.pop(name, None)
+        self.damaged.discard(name)
 
     def forget(self, studies: Iterable[LiveStudy]) -> None:
         """Let go of studies whose changes were not committed, and of names that were."""
@@ -86,10 +98,11 @@ class Shelf:
         """Build studies nobody has asked for yet, latest first, for so long."""
         until = time.monotonic() + seconds
         for name in self.rows:
-            if name not in self.live:
+            if name not in self.live and name not in self.damaged:
                 if time.monotonic() >= until:
                     return
-                self.study(name, writes=True)
+                with suppress(Problem):  # damaged: the others are served all the same
+                    self.study(name, writes=True)
 
 
 class Undone(Exception):
@@ -155,9 +168,15 @@ class Desk:
         self.touched[name] = self._handed[name] = live
         return live
 
-    def remove(self, live: LiveStudy) -> None:
-        self.store.remove_study(self.connection(), live.id)
-        self.shelf.remove(live.definition.name)
+    def remove(self, name: str) -> None:
+        """Delete a study, or a 404; a damaged one too."""
+        row = self.shelf.rows.get(name)
+        if row is None:
+            raise problems.unknown_study(name)
+        if name in self.shelf.live:
+            self._handed[name] = self.shelf.live[name]
+        self.store.remove_study(self.connection(), row.id)
+        self.shelf.remove(name)
         self.removed = True
 
     def finish(self) -> None:

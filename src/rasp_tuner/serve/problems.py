@@ -36,6 +36,11 @@ def unknown_study(name: str) -> Problem:
     return Problem(404, "unknown_study", f"no study {name!r}; GET /v1/studies lists them", "name")
 
 
+def damaged(name: str) -> Problem:
+    message = f"study {name!r} cannot be built from its log: the server's log says why; other studies are served"
+    return Problem(500, "damaged", message, "name")
+
+
 def storage(retry_after: int = 1) -> Problem:
     message = "the database cannot be written now: nothing was recorded, try again; recommend and views still answer"
     return Problem(503, "storage", message, retry_after=retry_after)

@@ -71,6 +71,7 @@ class Writer(threading.Thread):
             self._run()
         except Exception:
             log.critical("the writer stopped; start the server again, the log is whole", exc_info=True)
+            self.ready.set()  # so that the server starts, and /readyz says what is wrong
             with contextlib.suppress(queue.Empty):
                 while job := self._jobs.get_nowait():
                     _answer([(job.future, problems.storage())] if job.future else [])
@@ -141,6 +142,9 @@ class Writer(threading.Thread):
         except SQLAlchemyError as error:
             log.error("commit failed, nothing was acknowledged: %s", error)
             self.failing = True
+            desk.undo()
+        except Exception:
+            log.exception("commit failed, nothing was acknowledged")
             desk.undo()
         else:
             if desk.wrote:
