@@ -216,6 +216,7 @@ def run() -> int:
         most, _ = measure(verdict, f"full, {given.clients} clients", full)
         for result in (*paced, *full):
             acked.update(result[3])
+        link = server.link()  # the first has idled out
         telling, asking = batches(link, given.batches)
         verdict.figure("batch: tells/s", given.batches * BATCH / telling)
         verdict.figure("batch: asks/s", given.batches * BATCH / asking)
@@ -228,6 +229,7 @@ def run() -> int:
         verdict.figure("overload: sent, requests/s", counts.pop("sent", 0) / given.seconds)
         for status, count in sorted(counts.items()):
             verdict.figure(f"overload: {status}", count)
+        link = server.link()
         started = time.perf_counter()
         good(link.post(f"{STUDY}/recommend", {"context": context_at(0)}))
         verdict.figure("after it: recommend, ms", 1e3 * (time.perf_counter() - started))
