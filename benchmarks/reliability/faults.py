@@ -2,6 +2,7 @@
 
 commit-after-ack   answers are sent before the commit, which follows a moment later
 double-apply       an answer that was given before is taken as a new one
+no-sync            commits are not synced to disk
 replay-twice       building a study after a restart applies the last event of its log a second time
 """
 
@@ -11,8 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import sqlalchemy as sa
+
 from rasp_tuner.__main__ import main
 from rasp_tuner.serve import desk as desk_module
+from rasp_tuner.serve import store as store_module
 from rasp_tuner.serve import writer as writer_module
 from rasp_tuner.serve.desk import Desk
 from rasp_tuner.serve.events import Event
@@ -70,7 +74,23 @@ def replay_twice() -> None:
     desk_module.build = careless
 
 
-PLANTS = {"commit-after-ack": commit_after_ack, "double-apply": double_apply, "replay-twice": replay_twice}
+def no_sync() -> None:
+    engine = store_module._engine
+
+    def lazy(*args: Any, **settings: Any) -> sa.Engine:
+        made = engine(*args, **settings)
+        sa.event.listen(made, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF").close())
+        return made
+
+    store_module._engine = lazy
+
+
+PLANTS = {
+    "no-sync": no_sync,
+    "commit-after-ack": commit_after_ack,
+    "double-apply": double_apply,
+    "replay-twice": replay_twice,
+}
 
 if __name__ == "__main__":
     PLANTS[sys.argv.pop(1)]()

@@ -363,7 +363,7 @@ class Verdict:
             print(json.dumps({"script": self.name, **self.figures, "promises": dict(self.promises), "broken": broken}))
         else:
             for name, value in self.figures.items():
-                print(f"{name:40} {value:,}" if isinstance(value, int | float) else f"{name:40} {value}")
+                print(f"{name:50} {value:,}" if isinstance(value, int | float) else f"{name:50} {value}")
             for words, kept in self.promises:
                 print(f"{'kept  ' if kept else 'BROKEN'}  {words}")
         return 1 if broken else 0

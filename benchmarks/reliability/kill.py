@@ -5,11 +5,14 @@ time a second time while it recovers. After each restart, and for everything at 
 the log. One tell in five is sent again, as a client would whose answer got lost; it must be called a duplicate. At the
 end the state must be that of a replay of the whole log.
 
+--power-cut makes each kill a power cut: what the server had not synced is gone with it (power.py; needs root).
+
 --plant makes the server or the disk lie, and the script must then exit with 1:
   commit-after-ack   answers are sent before the commit
   drop-wal           what was written since the last checkpoint is dropped at each kill, as if nothing was ever synced
   double-apply       an answer given before is taken as a new one
   replay-twice       after a restart the last tell is learned a second time
+  no-sync            nothing is synced; kill -9 alone does not show it, --power-cut does
 """
 
 import json
@@ -18,6 +21,7 @@ import random
 import sqlite3
 import sys
 import time
+from contextlib import nullcontext
 from multiprocessing.synchronize import Event as Flag
 from pathlib import Path
 from typing import Any
@@ -39,7 +43,9 @@ from harness import (
     parser,
     percentile,
 )
+from power import Disk, disk
 
+PLANTS = ["commit-after-ack", "drop-wal", "double-apply", "replay-twice", "no-sync"]
 AGAIN = 0.2  # of acknowledged tells are sent again
 WAITING = 4  # suggestions a client has out
 
@@ -186,18 +192,21 @@ def run() -> int:
     args.add_argument("--grown", type=int, default=0, help="tells a second study has before the first kill")
     args.add_argument("--clients", type=int, default=4)
     args.add_argument("--load", type=float, default=0.8, help="at most so many seconds of load between kills")
-    args.add_argument("--plant", choices=["commit-after-ack", "drop-wal", "double-apply", "replay-twice"])
+    args.add_argument("--plant", choices=PLANTS)
+    args.add_argument("--power-cut", action="store_true", help="needs root and loop devices")
     args.add_argument("--seed", type=int, default=0)
     given = args.parse_args()
-    with folder() as home:
-        server = Server(home / "data", given.plant if given.plant != "drop-wal" else None)
+    plant = None if given.plant == "drop-wal" else given.plant
+    with folder() as home, disk(home) if given.power_cut else nullcontext() as cut:
+        server = Server(home / "data" if cut is None else cut.place / "data", plant)
+        server.said = home / "stderr"
         try:
-            return kills(server, home, given)
+            return kills(server, home, given, cut)
         finally:
             server.kill()
 
 
-def kills(server: Server, home: Path, given: Any) -> int:
+def kills(server: Server, home: Path, given: Any, cut: Disk | None) -> int:
     rng, verdict = random.Random(given.seed), Verdict("kill")
     server.start()
     link = server.link()
@@ -220,11 +229,11 @@ def kills(server: Server, home: Path, given: Any) -> int:
     try:
         for k in range(given.kills):
             time.sleep(rng.uniform(0.05, given.load))
-            die(server, given.plant)
+            die(server, given.plant, cut)
             if k % 10 == 9:
                 server.launch()
                 time.sleep(rng.uniform(0.0, 1.5))
-                die(server, given.plant)
+                die(server, given.plant, cut)
                 early += 1
             ready.append(server.start())
             cpu.append(server.cpu_s())
@@ -243,7 +252,7 @@ def kills(server: Server, home: Path, given: Any) -> int:
     total = {name: sum(each[name] for each in found) for name in found[0]}
     same = replays(link, "web")
     verdict.figure("planted", given.plant or "nothing")
-    verdict.figure("kills", given.kills + early)
+    verdict.figure("kills" if cut is None else "power cuts", given.kills + early)
     verdict.figure("of which during recovery", early)
     verdict.figure("tells acknowledged", len(record.tells))
     verdict.figure("asks acknowledged", len(record.asks))
@@ -268,8 +277,10 @@ def kills(server: Server, home: Path, given: Any) -> int:
     return verdict.end(given.json)
 
 
-def die(server: Server, plant: str | None) -> None:
+def die(server: Server, plant: str | None, cut: Disk | None) -> None:
     server.kill()
+    if cut is not None:
+        cut.cut()
     if plant == "drop-wal":
         for end in ("-wal", "-shm"):
             (server.data / f"rasp.db{end}").unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from harness import (
     SPACES,
     Link,
     Log,
+    Server,
     Verdict,
     add_space,
     context_at,
@@ -212,14 +213,18 @@ def run() -> int:
         together(pairs, given.clients, server.port, None, 1.0)  # warm
         paced = together(pairs, given.clients, server.port, given.rate / given.clients, given.seconds)
         rate, p99 = measure(verdict, f"paced at {given.rate:g}/s", paced)
+        used = server.cpu_s()
         full = together(pairs, given.clients, server.port, None, given.seconds)
+        used = server.cpu_s() - used
         most, _ = measure(verdict, f"full, {given.clients} clients", full)
+        each = 1e3 * used / sum(len(result[2]) for result in full)
+        verdict.figure("full: server's processor time for one of each, ms", each)
         for result in (*paced, *full):
             acked.update(result[3])
-        link = server.link()  # the first has idled out
-        telling, asking = batches(link, given.batches)
+        telling, asking, used = batches(server, given.batches)
         verdict.figure("batch: tells/s", given.batches * BATCH / telling)
         verdict.figure("batch: asks/s", given.batches * BATCH / asking)
+        verdict.figure("batch: server's processor time for a tell, ms", 1e3 * used / (given.batches * BATCH))
         floods = together(flood, 4, server.port, 20.0 * most / 4, given.seconds, given.connections // 4)
         counts: Counter[str] = Counter()
         for _, statuses, told, _ in floods:
@@ -259,21 +264,23 @@ def run() -> int:
     return verdict.end(given.json)
 
 
-def batches(link: Link, count: int) -> tuple[float, float]:
-    """Seconds spent telling, and asking."""
-    telling = asking = 0.0
+def batches(server: Server, count: int) -> tuple[float, float, float]:
+    """Seconds spent telling, and asking, and the server's processor time for the tells."""
+    link = server.link()
+    telling = asking = used = 0.0
     for start in range(0, count * BATCH, BATCH):
         begin = time.perf_counter()
         contexts = [context_at(i) for i in range(start, start + BATCH)]
         asked = good(link.post(f"{STUDY}/ask/batch", {"contexts": contexts}))["suggestions"]
         tells = [{"id": s["id"], "metrics": metrics_of(start + i, s["params"])} for i, s in enumerate(asked)]
-        between = time.perf_counter()
+        between, before = time.perf_counter(), server.cpu_s()
         results = good(link.post(f"{STUDY}/tell/batch", {"tells": tells}))["results"]
         telling += time.perf_counter() - between
         asking += between - begin
+        used += server.cpu_s() - before
         if any(result["status"] != "learned" for result in results):
             raise RuntimeError("a batch was not learned whole")
-    return telling, asking
+    return telling, asking, used
 
 
 if __name__ == "__main__":
