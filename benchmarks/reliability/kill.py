@@ -192,6 +192,7 @@ def run() -> int:
     args.add_argument("--grown", type=int, default=0, help="tells a second study has before the first kill")
     args.add_argument("--clients", type=int, default=4)
     args.add_argument("--load", type=float, default=0.8, help="at most so many seconds of load between kills")
+    args.add_argument("--minutes", type=float, default=float("inf"), help="make no more kills after so long")
     args.add_argument("--plant", choices=PLANTS)
     args.add_argument("--power-cut", action="store_true", help="needs root and loop devices")
     args.add_argument("--seed", type=int, default=0)
@@ -227,7 +228,10 @@ def kills(server: Server, home: Path, given: Any, cut: Disk | None) -> int:
     record, progress = Record(paths), Progress("kills", given.kills)
     ready, cpu, lost, twice, early = [], [], 0, 0, 0
     try:
+        until = time.monotonic() + 60.0 * given.minutes
         for k in range(given.kills):
+            if time.monotonic() > until:
+                break
             time.sleep(rng.uniform(0.05, given.load))
             die(server, given.plant, cut)
             if k % 10 == 9:
@@ -252,7 +256,7 @@ def kills(server: Server, home: Path, given: Any, cut: Disk | None) -> int:
     total = {name: sum(each[name] for each in found) for name in found[0]}
     same = replays(link, "web")
     verdict.figure("planted", given.plant or "nothing")
-    verdict.figure("kills" if cut is None else "power cuts", given.kills + early)
+    verdict.figure("kills" if cut is None else "power cuts", len(ready) + early)
     verdict.figure("of which during recovery", early)
     verdict.figure("tells acknowledged", len(record.tells))
     verdict.figure("asks acknowledged", len(record.asks))
@@ -267,6 +271,7 @@ def kills(server: Server, home: Path, given: Any, cut: Disk | None) -> int:
     for words, share in (("median", 0.5), ("p99", 0.99), ("max", 1.0)):
         verdict.figure(f"ready again, {words}, s", percentile(ready, share))
     verdict.figure("its processor time till ready, median, s", percentile(cpu, 0.5))
+    verdict.promise(f"all {given.kills:,} kills were made", len(ready) == given.kills)
     verdict.promise("no acknowledged tell is lost", not lost and not total["lost"])
     verdict.promise("none is applied twice", not twice and not total["twice"] and not record.twice)
     verdict.promise("an id handed out keeps its parameters", not total["asks_changed"] and not record.reissued)
