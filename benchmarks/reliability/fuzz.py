@@ -2,7 +2,7 @@
 
 Every random request is wrong in at least one way, so a 2xx is a failure too. After every thousand the study's view and
 the checksum of its export must be what they were. schemathesis works on a server of its own, since much of what it
-sends is right; once with names of its own making, once on a study that exists. It needs pip install schemathesis;
+sends is right; once with names of its own making, once on a study that exists. It needs the extra `reliability`;
 --schema 0 does without.
 """
 
@@ -67,7 +67,8 @@ def bad(verdict: Verdict, count: int, seed: int) -> None:
     verdict.figure("not refused in good form", len(wrong))
     for words, data in list(wrong.items())[:20]:
         print(f"  {words}\n    {data}", file=sys.stderr)
-    verdict.figure("server said", said[-500:] or "nothing")
+    lines = Counter(line[:100] for line in said.splitlines())
+    verdict.figure("server said", "; ".join(f"{n:,} x {line!r}" for line, n in lines.most_common(3)) or "nothing")
     verdict.promise("bad requests: no 5xx", not statuses["5xx"])
     verdict.promise("bad requests: every one is refused with 4xx and an error in the agreed form", not wrong)
     verdict.promise("bad requests: the state never changed", not changed)
