@@ -20,6 +20,7 @@ from rasp_tuner.errors import (
 from rasp_tuner.hybrid import AdaptiveHybridTuner
 from rasp_tuner.memory import PromptMemory
 from rasp_tuner.numerics import RunningEMA
+from rasp_tuner.past import LogReport
 from rasp_tuner.presets import Preset
 from rasp_tuner.space import Categorical, Float, Int, ParamBounds
 from rasp_tuner.surrogate import load_neural
@@ -43,6 +44,7 @@ __all__ = [
     "Int",
     "InvalidSpace",
     "InvalidValue",
+    "LogReport",
     "Metric",
     "MissingExtra",
     "ParamBounds",

@@ -13,6 +13,7 @@ from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotErr
 from rasp_tuner.hybrid import WORST, AdaptiveHybridTuner
 from rasp_tuner.ledger import Ledger
 from rasp_tuner.numerics import Array
+from rasp_tuner.past import LogReport, Missing, Source, samples
 from rasp_tuner.presets import Preset, named
 from rasp_tuner.space import Knob, ParamBounds, Params, Space
 from rasp_tuner.types import Direction, Explanation, Metric, Slots, Suggestion
@@ -70,6 +71,31 @@ class Tuner:
         self._frozen = False
         self._current = self._default  # theta_t: the latest own suggestion that was answered
         self._learned = 0
+
+    @classmethod
+    def from_log(
+        cls,
+        records: Source,
+        *,
+        space: Mapping[str, Knob],
+        metrics: Mapping[str, Metric | Direction],
+        context: Sequence[str] | int | None = None,
+        missing: Missing = "refuse",
+        time: str | None = None,
+        **settings: Any,
+    ) -> tuple["Tuner", LogReport]:
+        """A tuner that has learned from past records, and what became of them; equal records in any order, equal tuner.
+
+        records   mappings with context, params and metrics; or a CSV file, or columns by name
+        missing   "refuse", "drop" or "median": past.py states each rule
+        time      the field to learn them in the order of; without it their values decide, whatever order they came in
+        settings  as of `Tuner`: default, preset, seed, ...
+        """
+        tuner = cls(space, metrics, context, **settings)
+        found, report = samples(records, tuner._space, tuner._encoder, list(metrics), missing, time)
+        for sample in found:
+            tuner.observe(sample.context if len(sample.context) else None, sample.params, sample.metrics)
+        return tuner, report
 
     def __repr__(self) -> str:
         return (
