@@ -152,6 +152,12 @@ class Tuner:
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
         self._learn(Explanation(source="observed"), seen, point, metrics)
 
+    def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
+        """Learn that a run nobody asked for crashed or was invalid."""
+        seen, point = self._encoder.encode(context), self._space.to_unit(params)
+        self._hybrid.learn(seen, point, WORST, failed=True)
+        self._learned += 1
+
     def recommend(self, context: Context = None) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
 

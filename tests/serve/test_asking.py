@@ -77,7 +77,7 @@ def test_an_ask_that_fell_out_of_the_ledger_is_learned_as_an_observation_and_mar
     shown = view(client)
     assert (shown["tells"], shown["failures"], shown["late"], shown["expired"], shown["pending"]) == (1, 1, 2, 1, 3)
     assert shown["asks"] == shown["pending"] + shown["expired"] + shown["tells"] + shown["failures"]
-    assert shown["learned"] == 1  # nothing can be learned from a failure whose place is forgotten
+    assert shown["learned"] == 2  # the failure too
 
 
 def test_a_lease_runs_out_and_a_late_tell_is_taken_and_marked(client, monkeypatch):

@@ -1,62 +1,18 @@
 """The log is the truth: what is answered is on disk, what is not is undone, and a restart changes nothing."""
 
-import random
 import signal
 
 import httpx
 import pytest
 import sqlalchemy as sa
-from serving import STUDY, NoLog, Process, ask, running, steps, tell, view
+from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, running, steps, tell, view, whole
 
 from rasp_tuner.serve import still
-from rasp_tuner.serve.definition import StudyDefinition
 from rasp_tuner.serve.desk import build
 from rasp_tuner.serve.events import Event
 from rasp_tuner.serve.store import Store, StudyRow
 from rasp_tuner.serve.study import LiveStudy
 from rasp_tuner.serve.tables import events, snapshots
-
-SPACES = {
-    "mixed": STUDY["space"],
-    "smooth": {f"k{i}": {"type": "float", "low": 0, "high": 1} for i in range(4)},
-    "choices": {
-        "codec": {"type": "categorical", "choices": ["a", "b", None]},
-        "on": {"type": "int", "low": 0, "high": 1},
-    },
-}
-
-
-def definition(space="mixed", **changes):
-    wire = {**STUDY, "space": SPACES[space], **changes}
-    del wire["default"]
-    return StudyDefinition.from_wire(wire)
-
-
-def play(live, count, seed=0):
-    """Random orders: asks, tells late and out of order, failures, observations, freezing. The events they made."""
-    rng, out, made = random.Random(seed), [], []
-    for i in range(count):
-        at, context = float(live.seq), {"qps": rng.choice([1.0, 9.0]) + rng.gauss(0.0, 0.1)}
-        metrics = {"p99_ms": rng.gauss(20.0, 3.0)}
-        roll = rng.random()
-        if roll < 0.5 or not out:
-            event = live.ask(context, at)
-            out.append(event.ask)
-        elif roll < 0.9:
-            event = live.tell(f"s{out.pop(rng.randrange(len(out)))}", at, NoLog(), metrics)
-        elif roll < 0.94:
-            event = live.tell(f"s{out.pop()}", at, NoLog(), None, "crash")
-        elif roll < 0.97:
-            event = live.observe(context, live.definition.default, metrics, f"key {i}", at, NoLog())
-        else:
-            event = live.freeze(not live.tuner.frozen, at)
-        made.append(event)
-    return made
-
-
-def whole(live):
-    """Everything a study is, as bytes."""
-    return live.tuner.to_bytes(), live.view(1e9), live.history.to_json(), still.capture(live)()
 
 
 @pytest.mark.parametrize("space", SPACES)

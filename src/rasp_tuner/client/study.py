@@ -200,6 +200,16 @@ class Study:
         """Delete the study with all it learned."""
         self._transport.call("DELETE", self._path, again=False)
 
+    def forget(self, *, timeout: float = 600.0, **which: Any) -> dict[str, Any]:
+        """Erase records as if they had never been: `{"erased": count, "scrubbed": files are clean, "backups": ...}`.
+
+        `which` has one or more of after, before (unix seconds), context ({name: number or [low, high]}), ids, keys (of
+        observations); a record is erased if all that is given holds for it.
+        """
+        answer = self._transport.call("POST", f"{self._path}/forget", which, timeout=timeout)
+        found: dict[str, Any] = answer.body
+        return found
+
     def _get(self, path: str) -> dict[str, Any]:
         found: dict[str, Any] = self._transport.call("GET", f"{self._path}{path}").body
         return found

@@ -33,6 +33,7 @@ class StudyDefinition:
     switching_cost: float = 0.0
     lease_s: float = 3600.0
     max_pending: int = 1000
+    ttl_s: float | None = None  # records older than this are erased
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
@@ -61,6 +62,7 @@ class StudyDefinition:
                 switching_cost=number("switching_cost", data.get("switching_cost", 0.0), InvalidSpace),
                 lease_s=_lease(data.get("lease_s", 3600.0)),
                 max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MOST_PENDING, InvalidSpace),
+                ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
             )
             definition.tuner()  # checks the rest
         except RaspError as error:
@@ -112,6 +114,17 @@ def _lists(space: dict[str, Any]) -> dict[str, dict[str, Any]]:
         name: {key: list(value) if isinstance(value, tuple) else value for key, value in _plain(fields).items()}
         for name, fields in space.items()
     }
+
+
+def _ttl(value: object, lease: float) -> float | None:
+    if value is None:
+        return None
+    seconds = number("ttl_s", value, InvalidSpace)
+    if seconds < lease:
+        raise InvalidSpace(
+            f"ttl_s must be at least lease_s, for which answers are waited for, got {seconds!r} < {lease!r}"
+        )
+    return seconds
 
 
 def _lease(value: object) -> float:

@@ -168,6 +168,22 @@ class Desk:
         self.touched[name] = self._handed[name] = live
         return live
 
+    def unsaved(self, live: LiveStudy) -> list[Event]:
+        """Events of the study that this commit will write."""
+        return [event for id, event in self._entries if id == live.id]
+
+    def replace(self, old: LiveStudy, new: LiveStudy, events: Iterable[Event]) -> None:
+        """Put a study with another log in the place of an old one, whose rows, late ones too, are for the purge."""
+        name, definition = new.definition.name, new.definition.to_wire()
+        self.remove(name)
+        new.id = self.store.add_study(self.connection(), name, definition, new.created)
+        self.shelf.put(StudyRow(new.id, name, definition, new.created), new)
+        self.touched[name] = self._handed[name] = new
+        self._entries += [(new.id, event) for event in events]
+
+    def drop_backups(self) -> list[str]:
+        return self.store.drop_backups(self.connection())
+
     def remove(self, name: str) -> None:
         """Delete a study, or a 404; a damaged one too."""
         row = self.shelf.rows.get(name)

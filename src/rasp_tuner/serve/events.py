@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze"]
+Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze", "forgot"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -17,6 +17,8 @@ class Event:
     failed    reason
     observe   context, params, metrics
     freeze, unfreeze   nothing
+    forgot    first of a log from which records were erased; `handed`: numbers of asks below it may be missing, and are
+              not used again; `records`: how many were erased so far
     """
 
     seq: int  # 1, 2, ... within the study

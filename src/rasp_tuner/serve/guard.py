@@ -45,6 +45,7 @@ TABLE: dict[tuple[str, str], Needs] = {
     ("POST", f"{ONE}/recommend"): "read",
     ("POST", f"{ONE}/freeze"): "admin",
     ("POST", f"{ONE}/unfreeze"): "admin",
+    ("POST", f"{ONE}/forget"): "admin",
     ("GET", f"{ONE}/suggestions"): "read",
     ("GET", f"{ONE}/suggestions/{{id}}"): "read",
     ("GET", f"{ONE}/history"): "read",

@@ -7,7 +7,8 @@ from typing import Any
 from rasp_tuner.errors import RaspError, UnknownSuggestion
 
 FIELDS = (
-    "context|params|metrics|space|default|preset|seed|guard|switching_cost|max_pending|id|reason|Float|Int|Categorical"
+    "context|params|metrics|space|default|preset|seed|guard|switching_cost|max_pending|ttl_s|id|reason"
+    "|Float|Int|Categorical"
 )
 
 

@@ -55,6 +55,11 @@ def add(app: FastAPI, service: Service) -> None:
         parcel = await asyncio.to_thread(imported, request.scope["rasp.body"], name, service.limits)
         return answer(await service.take(parcel, request.scope["rasp.caller"]), 201)
 
+    @app.post(f"{ONE}/forget", **describe("Erase records", schemas.Forget, schemas.Forgotten))
+    async def forget(request: Request) -> Response:
+        wanted = schemas.parse(schemas.Forget, body(request))
+        return answer(await service.forget(request.path_params["name"], wanted, request.scope["rasp.caller"]))
+
     @app.post(f"{ONE}/freeze", **describe("Stop exploring", None, schemas.Frozen))
     async def freeze(request: Request) -> Response:
         return answer(await service.freeze(request.path_params["name"], True, request.scope["rasp.caller"]))

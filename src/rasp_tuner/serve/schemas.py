@@ -87,6 +87,7 @@ class NewStudy(Strict):
     switching_cost: Number = 0.0
     lease_s: Number = 3600.0
     max_pending: int = 1000
+    ttl_s: Number | None = Field(default=None, description="Records older than this are erased; null: none.")
 
 
 class Ask(Strict):
@@ -124,6 +125,29 @@ class Observe(Strict):
     params: Params
     metrics: Metrics
     key: Word | None = Field(default=None, description="The same key again changes nothing.", examples=["run-17"])
+
+
+Limit = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
+
+
+class Forget(Strict):
+    """Which records to erase: those for which everything that is given holds."""
+
+    after: Number | None = Field(default=None, description="Unix seconds: asked, answered or observed then or later.")
+    before: Number | None = Field(default=None, description="Unix seconds: and before then.")
+    context: dict[Word, Number | Limit] = Field(
+        default_factory=dict,
+        description="A number, or low and high, null for open; of a context without names, by place: 0, 1, ...",
+        examples=[{"qps": [400, None]}],
+    )
+    ids: list[Id] = Field(default_factory=list, max_length=10_000)
+    keys: list[Word] = Field(default_factory=list, max_length=10_000, description="Of observations.")
+
+
+class Forgotten(BaseModel):
+    erased: int = Field(description="Records.")
+    scrubbed: bool = Field(description="Whether the files are clean already; if not, they will be shortly.")
+    backups: list[str] = Field(description="Copies made by migrations, which were removed.")
 
 
 class Suggested(BaseModel):
@@ -177,6 +201,7 @@ class StudyView(NewStudy):
     late: int
     expired: int
     pending: int
+    erased: int
     learned: int
     last_event_at: float | None
 

@@ -11,15 +11,19 @@ from rasp_tuner.serve import problems, still
 from rasp_tuner.serve.auth import Caller, Keys
 from rasp_tuner.serve.definition import StudyDefinition
 from rasp_tuner.serve.desk import Desk
+from rasp_tuner.serve.erasure import Remainder, where
 from rasp_tuner.serve.events import Event, ask_id
 from rasp_tuner.serve.limits import Limits
 from rasp_tuner.serve.live import Hub
 from rasp_tuner.serve.problems import Problem
+from rasp_tuner.serve.schemas import Forget
 from rasp_tuner.serve.store import Store
 from rasp_tuner.serve.study import LiveStudy
 from rasp_tuner.serve.telemetry import Telemetry, facts
 from rasp_tuner.serve.transfer import Parcel, conflict
 from rasp_tuner.serve.writer import Job, Writer
+
+SCRUBBED_S = 30.0  # for which an answer to `forget` waits for the files to be clean
 
 
 class Service:
@@ -132,6 +136,25 @@ class Service:
 
         result: dict[str, Any] = await self.do(run, writes=True)
         return result
+
+    async def forget(self, name: str, wanted: Forget, caller: Caller) -> dict[str, Any]:
+        """What was erased: the study is then one that never had those records, and soon so are all files."""
+        rest: Remainder = await self.look(name, lambda live, _: Remainder(self.store, live, where(wanted, live)))
+        erased = await asyncio.to_thread(rest.derive)
+
+        def finish(desk: Desk) -> bool:
+            done = rest.finish(desk)
+            if done:
+                desk.record(caller.name, "records erased", f"{name}: {erased}")
+            return done
+
+        while erased and not await self.do(finish, writes=True):
+            await asyncio.to_thread(rest.catch_up)
+        backups = await self.do(lambda desk: desk.drop_backups(), writes=True)
+        until = time.monotonic() + SCRUBBED_S
+        while self.writer.purging and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        return {"erased": erased, "scrubbed": not self.writer.purging, "backups": backups}
 
     # asks and answers
 

@@ -21,6 +21,9 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
         "definition": live.definition.to_wire(),
         "seq": live.seq,
         "last_at": live.last_at,
+        "first_at": live.first_at,
+        "handed": live.handed,
+        "floor": live.floor,
         "counts": asdict(live.counts),
         "history": live.history.to_json(),
     }
@@ -42,10 +45,12 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     except (zlib.error, struct.error) as reason:
         raise ValueError(f"not a study's still: {reason}") from reason
     header, arrays = snapshot.decode(plain[_LENGTH.size : _LENGTH.size + length])
-    if header["definition"] != definition.to_wire():
+    if StudyDefinition(**header["definition"]) != definition:
         raise ValueError("the still belongs to another definition")
     live = LiveStudy(id, definition, created, Tuner.from_bytes(plain[_LENGTH.size + length :]))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
+    live.first_at, live.floor = header.get("first_at"), header.get("floor", 0)
+    live.handed = header.get("handed", live.counts.asks)
     live.history.restore(header["history"], arrays)
     live.recent = _records(header["recent"])
     live.pending = _records(header["pending"])

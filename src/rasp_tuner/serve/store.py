@@ -15,7 +15,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from rasp_tuner.errors import InvalidValue, RaspError
-from rasp_tuner.serve import migration
+from rasp_tuner.serve import migration, scrub
 from rasp_tuner.serve.events import Event, Kind
 from rasp_tuner.serve.strict import text
 from rasp_tuner.serve.tables import audit, events, keys, snapshots, studies
@@ -101,18 +101,32 @@ class Store:
         """Give its name free; `purge` takes its rows."""
         connection.execute(sa.update(studies).where(studies.c.id == study).values(name=None))
 
-    def purge(self, connection: sa.Connection) -> bool:
-        """Delete some rows of deleted studies; whether there may be more."""
-        gone = connection.execute(sa.select(studies.c.id).where(studies.c.name.is_(None)).limit(1)).scalar()
-        if gone is None:
-            return False
-        connection.execute(sa.delete(snapshots).where(snapshots.c.study == gone))
-        first = connection.execute(sa.select(sa.func.min(events.c.seq)).where(events.c.study == gone)).scalar()
-        if first is None:
-            connection.execute(sa.delete(studies).where(studies.c.id == gone))
-        else:
-            connection.execute(sa.delete(events).where(events.c.study == gone, events.c.seq < first + CHUNK))
-        return True
+    def gone(self) -> list[int]:
+        """Deleted studies of which there may be traces: `purge`, `scrub` and `bury` take them away, in this order."""
+        with self.reading() as connection:
+            return list(connection.execute(sa.select(studies.c.id).where(studies.c.name.is_(None))).scalars())
+
+    def purge(self, connection: sa.Connection, study: int) -> bool:
+        """Delete some rows of a deleted study; whether there may be more."""
+        connection.execute(sa.delete(snapshots).where(snapshots.c.study == study))
+        first = connection.execute(sa.select(sa.func.min(events.c.seq)).where(events.c.study == study)).scalar()
+        if first is not None:
+            connection.execute(sa.delete(events).where(events.c.study == study, events.c.seq < first + CHUNK))
+        return first is not None
+
+    def scrub(self) -> None:
+        """Write the tables anew, so that no file of the database holds bytes of deleted rows; outside a transaction."""
+        scrub.database(self._writer)
+
+    def bury(self, gone: Sequence[int]) -> None:
+        """Let go of deleted studies whose rows are gone, in files too."""
+        with self.writing() as connection:
+            connection.execute(sa.delete(studies).where(studies.c.id.in_(gone)))
+        scrub.write_ahead_log(self._writer)
+
+    def drop_backups(self, connection: sa.Connection) -> list[str]:
+        """Remove the copies that migrations made, which hold what was erased since; their names."""
+        return scrub.backups(connection)
 
     # events
 
@@ -247,7 +261,12 @@ def _engine(url: sa.URL, *, writes: bool, alone: bool) -> sa.Engine:
         return _postgres(url, writes=writes, alone=alone)
     if url.get_backend_name() != "sqlite":
         raise InvalidValue(f"the database must be postgresql://... or sqlite:///..., got {url.drivername}")
-    engine = sa.create_engine(url, pool_size=1 if writes else 4, max_overflow=0 if writes else 16)
+    engine = sa.create_engine(
+        url,
+        pool_size=1 if writes else 4,
+        max_overflow=0 if writes else 16,
+        hide_parameters=True,  # errors are logged: values of users are not for that
+    )
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
@@ -256,6 +275,7 @@ def _engine(url: sa.URL, *, writes: bool, alone: bool) -> sa.Engine:
             f"busy_timeout={BUSY_MS}",
             "journal_mode=WAL",
             "synchronous=FULL",
+            "secure_delete=ON",  # deleted rows are overwritten
             f"wal_autocheckpoint={WAL_PAGES}",
         ):
             connection.execute(f"PRAGMA {pragma}").close()
@@ -272,6 +292,7 @@ def _postgres(url: sa.URL, *, writes: bool, alone: bool) -> sa.Engine:
         url.set(drivername="postgresql+psycopg"),
         pool_size=1 if writes else 4,
         max_overflow=0 if writes else 16,
+        hide_parameters=True,
         pool_pre_ping=True,  # a server that was restarted costs a new connection, not a failed commit
         connect_args={"options": "-c synchronous_commit=on", "connect_timeout": 5},
     )

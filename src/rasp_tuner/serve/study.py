@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
-from rasp_tuner.errors import ExpiredSuggestion
+from rasp_tuner.checks import whole
+from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.serve.definition import StudyDefinition
 from rasp_tuner.serve.events import Event, Kind, ask_id, ask_number
 from rasp_tuner.serve.history import History
@@ -18,6 +19,7 @@ from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
 RECENT = 200  # suggestions listed
+SLACK = 0.05  # of `ttl_s`, by which a record may outlive it: an erasure replays the whole log
 ANSWERED = 4_096  # answers and keys kept at hand; older ones are looked up in the log
 
 Status = Literal["pending", "told", "failed"]
@@ -46,6 +48,7 @@ class Record:
     reason: str | None = None
     late: bool = False
     foreign: bool = False  # the tuner, replayed, would have answered otherwise: the logged parameters count
+    inner: int | None = None  # the tuner's own number of it, which is another once records were erased
 
 
 @dataclass(slots=True)
@@ -56,7 +59,8 @@ class Counts:
     observations: int = 0
     late: int = 0
     dropped: int = 0  # unanswered asks that made room for newer ones, and are unanswered still
-    diverged: int = 0  # replayed asks that came out otherwise
+    diverged: int = 0  # replayed asks that came out otherwise, though nothing was erased since
+    erased: int = 0  # records
 
 
 class LiveStudy:
@@ -68,6 +72,9 @@ class LiveStudy:
         self.history = History(definition, self.tuner.experts)
         self.seq = 0
         self.last_at: float | None = None
+        self.first_at: float | None = None  # of the oldest record
+        self.handed = 0  # the number of the next ask
+        self.floor = 0  # numbers below it may be missing: their records were erased
         self.counts = Counts()
         self.pending: dict[int, Record] = {}  # in order of asking, as the tuner's ledger
         self.recent: dict[int, Record] = {}
@@ -79,9 +86,8 @@ class LiveStudy:
     def ask(self, context: Any, at: float) -> Event:
         """Asks the tuner; the event holds the answer."""
         suggestion = self.tuner.ask(context)
-        number = ask_number(suggestion.id)
-        event = self._event("ask", at, {"context": context, "params": suggestion.params}, ask=number)
-        self._asked(event, foreign=False)
+        event = self._event("ask", at, {"context": context, "params": suggestion.params}, ask=self.handed)
+        self._asked(event, suggestion.id, foreign=False)
         return event
 
     def tell(self, id: str, at: float, log: Log, metrics: dict[str, float] | None, reason: str = "") -> Event | Record:
@@ -132,13 +138,23 @@ class LiveStudy:
         getattr(self, f"_apply_{event.kind}")(event)
 
     def _apply_ask(self, event: Event) -> None:
-        if event.ask != self.counts.asks:
-            raise ValueError(f"event {event.seq}: ask {event.ask} where {self.counts.asks} is next")
+        if event.ask is None or event.ask >= self.floor:
+            if event.ask != self.handed:
+                raise ValueError(f"event {event.seq}: ask {event.ask} where {self.handed} is next")
+        elif event.ask < self._lowest:
+            raise ValueError(f"event {event.seq}: ask {event.ask} where {self._lowest} may be next")
         suggestion = self.tuner.ask(event.body["context"])
         foreign = suggestion.params != event.body["params"]
         if foreign:
             Space.from_json(self.definition.space).to_unit(event.body["params"])  # legal at least
-        self._asked(event, foreign)
+        self._asked(event, suggestion.id, foreign)
+
+    def _apply_forgot(self, event: Event) -> None:
+        if event.seq != 1:
+            raise ValueError(f"event {event.seq}: only the first of a log can tell of what was erased")
+        self.handed = self.floor = whole("handed", event.body["handed"], 0, 2**62)
+        self.counts.erased = whole("records", event.body["records"], 0, 2**62)
+        self._took(event)
 
     def _apply_tell(self, event: Event) -> None:
         record = self._asked_for(event)
@@ -161,7 +177,7 @@ class LiveStudy:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
         expected = self.history.expectation(self.tuner, context)
         self.tuner.observe(context, params, metrics)
-        self._took(event)
+        self._took(event, record=True)
         self.counts.observations += 1
         if event.key is not None:
             _put(self._observed, event.key, event, ANSWERED)
@@ -181,6 +197,11 @@ class LiveStudy:
 
     def expires_at(self, record: Record) -> float:
         return record.asked_at + self.definition.lease_s
+
+    def outlived(self, now: float) -> bool:
+        """Whether some record is so much older than `ttl_s` that it is worth replaying the others to be rid of it."""
+        ttl = self.definition.ttl_s
+        return ttl is not None and self.first_at is not None and now - self.first_at > ttl * (1.0 + SLACK)
 
     def answer_was_late(self, event: Event) -> bool:
         """Of an answer that was just taken."""
@@ -208,6 +229,7 @@ class LiveStudy:
             "late": counts.late,
             "expired": counts.dropped + overdue,
             "pending": len(self.pending) - overdue,
+            "erased": counts.erased,
             "learned": self.tuner.learned,
             "last_event_at": self.last_at,
         }
@@ -215,7 +237,7 @@ class LiveStudy:
     def suggestions(self, limit: int, now: float) -> list[dict[str, Any]]:
         """The newest ones first."""
         newest = list(self.recent)[::-1][:limit]
-        return [self._shown(self.recent[number], self._why(number), now) for number in newest]
+        return [self._shown(self.recent[number], self._why(self.recent[number]), now) for number in newest]
 
     def suggestion(self, id: str, log: Log, now: float) -> dict[str, Any]:
         """One of them, however old, with the fields of its explanation while the tuner has it."""
@@ -223,7 +245,7 @@ class LiveStudy:
         if number is None:
             raise _unknown(id)
         record = self.recent.get(number) or self.pending.get(number) or self._from_log(number, log)
-        why = self._why(number)
+        why = self._why(record)
         return {**self._shown(record, why, now), "why": None if why is None else asdict(why)}
 
     # inside
@@ -233,18 +255,27 @@ class LiveStudy:
     ) -> Event:
         return Event(self.seq + 1, kind, max(at, self.last_at or at), body, ask, key)
 
-    def _took(self, event: Event) -> None:
-        self.seq, self.last_at = event.seq, event.at
+    @property
+    def _lowest(self) -> int:
+        """The least number that an ask of before an erasure may have now."""
+        return next(reversed(self.recent), -1) + 1
 
-    def _asked(self, event: Event, foreign: bool) -> None:
+    def _took(self, event: Event, record: bool = False) -> None:
+        self.seq, self.last_at = event.seq, event.at
+        if record and self.first_at is None:
+            self.first_at = event.at
+
+    def _asked(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
             raise ValueError(f"event {event.seq}: an ask without a number")
-        record = Record(event.ask, event.at, event.body["context"], event.body["params"], foreign=foreign)
+        inner = ask_number(id)
+        record = Record(event.ask, event.at, event.body["context"], event.body["params"], foreign=foreign, inner=inner)
         self.counts.asks += 1
-        self.counts.diverged += foreign
+        self.counts.diverged += foreign and event.ask >= self.floor
+        self.handed = max(self.handed, event.ask + 1)
         self.counts.dropped += _put(self.pending, event.ask, record, self.definition.max_pending)
         _put(self.recent, event.ask, record, RECENT)
-        self._took(event)
+        self._took(event, record=True)
 
     def _asked_for(self, event: Event) -> Record:
         """The ask that an answer belongs to; one the ledger had dropped comes with the answer."""
@@ -258,8 +289,8 @@ class LiveStudy:
         self, record: Record, tell: Callable[[str], None], metrics: Mapping[str, float] | None
     ) -> Explanation | None:
         """What the tuner made of an answer; None if it had let go of the ask, and learned it as an observation."""
-        id = ask_id(record.number)
         if not (record.late or record.foreign):
+            id = self._tuners_id(record)
             try:
                 tell(id)
             except ExpiredSuggestion:
@@ -268,7 +299,16 @@ class LiveStudy:
                 return self.tuner.explain(id)
         if metrics is not None:
             self.tuner.observe(record.context, record.params, metrics)
+        else:
+            self.tuner.observe_failed(record.context, record.params)
         return None
+
+    def _tuners_id(self, record: Record) -> str:
+        """Asks after the latest erasure are as far apart as the tuner's own numbers; of older ones it is on record."""
+        if record.inner is not None:
+            return ask_id(record.inner)
+        asks_before = self.counts.asks - (self.handed - self.floor)
+        return ask_id(record.number - self.floor + asks_before) if record.number >= self.floor else ""
 
     def _answered(self, event: Event, record: Record) -> bool:
         """Whether it came late."""
@@ -286,7 +326,7 @@ class LiveStudy:
     def _from_log(self, number: int, log: Log) -> Record:
         found = log.of_ask(number)
         if not found:
-            raise _unknown(ask_id(number))
+            raise _unknown(ask_id(number), erased=number < self.floor)
         asked, *answers = found
         record = Record(number, asked.at, asked.body["context"], asked.body["params"])
         if not answers:
@@ -297,10 +337,10 @@ class LiveStudy:
             return replace(record, status="failed", reason=answer.body["reason"], late=late)
         return replace(record, status="told", metrics=answer.body["metrics"], late=late)
 
-    def _why(self, number: int) -> Explanation | None:
+    def _why(self, record: Record) -> Explanation | None:
         try:
-            return self.tuner.explain(ask_id(number))
-        except ExpiredSuggestion:
+            return self.tuner.explain(self._tuners_id(record))
+        except UnknownSuggestion:
             return None
 
     def _shown(self, record: Record, why: Explanation | None, now: float) -> dict[str, Any]:
@@ -331,8 +371,9 @@ def _same(record: Record, metrics: Mapping[str, float] | None, reason: str) -> R
     return record
 
 
-def _unknown(id: str) -> Problem:
-    return Problem(404, "unknown_suggestion", f"no suggestion {id[:80]!r} was handed out in this study", "id")
+def _unknown(id: str, erased: bool = False) -> Problem:
+    said = "was handed out in this study" + (", or it was erased" if erased else "")
+    return Problem(404, "unknown_suggestion", f"no suggestion {id[:80]!r} {said}", "id")
 
 
 def _put(records: dict[Any, Any], key: Any, value: Any, size: int) -> bool:

@@ -56,21 +56,23 @@ def imported(body: bytes, name: str | None, limits: Limits) -> Parcel:
     if name is not None:
         definition = replace(definition, name=check_name(name))
     live = LiveStudy(0, definition, 0.0)
-    answered: set[int] = set()
+    unanswered: set[int] = set()
     latest = float("-inf")
     for event in events:
         if event.at < latest:
             raise invalid(f"event {event.seq} comes before the one it follows")
         if event.kind in ("tell", "failed"):
             number = -1 if event.ask is None else event.ask
-            if number in answered or not 0 <= number < live.counts.asks:
+            if number not in unanswered:
                 raise invalid(f"event {event.seq} answers what was not asked, or was answered before")
-            answered.add(number)
+            unanswered.remove(number)
         latest = event.at
         try:
             live.apply(event)
         except (RaspError, ValueError, KeyError, TypeError) as reason:
             raise invalid(f"event {event.seq} cannot be replayed: {str(reason)[:200]}") from reason
+        if event.kind == "ask" and event.ask is not None:
+            unanswered.add(event.ask)
     return Parcel(live, events)
 
 

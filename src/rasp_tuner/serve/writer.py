@@ -23,10 +23,13 @@ from rasp_tuner.serve.desk import Desk, Shelf, Undone
 from rasp_tuner.serve.problems import Problem
 from rasp_tuner.serve.store import Store
 from rasp_tuner.serve.study import LiveStudy
+from rasp_tuner.serve.sweep import Sweeper
 
 EVERY = 500  # events of a study between snapshots
 AT_ONCE = 512  # jobs done under one commit
 IDLE_S = 0.2
+BUSY_S = 1.0  # after which erasing goes on though there is always something else to do
+AGAIN_S = 2.0  # until erasing is tried again after it failed
 WARM_S = 1.0  # for which studies are built before the server is ready
 
 log = logging.getLogger("rasp_tuner.serve")
@@ -55,7 +58,9 @@ class Writer(threading.Thread):
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._packer = ThreadPoolExecutor(1, "rasp-packer")
         self._saved: dict[int, int] = {}  # study -> seq of its latest snapshot, or of the one being packed
-        self._purging = True
+        self.purging = True  # rows of deleted studies may be left, in tables or in files
+        self._purge_at = 0.0
+        self._sweeper = Sweeper(store, lambda run: self.put(Job(run, writes=True)))
 
     def put(self, job: Job) -> None:
         self._jobs.put(job)
@@ -63,6 +68,7 @@ class Writer(threading.Thread):
     def stop(self) -> None:
         """Finish what waits, write snapshots, and end."""
         self._jobs.put(None)
+        self._sweeper.stop()
         self.join()
         self._packer.shutdown()
 
@@ -83,7 +89,8 @@ class Writer(threading.Thread):
         going = True
         while going:
             try:
-                jobs: list[Job | None] = [self._jobs.get(timeout=IDLE_S)]
+                pressed = self.purging and time.monotonic() >= self._purge_at
+                jobs: list[Job | None] = [self._jobs.get(timeout=0.0 if pressed else IDLE_S)]
             except queue.Empty:
                 self._idle()
                 continue
@@ -94,6 +101,9 @@ class Writer(threading.Thread):
                 pass
             going = None not in jobs
             self._work([job for job in jobs if job is not None])
+            if self.purging and time.monotonic() >= self._purge_at + BUSY_S:
+                self._purge()
+            self._sweeper.look(self.shelf.live.values())
         self._work([self._snapshot(live) for live in self.shelf.live.values() if self._due(live, 1)])
 
     def _work(self, jobs: Sequence[Job]) -> None:
@@ -108,13 +118,13 @@ class Writer(threading.Thread):
                 problems.storage() if job.writes and not isinstance(outcome, Problem) else outcome
                 for job, outcome in zip(jobs, outcomes, strict=True)
             ]
+        self.purging |= committed and desk.removed
         _answer([(job.future, outcome) for job, outcome in zip(jobs, outcomes, strict=True) if job.future])
         if committed and desk.touched:
             self._published(list(desk.touched.values()))
             for live in desk.touched.values():
                 if self._due(live, EVERY):
                     self._pack(live)
-        self._purging |= desk.removed
 
     def _do(self, job: Job, desk: Desk) -> Any:
         try:
@@ -165,15 +175,28 @@ class Writer(threading.Thread):
         """What can wait: the probe of a failed disk, rows of deleted studies, studies nobody has asked for yet."""
         if self.failing:
             self._probe()
-        elif self._purging:
-            try:
-                with self.store.writing() as connection:
-                    self._purging = self.store.purge(connection)
-            except SQLAlchemyError as error:
-                log.error("rows of a deleted study could not be removed: %s", error)
-                self._purging = False
+        elif self.purging and time.monotonic() >= self._purge_at:
+            self._purge()
         else:
             self.shelf.warm(IDLE_S)
+            self._sweeper.look(self.shelf.live.values())
+
+    def _purge(self) -> None:
+        """Some rows of deleted studies; once there are none, their traces in files."""
+        self._purge_at = time.monotonic()
+        try:
+            gone = self.store.gone()
+            for study in gone:
+                with self.store.writing() as connection:
+                    if self.store.purge(connection, study):
+                        return
+            if gone:
+                self.store.scrub()
+                self.store.bury(gone)
+            self.purging = False
+        except SQLAlchemyError as error:
+            log.error("what was deleted could not be erased yet: %s", error)
+            self._purge_at += AGAIN_S
 
     def _due(self, live: LiveStudy, events: int) -> bool:
         return live.seq - self._saved.setdefault(live.id, self.shelf.base(live)) >= events
