@@ -66,7 +66,7 @@ def main() -> None:
     heads = [f"{count:,}" for count in wanted.points]
     print(f"| domain | order of the log | {' | '.join(heads)} |\n|---|---|{'---:|' * len(heads)}", flush=True)
     for name in wanted.domains:
-        for said, time in (("time", "step"), ("values", None)):
+        for said, time in (("time", "step"), ("shuffled", None)):
             means = [np.mean([regret(name, n, seed, time) for seed in range(wanted.seeds)]) for n in wanted.points]
             print(f"| {name} | {said} | {' | '.join(f'{mean:.3f}' for mean in means)} |", flush=True)
 

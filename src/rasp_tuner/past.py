@@ -8,11 +8,12 @@ median   a missing context value becomes the median of its column; a record that
          time is left out, for nothing true can be put in its place
 
 A value that is there but illegal (infinite, outside its knob, no number) is refused, or its record left out where
-records may be. Records are learned in the order of the field `time`, if that is given, and of their values otherwise:
-by context, then parameters, then metrics. So it does not matter in which order they came.
+records may be. Records are learned in the order of the field `time`, if that is given, and of a fingerprint of their
+values otherwise: shuffled, but always the same way. So it does not matter in which order they came.
 """
 
 import csv
+import hashlib
 import math
 import os
 from collections import Counter
@@ -63,9 +64,10 @@ class Sample:
     params: Mapping[str, Any]
     metrics: Mapping[str, float]
 
-    def place(self) -> tuple[float, ...]:
-        """What it is sorted by."""
-        return self.at, *self.context.tolist(), *self.point.tolist(), *self.metrics.values()
+    def place(self) -> tuple[float, bytes]:
+        """What it is sorted by: the time, then the fingerprint."""
+        values = np.concatenate([self.context, self.point, list(self.metrics.values())])
+        return self.at, hashlib.sha256(values.astype("<f8").tobytes()).digest()
 
 
 class _Lacks(InvalidValue):
@@ -94,7 +96,7 @@ def samples(
             why[lack.reason] += 1
     imputed = _fill(found, encoder)
     found.sort(key=Sample.place)
-    order = "their values" if time is None else f"the field {time!r}"
+    order = "their fingerprints" if time is None else f"the field {time!r}"
     return found, LogReport(len(found), sum(why.values()), imputed, order, dict(why))
 
 
@@ -187,7 +189,7 @@ def _sample(
         results = {name: number(f"metrics[{name!r}]", value) + 0.0 for name, value in told.items()}
     except InvalidValue as reason:
         raise _Lacks(str(reason), "an illegal value") from None
-    seen += 0.0  # -0.0 and 0.0 sort as equals: let them be equal
+    seen += 0.0  # no -0.0: equal values, equal fingerprints
     seen[[value is None for value in context.values()]] = np.nan
     return Sample(0.0 if time is None else _moment(time, record.get(time)), seen, point, params, results)
 

@@ -88,7 +88,7 @@ class Tuner:
 
         records   mappings with context, params and metrics; or a CSV file, or columns by name
         missing   "refuse", "drop" or "median": past.py states each rule
-        time      the field to learn them in the order of; without it their values decide, whatever order they came in
+        time      the field to learn them in the order of; without it they are shuffled, always the same way
         settings  as of `Tuner`: default, preset, seed, ...
         """
         tuner = cls(space, metrics, context, **settings)

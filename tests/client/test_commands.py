@@ -107,12 +107,40 @@ def test_an_export_that_breaks_off_leaves_no_file(rasp, bad_server, http, tmp_pa
 @pytest.mark.parametrize(
     "command",
     [["ask"], ["tell"], ["tail"]]
-    + [["study", word] for word in ("create", "list", "show", "export", "import", "delete", "freeze", "unfreeze")],
+    + [
+        ["study", word]
+        for word in ("create", "list", "show", "export", "import", "delete", "forget", "freeze", "unfreeze")
+    ],
 )
 def test_every_command_shows_an_example_and_takes_the_same_options(command):
     text = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
     assert f"Example: rasp {' '.join(command)}" in text
     assert all(option in text for option in ("--url", "RASP_URL", "--key", "RASP_KEY", "--json"))
+
+
+def test_forget(rasp, name, client):
+    for qps in (410.0, 420.0, 450.0, 600.0):
+        suggestion = client.study(name).ask({"qps": qps})
+        client.study(name).tell(suggestion.id, METRICS)
+    client.study(name).observe({"qps": 5.0}, suggestion.params, METRICS, key="run 1")
+    done = rasp("study", "forget", name, "--where", "qps=400..430", "--yes")
+    assert done.stdout == f"Erased 2 records of {name}; files are clean\n"
+    clean = {"scrubbed": True, "backups": []}
+    words = ("study", "forget", name, "--yes", "--json")
+    assert of_json(rasp(*words, "--where", "qps=450", "--before", "2020-01-01")) == {"erased": 0, **clean}
+    assert of_json(rasp(*words, "--where", "qps=450", "--after", "1e9")) == {"erased": 1, **clean}
+    assert of_json(rasp(*words, "--id", "s3", "--observation", "run 1")) == {"erased": 2, **clean}
+    assert client.study(name).view()["erased"] == 5
+    for words, said in (
+        (["--yes"], "say which records"),
+        (["--id", "s3"], "add --yes"),
+        (["--where", "qps", "--yes"], "name=number or name=low..high"),
+        (["--where", "qps=a..2", "--yes"], "must hold numbers"),
+        (["--before", "noon", "--yes"], "--before must be unix seconds or an ISO 8601 time"),
+    ):
+        refused = rasp("study", "forget", name, *words)
+        assert refused.exit_code != 0
+        assert said in " ".join(refused.stderr.split())
 
 
 def test_freeze(rasp, name):

@@ -206,7 +206,7 @@ class Study:
         `which` has one or more of after, before (unix seconds), context ({name: number or [low, high]}), ids, keys (of
         observations); a record is erased if all that is given holds for it.
         """
-        answer = self._transport.call("POST", f"{self._path}/forget", which, timeout=timeout)
+        answer = self._transport.call("POST", f"{self._path}/forget", which, again=False, timeout=timeout)
         found: dict[str, Any] = answer.body
         return found
 

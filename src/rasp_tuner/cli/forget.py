@@ -1,0 +1,90 @@
+"""`rasp study forget`: erase records of a study."""
+
+import re
+import sys
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from rasp_tuner.cli.common import complain
+from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, emit, plain, talking
+from rasp_tuner.cli.study import studies
+from rasp_tuner.errors import InvalidValue
+
+RANGE = r"(?P<low>[^=]*?)\.\.(?P<high>.*)"
+
+Moment = Annotated[str | None, typer.Option(help="Unix seconds, or a time such as 2026-03-01T12:00+01:00.")]
+
+
+@studies.command("forget")
+def forget(
+    name: Name,
+    where: Annotated[
+        list[str] | None, typer.Option(help="Context: qps=420, qps=400..500, qps=400.. ; several: all of them hold.")
+    ] = None,
+    after: Moment = None,
+    before: Moment = None,
+    id: Annotated[list[str] | None, typer.Option(help="Of a suggestion, as `rasp ask` printed it.")] = None,
+    observation: Annotated[list[str] | None, typer.Option(help="The key of an observation.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = URL,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Erase records, as if they had never been seen: the tuner learns the rest anew, the files are cleaned.
+
+    Example: rasp study forget checkout --where qps=400..500 --before 2026-03-01 --yes
+    """
+    with talking(url, key) as client:
+        which: dict[str, Any] = {
+            "context": dict(_limits(word) for word in where or []),
+            "after": None if after is None else _moment("--after", after),
+            "before": None if before is None else _moment("--before", before),
+            "ids": id or [],
+            "keys": observation or [],
+        }
+        which = {field: value for field, value in which.items() if value not in (None, [], {})}
+        if not which:
+            raise InvalidValue("say which records: --where, --after, --before, --id or --observation")
+        study = client.study(name)
+        if not yes:
+            if as_json or not sys.stdin.isatty():
+                raise typer.Exit(complain("erasing cannot be undone: add --yes"))
+            typer.confirm(f"Erase matching records of {name} for good?", abort=True)
+        done = study.forget(**which)
+        if as_json:
+            emit(done)
+            return
+        files = "files are clean" if done["scrubbed"] else "files will be clean shortly"
+        typer.echo(f"Erased {done['erased']:,} records of {name}; {files}")
+        for backup in done["backups"]:
+            typer.echo(f"Removed the backup {plain(backup)}")
+
+
+def _limits(word: str) -> tuple[str, float | list[float | None]]:
+    name, equals, value = word.partition("=")
+    if not name or not equals or not value:
+        raise InvalidValue(f"--where must be given as name=number or name=low..high, got {word!r}")
+    found = re.fullmatch(RANGE, value)
+    if found is None:
+        return name, _number(word, value)
+    return name, [_number(word, end) if end else None for end in (found["low"], found["high"])]
+
+
+def _number(word: str, digits: str) -> float:
+    try:
+        return float(digits)
+    except ValueError as reason:
+        raise InvalidValue(f"--where must hold numbers, got {word!r}") from reason
+
+
+def _moment(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError as reason:
+        raise InvalidValue(f"{option} must be unix seconds or an ISO 8601 time, got {text!r}") from reason
