@@ -6,8 +6,10 @@ from rasp_tuner import presets
 from rasp_tuner.adaptation import HybridAdaptation
 from rasp_tuner.candidates import CandidatePolicy
 from rasp_tuner.composer import RealErrorComposer
+from rasp_tuner.context_privacy import ContextShield, GaussianNoise, PrivacyBudget
 from rasp_tuner.errors import (
     AlreadyAnswered,
+    BudgetSpent,
     ExpiredSuggestion,
     InvalidSpace,
     InvalidValue,
@@ -35,11 +37,14 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaptiveHybridTuner",
     "AlreadyAnswered",
+    "BudgetSpent",
     "CandidatePolicy",
     "Categorical",
+    "ContextShield",
     "ExpiredSuggestion",
     "Explanation",
     "Float",
+    "GaussianNoise",
     "HybridAdaptation",
     "Int",
     "InvalidSpace",
@@ -49,6 +54,7 @@ __all__ = [
     "MissingExtra",
     "ParamBounds",
     "Preset",
+    "PrivacyBudget",
     "PromptMemory",
     "RaspError",
     "RealErrorComposer",

@@ -56,6 +56,10 @@ class ContextEncoder:
         clipped: Array = np.minimum(np.maximum(encoded, -LARGEST), LARGEST)
         return clipped
 
+    def glance(self, context: Mapping[str, float] | Sequence[float] | Array | None) -> Array:
+        """The same, of a context that will not be kept: a shield treats the two differently."""
+        return self.encode(context)
+
     def to_json(self) -> list[str] | int | None:
         return self.names if self.names is not None else (self.dim or None)
 

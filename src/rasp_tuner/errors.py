@@ -37,5 +37,9 @@ class MissingExtra(RaspError, ImportError):
     """An optional dependency is not installed; the message says which extra to install."""
 
 
+class BudgetSpent(RaspError, RuntimeError):
+    """To keep another context would give away more than the privacy budget allows: nothing was learned."""
+
+
 class BrokenAssumption(RaspError, ValueError):
     """A theorem was asked for a bound outside its assumptions: there is none."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from rasp_tuner import snapshot
 from rasp_tuner.checks import number, show, whole
+from rasp_tuner.context_privacy import ContextShield
 from rasp_tuner.encoder import ContextEncoder
 from rasp_tuner.engine import Engine
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
@@ -40,6 +41,7 @@ class Tuner:
                 ten steps
     guard       margin: once a little is known, no suggestion whose loss may exceed the default's by more than this
                 share of it; 0.1 is ten percent
+    shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
     """
 
     def __init__(
@@ -54,9 +56,10 @@ class Tuner:
         max_pending: int = 1000,
         switching_cost: float = 0.0,
         guard: float | None = None,
+        shield: ContextShield | None = None,
     ) -> None:
         self._space = Space(space)
-        self._encoder = ContextEncoder(context)
+        self._encoder = ContextEncoder(context) if shield is None else shield.check(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
         box = ParamBounds.unit(self._space.dim)
         self._default = self._space.snap(box.center) if default is None else self._default_point(default)
@@ -92,7 +95,7 @@ class Tuner:
         settings  as of `Tuner`: default, preset, seed, ...
         """
         tuner = cls(space, metrics, context, **settings)
-        found, report = samples(records, tuner._space, tuner._encoder, list(metrics), missing, time)
+        found, report = samples(records, tuner._space, ContextEncoder(context), list(metrics), missing, time)
         for sample in found:
             tuner.observe(sample.context if len(sample.context) else None, sample.params, sample.metrics)
         return tuner, report
@@ -128,7 +131,7 @@ class Tuner:
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
-        self._encoder.encode(context)
+        self._encoder.glance(context)
 
     def tell(self, id: str, metrics: Mapping[str, float]) -> None:
         """Learn what the suggestion `id` led to."""
@@ -163,14 +166,14 @@ class Tuner:
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
         """
-        return self._space.from_unit(self._recommended(self._encoder.encode(context)))
+        return self._space.from_unit(self._recommended(self._encoder.glance(context)))
 
     def expected_of_default(self, context: Context = None) -> float | None:
         """The error expected of the default in this context, in units of `Explanation.error`.
 
         None while too little is known, and under preset "paper".
         """
-        return self._hybrid.parts.expect(self._encoder.encode(context), self._default)
+        return self._hybrid.parts.expect(self._encoder.glance(context), self._default)
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -209,9 +212,12 @@ class Tuner:
         snapshot.write(path, self.to_bytes())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Tuner":
-        """The tuner that was saved: from here on it does, bit for bit, what that one would have done."""
-        return cls.from_bytes(snapshot.read(path))
+    def load(cls, path: str | os.PathLike[str], *, shield: ContextShield | None = None) -> "Tuner":
+        """The tuner that was saved: from here on it does, bit for bit, what that one would have done.
+
+        One that was saved with a shield needs it again, for the snapshot does not hold its key.
+        """
+        return cls.from_bytes(snapshot.read(path), shield=shield)
 
     def to_bytes(self) -> bytes:
         """The snapshot that `save` writes."""
@@ -233,6 +239,8 @@ class Tuner:
             "learned": self._learned,
             "frozen": self._frozen,
         }
+        if isinstance(self._encoder, ContextShield):
+            header["shield"] = self._encoder.state()
         ledger, dims = self._ledger.copy(explained), (self._space.dim, self._encoder.dim)
         arrays = {"default": self._default.copy(), "current": self._current.copy()}
         state = {name: array.copy() for name, array in hybrid.state().items()}
@@ -244,19 +252,26 @@ class Tuner:
         return encode
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Tuner":
+    def from_bytes(cls, data: bytes, *, shield: ContextShield | None = None) -> "Tuner":
         """The tuner that `to_bytes` described."""
         header, arrays = snapshot.decode(data)
+        if (shield is None) != (header.get("shield") is None):
+            said = (
+                "with a shield: give it, as in Tuner.load(path, shield=...)" if shield is None else "without a shield"
+            )
+            raise SnapshotError(f"the snapshot was made {said}")
         try:
-            return cls._rebuild(header, arrays)
+            return cls._rebuild(header, arrays, shield)
         except (RaspError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as reason:
             if isinstance(reason, ImportError):
                 raise
             raise SnapshotError(f"the snapshot does not describe a tuner: {show(reason)}") from reason
 
     @classmethod
-    def _rebuild(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> "Tuner":
+    def _rebuild(cls, header: Mapping[str, Any], arrays: Mapping[str, Array], shield: ContextShield | None) -> "Tuner":
         space = Space.from_json(header["space"])
+        if shield is not None:
+            shield.restore(header["shield"])
         tuner = cls(
             space.knobs,
             {name: Metric(**fields) for name, fields in header["metrics"].items()},
@@ -264,6 +279,7 @@ class Tuner:
             space.from_unit(arrays["default"]),
             preset=named(header["preset"]["name"], header["preset"]["constants"]),
             seed=header["seed"],
+            shield=shield,
         )
         tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
         tuner._default, tuner._current = arrays["default"], arrays["current"]
