@@ -87,9 +87,8 @@ def main() -> None:
             world = domains.create(name)
             for said, shield in shields(world, seed):
                 found.setdefault(said, []).append(play(world, shield, seed, said == "blind"))
-        print(
-            f"\n{name}, context of {world.context_dim} dimensions\n\n| contexts | same regime | regret |\n|---|---:|---:|"
-        )
+        print(f"\n{name}, context of {world.context_dim} dimensions")
+        print("\n| contexts | same regime | regret |\n|---|---:|---:|")
         for said, rows in found.items():
             retrieval, regret = np.mean(rows, axis=0)
             print(f"| {said} | {'-' if np.isnan(retrieval) else f'{retrieval:.0%}'} | {regret:.3f} |", flush=True)

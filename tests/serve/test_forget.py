@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -218,6 +219,11 @@ def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monke
         steps(client, 5, study="other")
         copy = sqlite3.connect(tmp_path / "rasp.db")
         copy.execute("VACUUM INTO ?", (str(tmp_path / "rasp.db.v1-20260101T000000.bak"),))
+        copy.execute("PRAGMA secure_delete=OFF")  # what an older version deleted may still lie in the file
+        copy.execute("CREATE TABLE old (value TEXT)")
+        copy.executemany("INSERT INTO old VALUES (?)", [(f"{CANARY['context']}{'.' * 3_000}",)] * 100)
+        copy.execute("DROP TABLE old")
+        copy.commit()
         copy.close()
         before = hits(tmp_path)
         assert {trace for _, trace in before} == set(TRACES)
@@ -270,6 +276,10 @@ def test_over_http_on_every_database_and_after_a_restart(database):
     with store.reading() as connection:
         assert store.gone() == []
         assert "424242" not in str(connection.exec_driver_sql("SELECT * FROM events").all())
+        if database.startswith("postgresql"):
+            folder = Path(connection.exec_driver_sql("SHOW data_directory").scalar()) / "base"
+            connection.exec_driver_sql("CHECKPOINT")
+            assert not [path for path in folder.rglob("*") if path.is_file() and b"424242.123" in path.read_bytes()]
     store.close()
 
 

@@ -1,8 +1,8 @@
 """Scrub: make what was deleted absent from the files of a database, not only from its tables.
 
 SQLite: the file is written anew (VACUUM), then the write-ahead log is copied into it and cut to nothing. PostgreSQL:
-the tables are written anew, and their statistics, which quote values, are computed again. Its own write-ahead log and
-archives of that keep what was erased until they are recycled: no client can help that (docs/PRIVACY.md).
+the tables are written anew, and statistics, which would quote values, are not kept of columns that hold any. Its own
+write-ahead log and archives of that keep what was erased until they are recycled: no client can help that.
 """
 
 import re
@@ -14,7 +14,16 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 TABLES = ("events", "snapshots", "studies")
+VALUES = (("events", "body"), ("events", "key"), ("snapshots", "data"))
 BACKUP = r"rasp_backup_v\d+_.*"
+
+
+def keep_no_statistics(engine: sa.Engine) -> None:
+    """Have PostgreSQL copy no values into its catalogue, where `database` could not reach them."""
+    if engine.dialect.name == "postgresql":
+        with engine.begin() as connection:
+            for table, column in VALUES:
+                connection.exec_driver_sql(f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS 0")
 
 
 def database(engine: sa.Engine) -> None:
@@ -25,7 +34,7 @@ def database(engine: sa.Engine) -> None:
     else:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for table in TABLES:
-                connection.exec_driver_sql(f"VACUUM (FULL, ANALYZE) {table}")
+                connection.exec_driver_sql(f"VACUUM (FULL) {table}")
 
 
 def write_ahead_log(engine: sa.Engine) -> None:

@@ -60,6 +60,7 @@ class Store:
         self._writer = _engine(self.url, writes=True, alone=alone)
         try:
             migration.prepare(self._writer)
+            scrub.keep_no_statistics(self._writer)
         except BaseException:
             self.close()
             raise

@@ -28,7 +28,7 @@ from rasp_tuner.serve.sweep import Sweeper
 EVERY = 500  # events of a study between snapshots
 AT_ONCE = 512  # jobs done under one commit
 IDLE_S = 0.2
-BUSY_S = 1.0  # after which erasing goes on though there is always something else to do
+BUSY_S = 0.25  # after which erasing goes on though there is always something else to do
 AGAIN_S = 2.0  # until erasing is tried again after it failed
 WARM_S = 1.0  # for which studies are built before the server is ready
 
