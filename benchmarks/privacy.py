@@ -40,7 +40,7 @@ def shields(world: ExperimentDomain[Any], seed: int) -> Iterator[tuple[str, Cont
     limits, dim = ranges(world, seed), world.context_dim
     yield "raw", None
     yield "key", ContextShield(limits, key=KEY)
-    yield "key, units of no account", ContextShield([(-1.0, 1.0)] * dim, key=KEY)
+    yield "key, no ranges stated", ContextShield([(-1.0, 1.0)] * dim, key=KEY)
     if dim > 1:
         yield "key, half the dimensions", ContextShield(limits, key=KEY, dim=max(dim // 2, 1))
     for epsilon in EPSILONS:
