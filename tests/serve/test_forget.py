@@ -38,7 +38,7 @@ class Shelf:
     def unsaved(self, _):
         return []
 
-    def replace(self, _, new, events):
+    def replace(self, new, events):
         self.live, self.events = new, list(events)
 
     def forget(self, where):

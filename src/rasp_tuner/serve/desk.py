@@ -172,8 +172,8 @@ class Desk:
         """Events of the study that this commit will write."""
         return [event for id, event in self._entries if id == live.id]
 
-    def replace(self, old: LiveStudy, new: LiveStudy, events: Iterable[Event]) -> None:
-        """Put a study with another log in the place of an old one, whose rows, late ones too, are for the purge."""
+    def replace(self, new: LiveStudy, events: Iterable[Event]) -> None:
+        """Put a study with another log in the place of the old one, whose rows, late ones too, are for the purge."""
         name, definition = new.definition.name, new.definition.to_wire()
         self.remove(name)
         new.id = self.store.add_study(self.connection(), name, definition, new.created)

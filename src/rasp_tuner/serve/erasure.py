@@ -122,7 +122,7 @@ class Remainder:
         live = self._live
         live.floor, live.counts.diverged = live.handed, 0  # what came meanwhile diverged for the same reason
         self._events[0] = replace(self._events[0], body=self._told(live.handed))
-        desk.replace(old, live, self._events)
+        desk.replace(live, self._events)
         return True
 
     def _told(self, handed: int) -> dict[str, Any]:
