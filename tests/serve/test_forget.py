@@ -191,6 +191,7 @@ def plant(client):
     told = tell(client, ask(client, CANARY["context"])["id"], CANARY["metric"])
     assert told.json()["status"] == "learned"
     ask(client, CANARY["context"])  # this one waits for an answer
+    client.post("/v1/studies/web/ask", json={"context": [CANARY["context"]]})  # without the name
     id = ask(client, CANARY["context"])["id"]
     client.post("/v1/studies/web/tell_failed", json={"id": id, "reason": CANARY["reason"]})
     params = {"pool": 3, "t": CANARY["param"]}  # so bad that no later suggestion repeats it
@@ -230,17 +231,17 @@ def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monke
         assert {name for name, _ in before} >= {"rasp.db-wal", "rasp.db.v1-20260101T000000.bak"}
         started = time.monotonic()
         done = forget(client, context={"qps": CANARY["context"]})
-        assert done == {"erased": 4, "scrubbed": True, "backups": ["rasp.db.v1-20260101T000000.bak"]}
+        assert done == {"erased": 5, "scrubbed": True, "backups": ["rasp.db.v1-20260101T000000.bak"]}
         assert hits(tmp_path) == []
         assert time.monotonic() - started < 60.0
         steps(client, 15)  # with new snapshots
-        assert view(client)["erased"] == 4
+        assert view(client)["erased"] == 5
         assert view(client, "other")["tells"] == 5
         for path in ("suggestions?limit=200", "history", "memory", "export"):
             assert b"424242" not in client.get(f"/v1/studies/web/{path}").content
     assert hits(tmp_path) == []
     with running(sqlite) as client:
-        assert ask(client)["id"] == "s53"
+        assert ask(client)["id"] == "s54"
         assert client.delete("/v1/studies/other").status_code == 204
         wait_for(lambda: b'"other"' not in (tmp_path / "rasp.db").read_bytes(), "a clean file")
 
@@ -252,13 +253,13 @@ def test_over_http_on_every_database_and_after_a_restart(database):
         waiting = ask(client, 3.0)["id"]
         plant(client)
         assert forget(client, ids=["s3", "s4"], keys=["canary-key"])["erased"] == 3
-        assert forget(client, context={"qps": [CANARY["context"], None]})["erased"] == 3
+        assert forget(client, context={"qps": [CANARY["context"], None]})["erased"] == 4
         assert forget(client, context={"qps": CANARY["context"]}) == {"erased": 0, "scrubbed": True, "backups": []}
         assert forget(client, before=1.0)["erased"] == 0
         assert tell(client, "s3").status_code == 404
         assert tell(client, waiting).json()["status"] == "learned"
         shown = [view(client), client.get("/v1/studies/web/history").json()]
-        assert (shown[0]["asks"], shown[0]["tells"], shown[0]["erased"]) == (11, 11, 6)
+        assert (shown[0]["asks"], shown[0]["tells"], shown[0]["erased"]) == (11, 11, 7)
         export = client.get("/v1/studies/web/export").content
         assert b"424242" not in export
         client.post("/v1/studies/import?name=copy", content=export, headers={"content-type": "application/x-ndjson"})
@@ -272,7 +273,7 @@ def test_over_http_on_every_database_and_after_a_restart(database):
     store = Store(database)
     row = next(row for row in store.studies() if row.name == "web")
     assert build(store, row)[0].counts.diverged == 0
-    assert [line["subject"] for line in store.audit(50) if line["action"] == "records erased"] == ["web: 3"] * 2
+    assert [line["subject"] for line in store.audit(50) if line["action"] == "records erased"] == ["web: 4", "web: 3"]
     with store.reading() as connection:
         assert store.gone() == []
         assert "424242" not in str(connection.exec_driver_sql("SELECT * FROM events").all())
@@ -333,9 +334,9 @@ def test_records_that_outlive_their_study_are_erased(sqlite, tmp_path, monkeypat
         time.sleep(1.5)
         assert view(client)["erased"] == 0
         clock += 15.0
-        wait_for(lambda: view(client)["erased"] == 4, "the sweep", 30.0)
+        wait_for(lambda: view(client)["erased"] == 5, "the sweep", 30.0)
         wait_for(lambda: not hits(tmp_path), "a clean folder", 30.0)
         assert (view(client)["asks"], view(client)["tells"]) == (10, 10)
         clock += 1_000.0
-        wait_for(lambda: view(client)["erased"] == 14, "the next sweep", 30.0)
-        assert (view(client)["learned"], ask(client)["id"]) == (0, "s13")
+        wait_for(lambda: view(client)["erased"] == 15, "the next sweep", 30.0)
+        assert (view(client)["learned"], ask(client)["id"]) == (0, "s14")

@@ -27,7 +27,8 @@ class Where:
 
     after: float | None = None  # asked, answered or observed at this time or later
     before: float | None = None  # and before that time
-    context: Mapping[str, Range] = field(default_factory=dict)  # by name, or by place: "0", "1"
+    context: Mapping[str, Range] = field(default_factory=dict)
+    names: tuple[str, ...] = ()  # of the context's dimensions, for contexts given in order; "0", "1" if they have none
     ids: frozenset[int] = frozenset()  # numbers of asks; together with keys: either
     keys: frozenset[str] = frozenset()  # of observations
 
@@ -39,7 +40,7 @@ class Where:
         if (self.ids or self.keys) and event.ask not in self.ids and event.key not in self.keys:
             return False
         seen = event.body["context"]
-        values = seen if isinstance(seen, Mapping) else {str(i): value for i, value in enumerate(seen or ())}
+        values = seen if isinstance(seen, Mapping) else dict(zip(self.names, seen or (), strict=False))
         return all(_inside(values[name], *limits) for name, limits in self.context.items())
 
 
@@ -157,7 +158,7 @@ def where(wanted: Forget, live: LiveStudy) -> Where:
         if number is None:
             raise invalid(f"ids: {id!r} is no id of a suggestion", "ids")
     known = frozenset(number for number in numbers.values() if number is not None)
-    return Where(wanted.after, wanted.before, limits, known, frozenset(wanted.keys))
+    return Where(wanted.after, wanted.before, limits, tuple(names), known, frozenset(wanted.keys))
 
 
 def _inside(value: float, low: float | None, high: float | None) -> bool:
