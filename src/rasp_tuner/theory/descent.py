@@ -11,7 +11,7 @@ import numpy as np
 
 from rasp_tuner.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
-from rasp_tuner.theory.problems import Regime, bowl, project, random_regime
+from rasp_tuner.theory.problems import Regime, bowl, draw_regime, project
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Descent:
         return project(point - self.step * gradient)
 
 
-def random_relative_step(rng: np.random.Generator) -> float:
+def draw_relative_step(rng: np.random.Generator) -> float:
     """eta L in (0, 2); often exactly 1, the usual choice."""
     return 1.0 if rng.uniform() < 0.25 else float(rng.uniform(0.05, 1.95))
 
 
-def random_start(rng: np.random.Generator) -> tuple[Regime, Descent, Array]:
+def draw_start(rng: np.random.Generator) -> tuple[Regime, Descent, Array]:
     """A regime of one to four dimensions, a step and a point of Theta."""
-    regime = random_regime(rng, int(rng.integers(1, 5)), interior=bool(rng.integers(2)))
-    return regime, Descent.on(regime, relative_step=random_relative_step(rng)), rng.uniform(-1.0, 1.0, regime.dim)
+    regime = draw_regime(rng, int(rng.integers(1, 5)), interior=bool(rng.integers(2)))
+    return regime, Descent.on(regime, relative_step=draw_relative_step(rng)), rng.uniform(-1.0, 1.0, regime.dim)
 
 
 def contraction(regime: Regime, descent: Descent, point: Array, *, printed: bool, name: str = "") -> Trial:
@@ -66,7 +66,7 @@ def contraction(regime: Regime, descent: Descent, point: Array, *, printed: bool
 
 def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
     while True:
-        yield contraction(*random_start(rng), printed=printed)
+        yield contraction(*draw_start(rng), printed=printed)
 
 
 def one_bowl(*, printed: bool) -> Trial:

@@ -11,8 +11,8 @@ import numpy as np
 
 from rasp_tuner.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial
-from rasp_tuner.theory.descent import Descent, random_relative_step
-from rasp_tuner.theory.problems import Regime, bowl, random_regime
+from rasp_tuner.theory.descent import Descent, draw_relative_step
+from rasp_tuner.theory.problems import Regime, bowl, draw_regime
 from rasp_tuner.theory.regret import printed_constant
 from rasp_tuner.theory.sandwich import upper
 
@@ -59,7 +59,7 @@ def measure(
     return Trial(regret, bound(descent, distance, regime.tilt, float(squares[:-1].sum())), name)
 
 
-def random_errors(rng: np.random.Generator, dim: int) -> Errors:
+def draw_errors(rng: np.random.Generator, dim: int) -> Errors:
     """Noise, a constant push, a push away from the minimiser, or one that rocks the state across it."""
     kind, size = int(rng.integers(4)), 10.0 ** rng.uniform(-3.0, 0.0)
     push = rng.normal(size=dim)
@@ -77,9 +77,9 @@ def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
     while True:
         dim = int(rng.integers(1, 4))
         # the printed bound is given interior minimisers, so that nothing but the errors can break it
-        regime = random_regime(rng, dim, interior=printed or bool(rng.integers(2)))
-        descent = Descent.on(regime, relative_step=random_relative_step(rng))
-        start, errors = rng.uniform(-1.0, 1.0, dim), random_errors(rng, dim)
+        regime = draw_regime(rng, dim, interior=printed or bool(rng.integers(2)))
+        descent = Descent.on(regime, relative_step=draw_relative_step(rng))
+        start, errors = rng.uniform(-1.0, 1.0, dim), draw_errors(rng, dim)
         yield measure(regime, descent, start, errors, int(rng.integers(2, 200)), printed=printed)
 
 

@@ -14,7 +14,7 @@ from rasp_tuner.theory.claim import Claim, Trial
 from rasp_tuner.theory.descent import Descent
 from rasp_tuner.theory.problems import Regime, bowl
 from rasp_tuner.theory.ragd import play
-from rasp_tuner.theory.regret import random_world, to_go, total
+from rasp_tuner.theory.regret import draw_world, to_go, total
 
 
 def worst_loss(regimes: Sequence[Regime]) -> float:
@@ -73,7 +73,7 @@ def measure(
 def _trials(rng: np.random.Generator, *, which: str) -> Iterator[Trial]:
     while True:
         # the printed bound is given interior minimisers, so that nothing but the mistakes can break it
-        regimes, descent, starts = random_world(rng, interior=which == "printed")
+        regimes, descent, starts = draw_world(rng, interior=which == "printed")
         active = rng.integers(len(regimes), size=100)
         wrong = rng.uniform(size=100) < rng.choice([0.02, 0.1, 0.5])
         retrieved = np.where(wrong, rng.integers(len(regimes), size=100), active)

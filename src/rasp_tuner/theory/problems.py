@@ -104,7 +104,7 @@ def bowl(minimiser: float, slope: float = 0.0, curvature: float = 1.0) -> Regime
     return Regime(np.array([minimiser]), np.array([slope]), np.array([[curvature]]))
 
 
-def random_regime(rng: np.random.Generator, dim: int, *, interior: bool = False) -> Regime:
+def draw_regime(rng: np.random.Generator, dim: int, *, interior: bool = False) -> Regime:
     """A rotated bowl of any condition up to 30, with ripples or not; minimiser on the boundary unless `interior`."""
     turn, _ = np.linalg.qr(rng.normal(size=(dim, dim)))
     curvature = turn @ np.diag(np.exp(rng.uniform(np.log(1 / 30), 0.0, dim))) @ turn.T

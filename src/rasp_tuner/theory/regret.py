@@ -10,8 +10,8 @@ import numpy as np
 
 from rasp_tuner.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
-from rasp_tuner.theory.descent import Descent, random_relative_step
-from rasp_tuner.theory.problems import Regime, bowl, random_regime
+from rasp_tuner.theory.descent import Descent, draw_relative_step
+from rasp_tuner.theory.problems import Regime, bowl, draw_regime
 from rasp_tuner.theory.ragd import play
 from rasp_tuner.theory.sandwich import upper
 
@@ -44,16 +44,16 @@ def total(regimes: Sequence[Regime], descent: Descent, starts: Array, *, printed
     return sum(constant(descent, distance, regime.tilt) for regime, distance in pairs)
 
 
-def random_world(rng: np.random.Generator, *, interior: bool = False) -> tuple[list[Regime], Descent, Array]:
+def draw_world(rng: np.random.Generator, *, interior: bool = False) -> tuple[list[Regime], Descent, Array]:
     """Two to four regimes, a step and a start for each."""
     dim, count = int(rng.integers(1, 4)), int(rng.integers(2, 5))
-    regimes = [random_regime(rng, dim, interior=interior or bool(rng.integers(2))) for _ in range(count)]
-    return regimes, Descent.on(*regimes, relative_step=random_relative_step(rng)), rng.uniform(-1, 1, (count, dim))
+    regimes = [draw_regime(rng, dim, interior=interior or bool(rng.integers(2))) for _ in range(count)]
+    return regimes, Descent.on(*regimes, relative_step=draw_relative_step(rng)), rng.uniform(-1, 1, (count, dim))
 
 
 def _trials(rng: np.random.Generator, *, printed: bool, interior: bool = False) -> Iterator[Trial]:
     while True:
-        regimes, descent, starts = random_world(rng, interior=interior)
+        regimes, descent, starts = draw_world(rng, interior=interior)
         regrets = play(regimes, descent, starts, rng.integers(len(regimes), size=100).tolist())
         yield Trial(float(regrets.sum()), total(regimes, descent, starts, printed=printed))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from rasp_tuner.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
-from rasp_tuner.theory.descent import random_start
+from rasp_tuner.theory.descent import draw_start
 from rasp_tuner.theory.problems import Regime, bowl
 
 
@@ -28,9 +28,9 @@ def upper(smoothness: float, distance: float, tilt: float = 0.0) -> float:
 def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
     """The upper side; the mended one's lower side by turns with it."""
     while True:
-        regime, _, point = random_start(rng)
+        regime, _, point = draw_start(rng)
         yield above(regime, point, printed=printed)
-        regime, _, point = random_start(rng)
+        regime, _, point = draw_start(rng)
         if printed:
             yield above(regime, point, printed=True)
         else:
