@@ -6,8 +6,8 @@ All of it may be used from many threads.
 import itertools
 import json
 import logging
-import random
 import re
+import secrets
 import ssl
 import threading
 import time
@@ -30,6 +30,8 @@ MARGIN_S = 0.007  # of a deadline, for waking up and answering
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between attempts, doubling
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0  # in which a server that failed twice in a row is left alone
 PATIENCE_S = 60.0  # the longest Retry-After that is believed
+
+CHANCE = secrets.SystemRandom()  # of waits alone: threads and forks may share it, and never wait alike
 
 log = logging.getLogger("rasp_tuner.client")
 
@@ -221,7 +223,7 @@ class Transport:
 
 def backoff(attempt: int, first: float, longest: float) -> float:
     """Seconds to wait after attempt 1, 2, ...: doubling, bounded, and never the same for two clients."""
-    return random.uniform(0.5, 1.0) * min(first * 2.0 ** min(attempt - 1, 30), longest)  # noqa: S311 - no secret
+    return CHANCE.uniform(0.5, 1.0) * min(first * 2.0 ** min(attempt - 1, 30), longest)
 
 
 @contextmanager
