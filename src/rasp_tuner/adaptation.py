@@ -66,6 +66,11 @@ class ReplayBuffer:
         self.points[row], self.contexts[row], self.errors[row] = point, context, error
         self.added += 1
 
+    def recent(self) -> tuple[Array, Array, Array]:
+        """Contexts, points and errors, oldest first; copies."""
+        rows = np.arange(self.added - len(self), self.added) % len(self.errors)
+        return self.contexts[rows], self.points[rows], self.errors[rows]
+
     def draw(self, count: int, rng: np.random.Generator) -> list[int]:
         """Rows of a mini-batch: the newest sample, then others at random without repetition."""
         newest = (self.added - 1) % len(self.errors)

@@ -14,7 +14,7 @@ from rasp_tuner.composer import RescoringComposer
 from rasp_tuner.numerics import Array, entropy, under
 from rasp_tuner.surrogate.base import Choice
 from rasp_tuner.surrogate.gate import EvidenceGate, Mixture
-from rasp_tuner.types import Explanation, Proposal, Slots, Stateful, Told, Verdict
+from rasp_tuner.types import Explanation, Proposal, Samples, Slots, Stateful, Told, Verdict
 
 SHOWN = 3  # similar situations named in an explanation
 PATIENCE = 10.0  # steps over which a change of settings must earn back what it costs
@@ -88,6 +88,9 @@ class Engine:
 
     def slots(self) -> Slots:
         return self.gate.families[0].remembered()
+
+    def recent(self) -> Samples | None:
+        return self.gate.families[0].recent()
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Other weights of the metrics, for all of history at once."""

@@ -14,7 +14,7 @@ from rasp_tuner.composer import RealErrorComposer
 from rasp_tuner.memory import PromptMemory
 from rasp_tuner.numerics import Array, under
 from rasp_tuner.surrogate.base import Surrogate
-from rasp_tuner.types import Batch, Explanation, Proposal, Slots, Stateful, Told, Verdict
+from rasp_tuner.types import Batch, Explanation, Proposal, Samples, Slots, Stateful, Told, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,9 @@ class PaperStack:
     def slots(self) -> Slots:
         keys = self.memory.keys[: len(self.memory)].copy()
         return Slots(keys, np.ones(len(keys)), np.full(len(keys), np.nan))
+
+    def recent(self) -> Samples:
+        return Samples(*self.replay.recent())
 
     def state(self) -> dict[str, Array]:
         return {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}

@@ -17,6 +17,7 @@ from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.memory import PromptMemory
 from rasp_tuner.numerics import MOMENTUM
 from rasp_tuner.paper import PaperStack
+from rasp_tuner.screened import Screened
 from rasp_tuner.space import Layout
 from rasp_tuner.surrogate import load_neural
 from rasp_tuner.surrogate.base import Family
@@ -60,6 +61,7 @@ PAPER: Constants = {
 DEFAULT: Constants = {
     "switching_cost": 0.0,  # in units of the target: of the metric, if there is one
     "guard": -1.0,  # share of the default's loss by which a suggestion may be worse; below 0: no guard
+    "screen": 0.0,  # above 0: contexts have a say only once they have shown that they help
     "anomaly_threshold": 3.0,
     "disagreement_threshold": DISAGREEMENT_THRESHOLD,
     "momentum": MOMENTUM,
@@ -179,6 +181,11 @@ def _build_paper(
 def _build_default(
     k: Constants, layout: Layout, context_dim: int, metrics: Mapping[str, Metric | Direction], _: np.random.Generator
 ) -> Stack:
+    seeing = _engine(k, layout, context_dim, metrics)
+    return Screened(seeing, _engine(k, layout, 0, metrics)) if k["screen"] > 0.0 and context_dim else seeing
+
+
+def _engine(k: Constants, layout: Layout, context_dim: int, metrics: Mapping[str, Metric | Direction]) -> Engine:
     composer = RescoringComposer(metrics)
     families: list[Family] = []
     odds = []

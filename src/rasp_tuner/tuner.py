@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rasp_tuner import snapshot
+from rasp_tuner import screening, snapshot
 from rasp_tuner.checks import number, show, whole
 from rasp_tuner.context_privacy import ContextShield
 from rasp_tuner.encoder import ContextEncoder
@@ -16,6 +16,8 @@ from rasp_tuner.ledger import Ledger
 from rasp_tuner.numerics import Array
 from rasp_tuner.past import LogReport, Missing, Source, samples
 from rasp_tuner.presets import Preset, named
+from rasp_tuner.screened import Screened
+from rasp_tuner.screening import LATEST, ContextReport, untested
 from rasp_tuner.space import Knob, ParamBounds, Params, Space
 from rasp_tuner.types import Direction, Explanation, Metric, Slots, Suggestion
 
@@ -42,6 +44,7 @@ class Tuner:
     guard       margin: once a little is known, no suggestion whose loss may exceed the default's by more than this
                 share of it; 0.1 is ten percent
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
+    screen      True: contexts have a say only once they have shown that they help; costs twice the time and memory
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Tuner:
         switching_cost: float = 0.0,
         guard: float | None = None,
         shield: ContextShield | None = None,
+        screen: bool = False,
     ) -> None:
         self._space = Space(space)
         self._encoder = ContextEncoder(context) if shield is None else shield.check(context)
@@ -67,7 +71,7 @@ class Tuner:
             box,
             self._encoder.dim,
             metrics=metrics,
-            preset=_with(preset, switching_cost, guard),
+            preset=_with(preset, switching_cost, guard, screen),
             seed=seed,
             layout=self._space.layout(self._default),
         )
@@ -184,6 +188,21 @@ class Tuner:
         """The situations in memory, as copies; for people to look at."""
         return self._hybrid.parts.slots()
 
+    def context_report(self) -> ContextReport:
+        """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
+
+        Takes up to a few seconds, changes nothing.
+        """
+        stack, names = self._hybrid.parts, self._encoder.names
+        recent, slots = stack.recent(), stack.slots()
+        if recent is None or self._encoder.dim == 0:
+            why = "these knobs have few levels, and the order of samples is not kept" if recent is None else None
+            return untested(why or "this tuner was built without context")
+        known = slots.contexts[slots.last >= LATEST] if recent.contexts.shape[1] == self._encoder.dim else None
+        usable = names if known is not None else None
+        memory = known if known is not None and len(known) else None
+        return screening.screen(recent.contexts, recent.points, recent.errors, usable, memory)
+
     def freeze(self) -> None:
         """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""
         self._frozen = True
@@ -199,7 +218,7 @@ class Tuner:
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Change the weights of some metrics; everything ever told is seen in the new light at once."""
         stack = self._hybrid.parts
-        if not isinstance(stack, Engine):
+        if not isinstance(stack, Engine | Screened):
             raise InvalidValue(f"preset {self._hybrid.preset.name!r} cannot change weights; preset 'default' can")
         stack.reweigh(weights)
 
@@ -305,7 +324,7 @@ class Tuner:
             raise InvalidSpace(str(reason)) from reason
 
 
-def _with(preset: str | Preset, switching_cost: float, guard: float | None) -> str | Preset:
+def _with(preset: str | Preset, switching_cost: float, guard: float | None, screened: bool) -> str | Preset:
     """The preset with what the tuner was asked to heed."""
     changes = {}
     if switching_cost != 0.0:
@@ -314,6 +333,10 @@ def _with(preset: str | Preset, switching_cost: float, guard: float | None) -> s
         changes["guard"] = number("guard", guard, InvalidSpace)
         if changes["guard"] < 0.0:
             raise InvalidSpace(f"guard must be a share from 0 up, got {guard!r}")
+    if not isinstance(screened, bool):
+        raise InvalidSpace(f"screen must be True or False, got {show(screened)}")
+    if screened:
+        changes["screen"] = 1.0
     if not changes:
         return preset
     base = preset if isinstance(preset, Preset) else named(preset)

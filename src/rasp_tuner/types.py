@@ -160,6 +160,15 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
+class Samples:
+    """The latest samples, oldest first."""
+
+    contexts: Array  # [n, d_c]; of a long context a fixed random projection
+    points: Array  # [n, d] in the unit box
+    errors: Array  # [n] as `Explanation.error`
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """What a sample came to: its composed error, and how it was learned."""
 
@@ -195,6 +204,9 @@ class Stack(Stateful, Protocol):
 
     def slots(self) -> Slots:
         """The situations in memory, as copies."""
+
+    def recent(self) -> Samples | None:
+        """The latest samples, as copies; None where their order is not kept."""
 
 
 class Composer(Protocol):

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rasp_tuner.numerics import Array
-from rasp_tuner.types import Batch, Prediction, Retrieval, Slots, Stateful
+from rasp_tuner.types import Batch, Prediction, Retrieval, Samples, Slots, Stateful
 
 
 class Surrogate(Stateful, Protocol):
@@ -89,3 +89,6 @@ class Family(Stateful, Protocol):
 
     def remembered(self) -> Slots:
         """The situations in memory, as copies."""
+
+    def recent(self) -> Samples | None:
+        """The latest samples, as copies; None where their order is not kept."""

@@ -132,6 +132,9 @@ class Discrete:
         s = self._state
         return Slots(s["raw"].copy(), s["counts"].copy(), np.full(len(s["counts"]), np.nan))
 
+    def recent(self) -> None:
+        """Its rows are not in the order of time."""
+
     def state(self) -> dict[str, Array]:
         """Everything learned; a copy."""
         return {name: array.copy() for name, array in self._state.items() if name not in DERIVED}

@@ -125,6 +125,12 @@ class MovingOptimum:
         """Weigh some of the first samples anew."""
         self._arrays["weights"][: len(rows)][rows] = weight
 
+    def recent(self) -> tuple[Array, Array, Array]:
+        """Points u, contexts (reduced if they are long) and values of the window, oldest first; copies."""
+        seen = int(self._arrays["counts"][0])
+        rows = np.arange(max(seen - WINDOW, 0), seen) % WINDOW
+        return self._arrays["points"][rows], self._arrays["contexts"][rows], self._arrays["values"][rows]
+
     def pardon(self) -> None:
         """The latest sample was no mistake after all."""
         self._arrays["weights"][int(self._arrays["counts"][0] - 1) % WINDOW] = 1.0

@@ -23,7 +23,7 @@ from rasp_tuner.surrogate.bowls import Bowls, Box, features, minimisers
 from rasp_tuner.surrogate.doubt import suspects, unlikely
 from rasp_tuner.surrogate.evidence import Evidence, log_mean
 from rasp_tuner.surrogate.linear import MovingOptimum, Shared
-from rasp_tuner.types import Slots
+from rasp_tuner.types import Samples, Slots
 
 LOCAL = ("all history", "recent history", "situations like this one", "the most similar situations")
 MOVING = "an optimum that moves with the context"
@@ -139,6 +139,10 @@ class Quadratic:
 
     def remembered(self) -> Slots:
         return Slots(self.slots.contexts, self.slots.counts.copy(), self.slots.ages)
+
+    def recent(self) -> Samples:
+        u, contexts, values = self.moving.recent()
+        return Samples(contexts, self.default + u / 2.0, values @ self.weights + self.origin)
 
     def targets(self) -> Array:
         """[N] mean y of each slot, relative to the first sample."""

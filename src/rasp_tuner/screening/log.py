@@ -1,0 +1,96 @@
+"""A CSV log as samples: contexts, points of the unit box, one loss. A row is a run, in the order of time."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rasp_tuner.checks import show
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.numerics import Array
+
+WORDS = 50  # different words that a column may hold; a column of more is an id or free text
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What was read."""
+
+    names: tuple[str, ...]  # of the contexts' columns; a word has one of its own
+    contexts: Array  # [n, d_c]
+    points: Array  # [n, d] numbers from the least to the largest seen, words one-hot
+    losses: Array  # [n] the weighted mean of the metrics, turned so that lower is better, each in its deviations
+    left_out: int  # rows that lack a value
+
+
+def read(path: Path, context: Sequence[str], metrics: Mapping[str, float], params: Sequence[str]) -> Log:
+    """The log in a CSV file; `metrics` are names -> weights, negative if larger is better.
+
+    A row that lacks one of the values is left out and counted. A column with a word in it is one of words.
+    """
+    for field, given in (("context", context), ("metrics", list(metrics)), ("params", params)):
+        if not given or len(set(given)) < len(given):
+            raise InvalidValue(f"{field} must name columns of {path}, each once, got {show(list(given))}")
+    wanted = [*context, *metrics, *params]
+    if len(set(wanted)) < len(wanted):
+        raise InvalidValue(f"a column must be context, metric or parameter, not two of them, got {show(wanted)}")
+    rows = _rows(path, wanted)
+    full = [row for row in rows if all(row)]
+    if not full:
+        raise InvalidValue(f"{path} has no row with a value in each of the columns {show(wanted)}")
+    columns = dict(zip(wanted, zip(*full, strict=True), strict=True))
+    coded = {name: _coded(path, name, columns[name]) for name in (*context, *params)}
+    labels = [label for name in context for label in coded[name]]
+    contexts = np.column_stack([array for name in context for array in coded[name].values()])
+    points = np.column_stack([_unit(array) for name in params for array in coded[name].values()])
+    losses = np.zeros(len(full))
+    for name, weight in metrics.items():
+        values = np.array([_number(path, name, text) for text in columns[name]])
+        losses += weight * (values - values.mean()) / (values.std() or 1.0)
+    return Log(tuple(labels), contexts, points, losses, len(rows) - len(full))
+
+
+def _rows(path: Path, wanted: Sequence[str]) -> list[list[str]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, restval="")
+            header = list(reader.fieldnames or [])
+            missing = [name for name in wanted if name not in header]
+            if missing:
+                raise InvalidValue(f"{path} lacks the columns {missing}; it has {show(header)}")
+            return [[row[name].strip() for name in wanted] for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as reason:
+        raise InvalidValue(f"{path} must be a readable CSV file: {reason}") from reason
+
+
+def _coded(path: Path, name: str, texts: Sequence[str]) -> dict[str, Array]:
+    """A column of numbers as it is; one of words as a column of zeros and ones for each word."""
+    try:
+        return {name: np.array([_number(path, name, text) for text in texts])}
+    except InvalidValue:
+        words = sorted(set(texts))
+        if len(words) > WORDS:
+            raise InvalidValue(
+                f"column {name!r} of {path} must hold finite numbers or at most {WORDS} different words, got"
+                f" {len(words)}: {show(words)}"
+            ) from None
+        return {f"{name}={word}": np.array([float(text == word) for text in texts]) for word in words}
+
+
+def _number(path: Path, name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InvalidValue(f"column {name!r} of {path} must hold finite numbers, got {show(text)}")
+    return value
+
+
+def _unit(column: Array) -> Array:
+    low, width = float(column.min()), float(np.ptp(column))
+    unit: Array = (column - low) / width if width > 0.0 else np.full(len(column), 0.5)
+    return unit
