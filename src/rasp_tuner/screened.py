@@ -1,9 +1,11 @@
 """Screened: a tuner that sees contexts and one that does not, side by side; contexts must earn their say.
 
-Both learn from every sample. The evidence E sums how much likelier each answer was to the one that sees; contexts are
-used while it exceeds `TRUSTED`. Were both models true, exp(E) would be an e-process: under contexts that say nothing it
-would exceed 20 = exp(3) in at most one stream of twenty, ever (Ville's inequality). The bounds of E give that up for a
-change of mind within reasonable time; docs/CONTEXT.md has measured rates.
+Both learn from every sample. The evidence sums how much likelier each answer was to the one that sees; once it exceeds
+`TRUSTED`, contexts are used for good. For good, since evidence ends with success: where each situation gets what is
+best in it, answers are as good as answers get, and that is what the blind one expects as well.
+
+If both models were true, exp(evidence) would be an e-process: contexts that say nothing would lift it above 20 = exp(3)
+in one stream of twenty at most (Ville's inequality). Models are not; docs/CONTEXT.md has the measured rate.
 """
 
 from collections.abc import Mapping
@@ -17,8 +19,9 @@ from rasp_tuner.surrogate.evidence import log_mean
 from rasp_tuner.types import Proposal, Samples, Slots, Told, Verdict
 
 TRUSTED = 3.0  # nats: odds of twenty to one
-LEAST, MOST = -3.0, 9.0  # bounds of the evidence
+LEAST = -3.0  # evidence: a context may become useful late
 STEP = 6.0  # the most that one sample adds or takes
+GREEN = 3  # samples more than knobs, before which forecasts are not compared
 
 
 class Screened:
@@ -27,11 +30,7 @@ class Screened:
     def __init__(self, seeing: Engine, blind: Engine) -> None:
         self.seeing, self.blind = seeing, blind
         self.evidence = 0.0
-
-    @property
-    def trusted(self) -> bool:
-        """Whether contexts have a say now."""
-        return self.evidence > TRUSTED
+        self.trusted = False  # whether contexts have a say
 
     @property
     def composer(self) -> RescoringComposer:
@@ -75,12 +74,13 @@ class Screened:
     def state(self) -> dict[str, Array]:
         seeing = {f"seeing/{name}": array for name, array in self.seeing.state().items()}
         blind = {f"blind/{name}": array for name, array in self.blind.state().items()}
-        return {**seeing, **blind, "evidence": np.array(self.evidence)}
+        return {**seeing, **blind, "evidence": np.array([self.evidence, self.trusted], dtype=np.float64)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         self.seeing.restore(under("seeing/", state))
         self.blind.restore(under("blind/", state))
-        self.evidence = float(state["evidence"])
+        evidence, trusted = state["evidence"].tolist()
+        self.evidence, self.trusted = evidence, trusted > 0.0
 
     @property
     def _chosen(self) -> Engine:
@@ -91,11 +91,12 @@ class Screened:
 
     def _weigh(self, context: Array, point: Array, y: float) -> None:
         """Add how much likelier y was to the engine that sees."""
-        if self.composer.seen < 2:
+        if self.trusted or self.composer.seen < len(point) + GREEN:
             return
         logs = []
         for engine, seen in ((self.seeing, context), (self.blind, context[:0])):
             mixture = engine.gate.believe(seen)
             logs.append(log_mean(mixture.log_densities(point, y), mixture.shares))
         step = min(max(logs[0] - logs[1], -STEP), STEP)
-        self.evidence = min(max(self.evidence + step, LEAST), MOST)
+        self.evidence = max(self.evidence + step, LEAST)
+        self.trusted = self.evidence > TRUSTED

@@ -12,7 +12,6 @@ from rasp_tuner.screening.likelihood import (
     NOISES,
     drifting,
     errors_left,
-    fit_blind,
     log_likelihoods,
     squared_distances,
 )
@@ -21,7 +20,8 @@ from rasp_tuner.screening.shifts import COLUMNS, moving, standardised
 ALIKE = 0.999  # correlation from which on two dimensions are one
 ONE_WAY = 0.95  # rank correlation with time
 LEAKED = 0.9  # share of the variance of the loss that one dimension tells alone
-ADDED, DRIFT = 0.5, 2.0  # it leaves so little that parameters halve it not; and that drift alone leaves twice as much
+DRIFT = 2.0  # and the steps around leave so many times more untold than it does
+SMOOTH = 8.0  # of a loss as a function of the ranks of one dimension, which go from 0 to 1
 LATEST, AWAY = 10, 3.0  # samples that are now; times the usual distance to what was before
 SHOWN = 5  # names in one sentence
 
@@ -52,22 +52,22 @@ def one_way(contexts: Array, names: Sequence[str]) -> list[str]:
     return [f"{_list(trending)}: moves one way only, so it cannot be told from any other drift, or from time itself"]
 
 
-def leakage(contexts: Array, names: Sequence[str], points: Array, y: Array) -> list[str]:
-    """Dimensions that tell the loss of a step where neither parameters add much nor the steps around it tell as much.
+def leakage(contexts: Array, names: Sequence[str], y: Array) -> list[str]:
+    """Dimensions that tell the loss of their own step alone, whatever the parameters, and better than steps around do.
 
     Before a run nobody knows its noise, nor what its parameters will do; what does was made from its outcome.
     """
     kept = np.flatnonzero(moving(contexts))
     y = (y - y.mean()) / y.std()
     if len(kept) > COLUMNS:
-        linear = [abs(_correlation(_ranks(contexts[:, i]), _ranks(y))) for i in kept]
-        kept = kept[np.argsort(linear)[-COLUMNS:]]
-    bowl, drift = fit_blind(points, y).shape, _left(1.0 + 10.0 * drifting(len(y)), y)
+        like = [abs(_correlation(_ranks(contexts[:, i]), _ranks(y))) for i in kept]
+        kept = kept[np.argsort(like)[-COLUMNS:]]
+    most = min(1.0 - LEAKED, _left(1.0 + 10.0 * drifting(len(y)), y) / DRIFT)
     found = []
     for i in kept.tolist():
-        alone = np.exp(-8.0 * squared_distances(_ranks(contexts[:, [i]].T[0])[:, None] / len(y)))
-        left, both = _left(1.0 + 10.0 * alone, y), _left(1.0 + 10.0 * alone + 10.0 * bowl, y)
-        if left < min(1.0 - LEAKED, drift / DRIFT) and both > ADDED * left:
+        near = np.exp(-squared_distances(_ranks(contexts[:, i])[:, None] / len(y)) * SMOOTH)
+        left = _left(1.0 + 10.0 * near, y)
+        if left < most:
             found.append(f"{names[i]} ({1.0 - left:.0%})")
     if not found:
         return []

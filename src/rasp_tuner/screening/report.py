@@ -86,7 +86,7 @@ def screen(
     if not losses.std() > 1e-12 * np.abs(losses).max():
         return untested(f"the loss never changed in {n} samples", seen, warnings)
     warnings += flaws.one_way(contexts, names)
-    warnings += flaws.leakage(contexts, names, points, losses)
+    warnings += flaws.leakage(contexts, names, losses)
     warnings += flaws.drifted(contexts, memory)
     x = standardised(contexts)
     tested = compare(x, points, losses, progress=progress)

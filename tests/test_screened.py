@@ -1,0 +1,113 @@
+"""Tuner(screen=True): contexts must earn their say; and Tuner.context_report()."""
+
+import numpy as np
+import pytest
+
+from rasp_tuner import Categorical, Float, InvalidSpace, Tuner, presets
+
+BOX = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
+
+
+def drive(tuner, steps, told=True, seed=0):
+    """Two situations in turn, told by the context or not; the settings suggested and the loss of each step."""
+    rng = np.random.default_rng(seed)
+    points, losses = [], []
+    for step in range(steps):
+        busy = step // 12 % 2 == 1
+        context = {"load": float(busy) if told else float(rng.normal()), "noise": float(rng.normal())}
+        s = tuner.ask(context)
+        best = 0.8 if busy and told else 0.2
+        loss = (s.params["x"] - best) ** 2 + (s.params["y"] - best) ** 2 + 0.01 * float(rng.normal())
+        tuner.tell(s.id, {"loss": loss})
+        points.append((s.params["x"], s.params["y"]))
+        losses.append(loss)
+    return points, losses
+
+
+def screened(**options):
+    return Tuner(BOX, {"loss": "min"}, ["load", "noise"], screen=True, **options)
+
+
+def test_while_contexts_say_nothing_it_is_the_context_free_tuner():
+    blind = Tuner(BOX, {"loss": "min"})
+    tuner, rng = screened(), np.random.default_rng(0)
+    for step in range(30):
+        context = rng.normal(size=2)
+        mine, other = tuner.ask(context), blind.ask()
+        assert mine.params == other.params, step
+        loss = (mine.params["x"] - 0.2) ** 2 + 0.01 * float(rng.normal())
+        tuner.tell(mine.id, {"loss": loss})
+        blind.tell(other.id, {"loss": loss})
+
+
+def test_contexts_that_tell_situations_apart_are_used_soon():
+    tuner = screened()
+    losses = drive(tuner, 60)[1]
+    assert tuner._hybrid.parts.trusted
+    assert max(losses[36:]) < 0.1  # for good: success does not take their say away
+    assert tuner.recommend([1.0, 0.0])["x"] == pytest.approx(0.8, abs=0.15)
+    assert tuner.recommend([0.0, 0.0])["x"] == pytest.approx(0.2, abs=0.15)
+
+
+def test_it_is_saved_and_goes_on_bit_for_bit():
+    tuner = screened()
+    drive(tuner, 30)
+    twin = Tuner.from_bytes(tuner.to_bytes())
+    assert drive(tuner, 20, seed=1) == drive(twin, 20, seed=1)
+    assert tuner.to_bytes() == twin.to_bytes()
+
+
+def test_failures_weights_guard_and_views_work_as_ever():
+    tuner = screened(guard=0.1, switching_cost=0.01)
+    tuner.tell_failed(tuner.ask([0.0, 0.0]).id, "crashed")
+    drive(tuner, 20)
+    tuner.reweigh({"loss": 2.0})
+    tuner.tell_failed(tuner.ask([0.0, 0.0]).id, "crashed")
+    assert tuner.expected_of_default([0.0, 0.0]) is not None
+    assert len(tuner.slots().contexts) == tuner.learned
+    assert tuner.experts
+
+
+def test_screen_is_true_or_false_and_not_for_the_paper():
+    with pytest.raises(InvalidSpace, match="screen must be True or False"):
+        Tuner(BOX, {"loss": "min"}, 2, screen=1)
+    with pytest.raises(InvalidSpace, match="no constant 'screen'"):
+        Tuner(BOX, {"loss": "min"}, 2, preset="paper", screen=True)
+    assert presets.default().constants["screen"] == 0.0
+
+
+@pytest.mark.parametrize("screen", [False, True])
+def test_the_report_of_a_running_tuner(screen):
+    tuner = Tuner(BOX, {"loss": "min"}, ["load", "noise"], screen=screen)
+    before = drive(tuner, 70) and tuner.to_bytes()
+    report = tuner.context_report()
+    assert report.verdict == "helps"
+    assert [d.name for d in report.dimensions] == ["load", "noise"]
+    assert report.dimensions[1].note == "no sign"
+    assert tuner.to_bytes() == before  # it looks and changes nothing
+    assert str(Tuner.from_bytes(before).context_report()) == str(report)
+
+
+def test_the_window_is_bounded_and_in_the_order_of_time():
+    tuner = Tuner(BOX, {"loss": "min"}, ["load", "noise"])
+    points, losses = drive(tuner, 150)
+    recent = tuner._hybrid.parts.recent()
+    assert recent.points == pytest.approx(np.array(points[-128:]))
+    assert recent.errors == pytest.approx(np.array(losses[-128:]))
+
+
+def test_a_context_that_leaves_memory_is_warned_of():
+    tuner = Tuner(BOX, {"loss": "min"}, ["load", "noise"])
+    drive(tuner, 60)
+    for _ in range(10):
+        s = tuner.ask([40.0, -30.0])
+        tuner.tell(s.id, {"loss": 1.0})
+    assert any("times as far" in warning for warning in tuner.context_report().warnings)
+
+
+def test_where_nothing_can_be_told_the_report_says_why():
+    assert "without context" in Tuner(BOX, {"loss": "min"}).context_report().words
+    few = Tuner({"on": Categorical([True, False])}, {"loss": "min"}, 2)
+    assert "few levels" in few.context_report().words
+    long = Tuner(BOX, {"loss": "min"}, 100)
+    assert "0 samples" in long.context_report().words
