@@ -11,6 +11,7 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -23,7 +24,7 @@ from rasp_tuner.bench.domains.synthetic import ADVERSARIAL_NOISE, correlated
 from rasp_tuner.bench.domains.target import Condition, TargetDomain, cube, squares
 from rasp_tuner.bench.protocol import Cell, play
 from rasp_tuner.numerics import Array
-from rasp_tuner.screening import ContextReport, screen
+from rasp_tuner.screening import ContextReport, screen, shifts
 
 Series = Callable[[int, np.random.Generator], Array]  # horizon, generator -> [T, ...]
 Log = tuple[Array, Array, Array]  # contexts [T, d_c], points [T, d], losses [T]
@@ -120,6 +121,18 @@ def report_on_rule(seed: int, horizon: int) -> ContextReport:
     return screen(*followed(seed, horizon))
 
 
+def report_on_rule_unconditionally(seed: int, horizon: int) -> ContextReport:
+    """With the whole context shifted, not only what parameters do not tell of it."""
+    with patch.object(shifts, "told_by", lambda _, x: np.zeros_like(x)):
+        return screen(*followed(seed, horizon))
+
+
+RULES = {
+    "parameters set by the context": report_on_rule,
+    "parameters set by the context, plain shifts": report_on_rule_unconditionally,
+}
+
+
 def tally(name: str, reports: Sequence[ContextReport]) -> None:
     found = Counter(report.verdict for report in reports)
     said = [f"{found[verdict] / len(reports):.1%}" for verdict in ("helps", "useless", "too little data")]
@@ -167,8 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if given.only in f"{context}; {optimum}":
                 jobs = (delayed(report_on_noise)(context, optimum, seed, given.horizon) for seed in seeds)
                 tally(f"{context}; {optimum}", parallel(jobs))
-        if given.only in "parameters set by the context":
-            tally("parameters set by the context", parallel(delayed(report_on_rule)(s, given.horizon) for s in seeds))
+        for name, report in RULES.items():
+            if given.only in name:
+                tally(name, parallel(delayed(report)(seed, given.horizon) for seed in seeds))
     else:
         head("domain")
         for name in (*domains.PAPER, *domains.BEYOND):
