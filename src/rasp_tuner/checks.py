@@ -21,6 +21,8 @@ def show(value: object) -> str:
 
 def number(field: str, value: object, error: type[RaspError] = InvalidValue) -> float:
     """`value` as a finite float."""
+    if type(value) is float and math.isfinite(value):
+        return value  # the usual case
     if not isinstance(value, (Real, np.bool_)):
         raise error(f"{field} must be a finite number, got {show(value)}")
     try:
@@ -49,6 +51,8 @@ def vector(field: str, values: object, length: int, error: type[RaspError] = Inv
 
 def same_names(field: str, given: object, expected: Iterable[str]) -> Mapping[str, object]:
     """`given` as a mapping with exactly the `expected` names."""
+    if isinstance(given, dict) and isinstance(expected, dict) and given.keys() == expected.keys():
+        return given  # the usual case
     wanted = list(expected)
     if not isinstance(given, Mapping):
         raise InvalidValue(f"{field} must be a mapping with the names {show(wanted)}, got {show(given)}")

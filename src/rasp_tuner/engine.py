@@ -11,7 +11,7 @@ import numpy as np
 
 from rasp_tuner.adaptation import HybridAdaptation
 from rasp_tuner.composer import RescoringComposer
-from rasp_tuner.numerics import Array, entropy, under
+from rasp_tuner.numerics import Array, under
 from rasp_tuner.surrogate.base import Choice
 from rasp_tuner.surrogate.gate import EvidenceGate, Mixture
 from rasp_tuner.types import Explanation, Proposal, Samples, Slots, Stateful, Told, Verdict
@@ -169,7 +169,7 @@ class Engine:
             deviation=math.sqrt(choice.variance + mixture.noise()) * self._calibration.factor if sure else None,
             novelty=1.0 - likeness[0],
             confidence=max(weights),
-            entropy=entropy(np.array(weights)),
+            entropy=max(-sum(weight * math.log(weight) for weight in weights if weight > 0.0), 0.0),
             expert=self.gate.experts[int(gate.argmax())],
         )
 

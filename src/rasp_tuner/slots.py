@@ -10,7 +10,9 @@ wobble    [d_c]     half the mean squared change of a dimension from one sample 
 spread    [d_c]     its variance over all samples
 """
 
+import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,16 +93,15 @@ class SlotMemory:
     @property
     def reach(self) -> float:
         """How far apart, in units of the wobble, two contexts of one situation may well lie."""
-        mean, square = self._contexts["distance"]
-        return 2.0 + REACH * float(np.sqrt(max(square - mean**2, 0.0)))
+        mean, square = self._contexts["distance"].tolist()
+        return 2.0 + REACH * math.sqrt(max(square - mean**2, 0.0))
 
     def gaps(self, context: Array) -> Array:
         """[2, N] mean squared distances of `context` to each slot: in units of the wobble, and of the spread."""
         if not len(context):
             return np.zeros((2, self.count))
         now = context - self._contexts["origin"]
-        wobble, spread, moving = self._scales_at(now)
-        scales = np.stack([moving / wobble, moving / spread]) / max(float(moving.sum()), 1.0)
+        scales = self._scales_at(now).both
         keys = self._slots["keys"][: self.count]
         if len(context) <= DIRECT:
             near: Array = scales @ ((keys - now) ** 2).T
@@ -149,10 +150,10 @@ class SlotMemory:
         c = self._contexts
         self._scales = _scales(c["mean"], c["moment"], c["changes"] / max(self.steps - 1, 1))
 
-    def _scales_at(self, now: Array) -> tuple[Array, Array, Array]:
+    def _scales_at(self, now: Array) -> "Scales":
         """Scales as if this context had come: a dimension that never moved may do so now."""
         n, c = self.steps, self._contexts
-        if n >= SETTLED and self._scales[2].all():
+        if n >= SETTLED and self._scales.moved == len(now):
             return self._scales
         mean, moment = (n * c["mean"] + now) / (n + 1), (n * c["moment"] + now**2) / (n + 1)
         return _scales(mean, moment, c["changes"] / max(n - 1, 1))
@@ -162,10 +163,9 @@ class SlotMemory:
         if n:
             change = (now - c["latest"]) ** 2
             if n > 3:
-                wobble, _, moving = self._scales
-                size = min(float((moving / wobble) @ change) / max(float(moving.sum()), 1.0), USUAL)
+                size = min(float(self._scales.both[0] @ change), USUAL)
                 c["distance"] += (np.array([size, size**2]) - c["distance"]) / (n - 3)
-                change = np.where(moving > 0.0, np.minimum(change, 2.0 * JUMP * wobble), change)
+                change = np.minimum(change, self._scales.most)
             c["changes"] += 0.5 * change
         c["latest"] = now
         c["mean"] += (now - c["mean"]) / (n + 1)
@@ -179,8 +179,7 @@ class SlotMemory:
         fresh = s["last"] > self.steps - 1 - min(FRESH, self.size // 2)
         settled = np.flatnonzero(~fresh)
         turn = settled[(np.arange(TURN) + TURN * (self.steps // SPARE)) % len(settled)]
-        wobble, _, moving = self._scales
-        scale = moving / wobble
+        scale = self._scales.both[0]
         sizes = np.einsum("nc,c->n", squares, scale)
         gaps = sizes - product(2.0 * scale * keys[turn], keys) + sizes[turn, None]
         gaps[:, fresh] = np.inf
@@ -211,13 +210,23 @@ def _pairs(turn: NDArray[np.intp], gaps: Array, most: int) -> tuple[list[int], l
         near.append(pair[0])
         gone.append(pair[1])
         gaps[:, pair] = np.inf
-        gaps[np.isin(turn, pair)] = np.inf
+        gaps[(turn == pair[0]) | (turn == pair[1])] = np.inf
     return near, gone
 
 
-def _scales(mean: Array, moment: Array, changes: Array) -> tuple[Array, Array, Array]:
-    """Wobble and spread [d_c], and one where a dimension has moved at all, else zero."""
+class Scales(NamedTuple):
+    """Of the dimensions of a context."""
+
+    both: Array  # [2, d_c] factors that turn squared differences into mean squares in units of wobble, and of spread
+    most: Array  # [d_c] squared change beyond which it tells of a new situation; infinite where none has come yet
+    moved: int  # how many have moved at all; the others have factors of zero
+
+
+def _scales(mean: Array, moment: Array, changes: Array) -> Scales:
     variance = moment - mean**2
     moving = variance > 1e-12 * moment
-    spread = np.where(moving, variance, 1.0)
-    return np.maximum(changes, FLOOR * spread), spread, moving.astype(np.float64)
+    moved = int(np.count_nonzero(moving))
+    both = np.empty((2, len(mean)))
+    both[1] = np.where(moving, variance, np.inf)
+    both[0] = np.maximum(changes, FLOOR * both[1])
+    return Scales(1.0 / (both * max(moved, 1)), 2.0 * JUMP * both[0], moved)

@@ -7,7 +7,6 @@ S, mean   [L, R, p, p]  posterior covariance of L local experts under R rival no
 E         scalar        (L + 1) R hypotheses: the last R are those of an optimum that moves with the context
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -65,7 +64,8 @@ class Bowls:
     S: Array
     mean: Array
     moving: MovingBelief | None
-    latest: dict[bytes, tuple[Array, Array]] = field(default_factory=dict)  # what was last said of every expert
+    latest: dict[bytes, tuple[Array, Array]] = field(default_factory=dict)  # what was last said of every expert, and
+    scored: dict[tuple[bytes, float], Array] = field(default_factory=dict)  # how likely y was to it: two ask for each
 
     @cached_property
     def weights(self) -> Array:
@@ -74,15 +74,15 @@ class Bowls:
             scores = np.concatenate([scores[: -self.rivals], np.full(self.rivals, -np.inf)])
         return softmax(scores)
 
-    @property
+    @cached_property
     def rivals(self) -> int:
         return int(self.mean.shape[1])
 
-    @property
+    @cached_property
     def locals(self) -> int:
         return int(self.mean.shape[0])
 
-    @property
+    @cached_property
     def noise(self) -> float:
         return float(self.weights @ self.noises) * self.a**2
 
@@ -95,15 +95,18 @@ class Bowls:
     def each(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [E, n] of every expert."""
         key = points.tobytes()
-        if key not in self.latest:  # gate and family ask about the same point
+        if key not in self.latest:
             mean, variance = self._predict(2.0 * (points - self.box.default))
             self.latest.clear()
             self.latest[key] = mean + (self.offset + self.origin), variance
         return self.latest[key]
 
     def log_density(self, point: Array, y: float) -> Array:
-        mean, variance = self.each(point[None])
-        return log_student(y - mean[:, 0], variance[:, 0] + self.noises * self.a**2)
+        if (point.tobytes(), y) not in self.scored:
+            mean, variance = self.each(point[None])
+            self.scored.clear()
+            self.scored[point.tobytes(), y] = log_student(y - mean[:, 0], variance[:, 0] + self.noises * self.a**2)
+        return self.scored[point.tobytes(), y]
 
     def similar(self) -> Array:
         similar: Array = self.kernels[2]
@@ -118,7 +121,7 @@ class Bowls:
             return np.maximum(curvatures, least), float(self.moving.level[rival]) * self.a + self.offset
         c = self.mean[min(local, self.locals - 1), rival]
         u = minimisers(self.box, c, self.a)
-        return np.maximum(c[1 + self.box.dim :], least), float(features(u[None])[0] @ c) + self.offset
+        return np.maximum(c[1 + self.box.dim :], least), float(features(u) @ c) + self.offset
 
     def best(self) -> Array | None:
         """The least posterior mean among the experts' minimisers, their mean, the best tried and the default."""
@@ -142,8 +145,11 @@ class Bowls:
             covariance = self.moving.location_covariance(rival)
         else:
             covariance = self.S[local, rival, 1 : 1 + d, 1 : 1 + d] / 4.0
-        jitter = TIE * float(np.trace(covariance)) * rng.random(d)  # knobs not tried yet take turns at random
-        sizes, axes = np.linalg.eigh(covariance + np.diag(jitter))
+        unsure = covariance.diagonal()
+        jitter = TIE * float(unsure.sum()) * rng.random(d)  # knobs not tried yet take turns at random
+        covariance = covariance.copy()
+        np.fill_diagonal(covariance, unsure + jitter)
+        sizes, axes = np.linalg.eigh(covariance)
         moves = (axes[:, ::-1][:, :DIRECTIONS].T[:, None] * REACH[:, None]).reshape(-1, d)
         draws = KAPPA * (rng.normal(size=(DRAWS, d)) @ (axes * np.sqrt(np.maximum(sizes, 0.0))).T)
         centres, hint = self._centres(), self._hint()
@@ -152,7 +158,8 @@ class Bowls:
         u = np.minimum(np.maximum(np.concatenate(parts), box.low), box.high)
         mean, doubt, variance = self._weigh(u)
         bound = mean - KAPPA * np.sqrt(doubt)
-        chosen = int((bound + TIE * float(np.ptp(bound)) * rng.random(len(u))).argmin())  # ties: either way is as good
+        tie = TIE * float(bound.max() - bound.min())
+        chosen = int((bound + tie * rng.random(len(u))).argmin())  # ties: either way is as good
         if chosen < len(centres):
             source = "predicted optimum"
         elif chosen == len(centres):
@@ -181,41 +188,46 @@ class Bowls:
 
     def _weigh(self, u: Array) -> tuple[Array, Array, Array]:
         """Mean less the offset, the experts' own variance, and that with their disagreement, [n]; not of idle ones."""
-        busy = [i for i, weight in enumerate(self.weights.tolist()) if weight >= IDLE]
-        means, variances = self._predict(u, busy)
-        weights = self.weights[busy]
-        weights = weights / weights.sum()
-        mean, doubt = weights @ means, weights @ variances
-        return mean, doubt, doubt + weights @ (means - mean) ** 2
-
-    def _predict(self, u: Array, experts: Sequence[int] | None = None) -> tuple[Array, Array]:
-        """Mean less the offset, and variance, of all experts or of some, [E, n]."""
         f, count = features(u), self.locals * self.rivals
-        mean, S = self.mean.reshape(count, -1), self.S.reshape(count, f.shape[1], -1)
-        moved = list(range(self.rivals))
-        if experts is not None:
-            own = [i for i in experts if i < count]
-            moved = [i - count for i in experts if i >= count]
-            mean, S = mean[own], S[own]
-        elif self.moving is None:  # they begin as the blind ones
-            mean, S = np.concatenate([mean, mean[: self.rivals]]), np.concatenate([S, S[: self.rivals]])
-        means, variances = mean @ f.T, ((f @ S) * f).sum(axis=2)
+        weights = np.where(self.weights < IDLE, 0.0, self.weights)
+        weights /= weights.sum()
+        means = self.mean.reshape(count, -1) @ f.T
+        S = (weights[:count] @ self.S.reshape(count, -1)).reshape(f.shape[1], -1)  # f' S f is linear in S
+        doubt = ((f @ S) * f).sum(axis=1)
+        moved = [i for i, weight in enumerate(weights[count:].tolist()) if weight > 0.0]
         if moved and self.moving is not None:
             more, unsure = self.moving.predict(u, moved)
-            means, variances = np.concatenate([means, more * self.a]), np.concatenate([variances, unsure])
-        return means, np.maximum(variances, 0.0) * self.a**2
+            means = np.concatenate([means, more * self.a])
+            doubt += weights[count:][moved] @ unsure
+        weights = weights[[*range(count), *(count + i for i in moved)]]
+        doubt = np.maximum(doubt, 0.0) * self.a**2
+        mean = weights @ means
+        return mean, doubt, doubt + weights @ (means - mean) ** 2
+
+    def _predict(self, u: Array) -> tuple[Array, Array]:
+        """Mean less the offset, and variance, of all experts, [E, n]."""
+        f, rivals = features(u), self.rivals
+        count, p = self.locals * rivals, f.shape[1]
+        means = self.mean.reshape(count, p) @ f.T
+        variances = ((self.S.reshape(-1, p) @ f.T).reshape(count, p, -1) * f.T).sum(axis=1)
+        if self.moving is None:  # they begin as the blind ones
+            more, unsure = means[:rivals], variances[:rivals]
+        else:
+            more, unsure = self.moving.predict(u, range(rivals))
+            more = more * self.a
+        return np.concatenate([means, more]), np.maximum(np.concatenate([variances, unsure]), 0.0) * self.a**2
 
     def _point(self, u: Array) -> Array:
         return np.minimum(np.maximum(self.box.default + u / 2.0, 0.0), 1.0)
 
 
 def features(u: Array) -> Array:
-    """[n, p]"""
-    n, d = u.shape
-    f = np.empty((n, 1 + 2 * d))
-    f[:, 0] = 1.0
-    f[:, 1 : 1 + d] = u
-    f[:, 1 + d :] = u**2
+    """phi [..., p] of points [..., d]."""
+    *shape, d = u.shape
+    f = np.empty((*shape, 1 + 2 * d))
+    f[..., 0] = 1.0
+    f[..., 1 : 1 + d] = u
+    np.multiply(u, u, out=f[..., 1 + d :])
     return f
 
 

@@ -14,6 +14,8 @@ from rasp_tuner.numerics import Array, softmax, under
 from rasp_tuner.surrogate.base import Belief, Choice, Family
 from rasp_tuner.surrogate.evidence import Evidence, log_mean
 
+SOLE = np.ones(1)  # share of a family without rivals
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -40,6 +42,8 @@ class Mixture:
 
     def noise(self) -> float:
         """Variance of one observation of y around its mean."""
+        if len(self.beliefs) == 1:
+            return self.beliefs[0].noise
         return sum(float(share) * belief.noise for share, belief in zip(self.shares, self.beliefs, strict=True))
 
     def choose(self, rng: np.random.Generator) -> Choice:
@@ -73,7 +77,7 @@ class EvidenceGate:
         self._evidence = Evidence(np.zeros(len(self.families)))
 
     def believe(self, context: Array) -> Mixture:
-        shares = softmax(self._odds + self._evidence.scores)
+        shares = SOLE if len(self.families) == 1 else softmax(self._odds + self._evidence.scores)
         return Mixture(tuple(family.believe(context) for family in self.families), shares)
 
     def learn(self, point: Array, context: Array, values: Array, failed: bool, densities: Array | None) -> None:

@@ -55,17 +55,17 @@ class MovingBelief:
 
     def predict(self, u: Array, rivals: Sequence[int]) -> tuple[Array, Array]:
         """Mean and variance [len(rivals), n] at points [n, d], under some of the rival noises."""
-        rivals = list(rivals)
-        curvatures = self.curvatures[rivals, None]
-        gaps = u - self.optimum[rivals, None]
+        some = slice(None) if len(rivals) == len(self.level) else list(rivals)
+        curvatures = self.curvatures[some, None]
+        gaps = u - self.optimum[some, None]
         squares = gaps**2
-        mean = self.level[rivals, None] + (squares * curvatures).sum(axis=2)
+        mean = self.level[some, None] + (squares * curvatures).sum(axis=2)
         count, n, dim = gaps.shape
         jacobian = np.empty((count, n, self.covariance.shape[1]))
         jacobian[..., 0] = self.ratio
         jacobian[..., 1 : 1 + dim] = squares * self.ratio
         jacobian[..., 1 + dim :] = ((-2.0 * curvatures * gaps)[..., None] * self.x).reshape(count, n, -1)
-        return mean, ((jacobian @ self.covariance[rivals]) * jacobian).sum(axis=2)
+        return mean, ((jacobian @ self.covariance[some]) * jacobian).sum(axis=2)
 
     def location_covariance(self, rival: int) -> Array:
         """[d, d] of the optimum here."""
@@ -118,7 +118,7 @@ class MovingOptimum:
         a["points"][row], a["contexts"][row], a["values"][row], a["weights"][row] = u, reduced, values, weight
         gap = reduced - a["mean"]
         a["mean"] += gap / (seen + 1)
-        a["moments"] += (np.outer(gap, reduced - a["mean"]) - a["moments"]) / (seen + 1)
+        a["moments"] += (gap[:, None] * (reduced - a["mean"]) - a["moments"]) / (seen + 1)
         a["counts"][0] = seen + 1
 
     def trust(self, rows: NDArray[np.bool_], weight: float) -> None:

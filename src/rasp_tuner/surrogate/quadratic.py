@@ -109,8 +109,8 @@ class Quadratic:
                 self._judge(belief)
         if self.slots.steps < DOUBTFUL:
             trust = 1.0  # these are judged together, and again with every one that comes
-        psi = np.concatenate([[1.0], u, u**2, v])
-        self.slots.write(context, np.outer(psi, psi).ravel(), trust)
+        psi = np.concatenate([features(u), v])
+        self.slots.write(context, (psi[:, None] * psi).ravel(), trust)
         self.moving.observe(u, context, v, trust)
         if self.slots.steps <= DOUBTFUL:
             self._early[self.slots.steps - 1] = FAILED * failed
@@ -210,10 +210,13 @@ class Quadratic:
     def _kernels(self, context: Array) -> Array:
         """[L, N] how much each slot counts for each local expert."""
         far = np.zeros((len(LOCAL), self.slots.count))
-        far[1] = self.slots.ages / RECENT
-        far[2:] = np.minimum(self.slots.gaps(context) / [[self.slots.reach], [2.0 * NEAR**2]], 26.0) ** 2
-        kernels: Array = np.exp(-far)
-        return kernels
+        np.divide(self.slots.ages, -RECENT, out=far[1])
+        gaps = self.slots.gaps(context)
+        gaps[0] /= self.slots.reach
+        gaps[1] /= 2.0 * NEAR**2
+        np.minimum(gaps, 26.0, out=gaps)
+        np.multiply(gaps, -gaps, out=far[2:])
+        return np.exp(far, out=far)
 
     def _pool(self, W: Array) -> tuple[Array, Array, float, float]:
         """G, b less the offset, that offset (the blind mean: numbers stay small), and the blind sum of y^2 less it."""
@@ -254,7 +257,7 @@ class Quadratic:
     def _pin(self, mean: Array, S: Array, level: float) -> tuple[Array, Array]:
         """Add what a quadratic cannot say by itself: its least value is about the level all situations share."""
         u = minimisers(self.box, mean, self._curvature)
-        f = np.concatenate([np.ones((*u.shape[:2], 1)), u, u**2], axis=2)
+        f = features(u)
         Sf = (S @ f[..., None])[..., 0]
         gain = Sf / ((f * Sf).sum(axis=2) + self._level_variance + 0.01)[..., None]
         mean = mean + gain * (level - (f * mean).sum(axis=2))[..., None]
