@@ -1,5 +1,7 @@
 """What each agent is for: the searches search, the contextual ones tell contexts apart, the oracle converges."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from rasp_tuner import InvalidValue, snapshot
 from rasp_tuner.bench import domains
 from rasp_tuner.bench.agents import create, parse
 from rasp_tuner.bench.agents.base import Oracle
-from rasp_tuner.bench.agents.gp import GaussianProcess, TiedMatern
+from rasp_tuner.bench.agents.gp import GaussianProcess, Likelihood
 from rasp_tuner.bench.agents.rasp import Rasp, count_weights, matched_mlp
 from rasp_tuner.bench.domains.base import ExperimentDomain, Task
 from rasp_tuner.presets import named
@@ -59,20 +61,49 @@ def test_contextual_peers_keep_regimes_apart(name):
         assert len(agent.regimes) == 2
 
 
-def test_the_tied_kernel_is_scikit_learns_matern_when_nothing_is_tied():
-    from sklearn.gaussian_process.kernels import Matern
-
-    x, scales = np.random.default_rng(0).uniform(size=(9, 3)), np.array([0.3, 1.0, 4.0])
-    value, slope = TiedMatern(scales, (1e-3, 1e3))(x, eval_gradient=True)
-    expected, expected_slope = Matern(scales, nu=2.5)(x, eval_gradient=True)
-    np.testing.assert_allclose(value, expected, atol=1e-12)
-    np.testing.assert_allclose(slope, expected_slope, atol=1e-7)  # scikit-learn drops what is below 1e-8
+def wavy(x, rng):
+    return np.sin(5.0 * x[:, 0]) + 0.3 * x[:, 1] + 0.05 * rng.normal(size=len(x))
 
 
-def test_one_length_scale_may_serve_many_coordinates():
-    x = np.random.default_rng(0).uniform(size=(9, 5))
-    tied = TiedMatern(np.array([0.3, 2.0]), (1e-3, 1e3))(x)
-    np.testing.assert_allclose(tied, TiedMatern(np.array([0.3, 2.0, 2.0, 2.0, 2.0]), (1e-3, 1e3))(x))
+def test_the_gaussian_process_is_scikit_learns():
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(40, 3))
+    y = wavy(x, rng)
+    kernel = ConstantKernel(1.0, (1e-3, 1e3)) * Matern(np.ones(3), (1e-2, 1e2), nu=2.5) + WhiteKernel(1e-2, (1e-5, 1e1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a length scale at its bound, as the third should be
+        model = GaussianProcessRegressor(kernel, normalize_y=True).fit(x, y)
+    points = rng.uniform(size=(7, 3))
+    expected, deviation = model.predict(points, return_std=True)
+    mean, covariance = GaussianProcess(x, y, 3).predict(points)
+    np.testing.assert_allclose(mean, expected, rtol=1e-3)
+    noise = y.std() ** 2 * model.kernel_.k2.noise_level
+    np.testing.assert_allclose(covariance.diagonal() + noise, deviation**2, rtol=1e-2)
+
+
+def test_the_slope_of_the_likelihood_is_exact_and_one_length_scale_may_serve_many_coordinates():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(12, 4))
+    own = (x.T[:, :, None] - x.T[:, None]) ** 2
+    tied = np.stack([own[0], own[1:].sum(axis=0)])
+    likelihood, all_own = (Likelihood(gaps, wavy(x, np.random.default_rng(1))) for gaps in (tied, own))
+    theta = np.log([0.8, 0.3, 0.7, 0.05])
+    value, slope = likelihood(theta)
+    assert all_own(theta[[0, 1, 2, 2, 2, 3]])[0] == pytest.approx(value)
+    for i in range(4):
+        step = 1e-5 * np.eye(4)[i]
+        numeric = (likelihood(theta + step)[0] - likelihood(theta - step)[0]) / 2e-5
+        assert slope[i] == pytest.approx(numeric, rel=1e-5)
+
+
+def test_equal_rows_without_noise_have_no_likelihood():
+    gaps = np.zeros((1, 3, 3))
+    value, slope = Likelihood(gaps, np.array([1.0, 0.0, 2.0]))(np.log([1e7, 1.0, 1e-12]))
+    assert value == np.inf
+    assert not slope.any()
 
 
 def test_many_contexts_that_do_not_matter_do_not_hide_what_does():
