@@ -22,7 +22,7 @@ GRID = 21  # values of a knob tried when main effects are minimised
 NEIGHBOUR = 0.6  # chance that an ordered knob moves by one level rather than to any other
 NEAR = 0.8  # the same for a continuous knob: a small step rather than anywhere
 FOCUS = 0.5  # of the mutations follow the main effects, the rest touch any knob
-AWAY, WORSE = 1.0, 2.0  # scale of the feature that tells how far a point is from the default, and its expected slope
+AWAY, WORSE = 3.0, 1.0  # scale of the feature that tells how far a point is from the default, and its expected slope
 SWAP = 0.3  # chance that a mutation of several knobs turns one binary knob on and another off
 
 
