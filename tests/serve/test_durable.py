@@ -1,7 +1,5 @@
 """The log is the truth: what is answered is on disk, what is not is undone, and a restart changes nothing."""
 
-import signal
-
 import httpx
 import pytest
 import sqlalchemy as sa
@@ -197,7 +195,7 @@ def test_a_killed_server_has_lost_nothing_it_acknowledged(process):
         assert tell(client, asked["id"]).json()["status"] == "learned"
         assert tell(client, asked["id"]).json()["status"] == "duplicate"
     said, status = process.stop()
-    assert status == -signal.SIGTERM  # ended by it, but only after everything was put away
+    assert status == 0
     assert "Traceback" not in said
     store = Store.in_folder(process.data)
     (seq, _), *_ = store.snapshots(1)

@@ -4,6 +4,7 @@ import fcntl
 import ipaddress
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterable, Iterator
@@ -48,7 +49,7 @@ def serve(
 ) -> None:
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM."""
     data.mkdir(parents=True, exist_ok=True)
-    with locked(data), listening(host, port) as listener:
+    with stoppable(), locked(data), listening(host, port) as listener:
         store = Store(database or sqlite_url(data), alone=True)
         loopback = is_loopback(host)
         if not loopback and not any(key.revoked is None for key in store.list_keys()):
@@ -85,6 +86,16 @@ def _is_any(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM ends the process with status 0: uvicorn, once all is put away, raises again what it was stopped by."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
