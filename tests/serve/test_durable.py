@@ -1,12 +1,15 @@
 """The log is the truth: what is answered is on disk, what is not is undone, and a restart changes nothing."""
 
+import time
+import zlib
+
 import httpx
 import pytest
 import sqlalchemy as sa
-from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, running, steps, tell, view, whole
+from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, running, steps, tell, view, wait_for, whole
 
 from rasp_tuner.serve import still
-from rasp_tuner.serve.desk import build
+from rasp_tuner.serve.desk import Shelf, build
 from rasp_tuner.serve.events import Event
 from rasp_tuner.serve.store import Store, StudyRow
 from rasp_tuner.serve.study import LiveStudy
@@ -59,6 +62,44 @@ def test_a_study_is_built_from_the_newest_sound_snapshot_and_the_tail(database):
         store.add_snapshot(connection, live.id, 130, b"damaged too")
     assert [seq for seq, _ in store.snapshots(live.id)] == [130, 120]
     assert build(store, row)[1] == 0
+    store.close()
+
+
+def test_a_snapshot_of_an_older_version_is_read():
+    live = LiveStudy(1, definition(), 5.0)
+    play(live, 60)
+    mark, _, plain = still.capture(live)().partition(b"\n")
+    assert mark == b"still 2"
+    assert whole(still.restore(zlib.compress(plain, 1), 1, definition(), 5.0)) == whole(live)
+
+
+def snapshots_of(url):
+    store = Store(url)
+    try:
+        return [seq for seq, _ in store.snapshots(1)]
+    finally:
+        store.close()
+
+
+def test_a_snapshot_is_made_when_the_replay_since_the_latest_would_take_long(sqlite, monkeypatch):
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 6)
+        time.sleep(0.5)
+        assert snapshots_of(sqlite) == []  # twelve events are no reason
+        monkeypatch.setattr("rasp_tuner.serve.writer.REPLAY_S", 1e-9)
+        ask(client)
+        wait_for(lambda: snapshots_of(sqlite) == [13], "the snapshot", 10.0)
+
+
+def test_what_a_start_has_replayed_counts_for_the_next_snapshot(sqlite):
+    store, live = Store(sqlite), LiveStudy(0, definition(), 5.0)
+    with store.writing() as connection:
+        live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
+        store.append(connection, [(live.id, event) for event in play(live, 60)])
+    shelf = Shelf(store)
+    assert shelf.replayed(live) == 0.0
+    assert shelf.replayed(shelf.study("web", writes=True)) > 0.001
     store.close()
 
 

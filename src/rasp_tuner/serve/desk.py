@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 
@@ -43,6 +44,7 @@ class Shelf:
             str, LiveStudy
         ] = {}  # touched by a commit that failed; good enough to read while disks are not
         self._bases: dict[int, int] = {}  # study -> seq of the snapshot it was built from
+        self._replayed: dict[int, float] = {}  # study -> processor seconds that took
         self.damaged: set[str] = set()  # studies whose logs cannot be replayed; a restart tries again
 
     def study(self, name: str, writes: bool) -> LiveStudy:
@@ -55,6 +57,7 @@ class Shelf:
             raise problems.unknown_study(name)
         if name in self.damaged:
             raise problems.damaged(name)
+        started = time.thread_time()
         try:
             live, self._bases[row.id] = build(self._store, row)
         except (ValueError, KeyError, TypeError, RaspError) as reason:
@@ -65,6 +68,7 @@ class Shelf:
             if writes or name not in self._stale:
                 raise
             return self._stale[name]
+        self._replayed[row.id] = time.thread_time() - started
         self._stale.pop(name, None)
         self.live[name] = live
         return live
@@ -72,6 +76,10 @@ class Shelf:
     def base(self, live: LiveStudy) -> int:
         """The seq of the snapshot it was built from; 0 for none."""
         return self._bases.get(live.id, 0)
+
+    def replayed(self, live: LiveStudy) -> float:
+        """Processor seconds that it took to build it; 0 for one that is new."""
+        return self._replayed.get(live.id, 0.0)
 
     def put(self, row: StudyRow, live: LiveStudy) -> None:
         self.rows[row.name], self.live[row.name] = row, live
@@ -117,6 +125,7 @@ class Desk:
         self.touched: dict[str, LiveStudy] = {}
         self.broken = False  # something failed half-way: do not commit
         self.removed = False
+        self.spent = 0.0  # processor seconds that the changes took
         self._entries: list[tuple[int, Event]] = []
         self._handed: dict[str, LiveStudy] = {}
         self._stack = ExitStack()
@@ -180,6 +189,11 @@ class Desk:
         self.shelf.put(StudyRow(new.id, name, definition, new.created), new)
         self.touched[name] = self._handed[name] = new
         self._entries += [(new.id, event) for event in events]
+
+    def shares(self) -> list[tuple[LiveStudy, float]]:
+        """Each study that was touched, with its share of the events of this commit."""
+        counts = Counter(id for id, _ in self._entries)
+        return [(live, counts[live.id] / max(len(self._entries), 1)) for live in self.touched.values()]
 
     def drop_backups(self) -> list[str]:
         return self.store.drop_backups(self.connection())

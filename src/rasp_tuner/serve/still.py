@@ -1,9 +1,13 @@
-"""Stills: a LiveStudy as bytes and back. Copied fast in the writer's thread, packed later in another."""
+"""Stills: a LiveStudy as bytes and back. Copied fast in the writer's thread, packed later in another.
+
+They are not compressed, which took most of the time of packing and saved less than half of the bytes; those of older
+versions were, and are read.
+"""
 
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from rasp_tuner import snapshot
@@ -12,6 +16,8 @@ from rasp_tuner.serve.study import RECENT, Counts, LiveStudy, Record
 from rasp_tuner.tuner import Tuner
 
 _LENGTH = struct.Struct("<Q")
+_MARK = b"still 2\n"
+_NAMES = tuple(field.name for field in fields(Record))
 
 
 def capture(live: LiveStudy) -> Callable[[], bytes]:
@@ -30,9 +36,9 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
     pending, recent, arrays = list(live.pending.values()), list(live.recent.values()), live.history.state()
 
     def pack() -> bytes:
-        lists = {"pending": [asdict(record) for record in pending], "recent": [asdict(record) for record in recent]}
+        lists = {"pending": [_fields(record) for record in pending], "recent": [_fields(record) for record in recent]}
         study = snapshot.encode({**header, **lists}, arrays)
-        return zlib.compress(_LENGTH.pack(len(study)) + study + tuner(), 1)
+        return b"".join((_MARK, _LENGTH.pack(len(study)), study, tuner()))
 
     return pack
 
@@ -40,7 +46,7 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
 def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -> LiveStudy:
     """The study that was captured; ValueError or a RaspError if the bytes are not one of this definition."""
     try:
-        plain = zlib.decompress(data)
+        plain = data[len(_MARK) :] if data.startswith(_MARK) else zlib.decompress(data)
         (length,) = _LENGTH.unpack_from(plain)
     except (zlib.error, struct.error) as reason:
         raise ValueError(f"not a study's still: {reason}") from reason
@@ -55,6 +61,11 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     live.recent = _records(header["recent"])
     live.pending = _records(header["pending"])
     return live
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    """As `asdict`, which would copy every number."""
+    return {name: getattr(record, name) for name in _NAMES}
 
 
 def _records(rows: list[Mapping[str, Any]]) -> dict[int, Record]:

@@ -25,7 +25,8 @@ from rasp_tuner.serve.store import Store
 from rasp_tuner.serve.study import LiveStudy
 from rasp_tuner.serve.sweep import Sweeper
 
-EVERY = 500  # events of a study between snapshots
+EVERY = 500  # events of a study between snapshots, at most
+REPLAY_S = 0.25  # processor time that a replay since the latest snapshot may take, at most
 AT_ONCE = 512  # jobs done under one commit
 IDLE_S = 0.2
 BUSY_S = 0.25  # after which erasing goes on though there is always something else to do
@@ -58,6 +59,7 @@ class Writer(threading.Thread):
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._packer = ThreadPoolExecutor(1, "rasp-packer")
         self._saved: dict[int, int] = {}  # study -> seq of its latest snapshot, or of the one being packed
+        self._spent: dict[int, float] = {}  # study -> processor seconds that the events since then took
         self.purging = True  # rows of deleted studies may be left, in tables or in files
         self._purge_at = 0.0
         self._sweeper = Sweeper(store, lambda run: self.put(Job(run, writes=True)))
@@ -122,13 +124,18 @@ class Writer(threading.Thread):
         _answer([(job.future, outcome) for job, outcome in zip(jobs, outcomes, strict=True) if job.future])
         if committed and desk.touched:
             self._published(list(desk.touched.values()))
-            for live in desk.touched.values():
-                if self._due(live, EVERY):
+            for live, share in desk.shares():
+                self._spent[live.id] = self._spent.get(live.id, self.shelf.replayed(live)) + share * desk.spent
+                if self._due(live, EVERY) or self._spent[live.id] > REPLAY_S:
                     self._pack(live)
 
     def _do(self, job: Job, desk: Desk) -> Any:
+        started = time.thread_time()
         try:
-            return job.run(desk)
+            answer = job.run(desk)
+            if job.writes:
+                desk.spent += time.thread_time() - started
+            return answer
         except Problem as problem:
             return problem
         except RaspError as error:
@@ -203,7 +210,7 @@ class Writer(threading.Thread):
 
     def _pack(self, live: LiveStudy) -> None:
         """Copy the study now; pack it elsewhere; store it with a later commit."""
-        self._saved[live.id] = live.seq
+        self._saved[live.id], self._spent[live.id] = live.seq, 0.0
         id, seq, pack = live.id, live.seq, still.capture(live)
         self._packer.submit(lambda: self.put(_keep(id, seq, pack())))
 
