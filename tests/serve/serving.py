@@ -90,7 +90,7 @@ def running(url, *, limits=None, **settings):
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, server_header=False)
-    server = Server(config, app.state.service.hub)
+    server = Server(config, app.service.hub)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

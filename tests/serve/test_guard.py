@@ -1,12 +1,17 @@
 """Deny by default: every route needs what the table says, and nothing odd gets through."""
 
+import asyncio
 import itertools
+import threading
 
+import httpx
 import pytest
-from serving import STUDY, ask, running, tell, view, wait_for
+from serving import STUDY, ask, definition, running, tell, view, wait_for
 
+from rasp_tuner.serve import app as application
 from rasp_tuner.serve.app import create_app
 from rasp_tuner.serve.auth import SCOPES, create_key
+from rasp_tuner.serve.framework import framework
 from rasp_tuner.serve.guard import TABLE
 from rasp_tuner.serve.limits import Limits
 from rasp_tuner.serve.store import Store, sqlite_url
@@ -32,7 +37,7 @@ def asked(tmp_path_factory):
 
 def test_every_route_is_in_the_table_and_every_row_is_a_route(sqlite):
     store = Store(sqlite)
-    app = create_app(store)
+    app = framework(create_app(store).service)
     routes = {(method, route.path) for route in app.routes for method in route.methods - {"HEAD"}}
     store.close()
     assert routes == set(TABLE)
@@ -270,6 +275,51 @@ def test_more_than_can_wait_is_shed(sqlite):
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
         assert answer.headers["retry-after"] == "1"
         assert view(client)["asks"] == 0
+
+
+def test_what_is_shed_is_not_even_read(sqlite):
+    store = Store(sqlite)
+    app, sent = create_app(store, limits=Limits(waiting=0)), []
+
+    async def receive():
+        raise AssertionError("the body was asked for")
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"900000")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/studies/web/tell", "headers": headers, "client": None}
+    asyncio.run(app(scope, receive, send))
+    store.close()
+    assert sent[0]["status"] == 503
+    assert b"overloaded" in sent[1]["body"]
+
+
+def test_asks_are_answered_before_the_framework_is_loaded(sqlite, monkeypatch):
+    loaded, load = threading.Event(), application._framework
+    monkeypatch.setattr(application, "_framework", lambda service: loaded.wait(30) and load(service))
+    store = Store(sqlite)
+    with store.writing() as connection:
+        store.add_study(connection, "web", definition().to_wire(), 0.0)
+    store.close()
+    with running(sqlite) as client:
+        assert client.get("/readyz").json() == {"ready": True}
+        assert ask(client)["id"] == "s0"
+        assert tell(client, "s0").status_code == 200
+        with pytest.raises(httpx.ReadTimeout):
+            client.get("/healthz", timeout=0.3)
+        loaded.set()
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_mistake_before_the_framework_is_told_without_a_trace(web, monkeypatch):
+    def slip(*_):
+        raise ZeroDivisionError("a secret of the code")
+
+    monkeypatch.setattr("rasp_tuner.serve.schemas.parse", slip)
+    answer = web.post("/v1/studies/web/ask", json={"context": {"qps": 1.0}})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+    assert "secret" not in answer.text
 
 
 def test_the_document_describes_every_route_with_examples(shared):

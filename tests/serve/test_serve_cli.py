@@ -90,6 +90,14 @@ def test_a_port_that_is_taken_is_said_in_one_line(process, tmp_path):
     assert "Traceback" not in refused.stderr
 
 
+def test_a_start_loads_only_what_it_needs_to_be_ready():
+    said = "import rasp_tuner.cli, rasp_tuner.serve.run, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True).stdout.split()
+    assert "rasp_tuner.serve.guard" in loaded
+    late = ("fastapi", "starlette", "sqlalchemy.dialects.postgresql", "httpx", "rasp_tuner.serve.doctor")
+    assert [name for name in late if name in loaded] == []
+
+
 def test_every_command_of_the_service_shows_an_example():
     for words in (("serve",), ("doctor",), *(("keys", name) for name in ("create", "list", "revoke", "audit"))):
         assert f"Example: rasp {' '.join(words)}" in rasp(*words, "--help").stdout

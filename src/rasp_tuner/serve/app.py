@@ -1,28 +1,64 @@
-"""create_app: the FastAPI application. Routes are thin: parse, call the service, answer plain dictionaries."""
+"""Application: the ASGI application. The guard stands before everything; the framework is loaded once all else is up.
+
+Loading it takes as long as the rest of a start, and asks and tells do not need it.
+"""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.exceptions import HTTPException
 
-from rasp_tuner import __version__
-from rasp_tuner.serve import documents, routes_admin, routes_page, routes_study
-from rasp_tuner.serve.guard import Guard
+from rasp_tuner.serve.direct import direct
+from rasp_tuner.serve.guard import App, Guard, Message, Receive, Send
 from rasp_tuner.serve.limits import Limits
-from rasp_tuner.serve.problems import Problem
 from rasp_tuner.serve.service import Service
 from rasp_tuner.serve.store import Store
-from rasp_tuner.serve.strict import dumps
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 REREAD_S = 0.5  # between looks at the keys, which another process may change
 
 log = logging.getLogger("rasp_tuner.serve")
+
+
+class Application:
+    """One service, which is started and stopped with it."""
+
+    def __init__(self, service: Service, hosts: Iterable[str]) -> None:
+        self.service = service
+        self._guard = Guard(self._rest, service, hosts, direct(service))
+        self._loading: asyncio.Task[App]
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._guard(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        # there is nothing else here: no web sockets
+
+    async def _rest(self, scope: Message, receive: Receive, send: Send) -> None:
+        """What the guard does not answer itself."""
+        app = await asyncio.shield(self._loading)
+        await app(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """From start to stop, as the ASGI lifespan protocol has it."""
+        service = self.service
+        await receive()
+        service.writer.start()
+        await asyncio.to_thread(service.writer.ready.wait)
+        stopping = asyncio.Event()
+        rereading = asyncio.create_task(_reread(service, stopping))
+        self._loading = asyncio.create_task(asyncio.to_thread(_framework, service))
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        stopping.set()
+        await asyncio.gather(rereading, self._loading, return_exceptions=True)
+        service.hub.close()
+        await asyncio.to_thread(service.writer.stop)
+        service.store.close()
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 def create_app(
@@ -31,59 +67,15 @@ def create_app(
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits | None = None,
     open_without_keys: bool = True,
-) -> FastAPI:
+) -> Application:
     """The application on a store, which it closes at the end; `hosts` are the names it answers to."""
-    service = Service(store, limits or Limits(), open_without_keys=open_without_keys)
+    return Application(Service(store, limits or Limits(), open_without_keys=open_without_keys), hosts)
 
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.writer.start()
-        await asyncio.to_thread(service.writer.ready.wait)
-        stopping = asyncio.Event()
-        rereading = asyncio.create_task(_reread(service, stopping))
-        yield
-        stopping.set()
-        await rereading
-        service.hub.close()
-        await asyncio.to_thread(service.writer.stop)
-        store.close()
 
-    app = FastAPI(
-        title="RASP-Tuner", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan
-    )
-    app.state.service = service
-    for routes in (routes_page, routes_admin, routes_study):
-        routes.add(app, service)
-    documents.add(app)
+def _framework(service: Service) -> App:
+    from rasp_tuner.serve.framework import framework
 
-    def refused(code: str) -> None:
-        service.telemetry.rejected.labels(code).inc()
-
-    @app.exception_handler(Problem)
-    async def problem(_: Request, error: Problem) -> Response:
-        refused(error.code)
-        return Response(dumps(error.body()), error.status, error.headers(), "application/json")
-
-    @app.exception_handler(HTTPException)
-    async def http(_: Request, error: HTTPException) -> Response:
-        known = Problem(error.status_code, "not_found" if error.status_code == 404 else "refused", str(error.detail))
-        refused(known.code)
-        return Response(dumps(known.body()), known.status, media_type="application/json")
-
-    @app.exception_handler(Exception)
-    async def bug(_: Request, __: Exception) -> Response:
-        known = Problem(500, "internal", "the server made a mistake; its log says more")
-        return Response(dumps(known.body()), 500, media_type="application/json")
-
-    app.add_middleware(
-        Guard,
-        keys=service.keys,
-        limits=service.limits,
-        hosts=list(hosts),
-        rejected=refused,
-        direct=routes_study.direct(service),
-    )
-    return app
+    return framework(service)
 
 
 async def _reread(service: Service, stopping: asyncio.Event) -> None:

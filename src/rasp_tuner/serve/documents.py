@@ -52,7 +52,7 @@ def add(app: FastAPI) -> None:
             models = [
                 model
                 for model in vars(schemas).values()
-                if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == schemas.__name__
+                if isinstance(model, type) and issubclass(model, schemas.Lazy) and model.model_fields
             ]
             _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
             components = document.setdefault("components", {})

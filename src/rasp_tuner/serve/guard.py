@@ -4,14 +4,17 @@
 application could do.
 """
 
+import functools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Literal
 
-from rasp_tuner.serve.auth import Caller, Keys
+from rasp_tuner.serve import problems
+from rasp_tuner.serve.auth import Caller
 from rasp_tuner.serve.definition import NAME
-from rasp_tuner.serve.limits import Buckets, Limits
+from rasp_tuner.serve.limits import Buckets
 from rasp_tuner.serve.problems import Problem
+from rasp_tuner.serve.service import Service
 from rasp_tuner.serve.strict import dumps
 
 Message = MutableMapping[str, Any]
@@ -19,7 +22,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 Needs = Literal["nothing", "read", "write", "admin"]
-Direct = Callable[[str, bytes], Awaitable[Any]]  # study and body -> what to answer
+Answer = tuple[int, Any]  # status, and what the JSON is made of
+Direct = Callable[[str, bytes], Awaitable[Answer]]  # study and body -> answer
 
 ONE = "/v1/studies/{name}"
 TABLE: dict[tuple[str, str], Needs] = {
@@ -54,6 +58,7 @@ TABLE: dict[tuple[str, str], Needs] = {
     ("GET", f"{ONE}/export"): "admin",
 }
 IMPORT = "/v1/studies/import"
+LONGEST_PATH = 300  # characters that are looked at: more than a row with a name and an id can have
 EVERY_STUDY = ("/openapi.json", "/metrics", "/v1/studies", IMPORT)  # not of one study: the key must be for all
 
 PAGE_HEADERS = [
@@ -68,39 +73,31 @@ PAGE_HEADERS = [
 
 
 class Guard:
-    """An ASGI application around another."""
+    """An ASGI application around another; the routes in `direct` it answers itself."""
 
     def __init__(
-        self,
-        app: App,
-        keys: Keys,
-        limits: Limits,
-        hosts: Iterable[str],
-        rejected: Callable[[str], None],
-        direct: Mapping[tuple[str, str], Direct],
+        self, app: App, service: Service, hosts: Iterable[str], direct: Mapping[tuple[str, str], Direct]
     ) -> None:
-        self._direct = direct
-        self._app, self._keys, self._limits, self._rejected = app, keys, limits, rejected
+        self._app, self._service, self._direct = app, service, direct
+        self._keys, self._limits, self._rejected = service.keys, service.limits, service.telemetry.refused
         self._hosts = {host.lower() for host in hosts}
-        self._buckets = Buckets(limits.rate, limits.burst)
-        self._routes = [(method, path, _pattern(path), needs) for (method, path), needs in TABLE.items()]
+        self._buckets = Buckets(self._limits.rate, self._limits.burst)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return  # there is nothing else here: no web sockets
         try:
-            method, path, study = await self._check(scope, receive)
-            handler = self._direct.get((method, path))
+            path, study = await self._check(scope, receive)
+            handler = self._direct.get((scope["method"], path))
             if handler is not None:
-                await reply(200, dumps(await handler(study or "", scope["rasp.body"])), send)
+                status, value = await handler(study or "", scope.get("rasp.body", b""))
+                await reply(status, dumps(value), send)
                 return
         except Problem as problem:
             self._rejected(problem.code)
             await refuse(problem, send)
             return
+        except Exception:
+            await refuse(problems.internal(), send)
+            raise  # so that the server's log says more
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -109,17 +106,20 @@ class Guard:
 
         await self._app(scope, receive, send_with_headers)
 
-    async def _check(self, scope: Message, receive: Receive) -> tuple[str, str, str | None]:
-        """Method, path and study; caller and body are left in the scope. Or a Problem."""
+    async def _check(self, scope: Message, receive: Receive) -> tuple[str, str | None]:
+        """Path and study; caller and body are left in the scope. Or a Problem, as cheap ones as can be first."""
         headers = dict(scope["headers"])
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
-        method, path, study, needs = self._route(scope)
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        path, study, needs = _route(method, scope["path"][:LONGEST_PATH])
         if method != "GET":
             self._check_origin(headers)
         caller = self._caller(headers, needs, path, study)
         address = scope["client"][0] if scope.get("client") else "unknown"
         if not self._buckets.take(caller.name if caller.name != "local" else address):
             raise Problem(429, "rate_limited", f"more than {self._limits.rate:g} requests a second", retry_after=1)
+        if needs == "write" and self._service.full:
+            raise problems.overloaded()
         scope["rasp.caller"] = caller
         if method == "POST":
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
@@ -128,20 +128,7 @@ class Guard:
                 raise Problem(415, "unsupported_type", f"Content-Type must be {wanted[0].decode()}")
             most = self._limits.import_body if path == IMPORT else self._limits.body
             scope["rasp.body"] = await _body(headers, receive, most)
-        return method, path, study
-
-    def _route(self, scope: Message) -> tuple[str, str, str | None, Needs]:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        allowed = []
-        for verb, path, pattern, needs in self._routes:
-            found = pattern.fullmatch(scope["path"])
-            if found and verb == method:
-                return method, path, found.groupdict().get("name"), needs
-            if found:
-                allowed.append(verb)
-        if allowed:
-            raise Problem(405, "method_not_allowed", f"this path takes {' and '.join(allowed)}")
-        raise Problem(404, "not_found", "there is nothing here; GET /openapi.json lists all paths")
+        return path, study
 
     def _check_host(self, host: str) -> None:
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
@@ -213,3 +200,21 @@ async def _body(headers: dict[bytes, bytes], receive: Receive, most: int) -> byt
 def _pattern(path: str) -> re.Pattern[str]:
     text = re.escape(path).replace(r"\{name\}", f"(?P<name>{NAME})")
     return re.compile(text.replace(r"\{id\}", "[^/]{1,40}").replace(r"\{path:path\}", ".+"))
+
+
+ROUTES = [(method, path, _pattern(path), needs) for (method, path), needs in TABLE.items()]
+
+
+@functools.lru_cache(1_024)
+def _route(method: str, given: str) -> tuple[str, str | None, Needs]:
+    """The row of the table, the study that is named, and what the row needs; or a 404, or a 405."""
+    allowed = []
+    for verb, path, pattern, needs in ROUTES:
+        found = pattern.fullmatch(given)
+        if found and verb == method:
+            return path, found.groupdict().get("name"), needs
+        if found:
+            allowed.append(verb)
+    if allowed:
+        raise Problem(405, "method_not_allowed", f"this path takes {' and '.join(allowed)}")
+    raise Problem(404, "not_found", "there is nothing here; GET /openapi.json lists all paths")

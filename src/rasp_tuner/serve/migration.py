@@ -6,7 +6,7 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.serve.tables import VERSION, audit, events, meta, schema
+from rasp_tuner.serve.tables import VERSION, audit, events, events_key, meta, schema
 
 
 class SchemaError(RaspError, RuntimeError):
@@ -15,6 +15,8 @@ class SchemaError(RaspError, RuntimeError):
 
 def prepare(engine: sa.Engine) -> None:
     """Tables of this version: made, migrated to, or found."""
+    if engine.dialect.name == "postgresql":
+        events_key.dialect_options["postgresql"]["where"] = events.c.key.is_not(None)
     found = version(engine)
     if found is None:
         with engine.begin() as connection:
@@ -63,9 +65,7 @@ def _backup(engine: sa.Engine, found: int) -> None:
 def _one_to_two(connection: sa.Connection) -> None:
     """Observations can carry a key; admin actions are written down."""
     connection.exec_driver_sql("ALTER TABLE events ADD COLUMN key VARCHAR(128)")
-    for index in events.indexes:
-        if index.name == "events_key":
-            index.create(connection)
+    events_key.create(connection)
     audit.create(connection)
 
 

@@ -51,6 +51,10 @@ def overloaded() -> Problem:
     return Problem(503, "overloaded", "more requests wait than the server keeps: nothing was done", retry_after=1)
 
 
+def internal() -> Problem:
+    return Problem(500, "internal", "the server made a mistake; its log says more")
+
+
 def of(error: RaspError) -> Problem:
     """The library's error as an answer; its message starts with the field."""
     if isinstance(error, UnknownSuggestion):

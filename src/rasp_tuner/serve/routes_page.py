@@ -20,14 +20,6 @@ def add(app: FastAPI, service: Service) -> None:
     async def healthz() -> Response:
         return answer({"status": "ok"})
 
-    @app.get("/readyz", **describe("Tells can be taken", None, "application/json"))
-    async def readyz() -> Response:
-        writer = service.writer
-        if writer.is_alive() and writer.ready.is_set() and not writer.failing:
-            return answer({"ready": True})
-        reason = "the database cannot be written" if writer.failing else "the writer does not run"
-        return answer({"ready": False, "reason": reason}, 503)
-
     @app.get("/version", **describe("Versions of program and database", None, "application/json"))
     async def version() -> Response:
         return answer({"version": __version__, "schema": VERSION})

@@ -8,9 +8,10 @@ from fastapi.responses import Response, StreamingResponse
 
 from rasp_tuner.serve import schemas
 from rasp_tuner.serve.desk import Desk
+from rasp_tuner.serve.direct import direct
 from rasp_tuner.serve.documents import describe
 from rasp_tuner.serve.guard import ONE, Direct
-from rasp_tuner.serve.problems import Problem, invalid
+from rasp_tuner.serve.problems import invalid
 from rasp_tuner.serve.service import Service
 from rasp_tuner.serve.strict import dumps, loads
 from rasp_tuner.serve.study import LiveStudy
@@ -26,48 +27,25 @@ def body(request: Request) -> Any:
 
 
 def add(app: FastAPI, service: Service) -> None:
+    _add_direct(app, service)
     _add_orders(app, service)
     _add_looks(app, service)
 
 
-def direct(service: Service) -> dict[tuple[str, str], Direct]:
-    """The two routes most requests go to: the guard calls them itself and spares them the way through the framework."""
-
-    async def ask(name: str, content: bytes) -> Any:
-        asked = schemas.parse(schemas.Ask, loads(content))
-        return (await service.ask(name, [asked.context]))[0]
-
-    async def tell(name: str, content: bytes) -> Any:
-        told = schemas.parse(schemas.Tell, loads(content))
-        return await service.tell(name, told.id, told.metrics)
-
-    return {("POST", f"{ONE}/ask"): ask, ("POST", f"{ONE}/tell"): tell}
-
-
-def _add_orders(app: FastAPI, service: Service) -> None:
+def _add_direct(app: FastAPI, service: Service) -> None:
+    """Routes that the guard answers itself: here for the document."""
     said = {
         f"{ONE}/ask": describe("Parameters to run now", schemas.Ask, schemas.Suggested),
         f"{ONE}/tell": describe("What a suggestion led to", schemas.Tell, schemas.Told),
+        f"{ONE}/ask/batch": describe("Many at once", schemas.AskBatch, schemas.SuggestedBatch),
+        f"{ONE}/tell/batch": describe("Many at once", schemas.TellBatch, schemas.ToldBatch),
+        "/readyz": describe("Tells can be taken", None, "application/json"),
     }
-    for (_, path), handler in direct(service).items():
-        app.post(path, **said[path])(_through_the_framework(handler))
+    for (method, path), handler in direct(service).items():
+        app.add_api_route(path, _through_the_framework(handler), methods=[method], **said[path])
 
-    @app.post(f"{ONE}/ask/batch", **describe("Many at once", schemas.AskBatch, schemas.SuggestedBatch))
-    async def ask_batch(request: Request) -> Response:
-        asked = schemas.parse(schemas.AskBatch, body(request))
-        _check_batch(service, "contexts", len(asked.contexts))
-        return answer({"suggestions": await service.ask(request.path_params["name"], list(asked.contexts))})
 
-    @app.post(f"{ONE}/tell/batch", **describe("Many at once", schemas.TellBatch, schemas.ToldBatch))
-    async def tell_batch(request: Request) -> Response:
-        told = schemas.parse(schemas.TellBatch, body(request))
-        _check_batch(service, "tells", len(told.tells))
-        for i, tell in enumerate(told.tells):
-            if (tell.metrics is None) == (tell.failed is None):
-                raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
-        tells = [(tell.id, tell.metrics, tell.failed or "") for tell in told.tells]
-        return answer({"results": await service.tell_all(request.path_params["name"], tells)})
-
+def _add_orders(app: FastAPI, service: Service) -> None:
     @app.post(f"{ONE}/tell_failed", **describe("It crashed or was invalid", schemas.TellFailed, schemas.Told))
     async def tell_failed(request: Request) -> Response:
         told = schemas.parse(schemas.TellFailed, body(request))
@@ -89,7 +67,8 @@ def _add_orders(app: FastAPI, service: Service) -> None:
 
 def _through_the_framework(handler: Direct) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
-        return answer(await handler(request.path_params["name"], request.scope["rasp.body"]))
+        status, value = await handler(request.path_params.get("name", ""), request.scope.get("rasp.body", b""))
+        return answer(value, status)
 
     route.__name__ = handler.__name__
     return route
@@ -130,12 +109,6 @@ def _add_looks(app: FastAPI, service: Service) -> None:
         await service.look(name, lambda live, _: live.seq)  # a 404 now rather than a stream of nothing
         service.hub.check_room()
         return StreamingResponse(service.hub.stream(name), media_type="text/event-stream")
-
-
-def _check_batch(service: Service, field: str, count: int) -> None:
-    most = service.limits.batch
-    if count > most:
-        raise Problem(413, "too_large", f"{field} may hold at most {most}, got {count}", field)
 
 
 def _whole(request: Request, name: str, usual: int, most: int) -> int:

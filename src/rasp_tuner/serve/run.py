@@ -1,6 +1,7 @@
 """serve: one process, one writer, until a signal; what `rasp serve` calls."""
 
 import fcntl
+import importlib.util
 import ipaddress
 import logging
 import os
@@ -48,6 +49,8 @@ def serve(
     limits: Limits | None = None,
 ) -> None:
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM."""
+    if importlib.util.find_spec("fastapi") is None:  # said now, though it is loaded later
+        raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
     data.mkdir(parents=True, exist_ok=True)
     with stoppable(), locked(data), listening(host, port) as listener:
         store = Store(database or sqlite_url(data), alone=True)
@@ -63,6 +66,7 @@ def serve(
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         config = uvicorn.Config(
             app,
+            lifespan="on",
             access_log=False,
             proxy_headers=False,
             log_level="warning",
@@ -70,7 +74,7 @@ def serve(
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_S,
         )
-        Server(config, app.state.service.hub).run(sockets=[listener])
+        Server(config, app.service.hub).run(sockets=[listener])
 
 
 def is_loopback(host: str) -> bool:

@@ -36,7 +36,13 @@ Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["ou
 M = TypeVar("M", bound=BaseModel)
 
 
-class Strict(BaseModel):
+class Lazy(BaseModel):
+    """Made up when first used, not at every start."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class Strict(Lazy):
     """No unknown names, no conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -144,48 +150,48 @@ class Forget(Strict):
     keys: list[Word] = Field(default_factory=list, max_length=10_000, description="Of observations.")
 
 
-class Forgotten(BaseModel):
+class Forgotten(Lazy):
     erased: int = Field(description="Records.")
     scrubbed: bool = Field(description="Whether the files are clean already; if not, they will be shortly.")
     backups: list[str] = Field(description="Copies made by migrations, which were removed.")
 
 
-class Suggested(BaseModel):
+class Suggested(Lazy):
     id: Id
     params: Params
     expires_at: float
 
 
-class SuggestedBatch(BaseModel):
+class SuggestedBatch(Lazy):
     suggestions: list[Suggested]
 
 
-class Told(BaseModel):
+class Told(Lazy):
     id: Id
     status: Literal["learned", "duplicate"]
     late: bool
 
 
-class TellResult(BaseModel):
+class TellResult(Lazy):
     id: str
     status: Literal["learned", "duplicate", "rejected"]
     late: bool | None = None
     error: dict[str, Any] | None = None
 
 
-class ToldBatch(BaseModel):
+class ToldBatch(Lazy):
     results: list[TellResult]
 
 
-class Observed(BaseModel):
+class Observed(Lazy):
     status: Literal["learned", "duplicate"]
 
 
-class Recommended(BaseModel):
+class Recommended(Lazy):
     params: Params
 
 
-class Frozen(BaseModel):
+class Frozen(Lazy):
     frozen: bool
 
 
@@ -206,11 +212,11 @@ class StudyView(NewStudy):
     last_event_at: float | None
 
 
-class StudyList(BaseModel):
+class StudyList(Lazy):
     studies: list[StudyView]
 
 
-class SuggestionView(BaseModel):
+class SuggestionView(Lazy):
     id: Id
     asked_at: float
     context: Any = None
@@ -222,7 +228,7 @@ class SuggestionView(BaseModel):
     explanation: str
 
 
-class Suggestions(BaseModel):
+class Suggestions(Lazy):
     suggestions: list[SuggestionView]
 
 
@@ -230,20 +236,20 @@ class ExplainedSuggestion(SuggestionView):
     why: dict[str, Any] | None = Field(description="Fields of the explanation; null once the tuner has let go of it.")
 
 
-class Series(BaseModel):
+class Series(Lazy):
     step: list[int]
     mean: list[float]
     min: list[float]
     max: list[float]
 
 
-class Gate(BaseModel):
+class Gate(Lazy):
     experts: list[str]
     step: list[int]
     weights: list[list[float]]
 
 
-class HistoryView(BaseModel):
+class HistoryView(Lazy):
     steps: int
     bucket: int
     gain_total: float
@@ -254,7 +260,7 @@ class HistoryView(BaseModel):
     calibration: dict[str, Any]
 
 
-class SlotView(BaseModel):
+class SlotView(Lazy):
     x: float
     y: float
     visits: float
@@ -262,18 +268,18 @@ class SlotView(BaseModel):
     last_visit: int | None
 
 
-class MemoryView(BaseModel):
+class MemoryView(Lazy):
     slots: list[SlotView]
     explained: float
 
 
-class ErrorBody(BaseModel):
+class ErrorBody(Lazy):
     code: str = Field(examples=["invalid_value"])
     message: str
     field: str | None = None
 
 
-class Error(BaseModel):
+class Error(Lazy):
     error: ErrorBody
 
 

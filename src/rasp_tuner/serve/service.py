@@ -37,6 +37,11 @@ class Service:
         self.writer = Writer(store, self.hub.publish, self.telemetry.commits.observe)
         self._waiting = {True: 0, False: 0}  # writes, reads
 
+    @property
+    def full(self) -> bool:
+        """Whether as many asks and tells wait as may: one more would be refused."""
+        return self._waiting[True] >= self.limits.waiting
+
     async def do(self, run: Callable[[Desk], Any], *, writes: bool, weight: int = 1) -> Any:
         """The answer of a job, or the Problem it raised; refused at once if too much waits already."""
         if not self.writer.is_alive():
@@ -207,7 +212,7 @@ class Service:
             problem = problems.of(error)
         except Problem as error:
             problem = error
-        self.telemetry.rejected.labels(problem.code).inc()
+        self.telemetry.refused(problem.code)
         return {"id": id, "status": "rejected", **problem.body()}
 
     def _tell(

@@ -12,9 +12,8 @@ LONGEST_INT = 40  # digits: far beyond any knob or metric, far below what slows 
 def loads(body: bytes | str) -> Any:
     """The value a JSON text stands for, or a 400 that says what is wrong with it."""
     try:
-        value = json.loads(
-            body, object_pairs_hook=_unique, parse_float=_finite, parse_int=_short, parse_constant=_constant
-        )
+        told = body if isinstance(body, str) else body.decode(json.detect_encoding(body), "surrogatepass")
+        value = _DECODER.decode(told)
         if b"\\u" in body if isinstance(body, bytes) else "\\u" in body:
             json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except (ValueError, RecursionError) as reason:
@@ -24,11 +23,11 @@ def loads(body: bytes | str) -> Any:
 
 def dumps(value: Any) -> bytes:
     """ASCII JSON; numbers are finite or this raises."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def text(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -63,3 +62,9 @@ def _short_reason(reason: Exception) -> str:
     if isinstance(reason, UnicodeError):
         return "it holds bytes or characters that are not text in UTF-8"
     return str(reason)[:200]
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_finite, parse_int=_short, parse_constant=_constant
+)  # made once: making one takes as long as reading a small body
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))

@@ -31,14 +31,9 @@ events = sa.Table(
     sqlite_with_rowid=False,
 )
 sa.Index("events_ask", events.c.study, events.c.ask, sqlite_where=events.c.ask.is_not(None))
-sa.Index(
-    "events_key",
-    events.c.study,
-    events.c.key,
-    unique=True,
-    sqlite_where=events.c.key.is_not(None),
-    postgresql_where=events.c.key.is_not(None),
-)
+events_key = sa.Index(
+    "events_key", events.c.study, events.c.key, unique=True, sqlite_where=events.c.key.is_not(None)
+)  # migration.py says the same to PostgreSQL: named here, it would be loaded at every start
 
 snapshots = sa.Table(
     "snapshots",

@@ -16,7 +16,7 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._own = CollectorRegistry()
-        self.rejected = Counter("rasp_rejected", "Requests refused, by code.", ["code"], registry=self._own)
+        self._rejected = Counter("rasp_rejected", "Requests refused, by code.", ["code"], registry=self._own)
         self._steps = Histogram(
             "rasp_step_seconds", "Time the tuner takes.", ["kind"], buckets=STEPS_S, registry=self._own
         )
@@ -25,6 +25,10 @@ class Telemetry:
         self.waiting = Gauge("rasp_waiting", "Orders that wait for the writer.", registry=self._own)
         self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._own)
         self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._own)
+
+    def refused(self, code: str) -> None:
+        """Count a request that was refused."""
+        self._rejected.labels(code).inc()
 
     def text(self, studies: Sequence[dict[str, Any]]) -> bytes:
         """The exposition format; `studies` are what `facts` made of each."""

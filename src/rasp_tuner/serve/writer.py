@@ -147,7 +147,7 @@ class Writer(threading.Thread):
         except Exception:
             log.exception("a request failed; the studies it touched are built again from their logs")
             desk.broken |= job.writes
-            return Problem(500, "internal", "the server made a mistake; its log says more")
+            return problems.internal()
 
     def _commit(self, desk: Desk) -> bool:
         """Whether everything the desk did is on disk; if not, it is undone."""
