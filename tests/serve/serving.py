@@ -9,13 +9,12 @@ import threading
 import time
 
 import httpx
-import uvicorn
 
 from rasp_tuner.serve import still
 from rasp_tuner.serve.app import create_app
 from rasp_tuner.serve.definition import StudyDefinition
 from rasp_tuner.serve.limits import Limits
-from rasp_tuner.serve.run import Server
+from rasp_tuner.serve.run import Server, configure
 from rasp_tuner.serve.store import Store
 
 STUDY = {
@@ -89,8 +88,7 @@ def running(url, *, limits=None, **settings):
     app = create_app(Store(url), limits=limits or Limits(), **settings)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, server_header=False)
-    server = Server(config, app.service.hub)
+    server = Server(configure(app, log_level="critical", timeout_graceful_shutdown=2), app.service.hub)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

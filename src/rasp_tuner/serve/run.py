@@ -11,17 +11,20 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.serve.app import LOOPBACK, create_app
+from rasp_tuner.serve.app import LOOPBACK, Application, create_app
 from rasp_tuner.serve.limits import Limits
 from rasp_tuner.serve.live import Hub
+from rasp_tuner.serve.protocol import Protocol, close_late
 from rasp_tuner.serve.store import Store, sqlite_url
 
 SWITCH_S = 0.001  # the writer computes, the event loop waits: hand over soon
 GRACE_S = 5
+TICKS = 10  # of uvicorn, a tenth of a second each, between looks at connections
 
 
 class ServeError(RaspError, RuntimeError):
@@ -29,11 +32,16 @@ class ServeError(RaspError, RuntimeError):
 
 
 class Server(uvicorn.Server):
-    """Ends live streams first, which would otherwise keep it from stopping."""
+    """Ends connections that wait in vain, and before it stops live streams, which would keep it from that."""
 
     def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
         super().__init__(config)
         self._hub = hub
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS == 0:
+            close_late(self.server_state.connections)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._hub.close()
@@ -64,17 +72,14 @@ def serve(
         app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback)
         sys.setswitchinterval(SWITCH_S)
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        config = uvicorn.Config(
-            app,
-            lifespan="on",
-            access_log=False,
-            proxy_headers=False,
-            log_level="warning",
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=GRACE_S,
-        )
+        config = configure(app, log_level="warning", timeout_keep_alive=30, timeout_graceful_shutdown=GRACE_S)
         Server(config, app.service.hub).run(sockets=[listener])
+
+
+def configure(app: Application, **settings: Any) -> uvicorn.Config:
+    """What uvicorn is told, whatever else it is."""
+    fixed: dict[str, Any] = {"http": Protocol, "ws": "none", "lifespan": "on", "server_header": False}
+    return uvicorn.Config(app, access_log=False, proxy_headers=False, **fixed, **settings)
 
 
 def is_loopback(host: str) -> bool:
