@@ -313,7 +313,8 @@ class LiveStudy:
     def _answered(self, event: Event, record: Record) -> bool:
         """Whether it came late."""
         late = record.late or event.at > self.expires_at(record)
-        record = replace(record, late=late)
+        if late != record.late:
+            record = replace(record, late=late)
         if self.pending.pop(record.number, None) is None:
             self.counts.dropped -= 1
         self.counts.late += late

@@ -45,12 +45,14 @@ class Trace:
         if row == len(self._rows["counts"]):
             self._grow()
         told = np.isfinite(values)
-        known = np.clip(np.where(told, values, 0.0), -FAR, FAR)
-        r = self._rows
-        r["counts"][row] += told
-        r["sums"][row] = np.clip(r["sums"][row] + known, -FAR, FAR)
-        np.minimum(r["lows"][row], known, out=r["lows"][row], where=told)
-        np.maximum(r["highs"][row], known, out=r["highs"][row], where=told)
+        known = np.where(told, values, 0.0)
+        _bound(known)
+        counts, sums, lows, highs = (self._rows[name][row] for name in NAMES)
+        counts += told
+        sums += known
+        _bound(sums)
+        np.minimum(lows, known, out=lows, where=told)
+        np.maximum(highs, known, out=highs, where=told)
         self.steps += 1
 
     def drawn(self, name: str, points: int) -> dict[str, list[Any]]:
@@ -110,6 +112,12 @@ class Trace:
         for name, fold in (("counts", np.add), ("sums", np.add), ("lows", np.minimum), ("highs", np.maximum)):
             self._rows[name][:half] = fold(old[name][0::2], old[name][1::2])
         self.width *= 2
+
+
+def _bound(values: Array) -> None:
+    """As np.clip in place, in a fraction of its time on so few."""
+    np.minimum(values, FAR, out=values)
+    np.maximum(values, -FAR, out=values)
 
 
 def _empty(rows: int, series: int) -> dict[str, Array]:
