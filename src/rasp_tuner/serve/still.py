@@ -1,7 +1,7 @@
 """Stills: a LiveStudy as bytes and back. Copied fast in the writer's thread, packed later in another.
 
-They are not compressed, which took most of the time of packing and saved less than half of the bytes; those of older
-versions were, and are read.
+They are not compressed, which took a third to two thirds of the time of packing and saved less than half of the bytes;
+those of older versions were, and are read.
 """
 
 import struct

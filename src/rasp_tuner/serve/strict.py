@@ -66,5 +66,5 @@ def _short_reason(reason: Exception) -> str:
 
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique, parse_float=_finite, parse_int=_short, parse_constant=_constant
-)  # made once: making one takes as long as reading a small body
+)  # made once, not for every body
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
