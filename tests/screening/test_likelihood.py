@@ -40,6 +40,17 @@ def test_a_context_that_moves_the_optimum_gains_and_a_constant_one_does_not():
     assert likelihood.gain(blind, np.zeros((60, 60)), y) < 3.0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_clock_gains_little_where_the_optimum_wanders_by_itself(seed):
+    rng = np.random.default_rng(seed)
+    optimum = 0.5 + np.cumsum(0.04 * rng.normal(size=(80, 2)), axis=0)
+    points = rng.uniform(size=(80, 2))
+    y = ((points - optimum) ** 2).sum(axis=1) + 0.01 * rng.normal(size=80)
+    y = (y - y.mean()) / y.std()
+    time = np.arange(80)[:, None] / 23.0  # in units of its spread
+    assert likelihood.gain(likelihood.fit_blind(points, y), likelihood.squared_distances(time) / 2.0, y) < 8.0
+
+
 def test_what_parameters_tell_of_a_context_is_told_and_noise_is_not():
     rng = np.random.default_rng(0)
     points = rng.uniform(size=(80, 2))

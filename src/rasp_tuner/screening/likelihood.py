@@ -9,6 +9,7 @@ D        [n, n]   squared distances between contexts, in units of their spread
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -20,15 +21,16 @@ BOWL = 10.0  # weight of a quadratic
 ROUGH = (1.0, 10.0)  # rival weights of any smooth shape besides
 WIDTHS = (1.0, 0.1, 0.02)  # and of its squared length, in units of the median squared distance between points
 LEVELS = (0.0, 0.1, 0.5)  # rival weights of a level that drifts
+TURNS = (0.0, 1.0, 10.0)  # and of a shape that drifts: the optimum may move by itself
 SLOPE = 0.3  # constant against linear and quadratic part of the bowl
-MEMORY = 15.0  # steps in which a drift of the level forgets
+MEMORY = 15.0  # steps in which a drift forgets
 STRENGTHS = np.array([1.0, 10.0])  # rival weights of what the context changes
 CHANGED = (0.3, 0.1)  # share of roughness, and of a plain shift of the level, in what the context changes
 
 
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """The likeliest model that does not look at the context: a bowl, roughness, and a level that drifts."""
+    """The likeliest model that does not look at the context: a bowl, roughness, a level and a shape that drift."""
 
     K: Array  # [n, n]
     shape: Array  # [n, n] the part that depends on the parameters, with mean variance 1: a context may change it
@@ -41,12 +43,12 @@ def fit_blind(points: Array, y: Array) -> Blind:
     drift = drifting(len(y))
     best: Blind | None = None
     for bowl, rough, weight in _shapes(points):
-        for level in LEVELS:
-            K = 1.0 + BOWL * bowl + weight * rough + level * drift
+        shape = _unit(bowl + CHANGED[0] * min(weight, 1.0) * rough + CHANGED[1])
+        for level, turn in product(LEVELS, TURNS):
+            K = 1.0 + BOWL * bowl + weight * rough + (level + turn * shape) * drift
             scores = log_likelihoods(K[None], NOISES, y)[0]
             i = int(scores.argmax())
             if best is None or scores[i] > best.score:
-                shape = _unit(bowl + CHANGED[0] * min(weight, 1.0) * rough + CHANGED[1])
                 best = Blind(K, shape, float(NOISES[i]), float(scores[i]))
     if best is None:
         raise RuntimeError("no model was tried")
@@ -97,7 +99,7 @@ def log_likelihoods(Ks: Array, noises: Array, y: Array) -> Array:
 
 
 def drifting(n: int) -> Array:
-    """[n, n] covariance of a level that drifts."""
+    """[n, n] correlation of what drifts."""
     steps = np.arange(n)
     K: Array = np.exp(-np.abs(steps[:, None] - steps) / MEMORY)
     return K
