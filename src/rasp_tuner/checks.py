@@ -9,6 +9,8 @@ import numpy as np
 from rasp_tuner.errors import InvalidValue, RaspError
 from rasp_tuner.numerics import Array
 
+BLANKS = ("", "na", "n/a", "nan", "null", "none")  # what a file writes for a missing value, in any case
+
 
 def show(value: object) -> str:
     """A short printable form of anything, even of objects whose repr is long or broken."""

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rasp_tuner.checks import number, show
+from rasp_tuner.checks import BLANKS, number, show
 from rasp_tuner.encoder import ContextEncoder
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.numerics import Array
@@ -33,7 +33,6 @@ from rasp_tuner.space import Categorical, Float, Knob, Space
 
 Missing = Literal["refuse", "drop", "median"]
 RULES = ("refuse", "drop", "median")
-BLANKS = ("", "na", "n/a", "nan", "null", "none")  # in a file, in any case
 
 Source = str | os.PathLike[str] | Mapping[str, Sequence[Any]] | Iterable[Mapping[str, Any]]
 

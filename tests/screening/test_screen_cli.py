@@ -28,7 +28,7 @@ def test_verdict_table_and_picture(log, tmp_path):
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("The context helps: ")
     assert "weather" in result.stdout
-    assert "1 rows lack a value and were left out." in result.stdout
+    assert "Rows left out for want of a value: 1\n" in result.stdout
     assert f"Picture: {picture}" in result.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -44,3 +44,21 @@ def test_mistakes_are_said_in_one_line(log):
     assert result.exit_code == 1
     assert result.stderr.startswith("rasp: ")
     assert "lacks the columns ['x']" in result.stderr
+
+
+def test_a_picture_that_cannot_be_written_is_said_before_the_work(log):
+    result = CliRunner().invoke(app, ["screen", str(log), *OPTIONS, "--plot", "screen.xyz"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("rasp: plot must end in one of ")
+    assert len(result.stderr.splitlines()) == 1
+    assert not result.stdout
+
+
+def test_names_with_commas_are_quoted_and_too_little_is_drawn_as_words(tmp_path):
+    log, picture = tmp_path / "log.csv", tmp_path / "screen.svg"
+    log.write_text('"moon, full",pool,p99\n1,2,3\n4,5,6\n')
+    options = ("--context", '"moon, full"', "--metrics", "p99", "--params", "pool", "--plot", str(picture))
+    result = CliRunner().invoke(app, ["screen", str(log), *options])
+    assert result.exit_code == 0, result.stderr
+    assert "2 samples are not enough" in result.stdout
+    assert picture.stat().st_size < 20_000  # words, no axes

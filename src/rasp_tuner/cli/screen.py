@@ -1,5 +1,6 @@
 """`rasp screen`: is the context in a log any good?"""
 
+import csv
 import json
 from pathlib import Path
 from typing import Annotated
@@ -7,9 +8,11 @@ from typing import Annotated
 import typer
 
 from rasp_tuner.cli.common import app, one_line_errors, progress_bar
+from rasp_tuner.errors import InvalidValue
 from rasp_tuner.screening import ContextReport
 
 HELPS, SILENT = "#1b7f5c", "#9aa0a6"  # colours
+LONGEST = 24  # characters of a name in the picture
 
 
 @app.command("screen")
@@ -30,6 +33,8 @@ def screen_log(
         from rasp_tuner.screening import screen
         from rasp_tuner.screening.log import read
 
+        if plot is not None:
+            _check_ending(plot)
         weights = {name: 1.0 if direction == "min" else -1.0 for name, direction in parse_metrics(metrics)}
         found = read(log, _words(context), weights, _words(params))
         with progress_bar(hidden=as_json) as progress:
@@ -41,6 +46,7 @@ def screen_log(
                 found.names,
                 progress=lambda done, total: progress.update(task, completed=done, total=total),
             )
+            progress.remove_task(task)  # shifts end early where the answer is clear
         if plot is not None:
             draw(report, plot)
         if as_json:
@@ -48,13 +54,22 @@ def screen_log(
             return
         typer.echo(str(report))
         if found.left_out:
-            typer.echo(f"{found.left_out} rows lack a value and were left out.")
+            typer.echo(f"Rows left out for want of a value: {found.left_out}")
         if plot is not None:
             typer.echo(f"Picture: {plot}")
 
 
 def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+    """Names with commas between; a name with a comma in it stands in double quotes."""
+    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), []) if word.strip()]
+
+
+def _check_ending(path: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    known = sorted(FigureCanvasAgg.get_supported_filetypes())
+    if path.suffix.lower().lstrip(".") not in known:
+        raise InvalidValue(f"plot must end in one of {', '.join(known)}, as in screen.png, got {str(path)!r}")
 
 
 def draw(report: ContextReport, path: Path) -> None:
@@ -64,17 +79,30 @@ def draw(report: ContextReport, path: Path) -> None:
 
     figure = Figure(figsize=(9.0, 1.8 + 0.25 * max(len(report.dimensions), 6)), layout="constrained")
     FigureCanvasAgg(figure)
+    if report.p is None:
+        figure.text(0.5, 0.5, report.words, ha="center", va="center", wrap=True)
+        figure.savefig(path, dpi=130)
+        return
     left, right = figure.subplots(1, 2)
-    figure.suptitle(report.verdict.capitalize() + (f" (p = {report.p:.2f})" if report.p is not None else ""))
+    figure.suptitle(f"Verdict: {report.verdict} (p = {report.p:.2f}, {report.samples} samples)")
     shown = report.dimensions[::-1]
     colours = [HELPS if d.p <= report.level else SILENT for d in shown]
-    left.barh([d.name for d in shown], [100.0 * d.share for d in shown], color=colours)
-    left.set_xlim(0.0, 100.0)
+    rows = range(len(shown))
+    bars = left.barh(rows, [100.0 * d.share for d in shown], color=colours)
+    left.set_yticks(rows, [_short(d.name) for d in shown])
+    left.bar_label(bars, [f"{d.share:.0%}, p = {d.p:.2f}" for d in shown], padding=3, fontsize="small")
+    left.set_xlim(0.0, 135.0)  # room for the labels
+    left.set_xticks(range(0, 101, 20))
     left.set_xlabel("% of squared error taken away, by itself")
-    if report.shifted:
-        right.hist(report.shifted, bins=30, color=SILENT, label="shifted")
-        right.axvline(report.gain or 0.0, color=HELPS, linewidth=2.0, label="the context itself")
-        right.legend()
+    right.hist(report.shifted, bins=30, color=SILENT, label="shifted contexts")
+    right.axvline(report.gain or 0.0, color=HELPS, linewidth=2.0, label="the context itself")
+    right.legend(loc="upper center")
     right.set_xlabel("gain in log likelihood, nats")
     right.set_ylabel("shifts")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
