@@ -96,6 +96,31 @@ def test_the_window_is_bounded_and_in_the_order_of_time():
     assert recent.errors == pytest.approx(np.array(losses[-128:]))
 
 
+def switches(steps, **options):
+    """A tuner of two switches with few levels that was told of random runs; the first context says what is right."""
+    space = {"codec": Categorical(["lz4", "zstd", "none"]), "cache": Categorical([True, False])}
+    tuner, rng = Tuner(space, {"loss": "min", "cost": "min"}, ["busy", "moon"], **options), np.random.default_rng(0)
+    for step in range(steps):
+        busy = step // 8 % 2 == 1
+        params = {name: knob.choices[rng.integers(len(knob.choices))] for name, knob in space.items()}
+        wrong = ((params["codec"] == "zstd") != busy) + (params["cache"] != busy)
+        context, metrics = [busy + 0.1 * rng.normal(), rng.normal()], {"loss": wrong + 0.05 * rng.normal(), "cost": 3.0}
+        tuner.observe(context, params, metrics)
+    return tuner
+
+
+@pytest.mark.parametrize("screen", [False, True])
+def test_knobs_of_few_levels_are_reported_on_too(screen):
+    tuner = switches(150, screen=screen)
+    report = tuner.context_report()
+    assert report.samples == 128
+    assert [(d.name, d.note) for d in report.dimensions] == [("busy", "helps"), ("moon", "no sign")]
+    again = Tuner.from_bytes(tuner.to_bytes())
+    assert str(again.context_report()) == str(report)
+    tuner.reweigh({"cost": 1e6})
+    assert tuner._hybrid.parts.recent().errors == pytest.approx(np.full(128, 3.0), rel=1e-3)
+
+
 def test_a_context_that_leaves_memory_is_warned_of():
     tuner = Tuner(BOX, {"loss": "min"}, ["load", "noise"])
     drive(tuner, 60)
@@ -108,6 +133,6 @@ def test_a_context_that_leaves_memory_is_warned_of():
 def test_where_nothing_can_be_told_the_report_says_why():
     assert "without context" in Tuner(BOX, {"loss": "min"}).context_report().words
     few = Tuner({"on": Categorical([True, False])}, {"loss": "min"}, 2)
-    assert "few levels" in few.context_report().words
+    assert "0 samples" in few.context_report().words
     long = Tuner(BOX, {"loss": "min"}, 100)
     assert "0 samples" in long.context_report().words

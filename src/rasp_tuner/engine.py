@@ -89,7 +89,7 @@ class Engine:
     def slots(self) -> Slots:
         return self.gate.families[0].remembered()
 
-    def recent(self) -> Samples | None:
+    def recent(self) -> Samples:
         return self.gate.families[0].recent()
 
     def reweigh(self, weights: Mapping[str, float]) -> None:

@@ -136,7 +136,7 @@ def _columns(source: Mapping[str, Sequence[Any]], needed: Sequence[str]) -> Iter
 
 def _file(path: Path, needed: Sequence[str], knobs: Mapping[str, Knob]) -> Iterator[Mapping[str, Any]]:
     try:
-        with path.open(newline="", encoding="utf-8") as lines:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines)
             _check_columns(str(path), reader.fieldnames or (), needed)
             for row in reader:

@@ -23,6 +23,7 @@ from rasp_tuner.surrogate import load_neural
 from rasp_tuner.surrogate.base import Family
 from rasp_tuner.surrogate.discrete import Discrete
 from rasp_tuner.surrogate.gate import EvidenceGate
+from rasp_tuner.surrogate.linear import WINDOW
 from rasp_tuner.surrogate.quadratic import Quadratic
 from rasp_tuner.types import Direction, Metric, Stack
 
@@ -196,7 +197,8 @@ def _engine(k: Constants, layout: Layout, context_dim: int, metrics: Mapping[str
         families.append(Quadratic(layout.default, context_dim, len(composer.metrics)))
         odds.append(0.0)
     if any(discrete):
-        families.append(Discrete(layout.levels, layout.unordered, layout.default, context_dim))
+        window = 0 if families else WINDOW  # family Q keeps one
+        families.append(Discrete(layout.levels, layout.unordered, layout.default, context_dim, window))
         odds.append(FAMILY_ODDS * (2.0 * share - 1.0))
     gate = EvidenceGate(families, odds)
     gate.reweigh(composer.weights)

@@ -64,7 +64,7 @@ class Screened:
     def slots(self) -> Slots:
         return self.seeing.slots()
 
-    def recent(self) -> Samples | None:
+    def recent(self) -> Samples:
         return self.seeing.recent()
 
     def reweigh(self, weights: Mapping[str, float]) -> None:

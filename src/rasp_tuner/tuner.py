@@ -193,11 +193,10 @@ class Tuner:
 
         Takes up to a few seconds, changes nothing.
         """
+        if self._encoder.dim == 0:
+            return untested("this tuner was built without context")
         stack, names = self._hybrid.parts, self._encoder.names
         recent, slots = stack.recent(), stack.slots()
-        if recent is None or self._encoder.dim == 0:
-            why = "these knobs have few levels, and the order of samples is not kept" if recent is None else None
-            return untested(why or "this tuner was built without context")
         known = slots.contexts[slots.last >= LATEST] if recent.contexts.shape[1] == self._encoder.dim else None
         usable = names if known is not None else None
         memory = known if known is not None and len(known) else None

@@ -68,6 +68,24 @@ def test_a_context_that_hardly_changes_is_not_called_useless():
     assert "independent looks" in report.words
 
 
+def test_a_context_that_parameters_follow_closely_is_not_called_useless():
+    contexts, _, _ = regimes(100)
+    rng = np.random.default_rng(0)
+    points = np.where(contexts[:, 1:] > 0.5, 0.8, 0.2) + 0.01 * rng.normal(size=(100, 2))  # what is best in each
+    report = screen(contexts, points, 0.02 * rng.normal(size=100), ["weather", "load"])
+    assert report.verdict == "too little data"
+    assert "the parameters follow load so closely" in report.words
+    assert [d.note for d in report.dimensions] == ["no sign", "parameters follow it"]
+
+
+def test_without_other_parameters_nothing_is_called_useless():
+    contexts, points, losses = noise(100)
+    points[5:] = 0.5
+    report = screen(contexts, points, losses)
+    assert report.verdict == "too little data"
+    assert "in 95% of them the parameters are the same" in report.words
+
+
 def test_of_a_long_log_so_many_samples_are_looked_at_over_all_its_length():
     contexts, points, losses = regimes(1000)
     report = screen(contexts, points, losses)

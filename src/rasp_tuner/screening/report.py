@@ -21,7 +21,10 @@ LEVEL = 0.03  # p at which a context is said to help; docs/CONTEXT.md has the me
 LEAST = 40  # samples: with fewer shifts than that no p is small
 PLENTY = 60  # samples from which on a context may be called useless
 LOOKS = 12.0  # and independent looks at it: a context that hardly changed is not judged
+FOLLOWED = 0.25  # of its variance untold by the parameters: a context that these follow as closely is not judged either
 MOST = 256  # samples that are looked at; of more, so many at even distances
+STILL = 0.9  # share of samples with the same parameters from which on nothing is judged
+FOLLOWS = "parameters follow it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Dimension:
     name: str
     p: float  # corrected for the number of dimensions
     share: float  # of the squared errors left by parameters and drift that it takes away
-    note: str  # "helps", "no sign", "too slow to judge"
+    note: str  # "helps", "no sign", "too slow to judge", "parameters follow it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,13 @@ def screen(
     columns, single = reduced(x)
     looks = np.array([n / memory_of(column) for column in columns[:, :single].T])
     dimensions = tuple(
-        Dimension(name, float(p), float(share), _note(p, many))
-        for name, p, share, many in zip(
-            _labels(contexts, names, single), tested.each, tested.shares, looks, strict=True
+        Dimension(name, float(p), float(share), _note(p, many, untold))
+        for name, p, share, many, untold in zip(
+            _labels(contexts, names, single), tested.each, tested.shares, looks, tested.untold, strict=True
         )
     )
-    verdict, words = _verdict(tested.p, tested.share, n, float(looks.max()), dimensions)
+    still = float(np.unique(points, axis=0, return_counts=True)[1].max()) / n
+    verdict, words = _verdict(tested.p, tested.share, n, float(looks.max()), still, dimensions)
     shifted = tuple(tested.others.tolist())
     return ContextReport(
         verdict, words, seen, tested.p, tested.share, LEVEL, dimensions, tuple(warnings), tested.gain, shifted
@@ -117,7 +121,9 @@ def memory_of(series: Array) -> float:
     return time
 
 
-def _verdict(p: float, share: float, n: int, looks: float, dimensions: Sequence[Dimension]) -> tuple[Verdict, str]:
+def _verdict(
+    p: float, share: float, n: int, looks: float, still: float, dimensions: Sequence[Dimension]
+) -> tuple[Verdict, str]:
     if p <= LEVEL:
         named = [d.name for d in dimensions if d.p <= LEVEL] if len(dimensions) > 1 else []
         alone = f"; by itself: {_few(named)}" if named else ""
@@ -127,6 +133,17 @@ def _verdict(p: float, share: float, n: int, looks: float, dimensions: Sequence[
         )
     if n < PLENTY:
         return "too little data", f"Too little data yet: no sign in {n} samples (p = {p:.2f}); look again at {PLENTY}."
+    if still > STILL:
+        return "too little data", (
+            f"These {n} samples cannot tell: in {still:.0%} of them the parameters are the same, so nothing shows what"
+            " others would have done."
+        )
+    followed = [d.name for d in dimensions if d.note == FOLLOWS]
+    if followed:
+        return "too little data", (
+            f"These {n} samples cannot tell: the parameters follow {_few(followed)} so closely that hardly any sample"
+            " shows what else would have done there."
+        )
     if looks < LOOKS:
         return "too little data", (
             f"Too little data yet: the context changes so slowly that {n} samples hold about {looks:.0f} independent"
@@ -142,9 +159,11 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[: flaws.SHOWN]) + (" and more" if len(names) > flaws.SHOWN else "")
 
 
-def _note(p: float, looks: float) -> str:
+def _note(p: float, looks: float, untold: float) -> str:
     if p <= LEVEL:
         return "helps"
+    if untold < FOLLOWED:
+        return FOLLOWS
     return "no sign" if looks >= LOOKS else "too slow to judge"
 
 

@@ -35,6 +35,7 @@ class Tested:
     p: float  # that a context with no bearing on the loss gains as much; corrected for the number of views
     each: Array  # [k] the same of each column by itself
     shares: Array  # [k] of the squared error that each takes away by itself
+    untold: Array  # [k] share of each column's variance that the parameters do not tell
     share: float  # the most that any view takes away
     gain: float  # nats, of the best view
     others: Array  # [s] the same of the shifted ones
@@ -85,7 +86,10 @@ def compare(
     best = np.array([row.max() for row in others])
     p = (1.0 + (best[:, None] >= truth - TIE).sum(axis=0)) / (1.0 + len(best))
     shares = np.array([explained(blind, view, y) for view in views])
-    return Tested(float(p.min()), p[:single], shares[:single], float(shares.max()), float(truth.max()), best)
+    untold = ((x - told) ** 2).mean(axis=0) / spread**2
+    return Tested(
+        float(p.min()), p[:single], shares[:single], untold[:single], float(shares.max()), float(truth.max()), best
+    )
 
 
 def _views(x: Array, spread: Array, single: int) -> list[Array]:

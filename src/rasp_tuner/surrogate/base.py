@@ -90,5 +90,5 @@ class Family(Stateful, Protocol):
     def remembered(self) -> Slots:
         """The situations in memory, as copies."""
 
-    def recent(self) -> Samples | None:
-        """The latest samples, as copies; None where their order is not kept."""
+    def recent(self) -> Samples:
+        """The latest samples, as copies; none where their order is not kept."""

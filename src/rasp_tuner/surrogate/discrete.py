@@ -26,7 +26,7 @@ from rasp_tuner.numerics import LARGEST, Array
 from rasp_tuner.surrogate.belief import Belief, Constants, Fit, standard, warped
 from rasp_tuner.surrogate.kernel import JITTER, WEIGHTS, Kernel, evidence, updated
 from rasp_tuner.surrogate.moves import Knobs
-from rasp_tuner.types import Slots
+from rasp_tuner.types import Samples, Slots
 
 FLAT = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
@@ -56,10 +56,12 @@ class Discrete:
         unordered: Sequence[bool],
         default: Array,
         context_dim: int,
+        window: int = 0,
         **constants: float | tuple[float, ...],
     ) -> None:
         self._constants = c = replace(Constants(), **constants)  # type: ignore[arg-type]
         self._knobs = Knobs(levels, unordered, default)
+        self._window = window  # latest samples kept in the order of time, for `recent`
         dim = self._knobs.dim
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
@@ -88,6 +90,7 @@ class Discrete:
             "middle": np.zeros(context_dim),
             "width": np.full(context_dim, LARGEST),
             "weights": np.zeros(0),  # [K]
+            "late": np.zeros((0, 0)),  # [w, d_c + d + K] context, point and values of the latest samples
         }
         self._fit = self._prepare()
 
@@ -99,6 +102,8 @@ class Discrete:
         if len(s["points"]) == 0:
             s["values"] = np.zeros((0, len(values)))
         s["clock"] = s["clock"] + 1.0
+        if self._window:
+            s["late"] = np.array([*s["late"], np.concatenate([context, point, values])][-self._window :])
         self._observe(context)
         kc = self._fit.closeness(context)
         same = np.flatnonzero((s["points"] == point).all(axis=1))
@@ -132,8 +137,12 @@ class Discrete:
         s = self._state
         return Slots(s["raw"].copy(), s["counts"].copy(), np.full(len(s["counts"]), np.nan))
 
-    def recent(self) -> None:
-        """Its rows are not in the order of time."""
+    def recent(self) -> Samples:
+        """The latest samples, as copies; none without a window, for its rows are not in the order of time."""
+        s, dim, width = self._state, self._knobs.dim, len(self._state["mean"])
+        late = s["late"] if len(s["late"]) else np.zeros((0, width + dim + len(s["weights"])))
+        contexts, points, values = (part.copy() for part in np.split(late, [width, width + dim], axis=1))
+        return Samples(contexts, points, values @ s["weights"])
 
     def state(self) -> dict[str, Array]:
         """Everything learned; a copy."""
@@ -141,6 +150,7 @@ class Discrete:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take back what `state` gave: behaviour goes on bit by bit."""
+        state = {"late": np.zeros((0, 0)), **state}  # snapshots of before it was kept
         s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
         s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
         self._state = s
