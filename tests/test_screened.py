@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Float, InvalidSpace, Tuner, presets
+from rasp_tuner import Categorical, Float, Int, InvalidSpace, Tuner, presets
 
 BOX = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
 
@@ -47,6 +47,31 @@ def test_contexts_that_tell_situations_apart_are_used_soon():
     assert max(losses[36:]) < 0.1  # for good: success does not take their say away
     assert tuner.recommend([1.0, 0.0])["x"] == pytest.approx(0.8, abs=0.15)
     assert tuner.recommend([0.0, 0.0])["x"] == pytest.approx(0.2, abs=0.15)
+
+
+def test_an_explanation_says_whether_contexts_have_a_say():
+    tuner, why = screened(), []
+    for step in range(60):
+        busy = step // 12 % 2 == 1
+        s = tuner.ask([float(busy), 0.0])
+        tuner.tell(s.id, {"loss": (s.params["x"] - (0.8 if busy else 0.2)) ** 2})
+        why.append(tuner.explain(s.id))
+        assert len(why[-1].gate) in (0, len(tuner.experts))
+    assert "has not shown yet that it helps" in str(why[10])
+    assert "has not shown yet" not in str(why[-1])
+
+
+def test_knobs_of_every_kind_logs_and_freezing():
+    space = {"pool": Int(1, 64, log=True), "codec": Categorical(["lz4", "zstd"])}
+    records = [
+        {"context": [float(i % 2)], "params": {"pool": 1 + i, "codec": "lz4"}, "metrics": {"ms": abs(i - 9.0)}}
+        for i in range(20)
+    ]
+    tuner, report = Tuner.from_log(records, space=space, metrics={"ms": "min"}, context=["load"], screen=True)
+    assert (report.used, tuner.learned) == (20, 20)
+    tuner.freeze()
+    assert tuner.ask([0.0]).params == tuner.recommend([0.0])
+    assert Tuner.from_bytes(tuner.to_bytes()).to_bytes() == tuner.to_bytes()
 
 
 def test_it_is_saved_and_goes_on_bit_for_bit():

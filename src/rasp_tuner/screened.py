@@ -9,6 +9,7 @@ in one stream of twenty at most (Ville's inequality). Models are not; docs/CONTE
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from rasp_tuner.types import Proposal, Samples, Slots, Told, Verdict
 TRUSTED = 3.0  # nats: odds of twenty to one
 LEAST = -3.0  # evidence: a context may become useful late
 STEP = 6.0  # the most that one sample adds or takes
+UNTRUSTED = "whatever the context, which has not shown yet that it helps"  # in explanations
 GREEN = 3  # samples more than knobs, before which forecasts are not compared
 
 
@@ -41,7 +43,10 @@ class Screened:
         return self.seeing.experts
 
     def propose(self, context: Array, point: Array, rng: np.random.Generator) -> Proposal:
-        return self._chosen.propose(self._seen(context), point, rng)
+        proposal = self._chosen.propose(self._seen(context), point, rng)
+        if self.trusted:
+            return proposal
+        return replace(proposal, why=replace(proposal.why, source=f"{proposal.why.source} ({UNTRUSTED})"))
 
     def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Told:
         turned = self.composer.turn(metrics)

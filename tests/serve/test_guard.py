@@ -188,6 +188,7 @@ WRONG = {
     "seed": [-1, 2**64, 1.5, "1"],
     "guard": [-0.1, "x"],
     "switching_cost": [-1.0],
+    "screen": [1, "yes", None],
     "lease_s": [0, -1, 1e10],
     "max_pending": [0, -1, 10**9],
 }

@@ -302,6 +302,7 @@ def _settings(view: dict[str, Any]) -> list[str]:
     words = [f"preset {plain(view['preset'])}", f"seed {view['seed']}"]
     words += [] if view["guard"] is None else [f"guard {view['guard']:g}"]
     words += [f"switching cost {view['switching_cost']:g}"] if view["switching_cost"] else []
+    words += ["contexts on probation"] if view.get("screen") else []
     words += [] if view["ttl_s"] is None else [f"records kept for {view['ttl_s']:g} s"]
     return [*words, f"lease {view['lease_s']:g} s", "frozen" if view["frozen"] else "exploring"]
 

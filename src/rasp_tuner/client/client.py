@@ -80,8 +80,8 @@ class Client:
     ) -> Study:
         """The study of this definition, made if it is not there; Conflict if the name stands for another.
 
-        Arguments as of `Tuner`; `settings`: preset, seed, guard, switching_cost, max_pending, lease_s, the seconds
-        after which an unanswered ask counts as expired, and ttl_s, after which records are erased.
+        Arguments as of `Tuner`; `settings`: preset, seed, guard, switching_cost, screen, max_pending, lease_s, the
+        seconds after which an unanswered ask counts as expired, and ttl_s, after which records are erased.
         """
         definition = {
             "name": name,

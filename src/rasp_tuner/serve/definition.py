@@ -31,6 +31,7 @@ class StudyDefinition:
     seed: int = 0
     guard: float | None = None
     switching_cost: float = 0.0
+    screen: bool = False
     lease_s: float = 3600.0
     max_pending: int = 1000
     ttl_s: float | None = None  # records older than this are erased
@@ -60,6 +61,7 @@ class StudyDefinition:
                 seed=whole("seed", data.get("seed", 0), 0, 2**64 - 1, InvalidSpace),
                 guard=None if guard is None else number("guard", guard, InvalidSpace),
                 switching_cost=number("switching_cost", data.get("switching_cost", 0.0), InvalidSpace),
+                screen=data.get("screen", False),
                 lease_s=_lease(data.get("lease_s", 3600.0)),
                 max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MOST_PENDING, InvalidSpace),
                 ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
@@ -84,6 +86,7 @@ class StudyDefinition:
             max_pending=self.max_pending,
             switching_cost=self.switching_cost,
             guard=self.guard,
+            screen=self.screen,
         )
 
 

@@ -91,6 +91,7 @@ class NewStudy(Strict):
     seed: int = Field(default=0, ge=0, le=2**64 - 1)
     guard: Number | None = None
     switching_cost: Number = 0.0
+    screen: bool = Field(default=False, description="Contexts have a say only once they have shown that they help.")
     lease_s: Number = 3600.0
     max_pending: int = 1000
     ttl_s: Number | None = Field(default=None, description="Records older than this are erased; null: none.")
