@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from serving import SPACES, STUDY, NoLog, ask, definition, play, running, steps, tell, view, wait_for, whole
 
 from rasp_tuner import ExpiredSuggestion
+from rasp_tuner.serve import still
 from rasp_tuner.serve.desk import build
 from rasp_tuner.serve.erasure import Remainder, Where
 from rasp_tuner.serve.problems import Problem
@@ -26,7 +27,7 @@ class Shelf:
     """A log and a desk in memory: what `Remainder` needs of a store."""
 
     def __init__(self, live, events):
-        self.live, self.events = live, events
+        self.live, self.events, self.waiting = live, events, []
 
     def tail(self, _, after, limit=None):
         return iter([event for event in self.events if event.seq > after][:limit])
@@ -36,7 +37,7 @@ class Shelf:
         return self.live
 
     def unsaved(self, _):
-        return []
+        return self.waiting
 
     def replace(self, new, events):
         self.live, self.events = new, list(events)
@@ -108,7 +109,7 @@ filters = st.builds(
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=25)
 @given(st.integers(0, 1_000), st.sampled_from(sorted(SPACES)), filters, filters)
 def test_the_state_is_that_of_a_run_without_them(seed, space, first, second):
     study = definition(space)
@@ -155,11 +156,14 @@ def test_what_comes_meanwhile_is_taken_along_and_what_waits_can_still_be_told():
     assert not rest.finish(shelf)  # too much to do while all wait
     rest.catch_up()
     shelf.events.append(live.tell("s16", 301.0, NoLog(), {"p99_ms": 1.0}))
-    log = list(shelf.events)
+    shelf.waiting.append(live.tell("s14", 302.0, NoLog(), {"p99_ms": 1.5}))  # of the same commit
+    log = [*shelf.events, *shelf.waiting]
     assert rest.finish(shelf)
     new = shelf.live
-    assert (new.counts.asks, new.counts.tells, new.handed, new.counts.erased) == (238, 10, 240, 2)
+    assert (new.counts.asks, new.counts.tells, new.handed, new.counts.erased) == (238, 11, 240, 2)
     assert digest(new.tuner) == digest(run_without(live.definition, log, {3, 4}))
+    kept = still.restore(still.capture(new)(), 0, new.definition, 0.0)
+    assert (kept.floor, kept.handed, kept.first_at) == (new.floor, new.handed, new.first_at) == (240, 240, 0.0)
     assert new.tell("s17", 400.0, NoLog(), {"p99_ms": 2.0}).ask == 17
     assert new.suggestion("s239", NoLog(), 400.0)["id"] == "s239"
     with pytest.raises(Problem, match="or it was erased"):
