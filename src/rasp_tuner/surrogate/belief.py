@@ -26,7 +26,7 @@ class Constants:
     """Where experiments ended."""
 
     capacity: int = 200
-    kappas: tuple[float, ...] = (0.1, 0.2, 0.2, 0.6)  # scale of the posterior draw; one of them each time
+    kappas: tuple[float, ...] = (0.1, 0.3, 1.0, 1.0)  # scale of the posterior draw; one of them each time
     elites: int = 5
     mutants: int = 40
     crossovers: int = 8
@@ -44,7 +44,7 @@ class Constants:
     vp: float = 0.5
     length: float = 0.3
     width: float = 0.4
-    noise: float = 0.02
+    noise: float = 0.1
     vc: float = 0.3
     rho: float = 0.7
     rate: float = 0.1  # first step of theta
