@@ -12,10 +12,12 @@ overload   requests are sent whether others are answered or not (flood.py): for 
 """
 
 import multiprocessing
+import os
 import random
 import time
 from collections import Counter
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from flood import SERVED, flood
@@ -99,18 +101,21 @@ def measure(verdict: Verdict, name: str, results: list[Any]) -> tuple[float, flo
 def run() -> int:
     args = parser(__doc__, "python benchmarks/reliability/load.py --seconds 30")
     args.add_argument("--seconds", type=float, default=5.0, help="of each part")
-    args.add_argument("--rate", type=float, default=330.0, help="asks and tells a second of the paced part")
+    args.add_argument("--rate", type=float, default=305.0, help="asks and tells a second of the paced part")
     args.add_argument("--clients", type=int, default=16, help="processes")
     args.add_argument("--batches", type=int, default=10, help=f"of {BATCH}")
     args.add_argument("--connections", type=int, default=8_000, help="of the overload, at most")
+    args.add_argument("--apart", action="store_true", help="the server on the first core, the clients on the others")
     add_space(args)
     given = args.parse_args()
     verdict, acked = Verdict("load"), {}
     with serving() as server:
+        if given.apart:
+            keep_apart(server)
         link = server.link()
         create(link, space=SPACES[given.space], max_pending=10_000)
         verdict.figure("space", given.space)
-        together(pairs, given.clients, server.port, None, 1.0)  # warm
+        together(pairs, given.clients, server.port, None, 3.0)  # warm
         paced = together(pairs, given.clients, server.port, given.rate / given.clients, given.seconds)
         rate, p99 = measure(verdict, f"paced at {given.rate:g}/s", paced)
         used = server.cpu_s()
@@ -173,6 +178,16 @@ def run() -> int:
     )
     verdict.promise("an id handed out keeps its parameters", not changed)
     return verdict.end(given.json)
+
+
+def keep_apart(server: Server) -> None:
+    """As if clients were elsewhere: none of them takes time from the server, nor it from them."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    if not others:
+        raise SystemExit("load.py: --apart needs two cores or more")
+    for thread in Path(f"/proc/{server.pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {first})
+    os.sched_setaffinity(0, others)
 
 
 def overloaded(server: Server, rate: float, seconds: float, connections: int) -> tuple[list[Any], float]:

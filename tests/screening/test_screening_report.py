@@ -123,3 +123,12 @@ def test_bad_arrays_are_refused_by_name():
         screen(contexts, points, losses[1:])
     with pytest.raises(InvalidValue, match="one for each of 2 dimensions"):
         screen(contexts, points, losses, ["a"])
+
+
+def test_contexts_that_are_mostly_the_same_one_are_judged_too():
+    rng = np.random.default_rng(0)
+    contexts = np.zeros((100, 2))
+    contexts[rng.choice(100, 10, replace=False)] = 1.0
+    report = screen(contexts, rng.random((100, 2)), rng.normal(size=100))
+    assert report.verdict != "helps"
+    assert report.p is not None

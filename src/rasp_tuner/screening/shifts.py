@@ -97,5 +97,6 @@ def _views(x: Array, spread: Array, single: int) -> list[Array]:
     views = [squared_distances(x[:, [i]] / spread[i]) / 2.0 for i in range(single)]
     if x.shape[1] > 1:
         far = squared_distances(x)
-        views.append(far / float(np.median(far[~np.eye(len(far), dtype=bool)])))
+        others = far[~np.eye(len(far), dtype=bool)]
+        views.append(far / (float(np.median(others)) or float(others.mean())))  # most contexts may be the same one
     return views
