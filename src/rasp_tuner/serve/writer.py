@@ -26,7 +26,7 @@ from rasp_tuner.serve.study import LiveStudy
 from rasp_tuner.serve.sweep import Sweeper
 
 EVERY = 1_000  # events of a study between snapshots, at most
-REPLAY_S = 0.5  # processor time that a replay since the latest snapshot may take, at most
+REPLAY_S = 0.3  # processor time that a replay since the latest snapshot may take, at most
 AT_ONCE = 512  # jobs done under one commit
 IDLE_S = 0.2
 BUSY_S = 0.25  # after which erasing goes on though there is always something else to do
