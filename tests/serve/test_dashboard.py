@@ -107,12 +107,12 @@ def test_a_study_opens_without_errors_and_without_third_parties(tab):
 
 def test_every_chart_says_its_numbers_in_words(tab, client):
     page = tab().open("/studies/web")
-    words = page.locator(".canvas[role=img]").evaluate_all(
-        "all => all.map((a) => document.getElementById(a.getAttribute('aria-describedby')).textContent)"
+    said = "all => all.map((a) => document.getElementById(a.getAttribute('aria-describedby')).textContent)"
+    page.wait_for_function(  # each is drawn when its data have come
+        f"() => ({said})([...document.querySelectorAll('.canvas[role=img]')]).filter(w => /[0-9]/.test(w)).length > 8"
     )
+    words = page.locator(".canvas[role=img]").evaluate_all(said)
     assert len(words) == 9
-    for said in words:
-        assert any(letter.isdigit() for letter in said), said
     history = client.get("/v1/studies/web/history").json()
     assert f"p99_ms over {history['steps']} steps" in words[0]
     assert "2 regimes" in words[2]
