@@ -42,7 +42,7 @@ ROWS = (
     "rivals",
     "contexts",
     *DERIVED,
-)  # one entry a row
+)
 
 
 class Discrete:
