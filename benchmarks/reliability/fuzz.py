@@ -6,6 +6,7 @@ sends is right; once with names of its own making, once on a study that exists. 
 --schema 0 does without.
 """
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -122,6 +123,8 @@ def run() -> int:
     args.add_argument("--schema", type=int, default=10, help="schemathesis examples of each operation; 0: without it")
     args.add_argument("--seed", type=int, default=0)
     given = args.parse_args()
+    if given.schema and importlib.util.find_spec("schemathesis") is None:
+        raise SystemExit("fuzz.py: schemathesis is not installed: pip install -e '.[reliability]', or --schema 0")
     verdict = Verdict("fuzz")
     if given.bad:
         bad(verdict, given.bad, given.seed)
