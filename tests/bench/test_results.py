@@ -19,7 +19,7 @@ def test_the_plan_is_every_agent_on_every_domain_with_the_slow_ones_cut_short():
         for domain in (*PAPER, *BEYOND, *STREAMS):
             assert at[domain, agent, 100] == 5
         for domain in (*PAPER, *BEYOND):
-            expected = 0 if agent in suites.SHORT_ONLY else 1 if agent in suites.SLOW else 5
+            expected = 1 if agent in suites.SLOW else 5
             assert at.get((domain, agent, 1000), 0) == expected, (agent, domain)
     assert len(set(cells)) == len(cells)
     slow = [c.agent in suites.SLOW for c in cells]
