@@ -102,9 +102,16 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def geometric_means(runs: Iterable[Runs], horizon: int) -> dict[str, float]:
-    """Geometric mean of the ratios over the paper's nine domains, of each agent that ran on all nine."""
-    table = {agent: row for agent, row in ratios(runs, horizon).items() if set(SYNTHETIC) <= set(row)}
-    return {agent: geometric_mean(row[domain] for domain in SYNTHETIC) for agent, row in table.items()}
+    """Geometric mean of the ratios over the paper's nine domains, of each agent that ran on all nine.
+
+    If every domain is made harder in the same way, the nine are those made harder, too.
+    """
+    found = ratios(runs, horizon)
+    ways = {"+".join(domain.split("+")[1:]) for row in found.values() for domain in row}
+    suffix = f"+{way}" if len(ways) == 1 and (way := ways.pop()) else ""
+    nine = [domain + suffix for domain in SYNTHETIC]
+    table = {agent: row for agent, row in found.items() if set(nine) <= set(row)}
+    return {agent: geometric_mean(row[domain] for domain in nine) for agent, row in table.items()}
 
 
 def rolling_mean(values: Array, window: int = ADAPT_WINDOW) -> Array:

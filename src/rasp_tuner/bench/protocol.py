@@ -4,16 +4,18 @@ Common random numbers: the stream comes from the seed alone, and the noise of a 
 agents meet the same contexts and the same noise, whatever they do and however often they draw.
 """
 
+import csv
+import io
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
 
 from rasp_tuner.bench import agents, domains
+from rasp_tuner.bench.agents.base import Agent
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
 from rasp_tuner.bench.domains.table import TableFile
-from rasp_tuner.errors import InvalidValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ class Row:
 
     def csv(self) -> str:
         """The row as CSV; floats are written so that they read back exactly."""
-        return ",".join("" if value is None else str(value) for value in astuple(self))
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow(astuple(self))
+        return text.getvalue()
 
 
 COLUMNS = [field.name for field in fields(Row)]
@@ -61,10 +65,9 @@ COLUMNS = [field.name for field in fields(Row)]
 def plan(domain_names: Iterable[str], agent_names: Sequence[str], seeds: int, horizon: int) -> Iterator[Cell]:
     """Every agent on every domain with every seed; an unknown name is refused before anything runs."""
     for name in agent_names:
-        agents.parse(name)
+        agents.check(name)
     for domain in domain_names:
-        if domain not in domains.DOMAINS:
-            raise InvalidValue(f"no domain {domain!r}; there are {sorted(domains.DOMAINS)}")
+        domains.create(domain)
         for agent in agent_names:
             for seed in range(seeds):
                 yield Cell(domain, agent, seed, horizon)
@@ -74,16 +77,18 @@ def plan_table(table: TableFile, agent_names: Sequence[str], seeds: int, horizon
     """Every agent on the stream of one table; the file is read once, so that its mistakes are found now."""
     table.build()
     for name in agent_names:
-        agents.parse(name)
+        agents.check(name)
     return [Cell(table.name, agent, seed, horizon, table) for agent in agent_names for seed in range(seeds)]
 
 
 def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator[Row]:
-    """Run one cell, step by step. Feedback arrives `domain.delay` steps late, in order; the last may never arrive."""
+    """Run one cell and give a row for each step once it is answered.
+
+    Answers arrive `domain.delay` steps late, in order; the last of them never do, and their rows come at the end.
+    """
     world = domain or (cell.table.build() if cell.table else domains.create(cell.domain))
     agent = agents.create(cell.agent, world.task(), cell.seed)
-    delay = world.delay
-    waiting: list[tuple[str, dict[str, float] | None]] = []
+    waiting: list[tuple[str, dict[str, float] | None, Row]] = []
     for step, omega in enumerate(world.build_sequence(cell.horizon, cell.seed)):
         if hasattr(agent, "reveal"):
             agent.reveal(world, omega)
@@ -96,14 +101,7 @@ def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator
             metrics = world.metric_fn(theta, omega, np.random.default_rng([cell.seed, step, 1]))
         except InvalidConfiguration:
             metrics = None
-        waiting.append((id, metrics))
-        started = time.perf_counter()
-        if len(waiting) > delay:
-            answered, told = waiting.pop(0)
-            agent.tell_failed(answered) if told is None else agent.tell(answered, told)
-        tell_ms = 1e3 * (time.perf_counter() - started)
-        expected = agent.expectation(id) if hasattr(agent, "expectation") else None
-        yield Row(
+        row = Row(
             domain=cell.domain,
             agent=cell.agent,
             horizon=cell.horizon,
@@ -113,6 +111,19 @@ def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator
             loss=loss,
             regret=loss - world.minimum(omega),
             ask_ms=ask_ms,
-            tell_ms=tell_ms,
-            **(expected or {}),
+            tell_ms=0.0,
         )
+        waiting.append((id, metrics, row))
+        if len(waiting) > world.delay:
+            id, told, row = waiting.pop(0)
+            started = time.perf_counter()
+            agent.tell_failed(id) if told is None else agent.tell(id, told)
+            yield _with_forecast(agent, id, replace(row, tell_ms=1e3 * (time.perf_counter() - started)))
+    for id, _, row in waiting:
+        yield _with_forecast(agent, id, row)
+
+
+def _with_forecast(agent: Agent, id: str, row: Row) -> Row:
+    """The row with what the agent expected and what came, if it says so."""
+    said = agent.expectation(id) if hasattr(agent, "expectation") else None
+    return replace(row, **said) if said else row

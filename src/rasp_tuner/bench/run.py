@@ -5,11 +5,16 @@ layout   DIR/cells/<key>.csv   one finished cell each, written whole or not at a
          DIR/summary.json      what they add up to
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rasp_tuner import snapshot
+from rasp_tuner.bench import agents, domains
+from rasp_tuner.bench.agents.base import Factory
+from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.bench.protocol import COLUMNS, Cell, play
 from rasp_tuner.checks import show
 from rasp_tuner.errors import InvalidValue, MissingExtra
@@ -17,8 +22,20 @@ from rasp_tuner.errors import InvalidValue, MissingExtra
 HEADER = ",".join(COLUMNS) + "\n"
 
 
-def run_cell(cell: Cell) -> tuple[Cell, str]:
+@dataclass(frozen=True)
+class Own:
+    """What the user brought along, which travels with the cells to processes that lack it."""
+
+    path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))  # to import module:Name from
+    agents: Mapping[str, Factory] = field(default_factory=agents.own)
+    domains: Mapping[str, Callable[[], ExperimentDomain[Any]]] = field(default_factory=domains.own)
+
+
+def run_cell(cell: Cell, own: Own) -> tuple[Cell, str]:
     """The cell and its CSV text, without the header."""
+    sys.path.extend(folder for folder in own.path if folder not in sys.path)
+    agents.AGENTS.update(own.agents)
+    domains.DOMAINS.update(own.domains)
     return cell, "".join(row.csv() + "\n" for row in play(cell))
 
 
@@ -60,12 +77,12 @@ def merge(cells: Iterable[Cell], out: Path) -> Path:
 
 def _on_joblib(cells: Sequence[Cell], jobs: int, _address: str | None) -> Iterator[tuple[Cell, str]]:
     if jobs == 1:
-        yield from map(run_cell, cells)
+        yield from (run_cell(cell, Own()) for cell in cells)
         return
     from joblib import Parallel, delayed
 
     parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from parallel(delayed(run_cell)(cell) for cell in cells)
+    yield from parallel(delayed(run_cell)(cell, Own()) for cell in cells)
 
 
 def _on_ray(cells: Sequence[Cell], _jobs: int, address: str | None) -> Iterator[tuple[Cell, str]]:
@@ -79,7 +96,7 @@ def _on_ray(cells: Sequence[Cell], _jobs: int, address: str | None) -> Iterator[
         ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
     try:
         remote: Any = ray.remote(run_cell)
-        waiting = [remote.remote(cell) for cell in cells]
+        waiting = [remote.remote(cell, Own()) for cell in cells]
         while waiting:
             done, waiting = ray.wait(waiting)
             yield ray.get(done[0])

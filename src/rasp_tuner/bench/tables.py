@@ -31,10 +31,11 @@ def markdown(table: Table) -> str:
 def short(domain: str) -> str:
     """A heading narrow enough for a table of many columns.
 
-    >>> short("1_LLM_Inference")
-    '1 LLM'
+    >>> short("1_LLM_Inference"), short("1_LLM_Inference+delay=3")
+    ('1 LLM', '1 LLM +delay=3')
     """
-    return " ".join(domain.split("_")[:2])
+    plain, *ways = domain.split("+")
+    return " ".join([*plain.split("_")[:2], *(f"+{way}" for way in ways)])
 
 
 def transposed(table: Table, corner: str) -> Table:
@@ -57,7 +58,8 @@ def ratio_table(runs: Sequence[Runs], horizon: int, domains: Iterable[str] | Non
     """
     here = [r for r in runs if r.horizon == horizon]
     present = [d for d in domains or dict.fromkeys(r.domain for r in here) if any(r.domain == d for r in here)]
-    nine, rest = [d for d in present if d in SYNTHETIC], [d for d in present if d not in SYNTHETIC]
+    nine = [d for d in present if d.split("+")[0] in SYNTHETIC]
+    rest = [d for d in present if d not in nine]
     relative, means, found = (
         ratios(here, horizon),
         geometric_means(here, horizon),

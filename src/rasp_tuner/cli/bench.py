@@ -1,5 +1,6 @@
 """`rasp demo`, `bench`, `report`, `results`: agents on domains."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,9 +50,15 @@ def run_demo(
 
 @app.command("bench")
 def run_bench(
-    suite: Annotated[str, typer.Option(help="paper, long, streams, beyond, sensitivity or all.")] = "paper",
+    suite: Annotated[
+        str, typer.Option(help="paper, long, streams, beyond, sensitivity, all; or several with commas between.")
+    ] = "paper",
+    domains: Annotated[
+        str, typer.Option(help="Domains in place of a suite, your own as module:Name; 'list' shows them.")
+    ] = "",
+    harder: Annotated[str, typer.Option(help="Make every domain harder: noise=0.5, outliers, delay=5, ...")] = "",
     agents: Annotated[
-        str, typer.Option(help="Names with commas between, or 'all'; 'list' shows them.")
+        str, typer.Option(help="Names with commas between, your own as module:Factory, or 'all'; 'list' shows them.")
     ] = DEFAULT_AGENTS,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps of each run; the suite's own if absent.")] = None,
@@ -76,18 +83,20 @@ def run_bench(
     """
     with one_line_errors("bench"):
         from rasp_tuner.bench import agents as registry
+        from rasp_tuner.bench import domains as worlds
         from rasp_tuner.bench import memory as heap
         from rasp_tuner.bench import metrics as steps_table
         from rasp_tuner.bench import protocol, run, suites, summary
         from rasp_tuner.bench.domains.table import TableFile, parse_metrics
         from rasp_tuner.snapshot import write
 
-        if agents == "list":
-            typer.echo("\n".join(sorted(registry.AGENTS)))
+        if "list" in (agents, domains):
+            typer.echo("\n".join(sorted(registry.AGENTS) if agents == "list" else list(worlds.DOMAINS)))
             return
-        names = list(registry.AGENTS) if agents == "all" else [name.strip() for name in agents.split(",")]
+        sys.path.insert(0, str(Path.cwd()))  # where one's own agents and domains are
+        names = list(registry.AGENTS) if agents == "all" else _names(agents)
         if table is None:
-            cells = suites.cells(suite, names, seeds, horizon)
+            cells = suites.cells(suite, names, seeds, horizon, domains=_words(domains), harder=harder)
         else:
             file = TableFile(str(table), parse_metrics(metrics), _words(knobs), _words(context), noise)
             cells = protocol.plan_table(file, names, seeds, horizon or 300)
@@ -167,6 +176,11 @@ def _print_ratios(runs: "Sequence[Runs]") -> None:
         Console(width=None if sys.stdout.isatty() else 160).print(table)
         if any(text.startswith("(") for row in rows for text in row):
             typer.echo("In brackets: the regret itself, where the static default has none.")
+
+
+def _names(agents: str) -> list[str]:
+    """Names with commas between; a comma inside brackets belongs to an agent's settings."""
+    return [name.strip() for name in re.split(r",(?![^\[]*\])", agents)]
 
 
 def _words(text: str) -> tuple[str, ...]:

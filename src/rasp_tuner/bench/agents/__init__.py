@@ -1,12 +1,16 @@
 """Agents by name. Each lives in its own file, imported only when it is asked for: some need heavy peers."""
 
 import re
-from importlib import import_module
+from collections.abc import Mapping
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any
 
 from rasp_tuner.bench.agents.base import Agent, Factory
 from rasp_tuner.bench.domains.base import Task
+from rasp_tuner.bench.imports import imported, is_path
 from rasp_tuner.checks import show
-from rasp_tuner.errors import InvalidValue, MissingExtra
+from rasp_tuner.errors import InvalidValue
 
 AGENTS: dict[str, str | Factory] = {  # name -> module:factory, or the factory itself
     "static": "static:Static",
@@ -37,16 +41,24 @@ def register(name: str, factory: Factory) -> None:
     AGENTS[name] = factory
 
 
+def own() -> dict[str, Factory]:
+    """What was registered here, which other processes do not know."""
+    return {name: entry for name, entry in AGENTS.items() if not isinstance(entry, str)}
+
+
 def parse(name: str) -> tuple[str, dict[str, float]]:
-    """An agent's registered name and its settings.
+    """An agent's registered name, or where to import it from, and its settings.
 
     >>> parse("rasp-paper[top_k=1,kappa=0.5]")
     ('rasp-paper', {'top_k': 1.0, 'kappa': 0.5})
+    >>> parse("my_package.agents:Mine")
+    ('my_package.agents:Mine', {})
     """
     found = re.fullmatch(r"([^\[\]]+)(?:\[(\w+=[-+.\w]+(?:,\w+=[-+.\w]+)*)\])?", name)
-    if found is None or found[1] not in AGENTS:
+    if found is None or not (found[1] in AGENTS or is_path(found[1])):
         raise InvalidValue(
-            f"no agent {show(name)}; there are {sorted(AGENTS)}, with settings as in rasp-paper[top_k=1]"
+            f"no agent {show(name)}; there are {sorted(AGENTS)}, with settings as in rasp-paper[top_k=1],"
+            " and your own as module:Factory"
         )
     try:
         settings = {
@@ -57,19 +69,34 @@ def parse(name: str) -> tuple[str, dict[str, float]]:
     return found[1], settings
 
 
+def check(name: str) -> None:
+    """Refuse a name that is unknown, and settings that the agent does not take. Plain names import nothing."""
+    plain, settings = parse(name)
+    if settings or plain not in AGENTS:
+        resolve(name)
+
+
+def resolve(name: str) -> Factory:
+    """What builds the agent, with the settings that its name carries."""
+    plain, settings = parse(name)
+    entry = AGENTS.get(plain, plain)
+    if isinstance(entry, str):
+        entry = imported(f"{__name__}.{entry}" if plain in AGENTS else entry, "agent")
+    build: Factory = entry
+    return partial(build, **_as_arguments(plain, build, settings)) if settings else build
+
+
 def create(name: str, task: Task, seed: int) -> Agent:
     """A fresh agent for a task; a name may carry settings, as in rasp-paper[top_k=1]."""
-    plain, settings = parse(name)
-    entry = AGENTS[plain]
-    if not isinstance(entry, str):
-        return entry(task, seed)
-    module, factory = entry.split(":")
-    try:
-        found = import_module(f"rasp_tuner.bench.agents.{module}")
-    except ModuleNotFoundError as reason:
-        raise MissingExtra(
-            f"agent {plain!r} needs {reason.name}, which is not installed: pip install 'rasp-tuner[bench]'"
-        ) from reason
-    build = getattr(found, factory)
-    agent: Agent = build(task, seed, settings=settings) if settings else build(task, seed)
-    return agent
+    return resolve(name)(task, seed)
+
+
+def _as_arguments(name: str, build: Factory, settings: Mapping[str, float]) -> dict[str, Any]:
+    """Settings as a factory takes them: all in `settings`, or each as a keyword of its own."""
+    taken = [p.name for p in signature(build).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
+    if "settings" in signature(build).parameters:
+        return {"settings": dict(settings)}
+    unknown = sorted(set(settings) - set(taken))
+    if unknown:
+        raise InvalidValue(f"agent {show(name)} has no setting {unknown[0]!r}; it has {taken or 'none'}")
+    return dict(settings)

@@ -5,6 +5,8 @@ from typing import Any
 
 from rasp_tuner.bench.domains import beyond, streams, synthetic
 from rasp_tuner.bench.domains.base import ExperimentDomain
+from rasp_tuner.bench.domains.wrappers import harder
+from rasp_tuner.bench.imports import imported, is_path
 from rasp_tuner.checks import show
 from rasp_tuner.errors import InvalidValue
 
@@ -45,10 +47,28 @@ RECURRING = (  # a regime comes back: what memory is for. 5 needs more than 200 
 )
 
 
+BUILT_IN = frozenset(DOMAINS)
+
+
+def register(name: str, build: Callable[[], ExperimentDomain[Any]]) -> None:
+    """Make your own domain known under `name`: anything that, called without arguments, gives one."""
+    if name in DOMAINS or "+" in name:
+        raise InvalidValue(f"a domain needs a new name without '+', got {show(name)}; there are {list(DOMAINS)}")
+    DOMAINS[name] = build
+
+
+def own() -> dict[str, Callable[[], ExperimentDomain[Any]]]:
+    """What was registered here, which other processes do not know."""
+    return {name: build for name, build in DOMAINS.items() if name not in BUILT_IN}
+
+
 def create(name: str) -> ExperimentDomain[Any]:
-    """A fresh domain."""
-    if name not in DOMAINS:
-        raise InvalidValue(f"no domain {show(name)}; there are {list(DOMAINS)}")
-    domain = DOMAINS[name]()
-    domain.paper_constants = PAPER_CONSTANTS.get(name, {})
+    """A fresh domain; a name may say how it is made harder, as in H1_Recurring_Regimes+outliers+delay=3."""
+    plain, *ways = name.split("+")
+    if plain not in DOMAINS and not is_path(plain):
+        raise InvalidValue(f"no domain {show(plain)}; there are {list(DOMAINS)}, and your own as module:Name")
+    domain: ExperimentDomain[Any] = DOMAINS[plain]() if plain in DOMAINS else imported(plain, "domain")()
+    domain.paper_constants = PAPER_CONSTANTS.get(plain, domain.paper_constants)
+    for way in ways:
+        domain = harder(domain, way)
     return domain

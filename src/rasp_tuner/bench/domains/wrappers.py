@@ -4,15 +4,15 @@ The loss, its minimum and the regimes stay those of the inner domain; only what 
 Wrappers nest: `Delayed(Noisy(domain, 0.5), 3)`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
 from rasp_tuner.bench.domains.schedules import not_negative
-from rasp_tuner.checks import number, vector, whole
+from rasp_tuner.checks import number, show, vector, whole
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.numerics import Array
 from rasp_tuner.types import Metric
@@ -132,6 +132,32 @@ class Delayed(Wrapper[Omega]):
     def __init__(self, inner: ExperimentDomain[Omega], delay: int) -> None:
         super().__init__(inner, "delay")
         self.delay += whole("delay", delay, 0, 10**6)
+
+
+WAYS: dict[str, tuple[Callable[..., Wrapper[Any]], float | None]] = {  # name -> what to wrap in, its usual value
+    "noise": (Noisy, 0.5),
+    "outliers": (Outliers, None),
+    "rescaled": (Rescaled, 1000.0),
+    "mixed": (MixedPolarity, None),
+    "delay": (Delayed, 5),
+}
+
+
+def harder(domain: ExperimentDomain[Any], way: str) -> Wrapper[Any]:
+    """The domain made harder in a way written as "outliers", or with a value as in "noise=0.5"."""
+    name, equals, value = way.partition("=")
+    wrap, usual = WAYS.get(name, (None, None))
+    if wrap is None:
+        raise InvalidValue(f"no way to make a domain harder is called {show(name)}; there are {list(WAYS)}")
+    if usual is None:
+        if equals:
+            raise InvalidValue(f"{name} takes no value, got {show(way)}")
+        return wrap(domain)
+    try:
+        chosen = type(usual)(value) if equals else usual
+    except ValueError as reason:
+        raise InvalidValue(f"{name} must be followed by a number as in {name}={usual:g}, got {show(way)}") from reason
+    return wrap(domain, chosen)
 
 
 def metric_size(domain: ExperimentDomain[Omega]) -> dict[str, float]:
