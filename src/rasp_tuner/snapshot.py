@@ -82,7 +82,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
     try:
         target = target.resolve()
         if target.exists() and not target.is_file():
-            raise SnapshotFileError(f"cannot write snapshot {show(str(target))}: it is there and not a regular file")
+            raise SnapshotFileError(f"cannot write {show(str(target))}: it is there and not a regular file")
         temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
         folder = os.open(target.parent, os.O_RDONLY)
         try:
@@ -100,7 +100,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
     except (OSError, UnicodeError) as reason:
         if isinstance(reason, SnapshotFileError):
             raise
-        raise SnapshotFileError(f"cannot write snapshot {show(str(target))}: {reason}") from reason
+        raise SnapshotFileError(f"cannot write {show(str(target))}: {reason}") from reason
 
 
 def read(path: str | os.PathLike[str]) -> bytes:

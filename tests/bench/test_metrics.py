@@ -41,6 +41,24 @@ def test_foreign_and_missing_tables_are_refused(tmp_path):
         metrics.load(tmp_path / "steps.csv")
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[:-30], r"damaged in line 5|must have 2 whole rows of a on D, seed 1"),
+        (lambda text: text[: text.index("D,a,2,1,1")], "must have 2 whole rows of a on D, seed 1"),
+        (lambda text: text + text[text.index("D,a,2,1,1") :], "must have 2 whole rows of a on D, seed 1"),
+        (lambda text: text + "junk\n", "damaged in line 6"),
+        (lambda text: text.replace("0.5", "half"), "damaged in line 2"),
+    ],
+)
+def test_a_damaged_table_is_refused_in_one_line(tmp_path, damage, message):
+    rows = [Row("D", "a", 2, seed, step, 1, 0.5, 0.5, 1.0, 2.0) for seed in (0, 1) for step in (0, 1)]
+    path = tmp_path / "steps.csv"
+    path.write_text(damage(",".join(COLUMNS) + "\n" + "".join(row.csv() + "\n" for row in rows)))
+    with pytest.raises(InvalidValue, match=message):
+        metrics.load(path)
+
+
 def test_ratios_use_the_seeds_both_ran():
     static = runs("static", [[1.0], [3.0], [100.0]])
     half = runs("a", [[1.0], [1.0]])

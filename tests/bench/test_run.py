@@ -1,4 +1,6 @@
 import csv
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -6,7 +8,7 @@ import time
 import pytest
 
 from rasp_tuner.bench import run
-from rasp_tuner.bench.protocol import plan
+from rasp_tuner.bench.protocol import Cell, plan
 
 CELLS = list(plan(["5_Switching_LQR", "A1_Adversarial_Context"], ["static", "random", "cma-es"], 2, 30))
 
@@ -34,6 +36,29 @@ def test_finished_cells_are_not_run_again(tmp_path):
     assert {file: file.stat().st_mtime_ns for file in marks} == marks
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-20],  # in the middle of a line
+        lambda data: data[:-1],  # the last number may be cut
+        lambda data: b"\n".join(data.split(b"\n")[:-3]) + b"\n",
+        lambda data: data + data.split(b"\n")[-2] + b"\n",
+        lambda data: data.replace(b",1,", b",2,"),  # another seed's
+        lambda _data: b"",
+        lambda _data: b"\xff\xfe",
+        lambda _data: b"junk\n",
+    ],
+)
+def test_a_damaged_cell_is_run_again(tmp_path, damage):
+    cell = Cell("5_Switching_LQR", "random", 1, 30)
+    whole = losses(run.run_plan([cell], tmp_path))
+    file = tmp_path / "cells" / f"{cell.key}.csv"
+    file.write_bytes(damage(file.read_bytes()))
+    ran = []
+    assert losses(run.run_plan([cell], tmp_path, finished=ran.append)) == whole
+    assert ran == [cell]
+
+
 def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path):
     code = (
         "from pathlib import Path; from rasp_tuner.bench import run; from rasp_tuner.bench.protocol import plan;"
@@ -54,6 +79,31 @@ def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path):
     steps = run.run_plan(cells, tmp_path, finished=ran.append)
     assert len(ran) == len(cells) - before
     assert losses(steps) == losses(run.run_plan(cells, tmp_path / "fresh"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_command_says_that_it_can_go_on_and_leaves_no_process(tmp_path, how):
+    words = ["--agents", "random", "--domains", "1_LLM_Inference", "--seeds", "500", "--horizon", "300", "--jobs", "2"]
+    command = [sys.executable, "-m", "rasp_tuner", "bench", *words, "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not list(tmp_path.glob("cells/*.csv")):
+        time.sleep(0.05)
+    process.send_signal(how)
+    said = process.communicate(timeout=60)[1]
+    assert "finished runs are kept" in said
+    assert process.returncode == 130
+    while time.monotonic() < deadline and _group_lives(process.pid):
+        time.sleep(0.05)
+    assert not _group_lives(process.pid)
+
+
+def _group_lives(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("broken", ["missing/", "cells"])

@@ -20,6 +20,7 @@ from rasp_tuner.numerics import Array
 
 ADAPT_WINDOW = 10  # the paper's W
 ADAPT_SHARE = 0.1  # the paper's alpha, as a share of the gap between static and best: the best loss itself may be zero
+MEND = "run the same `rasp bench` again, which writes it anew"
 NORMAL_50, NORMAL_90 = 0.6744897501960817, 1.6448536269514722  # two-sided quantiles of the normal distribution
 
 
@@ -44,20 +45,28 @@ class Runs:
 
 
 def load(path: Path) -> list[Runs]:
-    """The runs of a steps.csv, in its order."""
+    """The runs of a steps.csv, in its order; a table that is not whole is refused."""
     try:
-        with path.open(newline="") as file:
-            reader = csv.reader(file)
+        file = path.open(newline="")
+    except OSError as reason:
+        raise InvalidValue(f"cannot read {path}: {reason}; run `rasp bench --out DIR` first, to its end") from reason
+    grouped: dict[tuple[str, str, int], dict[int, array[float]]] = {}  # numbers at once: text would fill memory
+    with file:
+        reader = csv.reader(file)
+        try:
             header = next(reader, [])
-            if header[: len(COLUMNS)] != COLUMNS:
-                raise InvalidValue(f"{path} is not a step table of this version: its columns are {header}")
-            grouped: dict[tuple[str, str, int], dict[int, array[float]]] = {}  # numbers at once: text would fill memory
-            for row in reader:
+            for row in reader if header == COLUMNS else ():
                 cell = grouped.setdefault((row[0], row[1], int(row[2])), {})
                 numbers = cell.setdefault(int(row[3]), array("d"))
                 numbers.extend(float(value) if value else np.nan for value in row[4:])
-    except OSError as reason:
-        raise InvalidValue(f"cannot read {path}: {reason}; run `rasp bench --out DIR` first") from reason
+        except (ValueError, IndexError, csv.Error) as reason:
+            raise InvalidValue(f"{path} is damaged in line {reader.line_num}: {reason}; {MEND}") from reason
+    if header != COLUMNS:
+        raise InvalidValue(f"{path} is not a step table of this version: its columns are {header}")
+    for (domain, agent, horizon), by_seed in grouped.items():
+        for seed, numbers in by_seed.items():
+            if len(numbers) != horizon * (len(COLUMNS) - 4):
+                raise InvalidValue(f"{path} must have {horizon} whole rows of {agent} on {domain}, seed {seed}; {MEND}")
     return [_runs(domain, agent, horizon, by_seed) for (domain, agent, horizon), by_seed in grouped.items()]
 
 

@@ -74,11 +74,13 @@ def plan(domain_names: Iterable[str], agent_names: Sequence[str], seeds: int, ho
 
 
 def plan_table(table: TableFile, agent_names: Sequence[str], seeds: int, horizon: int) -> list[Cell]:
-    """Every agent on the stream of one table; the file is read once, so that its mistakes are found now."""
+    """Every agent on the stream of one table, a name twice but once; the file is read, to find its mistakes now."""
     table.build()
     for name in agent_names:
         agents.check(name)
-    return [Cell(table.name, agent, seed, horizon, table) for agent in agent_names for seed in range(seeds)]
+    return [
+        Cell(table.name, agent, seed, horizon, table) for agent in dict.fromkeys(agent_names) for seed in range(seeds)
+    ]
 
 
 def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator[Row]:

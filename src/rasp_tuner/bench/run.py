@@ -5,6 +5,7 @@ layout   DIR/cells/<key>.csv   one finished cell each, written whole or not at a
          DIR/summary.json      what they add up to
 """
 
+import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,8 +64,23 @@ def run_plan(
 
 
 def is_finished(cell: Cell, out: Path) -> bool:
-    """Whether the cell's file is there; files appear whole, so that is enough."""
-    return (out / "cells" / f"{cell.key}.csv").is_file()
+    """Whether the cell's file is there and whole: this cell's, with a row for each step. If not, it is run anew."""
+    path = out / "cells" / f"{cell.key}.csv"
+    try:
+        text = path.read_text() if path.is_file() else ""
+    except UnicodeDecodeError:
+        return False
+    head, *rows = csv.reader(text.splitlines()) if text else [[]]
+    return (
+        head == COLUMNS
+        and text.endswith("\n")
+        and len(rows) == cell.horizon
+        and all(
+            len(row) == len(COLUMNS)
+            and row[:5] == [cell.domain, cell.agent, str(cell.horizon), str(cell.seed), str(step)]
+            for step, row in enumerate(rows)
+        )
+    )
 
 
 def merge(cells: Iterable[Cell], out: Path) -> Path:

@@ -1,6 +1,7 @@
 """`rasp demo`, `bench`, `report`, `results`: agents on domains."""
 
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -102,7 +103,7 @@ def run_bench(
             cells = protocol.plan_table(file, names, seeds, horizon or 300)
         out.mkdir(parents=True, exist_ok=True)
         kept = sum(run.is_finished(cell, out) for cell in cells)
-        with _progress_of(cells, kept, hidden=as_json) as finished:
+        with _resumable(), _progress_of(cells, kept, hidden=as_json) as finished:
             steps = run.run_plan(cells, out, jobs=jobs, engine=engine, address=address, finished=finished)
         runs = steps_table.load(steps)
         facts = summary.to_json(summary.summarise(runs))
@@ -149,7 +150,7 @@ def write_results(
         if not page_only:
             out.mkdir(parents=True, exist_ok=True)
             kept = sum(run.is_finished(cell, out) for cell in cells)
-            with _progress_of(cells, kept) as finished:
+            with _resumable(), _progress_of(cells, kept) as finished:
                 run.run_plan(cells, out, jobs=jobs, finished=finished)
             with progress_bar() as progress:
                 task = progress.add_task("memory growth", total=len(agents.AGENTS))
@@ -188,8 +189,25 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 @contextmanager
+def _resumable() -> "Iterator[None]":
+    """Say after Ctrl-C that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("rasp: stopped; finished runs are kept, and the same command goes on from there", err=True)
+        raise
+
+
+@contextmanager
 def _progress_of(cells: "Sequence[Cell]", kept: int, hidden: bool = False) -> "Iterator[Callable[[Cell], None]]":
-    """A progress bar over the cells, of which some are done; gives what to call with each finished one."""
-    with progress_bar(hidden) as progress:
-        task = progress.add_task("runs", total=len(cells), completed=kept)
-        yield lambda cell: progress.update(task, advance=1, description=f"{cell.agent} on {cell.domain}")
+    """A progress bar over the cells, of which some are done; gives what to call with each finished one.
+
+    SIGTERM stops like Ctrl-C, so that worker processes end, too.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with progress_bar(hidden) as progress:
+            task = progress.add_task("runs", total=len(cells), completed=kept)
+            yield lambda cell: progress.update(task, advance=1, description=f"{cell.agent} on {cell.domain}")
+    finally:
+        signal.signal(signal.SIGTERM, before)
