@@ -100,6 +100,20 @@ def test_a_table_of_ones_own(tmp_path):
         assert refused.stderr.splitlines()[-1].startswith("rasp: ")
 
 
+def test_a_table_read_in_another_way_is_run_anew(tmp_path):
+    (tmp_path / "runs.csv").write_text(TABLE)
+    words = [
+        *("bench", "--table", str(tmp_path / "runs.csv"), "--knobs", "threads,codec", "--context", "machine"),
+        *("--agents", "rasp", "--seeds", "1", "--horizon", "30", "--jobs", "1", "--out", str(tmp_path / "out")),
+    ]
+    seen = []
+    for way in (("time_ms:min",), ("time_ms:max",), ("time_ms:max", "--noise", "5"), ("time_ms:min",)):
+        assert rasp(*words, "--metrics", *way).exit_code == 0
+        seen.append((tmp_path / "out" / "steps.csv").read_text())
+    assert len(set(seen)) == 3
+    assert seen[3] == seen[0]  # step times and all: a finished run is kept
+
+
 def test_mistakes_are_said_in_one_line(tmp_path):
     for words in (
         ("bench", "--suite", "nope", "--out", str(tmp_path)),

@@ -30,8 +30,9 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A name for the run's file."""
-        return f"{self.domain}__{self.agent}__T{self.horizon}__seed{self.seed}"
+        """A name for the run's file; that of a table also says what was read, and how."""
+        read = f"-{self.table.fingerprint}" if self.table else ""
+        return f"{self.domain}{read}__{self.agent}__T{self.horizon}__seed{self.seed}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ code      [n, d]  each configuration's levels, ranked into [0, 1]
 value     [m, n]  one metric; NaN where the configuration cannot run
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
@@ -147,6 +148,10 @@ class TableFile:
     knobs: tuple[str, ...] = ()  # of a CSV file; an npz file says itself
     context: tuple[str, ...] = ()
     noise: float = 0.0
+    fingerprint: str = field(init=False, repr=False)  # of the content and of how it is read; finished runs carry it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fingerprint", self._hash())
 
     @property
     def name(self) -> str:
@@ -154,13 +159,23 @@ class TableFile:
         return Path(self.path).stem
 
     def build(self) -> TableDomain:
-        """The domain of the file."""
+        """The domain of the file, which must still be as it was when this was made."""
+        if self._hash() != self.fingerprint:
+            raise InvalidValue(f"{self.path} has changed since the runs were planned; start again")
         names = [metric for metric, _ in self.metrics]
         if self.path.endswith(".npz"):
             table = read_npz(self.path, names)
         else:
             table = read_csv(self.path, self.knobs, self.context, names)
         return TableDomain(table, dict(self.metrics), name=self.name, noise=self.noise)
+
+    def _hash(self) -> str:
+        try:
+            content = Path(self.path).read_bytes()
+        except OSError as reason:
+            raise InvalidValue(f"{self.path} must be a readable file: {reason}") from reason
+        reading = self.metrics, self.knobs, self.context, self.noise
+        return hashlib.sha256(repr(reading).encode() + content).hexdigest()[:10]
 
 
 def parse_metrics(text: str) -> tuple[tuple[str, Direction], ...]:
