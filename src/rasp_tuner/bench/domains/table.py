@@ -8,6 +8,7 @@ value     [m, n]  one metric; NaN where the configuration cannot run
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,15 +156,16 @@ class TableFile:
 
     @property
     def name(self) -> str:
-        """The file's name without its ending."""
-        return Path(self.path).stem
+        """The file's name without its endings; signs that mean something in a CSV file or a page become _."""
+        path = Path(self.path)
+        return re.sub(r"[^\w.+-]+", "_", Path(path.stem).stem if path.suffix == ".gz" else path.stem)
 
     def build(self) -> TableDomain:
         """The domain of the file, which must still be as it was when this was made."""
         if self._hash() != self.fingerprint:
             raise InvalidValue(f"{self.path} has changed since the runs were planned; start again")
         names = [metric for metric, _ in self.metrics]
-        if self.path.endswith(".npz"):
+        if self.path.lower().endswith(".npz"):
             table = read_npz(self.path, names)
         else:
             table = read_csv(self.path, self.knobs, self.context, names)
