@@ -71,49 +71,6 @@ def test_agents_are_listed():
     assert {"static", "random", "cma-es", "gp-ucb", "rasp", "rasp-paper", "ra-gd"} <= set(names)
 
 
-TABLE = """threads,codec,machine,time_ms
-1,lz4,small,40
-4,lz4,small,20
-16,lz4,small,
-4,zstd,small,60
-1,lz4,large,40
-4,lz4,large,12
-16,lz4,large,5
-4,zstd,large,30
-"""
-
-
-def test_a_table_of_ones_own(tmp_path):
-    (tmp_path / "runs.csv").write_text(TABLE)
-    words = [
-        *("bench", "--table", str(tmp_path / "runs.csv"), "--knobs", "threads,codec", "--context", "machine"),
-        *("--agents", "static,random", "--seeds", "2", "--horizon", "40", "--out", str(tmp_path / "out")),
-    ]
-    result = rasp(*words, "--metrics", "time_ms:min", "--jobs", "2")
-    assert result.exit_code == 0, result.stderr
-    steps = (tmp_path / "out" / "steps.csv").read_text().splitlines()[1:]
-    assert len(steps) == 160
-    assert all(line.startswith("runs,") and float(line.split(",")[7]) >= 0 for line in steps)
-    for wrong in ("time_ms:down", "", "speed"):
-        refused = rasp(*words, "--metrics", wrong)
-        assert refused.exit_code == 1
-        assert refused.stderr.splitlines()[-1].startswith("rasp: ")
-
-
-def test_a_table_read_in_another_way_is_run_anew(tmp_path):
-    (tmp_path / "runs.csv").write_text(TABLE)
-    words = [
-        *("bench", "--table", str(tmp_path / "runs.csv"), "--knobs", "threads,codec", "--context", "machine"),
-        *("--agents", "rasp", "--seeds", "1", "--horizon", "30", "--jobs", "1", "--out", str(tmp_path / "out")),
-    ]
-    seen = []
-    for way in (("time_ms:min",), ("time_ms:max",), ("time_ms:max", "--noise", "5"), ("time_ms:min",)):
-        assert rasp(*words, "--metrics", *way).exit_code == 0
-        seen.append((tmp_path / "out" / "steps.csv").read_text())
-    assert len(set(seen)) == 3
-    assert seen[3] == seen[0]  # step times and all: a finished run is kept
-
-
 def test_mistakes_are_said_in_one_line(tmp_path):
     for words in (
         ("bench", "--suite", "nope", "--out", str(tmp_path)),

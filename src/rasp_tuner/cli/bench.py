@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from rasp_tuner.cli import table as of_table
 from rasp_tuner.cli.common import app, one_line_errors, progress_bar
+from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:
     from rasp_tuner.bench.metrics import Runs
@@ -52,8 +54,12 @@ def run_demo(
 @app.command("bench")
 def run_bench(
     suite: Annotated[
-        str, typer.Option(help="paper, long, streams, beyond, sensitivity, all; or several with commas between.")
-    ] = "paper",
+        str | None,
+        typer.Option(
+            help="paper, long, streams, beyond, sensitivity, all; or several with commas between.",
+            show_default="paper",
+        ),
+    ] = None,
     domains: Annotated[
         str, typer.Option(help="Domains in place of a suite, your own as module:Name; 'list' shows them.")
     ] = "",
@@ -62,20 +68,26 @@ def run_bench(
         str, typer.Option(help="Names with commas between, your own as module:Factory, or 'all'; 'list' shows them.")
     ] = DEFAULT_AGENTS,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of each run; the suite's own if absent.")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Steps of each run; the suite's own, or 300 with a table.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
     out: Annotated[Path, typer.Option(help="Folder for the results; finished runs in it are kept.")] = Path(
         "out/bench"
     ),
-    table: Annotated[Path | None, typer.Option(help="Your own measurements, CSV or npz, in place of a suite.")] = None,
-    knobs: Annotated[str, typer.Option(help="Columns of the CSV that are knobs, with commas between.")] = "",
-    context: Annotated[str, typer.Option(help="Columns that are context.")] = "",
-    metrics: Annotated[str, typer.Option(help="Columns that are metrics, as in time_ms:min,fps:max.")] = "",
-    noise: Annotated[float, typer.Option(min=0.0, help="Noise on the log of every metric of the table.")] = 0.0,
     engine: Annotated[str, typer.Option(help="joblib, or ray for a cluster.")] = "joblib",
     address: Annotated[str | None, typer.Option(help="Ray cluster to join; a local one if absent.")] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Also measure memory growth, which takes longer.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    table: of_table.File = None,
+    knobs: of_table.Knobs = None,
+    context: of_table.Context = None,
+    metrics: of_table.Metrics = None,
+    loss: of_table.Loss = None,
+    noise: of_table.Noise = None,
+    context_noise: of_table.ContextNoise = None,
+    block: of_table.Block = None,
+    default: of_table.Default = None,
 ) -> None:
     """Run agents on domains; write DIR/steps.csv and DIR/summary.json. Started again, it goes on where it stopped.
 
@@ -88,7 +100,6 @@ def run_bench(
         from rasp_tuner.bench import memory as heap
         from rasp_tuner.bench import metrics as steps_table
         from rasp_tuner.bench import protocol, run, suites, summary
-        from rasp_tuner.bench.domains.table import TableFile, parse_metrics
         from rasp_tuner.snapshot import write
 
         if "list" in (agents, domains):
@@ -96,10 +107,19 @@ def run_bench(
             return
         sys.path.insert(0, str(Path.cwd()))  # where one's own agents and domains are
         names = list(registry.AGENTS) if agents == "all" else _names(agents)
-        if table is None:
-            cells = suites.cells(suite, names, seeds, horizon, domains=_words(domains), harder=harder)
+        options: dict[str, str | float | None] = {"knobs": knobs, "context": context, "metrics": metrics, "loss": loss}
+        options |= {"noise": noise, "context_noise": context_noise, "block": block, "default": default}
+        file = of_table.read_options(table, options)
+        if suite is not None and domains:
+            raise InvalidValue("choose --suite or --domains: a run takes one of them")
+        if file is None:
+            chosen = [name.strip() for name in domains.split(",") if name.strip()]
+            cells = suites.cells(suite or "paper", names, seeds, horizon, domains=chosen, harder=harder)
+        elif suite is not None or domains or harder:
+            raise InvalidValue("choose --table or --suite, --domains and --harder: a run takes one of them")
+        elif memory:
+            raise InvalidValue("--memory needs --suite: it measures memory growth on a domain of the suite")
         else:
-            file = TableFile(str(table), parse_metrics(metrics), _words(knobs), _words(context), noise)
             cells = protocol.plan_table(file, names, seeds, horizon or 300)
         out.mkdir(parents=True, exist_ok=True)
         kept = sum(run.is_finished(cell, out) for cell in cells)
@@ -108,7 +128,7 @@ def run_bench(
         runs = steps_table.load(steps)
         facts = summary.to_json(summary.summarise(runs))
         write(out / "summary.json", facts.encode())
-        if memory and table is None:
+        if memory:
             each = list(dict.fromkeys(cell.agent for cell in cells))
             list(heap.measure(out, each, cells[0].domain, cells[0].horizon))
         if as_json:
@@ -182,10 +202,6 @@ def _print_ratios(runs: "Sequence[Runs]") -> None:
 def _names(agents: str) -> list[str]:
     """Names with commas between; a comma inside brackets belongs to an agent's settings."""
     return [name.strip() for name in re.split(r",(?![^\[]*\])", agents)]
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`rasp screen`: is the context in a log any good?"""
 
-import csv
 import json
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rasp_tuner.cli.common import app, one_line_errors, progress_bar
+from rasp_tuner.cli.table import parse_metrics, words
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.screening import ContextReport
 
@@ -29,14 +29,13 @@ def screen_log(
     Example: rasp screen log.csv --context qps,payload_kb --metrics p99_ms:min --params pool,timeout_s --plot screen.png
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench.domains.table import parse_metrics
         from rasp_tuner.screening import screen
         from rasp_tuner.screening.log import read
 
         if plot is not None:
             _check_ending(plot)
         weights = {name: 1.0 if direction == "min" else -1.0 for name, direction in parse_metrics(metrics)}
-        found = read(log, _words(context), weights, _words(params))
+        found = read(log, words(context), weights, words(params))
         with progress_bar(hidden=as_json) as progress:
             task = progress.add_task("shifts", total=None)
             report = screen(
@@ -57,11 +56,6 @@ def screen_log(
             typer.echo(f"Rows left out for want of a value: {found.left_out}")
         if plot is not None:
             typer.echo(f"Picture: {plot}")
-
-
-def _words(text: str) -> list[str]:
-    """Names with commas between; a name with a comma in it stands in double quotes."""
-    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), []) if word.strip()]
 
 
 def _check_ending(path: Path) -> None:

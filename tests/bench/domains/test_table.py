@@ -116,7 +116,9 @@ def test_the_default_is_central_and_runs_everywhere_or_as_given(table: Table) ->
     today = {"threads": 16, "codec": "lz4", "fixed": 7}
     domain = TableDomain(table, {"time_ms": "min"}, default=today)
     assert domain.configuration(domain.theta(domain.default)) == today
-    with pytest.raises(InvalidValue, match="default must be a measured configuration"):
+    domain = TableDomain(table, {"time_ms": "min"}, default={"threads": "16.0", "codec": "lz4"})  # as text, no constant
+    assert domain.configuration(domain.theta(domain.default)) == today
+    with pytest.raises(InvalidValue, match=r"default \(--default\) must be a measured configuration"):
         TableDomain(table, {"time_ms": "min"}, default={"threads": 16, "codec": "zstd", "fixed": 7})
 
 
@@ -275,7 +277,7 @@ def test_what_is_not_an_npz_file_is_refused(tmp_path: Path) -> None:
     [
         ({"metrics": {}}, "metrics must name at least one of"),
         ({"metrics": {"speed": "max"}}, "metrics has unknown name 'speed'"),
-        ({"loss": "square"}, "loss must be 'log' or 'raw', got 'square'"),
+        ({"loss": "square"}, r"loss \(--loss\) must be 'log' or 'raw', got 'square'"),
         ({"noise": -0.1}, "noise must not be negative"),
         ({"context_noise": -0.1}, "context_noise must not be negative"),
         ({"block": (0, 3)}, "block must be"),
@@ -291,7 +293,7 @@ def test_bad_settings_are_refused(table: Table, settings: dict[str, object], mes
     ("text", "message"),
     [
         ("a,where,time\n1,x,3\n1,y,4\n", "at least one knob must have two levels"),
-        ("a,where,time\n1,x,3\n2,x,0\n", "loss='log' needs positive metrics, got 0.0 in 'time'"),
+        ("a,where,time\n1,x,3\n2,x,0\n", r"loss='log' \(--loss log\) needs positive metrics, got 0.0 in 'time'"),
         ("a,where,time\n1,x,3\n2,x,3\n1,y,\n", "every context needs a valid configuration, got none in context 1"),
     ],
 )

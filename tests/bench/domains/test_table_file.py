@@ -29,6 +29,10 @@ def file(tmp_path: Path) -> TableFile:
         {"knobs": ("threads",)},
         {"context": ("machine", "cores")},
         {"noise": 5.0},
+        {"loss": "raw"},
+        {"block": (1, 3)},
+        {"default": (("threads", "1"), ("codec", "lz4"))},
+        {"context_noise": 0.5},
     ],
 )
 def test_whatever_changes_the_domain_changes_the_key_of_its_runs(file: TableFile, change: dict[str, object]) -> None:

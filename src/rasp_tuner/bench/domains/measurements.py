@@ -120,6 +120,15 @@ def read_npz(path: str | Path, metrics: Sequence[str]) -> Table:
     )
 
 
+def as_number(text: str) -> float | None:
+    """The finite number that the text writes, if it does."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Sheet:
     """The cells of a CSV file by column, and the line that each row ends on."""
@@ -162,7 +171,7 @@ class _Sheet:
         """One metric of each row; NaN where there is none."""
         values = []
         for line, text in zip(self.lines, self.columns[name], strict=True):
-            value = math.nan if text.lower() in BLANKS else _number(text)
+            value = math.nan if text.lower() in BLANKS else as_number(text)
             if value is None:
                 raise InvalidValue(
                     f"{self.path} line {line}: metric {name!r} must be a finite number or empty, got {show(text)}"
@@ -213,16 +222,8 @@ def _by_row(array: NDArray[Any]) -> list[tuple[Level, ...]]:
 
 def _levels(texts: Sequence[str]) -> list[Level]:
     """The column as numbers if all are, else as they are written."""
-    numbers: list[Level] = [number for number in map(_number, texts) if number is not None]
+    numbers: list[Level] = [number for number in map(as_number, texts) if number is not None]
     return numbers if len(numbers) == len(texts) else list(texts)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def _distinct(rows: Iterable[tuple[Level, ...]]) -> tuple[list[tuple[Level, ...]], list[int]]:

@@ -10,14 +10,14 @@ value     [m, n]  one metric; NaN where the configuration cannot run
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
-from rasp_tuner.bench.domains.measurements import Level, Table, read_csv, read_npz
+from rasp_tuner.bench.domains.measurements import Level, Table, as_number, read_csv, read_npz
 from rasp_tuner.bench.domains.schedules import check_horizon, generator, not_negative, recurring
 from rasp_tuner.checks import show
 from rasp_tuner.errors import InvalidValue
@@ -134,9 +134,15 @@ class TableDomain(ExperimentDomain[Visit]):
         return int(np.where(runs | ~runs.any(), away, np.inf).argmin())
 
     def _find(self, settings: Mapping[str, Level]) -> int:
-        wanted = tuple(settings.get(knob) for knob in self._table.knobs)
+        """Where the configuration is; a knob with one level need not be named, and a number may be text."""
+        knobs = self._table.knobs
+        if not set(self._levels) <= set(settings) <= set(knobs):
+            raise InvalidValue(
+                f"default (--default) must set each of the knobs {list(self._levels)}, got {show(dict(settings))}"
+            )
+        wanted = tuple(_measured(knob, self._table.levels(knob), settings.get(knob)) for knob in knobs)
         if wanted not in self._table.configurations:
-            raise InvalidValue(f"default must be a measured configuration of {self._table.knobs}, got {show(settings)}")
+            raise InvalidValue(f"default (--default) must be a measured configuration of {knobs}, got {show(wanted)}")
         return self._table.configurations.index(wanted)
 
 
@@ -149,9 +155,15 @@ class TableFile:
     knobs: tuple[str, ...] = ()  # of a CSV file; an npz file says itself
     context: tuple[str, ...] = ()
     noise: float = 0.0
+    loss: Loss = "log"
+    block: tuple[int, int] = BLOCK
+    default: tuple[tuple[str, Level], ...] = ()  # none: the most central configuration
+    context_noise: float = 0.0
     fingerprint: str = field(init=False, repr=False)  # of the content and of how it is read; finished runs carry it
 
     def __post_init__(self) -> None:
+        if self._is_npz and (self.knobs or self.context):
+            raise InvalidValue("an npz file says itself what its knobs and contexts are: leave out knobs and context")
         object.__setattr__(self, "fingerprint", self._hash())
 
     @property
@@ -165,34 +177,42 @@ class TableFile:
         if self._hash() != self.fingerprint:
             raise InvalidValue(f"{self.path} has changed since the runs were planned; start again")
         names = [metric for metric, _ in self.metrics]
-        if self.path.lower().endswith(".npz"):
+        if self._is_npz:
             table = read_npz(self.path, names)
         else:
             table = read_csv(self.path, self.knobs, self.context, names)
-        return TableDomain(table, dict(self.metrics), name=self.name, noise=self.noise)
+        return TableDomain(
+            table,
+            dict(self.metrics),
+            name=self.name,
+            loss=self.loss,
+            noise=self.noise,
+            context_noise=self.context_noise,
+            block=self.block,
+            default=dict(self.default) or None,
+        )
+
+    @property
+    def _is_npz(self) -> bool:
+        return self.path.lower().endswith(".npz")
 
     def _hash(self) -> str:
         try:
             content = Path(self.path).read_bytes()
         except OSError as reason:
             raise InvalidValue(f"{self.path} must be a readable file: {reason}") from reason
-        reading = self.metrics, self.knobs, self.context, self.noise
+        reading = [getattr(self, part.name) for part in fields(self) if part.name not in ("path", "fingerprint")]
         return hashlib.sha256(repr(reading).encode() + content).hexdigest()[:10]
 
 
-def parse_metrics(text: str) -> tuple[tuple[str, Direction], ...]:
-    """Metrics written as time_ms:min,fps:max; a name alone is to be minimised.
-
-    >>> parse_metrics("time_ms,fps:max")
-    (('time_ms', 'min'), ('fps', 'max'))
-    """
-    parsed = []
-    for item in text.split(","):
-        name, _, direction = item.strip().partition(":")
-        if not name or direction not in ("", "min", "max"):
-            raise InvalidValue(f"metrics must look like time_ms:min,fps:max, got {show(item)} in {show(text)}")
-        parsed.append((name, cast(Direction, direction or "min")))
-    return tuple(parsed)
+def _measured(knob: str, levels: Sequence[Level], value: Level | None) -> Level:
+    """The level that a value is; without one, the only level."""
+    if value is None:
+        return levels[0]
+    for level in levels:
+        if value == level or (isinstance(level, float) and isinstance(value, str) and as_number(value) == level):
+            return level
+    raise InvalidValue(f"knob {knob!r} was measured at {show(levels)}, got {show(value)} in default (--default)")
 
 
 def _knob(levels: Sequence[Level]) -> Knob:
@@ -201,7 +221,7 @@ def _knob(levels: Sequence[Level]) -> Knob:
 
 def _as_seen(table: Table, metrics: Mapping[str, Direction], loss: Loss) -> dict[str, Array]:
     if loss not in ("log", "raw"):
-        raise InvalidValue(f"loss must be 'log' or 'raw', got {show(loss)}")
+        raise InvalidValue(f"loss (--loss) must be 'log' or 'raw', got {show(loss)}")
     if not metrics:
         raise InvalidValue(f"metrics must name at least one of {list(table.metrics)} and its direction")
     for name in metrics:
@@ -209,7 +229,9 @@ def _as_seen(table: Table, metrics: Mapping[str, Direction], loss: Loss) -> dict
             raise InvalidValue(f"metrics has unknown name {show(name)}; the table has {list(table.metrics)}")
         if loss == "log" and np.any(table.metrics[name] <= 0.0):
             least = np.nanmin(table.metrics[name])
-            raise InvalidValue(f"loss='log' needs positive metrics, got {least} in {name!r}; use loss='raw'")
+            raise InvalidValue(
+                f"loss='log' (--loss log) needs positive metrics, got {least} in {name!r}; use loss='raw' (--loss raw)"
+            )
     return {name: np.log(table.metrics[name]) if loss == "log" else table.metrics[name] for name in metrics}
 
 
@@ -228,5 +250,8 @@ def _losses(seen: Array, valid: Array, direction: Direction, loss: Loss) -> Arra
 def _check_block(block: tuple[int, int]) -> tuple[int, int]:
     shortest, longest = block
     if not 1 <= shortest <= longest:
-        raise InvalidValue(f"block must be (shortest, longest) with 1 <= shortest <= longest, got {show(block)}")
+        raise InvalidValue(
+            "block must be the shortest and the longest, 1 <= shortest <= longest, "
+            f"as in block=(10, 30) or --block 10,30, got {show(block)}"
+        )
     return shortest, longest

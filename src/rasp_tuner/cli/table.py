@@ -1,0 +1,122 @@
+"""The options of `rasp bench --table`: how to read your own measurements, as words on a command line."""
+
+import csv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from rasp_tuner.checks import show
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.types import Direction
+
+if TYPE_CHECKING:
+    from rasp_tuner.bench.domains.table import TableFile
+
+PANEL = "Your own measurements"
+
+
+def _option(help: str, **more: Any) -> Any:
+    return typer.Option(help=help, rich_help_panel=PANEL, show_default=False, **more)
+
+
+File = Annotated[Path | None, _option("The file, CSV (maybe gzip) or npz, in place of a suite.")]
+Knobs = Annotated[str | None, _option("Columns of the CSV that are knobs, with commas between.")]
+Context = Annotated[str | None, _option("Columns of the CSV that are context.")]
+Metrics = Annotated[
+    str | None,
+    _option(
+        "Columns to make small or large, as in time_ms:min,fps:max; the first is the objective. "
+        "A star, as in ms_*, takes a column for each context."
+    ),
+]
+Loss = Annotated[str | None, _option("log: how many times worse than the best; raw: as measured. log if absent.")]
+Noise = Annotated[float | None, _option("Noise on every metric as seen; 0.05 with log is about 5%.", min=0.0)]
+ContextNoise = Annotated[float | None, _option("Noise on every context feature, as a share of its spread.", min=0.0)]
+Block = Annotated[str | None, _option("Fewest and most steps that a context lasts; 10,30 if absent.")]
+Default = Annotated[str | None, _option("What runs today, as in threads=4,codec=lz4; the middle if absent.")]
+
+
+def read_options(path: Path | None, options: Mapping[str, str | float | None]) -> "TableFile | None":
+    """The table that the options describe; None without --table, which all of them need."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if path is None:
+        for name in given:
+            flag = "--" + name.replace("_", "-")
+            raise InvalidValue(f"{flag} says how to read a table: name its file with --table")
+        return None
+    from rasp_tuner.bench.domains.table import TableFile
+
+    if "metrics" not in given:
+        raise InvalidValue("--table needs --metrics, as in --metrics time_ms:min")
+    fields: dict[str, Any] = {name: PARSERS[name](value) if name in PARSERS else value for name, value in given.items()}
+    return TableFile(str(path), **fields)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words between commas; one that has a comma in it stands in quotes.
+
+    >>> words('threads, "size, MB"')
+    ('threads', 'size, MB')
+    """
+    try:
+        row = next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error as reason:
+        raise InvalidValue(f"{show(text)} cannot be split at its commas: {reason}") from reason
+    return tuple(word.strip() for word in row if word.strip())
+
+
+def parse_metrics(text: str) -> tuple[tuple[str, Direction], ...]:
+    """Metrics written as time_ms:min,fps:max; a name alone is to be minimised.
+
+    >>> parse_metrics("time_ms,fps:max")
+    (('time_ms', 'min'), ('fps', 'max'))
+    """
+    parsed: list[tuple[str, Direction]] = []
+    for item in words(text) or ("",):
+        name, _, direction = item.rpartition(":") if ":" in item else (item, "", "min")
+        if not name or direction not in ("min", "max"):
+            raise InvalidValue(f"metrics must look like time_ms:min,fps:max, got {show(item)}")
+        if name in dict(parsed):
+            raise InvalidValue(f"metrics must be different, got {name!r} twice")
+        parsed.append((name, cast(Direction, direction)))
+    return tuple(parsed)
+
+
+def parse_block(text: str) -> tuple[int, int]:
+    """Shortest and longest block.
+
+    >>> parse_block("10,30")
+    (10, 30)
+    """
+    numbers = words(text)
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        raise InvalidValue(f"block must be two whole numbers, as in block=(10, 30) or --block 10,30, got {show(text)}")
+    return int(numbers[0]), int(numbers[1])
+
+
+def parse_default(text: str) -> tuple[tuple[str, str], ...]:
+    """A configuration, knob by knob.
+
+    >>> parse_default("threads=4,codec=lz4")
+    (('threads', '4'), ('codec', 'lz4'))
+    """
+    parsed: list[tuple[str, str]] = []
+    for item in words(text) or ("",):
+        knob, equals, level = (part.strip() for part in item.partition("="))
+        if not knob or not equals:
+            raise InvalidValue(f"default must look like threads=4,codec=lz4, got {show(item)}")
+        if knob in dict(parsed):
+            raise InvalidValue(f"default must name a knob once, got {knob!r} twice")
+        parsed.append((knob, level))
+    return tuple(parsed)
+
+
+PARSERS: Mapping[str, Callable[[Any], object]] = {
+    "knobs": words,
+    "context": words,
+    "metrics": parse_metrics,
+    "block": parse_block,
+    "default": parse_default,
+}
