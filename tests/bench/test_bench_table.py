@@ -2,6 +2,8 @@
 
 import csv
 import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,16 +18,36 @@ def rasp(*words):
     return CliRunner().invoke(app, list(words))
 
 
-TABLE = """threads,codec,machine,time_ms
-1,lz4,small,40
-4,lz4,small,20
-16,lz4,small,
-4,zstd,small,60
-1,lz4,large,40
-4,lz4,large,12
-16,lz4,large,5
-4,zstd,large,30
-"""
+DOCS = (Path(__file__).parents[2] / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
+TABLE = DOCS.split("```csv\n")[1].split("```")[0]
+
+
+def test_the_commands_in_the_docs_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("runs.csv").write_text(TABLE)
+    commands = DOCS.split("```sh\n")[1].split("```")[0].replace("\\\n", " ").splitlines()
+    assert len(commands) == 3
+    for command in commands:
+        name, *given = shlex.split(command)
+        small = [
+            "--agents",
+            "static,random",
+            "--seeds",
+            "2",
+            "--horizon",
+            "9",
+            "--jobs",
+            "1",
+        ]  # options given last count
+        result = rasp(*given, *small * (given[0] == "bench"))
+        assert (name, result.exit_code) == ("rasp", 0), result.stderr
+    assert len(list(Path("out/runs/cells").iterdir())) == 8
+    assert Path("out/runs/report.html").is_file()
+
+
+def test_the_docs_name_every_option_of_a_table():
+    panel = rasp("bench", "--help").stdout.split("Your own measurements")[1]
+    assert set(re.findall("--[a-z-]+", panel)) == set(re.findall(r"(?m)^\| `(--[a-z-]+)` \|", DOCS))
 
 
 def test_a_table_of_ones_own(tmp_path):
@@ -199,7 +221,7 @@ def test_options_of_a_table_need_a_table(tmp_path, option):
 def test_names_with_commas_and_colons_can_be_typed():
     assert words('threads, "size, MB"') == ("threads", "size, MB")
     assert parse_metrics('"size, MB:max",a:b:min') == (("size, MB", "max"), ("a:b", "min"))
-    assert parse_default('"codec=lz4, fast",deblock=0:0') == (("codec", "lz4, fast"), ("deblock", "0:0"))
+    assert parse_default('"codec=lz4, fast",mode=0:0') == (("codec", "lz4, fast"), ("mode", "0:0"))
     with pytest.raises(InvalidValue, match="metrics must look like"):
         parse_metrics("a:b")
 

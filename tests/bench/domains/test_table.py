@@ -308,4 +308,4 @@ def test_the_example_in_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> Non
     docs = Path(__file__).parents[3] / "docs" / "BENCHMARKS.md"
     example = docs.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
     exec(example, {})  # noqa: S102 - the documentation's own code
-    assert "'codec': 'lz4'" in capsys.readouterr().out
+    assert "{'threads': 4.0} " in capsys.readouterr().out
