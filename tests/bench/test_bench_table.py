@@ -25,23 +25,15 @@ TABLE = DOCS.split("```csv\n")[1].split("```")[0]
 def test_the_commands_in_the_docs_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("runs.csv").write_text(TABLE)
-    commands = DOCS.split("```sh\n")[1].split("```")[0].replace("\\\n", " ").splitlines()
-    assert len(commands) == 3
+    commands = "".join(re.findall("```sh\n(.*?)```", DOCS, re.DOTALL)).replace("\\\n", " ").splitlines()
+    assert len(commands) == 5
     for command in commands:
         name, *given = shlex.split(command)
-        small = [
-            "--agents",
-            "static,random",
-            "--seeds",
-            "2",
-            "--horizon",
-            "9",
-            "--jobs",
-            "1",
-        ]  # options given last count
+        small = ["--agents", "static,random", "--seeds", "2", "--horizon", "9", "--jobs", "1"]  # the last count
         result = rasp(*given, *small * (given[0] == "bench"))
         assert (name, result.exit_code) == ("rasp", 0), result.stderr
     assert len(list(Path("out/runs/cells").iterdir())) == 8
+    assert len(list(Path("out/late/cells").iterdir())) == 8
     assert Path("out/runs/report.html").is_file()
 
 

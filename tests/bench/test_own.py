@@ -1,6 +1,7 @@
 """Agents and domains of one's own, from Python and from the command line; and domains made harder by name."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,6 +69,14 @@ def test_what_is_registered_here_runs_in_other_processes_too(tmp_path, jobs):
     cells = list(plan(["mine"], ["middle", "static"], 2, 5))
     found = regrets(run.run_plan(cells, tmp_path, jobs=jobs))
     assert found["mine", "middle"] == found["mine", "static"]
+
+
+@pytest.mark.usefixtures("registries")
+def test_the_example_in_the_docs_runs(capsys):
+    docs = (Path(__file__).parents[2] / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
+    exec(docs.split("```python\n")[1].split("```")[0], {"__name__": "docs"})  # noqa: S102 - the documentation's own code
+    static, slow, fast = (float(line.split()[-1]) for line in capsys.readouterr().out.splitlines())
+    assert slow < static < fast
 
 
 @pytest.mark.usefixtures("registries")
