@@ -46,6 +46,34 @@ def test_the_best_peer_has_a_place_in_the_first_lines_and_a_tie_is_called_one():
     assert verdicts.lead(everywhere(rasp=[1.0])) == []
 
 
+def test_the_first_lines_name_the_domains_outside_the_nine_where_ours_loses():
+    runs = [
+        made(agent, totals, domain)
+        for domain, by_agent in {
+            "A1_Adversarial_Context": {"static": [0, 0], "rasp": [1, 2]},
+            "H1_Recurring_Regimes": {"static": [9, 9], "tpe": [3, 4], "rasp": [4, 5]},
+            "S1_California_Housing": {"static": [8, 8], "rasp": [8, 8.01]},
+            "S2_Boston_Housing": {"static": [5, 5], "rasp": [6, 6]},
+            "S3_Digits": {"random": [9, 9], "rasp": [8, 8]},
+        }.items()
+        for agent, totals in by_agent.items()
+    ]
+    assert verdicts.lead([*everywhere(static=[4, 4], rasp=[1, 1]), *runs])[1:] == [
+        "T = 100, outside the nine: rasp LOSES to never changing anything on A1, S2; beats it on H1; ties with it on"
+        " S1. It LOSES to the best peer of the domain on A1 (static), H1 (tpe), S2 (static); beats it on S3 (random);"
+        " ties with it on S1 (static)."
+    ]
+
+
+def test_the_first_lines_say_when_a_peer_ran_on_fewer_seeds():
+    agents = {"static": [9, 9], "turbo": [3], "rasp": [2, 4]}
+    runs = [made(a, totals, d) for d in (*SYNTHETIC, "H1_Recurring_Regimes") for a, totals in agents.items()]
+    nine, rest = verdicts.lead(runs)
+    assert "beats the best peer, turbo (1 seed: 0.67 times its regret, lower on 9 of 9 domains)" in nine
+    assert "never changing anything (0.33 times" in nine  # both seeds
+    assert rest.endswith("It beats the best peer of the domain on H1 (turbo, 1 seed).")
+
+
 def test_claims_are_judged_by_the_numbers():
     runs = everywhere(static=[10, 11], gp_ucb=[8, 9.1], cma_es=[7, 7.9], rasp_paper=[20, 21.2], rasp=[1, 1.1])
     by_agent = {f.agent: f for f in claims.findings(runs) if f.claim.startswith("beats the stronger")}
