@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from rasp_tuner import __version__, markup
-from rasp_tuner.bench import figures, memory, sensitivity, tables
+from rasp_tuner.bench import figures, memory, paper_tables, sensitivity, tables
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
 from rasp_tuner.bench.metrics import Runs, calibration, load
 from rasp_tuner.bench.verdicts import lead
@@ -50,11 +50,16 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -
             table = tables.best_peer_table(plain, horizon, agent)
             if table[1]:
                 parts += [f"### {agent} against its best peer, T = {horizon:,}", tables.markdown(table)]
+        told = stream_tables(plain, horizon)
+        parts += [f"### Table 3: tabular streams, T = {horizon:,}"] if told else []
+        for words, table in told:
+            parts += [words, tables.markdown(table)]
         parts += [f"### All numbers, T = {horizon:,}", tables.markdown(tables.detail_table(plain, horizon))]
     for horizon, points in sensitivity.swept(runs).items():
         parts += [f"## {sensitivity.TITLE}, T = {horizon:,}", tables.markdown(sensitivity.as_table(points))]
     for title, table in extra:
         parts += [f"## {title}", tables.markdown(table)]
+    parts += ["## Hyperparameters", paper_tables.CONSTANTS_NOTE, tables.markdown(paper_tables.hyperparameters())]
     return "\n\n".join(parts) + "\n"
 
 
@@ -81,8 +86,17 @@ def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -> st
             body += _at(here, horizon)
     for heading, table in extra:
         body += [f"<h2>{escape(heading)}</h2>", markup.table(table)]
-    constants = markup.table((["constant", "value"], [[k, f"{v:g}"] for k, v in PAPER.items()]))
-    return markup.page(title, [*body, markup.folded("Constants of the paper's stack", constants)])
+    body += ["<h2>Hyperparameters</h2>", f"<p>{escape(paper_tables.CONSTANTS_NOTE)}</p>"]
+    return markup.page(title, [*body, markup.table(paper_tables.hyperparameters())])
+
+
+def stream_tables(runs: Sequence[Runs], horizon: int) -> list[tuple[str, Table]]:
+    """The paper's Table 3 beside ours, then every agent, each with what to know of it; none without streams."""
+    told = [
+        (paper_tables.TABLE3_NOTE, paper_tables.table3(runs, horizon)),
+        ("Every agent: mean cumulative regret with its 95% interval over seeds.", tables.stream_table(runs, horizon)),
+    ]
+    return [(words, table) for words, table in told if table[1]]
 
 
 def drawn(runs: Sequence[Runs]) -> list[Runs]:
@@ -134,6 +148,7 @@ def _figures(here: Sequence[Runs]) -> list[str]:
         markup.table(adaptation),
         *_trajectories(few, "Figure 4: context that says nothing", ADVERSARIAL),
         *_trajectories(few, "Figure 5: tabular streams", STREAMS),
+        *_table3(here),
         *_trajectories(few, "Further domains", sorted(present - {*SYNTHETIC, *ADVERSARIAL, *STREAMS})),
     ]
     predicting = [r for r in here if calibration(r) is not None]
@@ -142,6 +157,14 @@ def _figures(here: Sequence[Runs]) -> list[str]:
             "<h3>Calibration of the predicted deviation</h3>",
             markup.image(figures.reliability(predicting), "reliability"),
         ]
+    return body
+
+
+def _table3(here: Sequence[Runs]) -> list[str]:
+    told = stream_tables(here, here[0].horizon)
+    body = ["<h3>Table 3: tabular streams</h3>"] if told else []
+    for words, table in told:
+        body += [f"<p>{escape(words)}</p>", markup.table(table)]
     return body
 
 

@@ -67,14 +67,14 @@ def _short(runs: Sequence[Runs]) -> list[str]:
     parts = [f"## T = {SHORT}"]
     if not any(r.horizon == SHORT for r in runs):
         return [*parts, "Missing."]
+    told = report.stream_tables(runs, SHORT)
     parts += [
         "Relative to `static`. In brackets: the regret itself, where `static` has none: A1 starts at its answer."
         + _best_kappa(runs, SHORT),
         markdown(tables.ratio_table(runs, SHORT, DOMAINS)),
         "### Tabular streams",
-        "Mean cumulative regret with its 95% interval over seeds, as in the paper's Table 3;"
-        " [STREAMS.md](STREAMS.md) describes them.",
-        _or_missing(tables.stream_table(runs, SHORT)),
+        "[STREAMS.md](STREAMS.md) describes them.",
+        *([part for words, table in told for part in (words, markdown(table))] or ["Missing."]),
         "### Against the best peer",
         "The best peer of a domain is the agent with the least mean regret there that is neither RASP nor the oracle:"
         " `static` and `random` count. Paired t-test over seeds, two-sided; Holm's correction over the domains.",

@@ -28,6 +28,11 @@ def markdown(table: Table) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, sides, *rows))
 
 
+def spread(half: float) -> str:
+    """What follows a mean: nothing if there is no interval, as with one seed."""
+    return f" ± {half:.2f}" if half == half else ""
+
+
 def short(domain: str) -> str:
     """A heading narrow enough for a table of many columns.
 
@@ -87,8 +92,7 @@ def stream_table(runs: Sequence[Runs], horizon: int) -> Table:
     order = sorted(ranked(runs, horizon), key=lambda a: means.get(a, float("inf")))
 
     def cell(r: Runs) -> str:
-        half = confidence(r.totals)
-        return f"{r.totals.mean():.2f}" + (f" ± {half:.2f}" if half == half else "")
+        return f"{r.totals.mean():.2f}" + spread(confidence(r.totals))
 
     return _by_domain(runs, horizon, STREAMS, cell, order)
 
