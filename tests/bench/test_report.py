@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import claims, figures, memory, metrics, report, run, summary, verdicts
+from rasp_tuner.bench import claims, figures, memory, metrics, report, results, run, summary, tables, verdicts
 from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.domains import PAPER, STREAMS, SYNTHETIC
-from rasp_tuner.bench.protocol import COLUMNS, plan
+from rasp_tuner.bench.protocol import COLUMNS, Cell, plan
 
 
 def made(agent, totals, domain, horizon=100, ms=1.0):
@@ -117,6 +117,21 @@ def test_peers_are_compared_on_the_seeds_they_share_with_ours():
     (test,) = summary.best_peer_tests(runs, "rasp")
     assert test["best_peer"] == "b"  # a's 2 is twice ours on that seed
     assert (test["ours"], test["theirs"]) == pytest.approx((50.5, 35.75))
+
+
+def test_a_peer_with_one_shared_seed_has_no_p():
+    runs = [made("rasp", [2.0, 3.0], "D"), made("static", [9.0, 9.0], "D"), made("turbo", [1.0], "D")]
+    (row,) = tables.best_peer_table(runs, 100, "rasp")[1]
+    assert row == ["D", "turbo", "2.00", "1.00", "higher", "1", "-", "-"]
+
+
+def test_the_page_of_results_tests_against_the_best_peer_at_both_horizons():
+    agents = {"static": [9, 8.5], "turbo": [8], "rasp": [2, 3]}
+    runs = [made(a, totals, "H1_Recurring_Regimes", t) for a, totals in agents.items() for t in (100, 1000)]
+    cells = [Cell(r.domain, r.agent, seed, r.horizon) for r in runs for seed in r.seeds]
+    long = results.page(runs, cells).split("\n## T = 1,000\n")[1].split("\n## ")[0]
+    assert "| H1_Recurring_Regimes | static | 2.50 | 8.75 | lower | 2 | 0.076 | 0.076 |" in long.split("best peer")[-1]
+    assert '"-" for p: the two share one seed' in long
 
 
 def test_summary_is_strict_json_with_nulls_for_what_is_unknown():

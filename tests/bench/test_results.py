@@ -1,11 +1,12 @@
 import re
+from itertools import pairwise
 
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import results, run, suites
+from rasp_tuner.bench import agents, results, run, suites
 from rasp_tuner.bench.agents import AGENTS
-from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS
+from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS, create
 from rasp_tuner.bench.metrics import load
 from rasp_tuner.bench.protocol import Cell
 
@@ -101,6 +102,36 @@ def test_streams_are_told_with_their_intervals(page):
     assert re.search(
         r"\| random \| \d+\.\d\d ± \d+\.\d\d \| \d+\.\d\d ± \d+\.\d\d \| \d+\.\d\d ± \d+\.\d\d \|", streams
     )
+
+
+def test_regrets_of_the_synthetic_domains_have_intervals_at_both_horizons(page):
+    short, long = (section(page, f"T = {t}").split("<details>")[1].split("</details>")[0] for t in ("100", "1,000"))
+    cell = r"[\d.e+]+ ± [\d.e+]+"
+    assert re.search(rf"\| random \|( {cell} \|){{12}}", short)
+    assert re.search(r"\| random \| [\d.]+ \(1 seed\) \|", long)  # one seed has no interval
+    assert "S1" not in short  # the streams have a table of their own
+
+
+def test_the_page_says_why_the_oracle_is_no_floor_on_one_domain(page):
+    assert "no floor on 6_Smooth_Quadratic" in page
+
+
+def test_the_oracle_is_a_step_late_where_every_step_is_new():
+    """What the page says of 6_Smooth_Quadratic: what ra-gd plays suits the step before better than this one."""
+    domain = create("6_Smooth_Quadratic")
+    stream = domain.build_sequence(100, 0)
+    agent = agents.create("ra-gd", domain.task(), 0)
+    late = now = idle = 0.0
+    for before, omega in pairwise(stream):
+        agent.reveal(domain, before)
+        agent.tell(agent.ask(domain.context_fn(before))[0], {})
+        agent.reveal(domain, omega)
+        theta = domain.theta(agent.ask(domain.context_fn(omega))[1])
+        late += domain.true_loss(theta, before) - domain.minimum(before)
+        now += domain.true_loss(theta, omega) - domain.minimum(omega)
+        idle += domain.true_loss(domain.theta(domain.default), omega) - domain.minimum(omega)
+    assert {domain.regime(omega) for omega in stream} == {0}
+    assert late < idle / 2 < idle < now
 
 
 def test_the_later_half_of_static_is_about_the_first(page):

@@ -82,6 +82,7 @@ def best_peer_tests(runs: Iterable[Runs], ours: str) -> list[dict[str, Any]]:
                 "best_peer": best.agent,
                 "ours": float(a.mean()),
                 "theirs": float(b.mean()),
+                "seeds": len(a),
                 "p": stats.paired_p(a, b),
             }
         )

@@ -97,6 +97,16 @@ def stream_table(runs: Sequence[Runs], horizon: int) -> Table:
     return _by_domain(runs, horizon, STREAMS, cell, order)
 
 
+def interval_table(runs: Sequence[Runs], horizon: int, domains: Iterable[str]) -> Table:
+    """Agents by domains: mean cumulative regret with its 95% interval over seeds, which one seed does not have."""
+
+    def cell(r: Runs) -> str:
+        tail = f"± {number(confidence(r.totals))}" if len(r.seeds) > 1 else "(1 seed)"
+        return f"{number(r.totals.mean())} {tail}"
+
+    return _by_domain(runs, horizon, domains, cell, ranked(runs, horizon))
+
+
 def later_table(runs: Sequence[Runs], horizon: int) -> Table:
     """Regret of the second half of the steps relative to the first, where regimes come back."""
     return _by_domain(runs, horizon, RECURRING, lambda r: number(later_share(r)), ranked(runs, horizon))
@@ -152,8 +162,9 @@ def best_peer_table(runs: Sequence[Runs], horizon: int, agent: str) -> Table:
     for t in tests:
         won = "lower" if t["ours"] < t["theirs"] else "higher" if t["ours"] > t["theirs"] else "the same"
         p = [_p_value(t[key]) for key in ("p", "p_holm")]
-        rows.append([t["domain"], t["best_peer"], number(t["ours"]), number(t["theirs"]), won, *p])
-    return ["domain", "best peer", f"regret of {agent}", "of the peer", f"{agent} is", "p", "p (Holm)"], rows
+        means = [number(t[key]) for key in ("ours", "theirs")]
+        rows.append([t["domain"], t["best_peer"], *means, won, str(t["seeds"]), *p])
+    return ["domain", "best peer", f"regret of {agent}", "of the peer", f"{agent} is", "seeds", "p", "p (Holm)"], rows
 
 
 def claims_table(runs: Sequence[Runs]) -> Table:
