@@ -115,7 +115,7 @@ def _long(runs: Sequence[Runs], seeds: int) -> list[str]:
 
 def _intervals(runs: Sequence[Runs], horizon: int) -> list[str]:
     """The regrets behind the ratios, folded: few need them, and they are wide."""
-    title = f"Regret itself at T = {horizon:,}: mean ± half of its 95% interval over seeds"
+    title = f"Regret itself at T = {horizon:,}: mean with its 95% interval over seeds"
     table = tables.interval_table(runs, horizon, DOMAINS)
     return [f"<details><summary>{title}</summary>", _or_missing(table), "</details>"]
 

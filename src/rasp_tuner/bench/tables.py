@@ -101,8 +101,9 @@ def interval_table(runs: Sequence[Runs], horizon: int, domains: Iterable[str]) -
     """Agents by domains: mean cumulative regret with its 95% interval over seeds, which one seed does not have."""
 
     def cell(r: Runs) -> str:
-        tail = f"± {number(confidence(r.totals))}" if len(r.seeds) > 1 else "(1 seed)"
-        return f"{number(r.totals.mean())} {tail}"
+        mean, half = float(r.totals.mean()), confidence(r.totals)
+        half = 0.0 if half < 1e-9 * mean else half  # the seeds differ by rounding alone
+        return f"{number(mean)} {'(1 seed)' if half != half else f'± {number(half)}'}"
 
     return _by_domain(runs, horizon, domains, cell, ranked(runs, horizon))
 
