@@ -20,6 +20,7 @@ th, td { padding: .25rem .35rem; border-bottom: 1px solid #e5e5e5; text-align: r
 td { white-space: nowrap } .words { text-align: left } .long { white-space: normal }
 .win { background: #e3f4e3 } .lose { background: #fbe6e3 } .lead { font-size: 1.1rem; font-weight: 600 }
 img { max-width: 100%; height: auto } summary { cursor: pointer; font-weight: 600 }
+@media (max-width: 40rem) { .wide img { max-width: none } }
 """
 
 
@@ -33,9 +34,10 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def image(figure: "Figure", alt: str) -> str:
+    """A figure inside the page; on a phone it keeps its size and scrolls, for it could not be read smaller."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
-    return embedded(buffer.getvalue(), alt)
+    return f'<div class="wide">{embedded(buffer.getvalue(), alt)}</div>'
 
 
 def embedded(png: bytes, alt: str) -> str:

@@ -134,6 +134,11 @@ def test_the_page_of_results_tests_against_the_best_peer_at_both_horizons():
     assert '"-" for p: the two share one seed' in long
 
 
+def test_seeds_that_differ_by_rounding_alone_have_an_interval_of_zero():
+    runs = [made("static", [3.0, 3.0 + 1e-13], PAPER[0]), made("rasp", [1.0, 2.0], PAPER[0])]
+    assert tables.interval_table(runs, 100, PAPER)[1] == [["rasp", "1.50 ± 6.35"], ["static", "3.00 ± 0"]]
+
+
 def test_summary_is_strict_json_with_nulls_for_what_is_unknown():
     facts = json.loads(summary.to_json(summary.summarise(everywhere(static=[10.0]))))
     row = facts["T100"]["regret"][0]
@@ -213,6 +218,52 @@ def test_an_agent_has_one_colour_whoever_stands_beside_it():
         many[agent] for agent in ("turbo", "tpe", "rasp")
     }
     assert len(set(figures.colours(AGENTS).values())) == len(AGENTS)
+
+
+def test_the_papers_four_keep_their_colours():
+    """The paper's Figure 2: RASP-Tuner red, CMA-ES green, Bayesian optimization blue, random search grey."""
+    four = figures.colours(AGENTS)
+    wanted = {"rasp": "tab:red", "cma-es": "tab:green", "gp-ucb": "tab:blue", "random": "gray"}
+    assert {agent: four[agent] for agent in wanted} == wanted
+
+
+def test_loss_and_regret_have_a_band_over_seeds_that_stays_above_zero():
+    runs = [made("rasp", [1.0, 9.0], PAPER[0]), made("static", [5.0], PAPER[0])]
+    for axes, lowest in zip(figures.trajectories(runs, [PAPER[0]]).axes, (0.05**2 / (0.05 + 0.508), 0.0), strict=True):
+        (band,) = axes.collections  # one seed has none
+        heights = band.get_paths()[0].vertices[:, 1]
+        assert heights.min() == pytest.approx(lowest, rel=0.01)  # a loss mirrors the upper half by factors
+        assert heights.max() > axes.lines[0].get_ydata().max()
+
+
+def test_losses_below_zero_have_a_band_too():
+    (band,) = figures.trajectories([made("rasp", [-1.0, -9.0], PAPER[0])], [PAPER[0]]).axes[0].collections
+    assert np.isfinite(band.get_paths()[0].vertices).all()
+
+
+def test_agents_that_leave_the_picture_are_named():
+    runs = [made("static", [5.0, 5.0], PAPER[0]), made("rasp", [1.0, 1.0], PAPER[0])]
+    assert figures.trajectories(runs, [PAPER[0]]).axes[1].get_title(loc="right") == ""
+    worse = [*runs, made("turbo", [40.0, 40.0], PAPER[0]), made("random", [15.5, 15.5], PAPER[0])]
+    right = figures.trajectories(worse, [PAPER[0]]).axes[1]
+    assert right.get_title(loc="right") == "beyond this axis: turbo (40.0)"
+    assert right.get_ylim()[1] == pytest.approx(15.75)
+
+
+def test_who_never_adapts_has_a_hatched_bar_of_full_length():
+    steps = {PAPER[0]: {"rasp": 20.0, "random": None}, PAPER[1]: {"rasp": None}}
+    first, second, *_ = figures.adaptation(steps, 100).axes
+    bars = {label.get_text(): bar for label, bar in zip(first.get_yticklabels(), first.patches, strict=True)}
+    assert (bars["rasp"].get_width(), bars["random"].get_width()) == (20.0, 100.0)
+    assert (bool(bars["rasp"].get_hatch()), bool(bars["random"].get_hatch())) == (False, True)
+    assert [text.get_text() for text in first.texts] == ["never", "20"]  # from below
+    assert [text.get_text() for text in second.texts] == ["not run", "never"]
+
+
+def test_the_page_draws_adaptation(folder):
+    assert '<div class="wide"><img alt="steps to adapt by domain and agent"' in report.as_html(
+        metrics.load(folder / "steps.csv")
+    )
 
 
 def test_pictures_show_few_agents_and_tables_all(folder):

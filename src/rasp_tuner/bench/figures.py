@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.metrics import Runs, latency
 from rasp_tuner.bench.stats import confidences
+from rasp_tuner.bench.tables import number
 from rasp_tuner.numerics import Array
 
 # the paper's convention for its four; the rest take what is left
@@ -21,6 +22,7 @@ COLOURS = {
     "random": "gray",
     "static": "black",
 }
+PANELS = 5  # beside each other
 OTHERS = (
     *("tab:orange", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan"),
     *("gold", "teal", "navy", "plum", "slategray", "darkkhaki"),
@@ -35,17 +37,22 @@ def colours(agents: Iterable[str]) -> dict[str, str]:
 
 
 def trajectories(runs: Sequence[Runs], domains: Sequence[str]) -> Figure:
-    """Figures 2, 4 and 5, a row a domain: mean loss over seeds, and mean cumulative regret with its 95% interval."""
+    """Figures 2, 4 and 5, a row a domain: mean loss and mean cumulative regret over seeds, with 95% intervals."""
     palette = colours(r.agent for r in runs)
     figure = Figure(figsize=(11, 2.4 * len(domains) + 0.8), layout="constrained")
     rows = figure.subplots(len(domains), 2, squeeze=False)
     for (left, right), domain in zip(rows, domains, strict=True):
-        for r in (r for r in runs if r.domain == domain):
-            left.plot(np.arange(1, r.horizon + 1), r["loss"].mean(axis=0), color=palette[r.agent], lw=1.3)
+        here = [r for r in runs if r.domain == domain]
+        for r in here:
+            _band(left, r["loss"], r.agent, palette[r.agent], log=True)
             _band(right, np.cumsum(r["regret"], axis=1), r.agent, palette[r.agent])
-        left.set(title=domain, ylabel="true loss")
+        left.set_title(domain, loc="left", fontsize=10)
+        left.set_ylabel("true loss")
         left.set_yscale("symlog", linthresh=1e-3)
-        right.set(title=domain, ylabel="cumulative regret", ylim=(0, _ceiling(runs, domain)))
+        ceiling, cut = _ceiling(runs, domain)
+        right.set_title(domain, loc="left", fontsize=10)
+        right.set_title(f"beyond this axis: {', '.join(cut)}" if cut else "", loc="right", fontsize=8, color="dimgray")
+        right.set(ylabel="cumulative regret", ylim=(0, ceiling))
     for axes in rows[-1]:
         axes.set_xlabel("step")
     handles, labels = rows[0][1].get_legend_handles_labels()
@@ -88,6 +95,37 @@ def latencies(runs: Sequence[Runs]) -> Figure:
     axes.barh(order, [median[a] for a in order], color=[palette[a] for a in order])
     axes.set(xscale="log", xlabel="median milliseconds a step (ask + tell)")
     axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def adaptation(steps: Mapping[str, Mapping[str, float | None]], horizon: int) -> Figure:
+    """Figure 3, right, a panel a domain: steps to adapt, domain -> agent -> steps; None is drawn hatched, as never."""
+    agents = list(dict.fromkeys(agent for by_agent in steps.values() for agent in by_agent))[::-1]  # the first on top
+    palette = colours(agents)
+    columns = min(PANELS, len(steps))
+    rows = -(-len(steps) // columns)
+    figure = Figure(figsize=(2.2 * columns + 1.2, rows * (0.19 * len(agents) + 0.6)), layout="constrained")
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, (domain, by_agent) in zip(panels[: len(steps)], steps.items(), strict=True):
+        for place, agent in enumerate(agents):
+            taken, colour, start = by_agent.get(agent), palette[agent], 0.0
+            if agent not in by_agent:
+                said = "not run"
+            elif taken is None:
+                axes.barh(place, horizon, facecolor="none", edgecolor=colour, hatch="////", lw=0.5, alpha=0.45)
+                said = "never"
+            else:
+                axes.barh(place, taken, color=colour)
+                said, start = f"{taken:.0f}", taken if taken < 0.8 * horizon else 0.0  # beside the bar if there is room
+            white = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+            axes.text(start + 0.02 * horizon, place, said, va="center", fontsize=7, bbox=white)
+        axes.set_title(" ".join(domain.split("_")[:2]), fontsize=9)
+        axes.set(xlim=(0, horizon), yticks=range(len(agents)), yticklabels=agents)
+        axes.tick_params(labelsize=8, labelbottom=True)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(steps) :]:
+        axes.set_visible(False)
+    figure.supxlabel("steps until the loss stays near the best; hatched: never", fontsize=9)
     return figure
 
 
@@ -138,16 +176,24 @@ def _ranks(r: Runs) -> Array:
     return np.array([erf(value / sqrt(2)) for value in z[~np.isnan(z)]])
 
 
-def _band(axes: Axes, curves: Array, label: str, colour: str) -> None:
+def _band(axes: Axes, curves: Array, label: str, colour: str, *, log: bool = False) -> None:
+    """The mean of curves [seeds, steps] and, from two seeds on, its 95% interval, cut at zero.
+
+    With `log` its lower half mirrors the upper one by factors: cut at zero it would hang down to the foot of the axis.
+    """
     x, mean = np.arange(1, curves.shape[1] + 1), curves.mean(axis=0)
     axes.plot(x, mean, color=colour, label=label, lw=1.3)
     if len(curves) > 1:
         half = confidences(curves)
-        axes.fill_between(x, np.maximum(mean - half, 0), mean + half, color=colour, alpha=0.12, lw=0)
+        low = np.maximum(mean - half, np.minimum(mean, 0.0))  # a loss below zero keeps its line
+        if log:
+            low = np.divide(mean**2, mean + half, out=low, where=mean > 0)
+        axes.fill_between(x, low, mean + half, color=colour, alpha=0.12, lw=0)
 
 
-def _ceiling(runs: Sequence[Runs], domain: str) -> float:
-    """At most three times the static default's regret, so that one bad agent does not flatten the rest."""
+def _ceiling(runs: Sequence[Runs], domain: str) -> tuple[float, list[str]]:
+    """At most three times the static default's regret, so that one bad agent does not flatten the rest; who is cut."""
     totals = {r.agent: float(r.totals.mean()) for r in runs if r.domain == domain}
     highest = max(totals.values(), default=1.0)
-    return 1.05 * min(highest, 3.0 * (totals.get("static") or highest)) or 1.0
+    ceiling = 1.05 * min(highest, 3.0 * (totals.get("static") or highest)) or 1.0
+    return ceiling, [f"{agent} ({number(total)})" for agent, total in totals.items() if total > ceiling]

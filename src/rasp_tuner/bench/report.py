@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from rasp_tuner import __version__, markup
-from rasp_tuner.bench import figures, memory, paper_tables, sensitivity, tables
+from rasp_tuner.bench import figures, memory, paper_tables, sensitivity, summary, tables
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
 from rasp_tuner.bench.metrics import Runs, calibration, load
 from rasp_tuner.bench.verdicts import lead
@@ -13,6 +13,11 @@ from rasp_tuner.markup import Table
 from rasp_tuner.presets import PAPER
 
 ADVERSARIAL = ("A1_Adversarial_Context", "A2_Adversarial_Offcentre")
+BANDS = (
+    "Lines are means over seeds, bands their 95% intervals. Losses are on a log axis, linear below 0.001, where the"
+    " lower half of a band mirrors the upper one. Regret is drawn up to about three times that of the static default;"
+    " who goes beyond is named above the panel, with the regret at the end."
+)
 SHOWN = 8  # lines that can be told apart in one picture; the tables hold every agent
 FIRST = ("static", "random", "cma-es", "gp-ucb", "rasp-paper", "rasp", "ra-gd")  # drawn before all others
 
@@ -115,6 +120,7 @@ def _at(here: Sequence[Runs], horizon: int) -> list[str]:
         markup.table(tables.ratio_table(here, horizon), "Regret relative to the static default", shade=True),
         "<p>Below one beats doing nothing. In brackets: the regret itself, where the static default has none.</p>",
     ]
+    body.append(f"<p>{BANDS}</p>")
     if len(drawn(here)) < len(here):
         body.append("<p>The figures of regret show the agents everyone asks for and the best of the rest.</p>")
     body += _figures(here)
@@ -128,7 +134,7 @@ def _at(here: Sequence[Runs], horizon: int) -> list[str]:
 def _figures(here: Sequence[Runs]) -> list[str]:
     """The paper's Figures 2 to 5, where their domains were run."""
     few, present, horizon = drawn(here), {r.domain for r in here}, here[0].horizon
-    adaptation = tables.adaptation_table(here, horizon, list(dict.fromkeys(r.domain for r in here)))
+    domains = list(dict.fromkeys(r.domain for r in here))
     body = [
         *_trajectories(few, "Figure 2: loss and cumulative regret", SYNTHETIC),
         "<h3>Figure 3: step time</h3>",
@@ -145,7 +151,8 @@ def _figures(here: Sequence[Runs]) -> list[str]:
         body += ["<h3>Figure 3: with and without memory</h3>", markup.image(figure, "regret with and without memory")]
     body += [
         "<h3>Figure 3: steps to adapt</h3>",
-        markup.table(adaptation),
+        markup.image(figures.adaptation(_adaptation(few, here), horizon), "steps to adapt by domain and agent"),
+        markup.table(tables.adaptation_table(here, horizon, domains)),
         *_trajectories(few, "Figure 4: context that says nothing", ADVERSARIAL),
         *_trajectories(few, "Figure 5: tabular streams", STREAMS),
         *_table3(here),
@@ -158,6 +165,17 @@ def _figures(here: Sequence[Runs]) -> list[str]:
             markup.image(figures.reliability(predicting), "reliability"),
         ]
     return body
+
+
+def _adaptation(few: Sequence[Runs], here: Sequence[Runs]) -> dict[str, dict[str, float | None]]:
+    """domain -> agent -> steps to adapt, of the few that are drawn, the best of them first; None is never."""
+    facts = summary.summarise(here)[f"T{here[0].horizon}"]["regret"]
+    order, shown = tables.ranked(here, here[0].horizon), {r.agent for r in few}
+    steps: dict[str, dict[str, float | None]] = {}
+    for row in sorted(facts, key=lambda row: order.index(row["agent"])):
+        if row["agent"] in shown:
+            steps.setdefault(row["domain"], {})[row["agent"]] = row["adaptation_steps"]
+    return dict(sorted(steps.items()))
 
 
 def _table3(here: Sequence[Runs]) -> list[str]:
