@@ -57,7 +57,7 @@ def test_results_runs_the_plan_and_measures_memory(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.stderr
     page = (tmp_path / "RESULTS.md").read_text()
     assert "missing" not in page
-    assert "## Memory growth on H1_Recurring_Regimes, T = 200" in page
+    assert "\n| static | 1100 | 1200 | " in page.split("## Memory growth on H1_Recurring_Regimes\n")[1]
 
 
 def test_settings_of_an_agent_are_shown_as_they_are(tmp_path):

@@ -197,11 +197,11 @@ def test_names_are_escaped():
 def test_settings_go_into_a_table_of_their_own_and_memory_growth_too(tmp_path):
     names = ["static", "rasp-paper", "rasp-paper[top_k=1]"]
     run.run_plan(list(plan(SYNTHETIC, names, 1, 12)), tmp_path)
-    memory.save(tmp_path, "D", 12, {"static": 0.25})
+    memory.save(tmp_path, "D", 12, {"static": memory.Growth(2, 12, 0.25)})
     page, text = report.write(tmp_path)
     assert "| top_k | 1 | 3 |" in text.read_text()
     assert 'alt="regret against each constant"' in page.read_text()
-    assert "| static | 0.2 |" in text.read_text()
+    assert "| static | 2 | 12 | 0.2 |" in text.read_text()
     assert "rasp-paper[" not in text.read_text()
 
 

@@ -1,29 +1,51 @@
-"""Memory growth of an agent, by tracemalloc (paper, Section Efficiency). Slow, so measured apart from the runs."""
+"""Memory growth of an agent, by tracemalloc (paper, Section Efficiency). Slow, so measured apart from the runs.
+
+Growth counts over the last SPAN steps. Let a run be longer than every window of the agent: while windows fill, an agent
+that is bounded grows like one that is not.
+"""
 
 import gc
 import json
+import time
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rasp_tuner.bench.protocol import Cell, play
 from rasp_tuner.snapshot import write
 
-WARM_UP = 50  # steps before counting starts: imports and first allocations are not growth
+SPAN = 100  # steps over which growth is counted
+MARK = 50  # steps between two looks at the heap; the first is the warm-up: imports and first allocations are not growth
+BUDGET_S = 100.0  # of processor time; an agent that has spent it stops at the next mark
+LEAST = 300  # steps of the slowest agent all the same: windows of 200 are full when counting starts
 
 
-def growth(cell: Cell) -> float:
-    """KiB by which the heap grew a hundred steps, from the end of the warm-up to the end of the run."""
-    first, last = min(WARM_UP, cell.horizon - 1), cell.horizon
-    held = {}
+class Growth(NamedTuple):
+    """KiB by which the heap grew a hundred steps, from the end of one step to the end of another."""
+
+    first: int
+    last: int
+    kib: float
+
+
+def growth(cell: Cell, budget_s: float = BUDGET_S) -> Growth:
+    """Growth over the last steps of a run, or of as much of it as the budget allows."""
+    held: dict[int, int] = {}
+    early, started = min(MARK, max(cell.horizon - 1, 1)), time.process_time()
     tracemalloc.start()
     try:
         for row in play(cell):  # the agent lives as long as this loop: afterwards there is nothing to measure
-            if row.step + 1 in (first, last):
-                held[row.step + 1] = _held()
-        return (held[last] - held.get(first, held[last])) / 1024 * 100 / (last - first)
+            step = row.step + 1
+            if step % MARK == 0 or step in (early, cell.horizon):
+                held[step] = _held()
+                if step >= LEAST and time.process_time() - started >= budget_s:
+                    break
     finally:
         tracemalloc.stop()
+    last = max(held)
+    first = max((step for step in held if step <= last - SPAN), default=min(held))
+    return Growth(first, last, (held[last] - held[first]) / 1024 * 100 / max(last - first, 1))
 
 
 def measure(folder: Path, agents: Sequence[str], domain: str, horizon: int) -> Iterator[str]:
@@ -37,18 +59,22 @@ def measure(folder: Path, agents: Sequence[str], domain: str, horizon: int) -> I
         yield agent
 
 
-def save(folder: Path, domain: str, horizon: int, by_agent: Mapping[str, float]) -> None:
-    facts = {"domain": domain, "horizon": horizon, "kib_per_100_steps": dict(by_agent)}
-    write(folder / "memory.json", json.dumps(facts, indent=1).encode())
+def save(folder: Path, domain: str, horizon: int, by_agent: Mapping[str, Growth]) -> None:
+    """Write DIR/memory.json; `horizon` is how many steps were asked for."""
+    each = {agent: {"from": g.first, "to": g.last, "kib_per_100_steps": g.kib} for agent, g in by_agent.items()}
+    write(folder / "memory.json", json.dumps({"domain": domain, "horizon": horizon, "growth": each}, indent=1).encode())
 
 
-def load(folder: Path) -> tuple[str, int, dict[str, float]] | None:
-    """What `save` wrote into the folder, if it did."""
+def load(folder: Path) -> tuple[str, int, dict[str, Growth]] | None:
+    """What `save` wrote into the folder, if it did; a file of an older version counts as none."""
     path = folder / "memory.json"
     if not path.is_file():
         return None
     facts = json.loads(path.read_text())
-    return facts["domain"], facts["horizon"], facts["kib_per_100_steps"]
+    if "growth" not in facts:
+        return None
+    each = {agent: Growth(g["from"], g["to"], g["kib_per_100_steps"]) for agent, g in facts["growth"].items()}
+    return facts["domain"], facts["horizon"], each
 
 
 def _held() -> int:

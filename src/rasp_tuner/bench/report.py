@@ -36,9 +36,10 @@ def memory_tables(folder: Path) -> list[tuple[str, Table]]:
     measured = memory.load(folder)
     if measured is None:
         return []
-    domain, horizon, by_agent = measured
-    rows = [[agent, f"{kib:.1f}"] for agent, kib in sorted(by_agent.items(), key=lambda item: item[1])]
-    return [(f"Memory growth on {domain}, T = {horizon:,}", (["agent", "KiB per 100 steps"], rows))]
+    domain, _, by_agent = measured
+    order = sorted(by_agent.items(), key=lambda item: item[1].kib)
+    rows = [[agent, str(g.first), str(g.last), f"{g.kib:.1f}"] for agent, g in order]
+    return [(f"Memory growth on {domain}", (["agent", "from step", "to step", "KiB per 100 steps"], rows))]
 
 
 def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -> str:

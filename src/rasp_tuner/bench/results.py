@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rasp_tuner import __version__
-from rasp_tuner.bench import report, run, suites, summary, tables
+from rasp_tuner.bench import memory, report, run, suites, summary, tables
 from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS
 from rasp_tuner.bench.metrics import ADAPT_SHARE, ADAPT_WINDOW, Runs, geometric_means, load
@@ -22,7 +22,14 @@ NO_FLOOR = (
     " step, and the whole stream is one regime. One gradient step on the loss just met leads towards the optimum that"
     " has just gone: the oracle is always a step late, and farther from the next optimum than the middle of the box is."
 )
-MEMORY_DOMAIN, MEMORY_STEPS = "H1_Recurring_Regimes", 200
+MEMORY_DOMAIN, MEMORY_STEPS = "H1_Recurring_Regimes", 1200  # beyond every window, RASP's ledger of 1,000 among them
+
+HEAP = (
+    f"Growth of the heap by tracemalloc over the last {memory.SPAN} steps of {MEMORY_STEPS:,}: by then every window is"
+    " full, the 200 points of the GPs, RASP's 200 slots and its ledger of 1,000 suggestions, and an agent that is"
+    f" bounded shows about 0. An agent that has spent {memory.BUDGET_S:.0f} s of processor time stops at the next"
+    f" {memory.MARK} steps, but not before step {memory.LEAST}; the table says where it was measured."
+)
 
 
 def plan(seeds: int) -> list[Cell]:
@@ -43,7 +50,7 @@ def write(cells: Sequence[Cell], out: Path, target: Path) -> Path:
     return web
 
 
-def page(runs: Sequence[Runs], cells: Sequence[Cell], memory: Sequence[tuple[str, Table]] = ()) -> str:
+def page(runs: Sequence[Runs], cells: Sequence[Cell], heap: Sequence[tuple[str, Table]] = ()) -> str:
     """The page in Markdown; `cells` is the plan, of which some may have no runs yet."""
     known = {(r.domain, r.agent, r.horizon, seed) for r in runs for seed in r.seeds}
     missing = [c for c in cells if (c.domain, c.agent, c.horizon, c.seed) not in known]
@@ -59,9 +66,9 @@ def page(runs: Sequence[Runs], cells: Sequence[Cell], memory: Sequence[tuple[str
         " the paper's stack to the letter. `ra-gd` is an oracle: it is shown regimes and slopes, and is no competitor."
     )
     parts += [*_short(runs), *_long(runs, seeds), *_beside(runs)]
-    for title, table in memory:
-        parts += [f"## {title}", "Growth of the heap after the first steps, by tracemalloc.", markdown(table)]
-    if not memory:
+    for title, table in heap:
+        parts += [f"## {title}", HEAP, markdown(table)]
+    if not heap:
         parts += ["## Memory growth", "Missing: not measured yet."]
     if missing:
         parts += ["## Missing", "These runs were not finished when the page was written:", _missing(missing, cells)]
