@@ -65,7 +65,7 @@ def folded(summary: str, content: str) -> str:
 def are_words(content: Table) -> list[bool]:
     """Of each column, whether it holds words rather than numbers."""
     head, rows = content
-    return [any(row[i][:1].isalpha() and row[i] != "never" for row in rows) for i in range(len(head))]
+    return [any(row[i][:1].isalpha() for row in rows) for i in range(len(head))]
 
 
 def _cell(text: str, words: bool, shade: bool) -> str:

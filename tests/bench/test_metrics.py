@@ -81,11 +81,19 @@ def test_geometric_mean():
 def test_adaptation_is_the_first_step_after_which_the_rolling_loss_stays_low():
     curve = [1.0] * 15 + [0.0] * 30
     quick = runs("q", [curve])
-    assert metrics.adaptation_steps(quick, 0.0, 1.0) == 24  # one old step in the window of ten: mean 0.1
+    assert metrics.adaptation(quick, 0.0, 1.0) == (1, 1, 24)  # one old step in the window of ten: mean 0.1
     relapse = runs("r", [[*curve[:-1], 5.0]])
-    assert metrics.adaptation_steps(relapse, 0.0, 1.0) is None
+    assert metrics.adaptation(relapse, 0.0, 1.0) == (0, 1, None)
     always = runs("s", [[0.0] * 45])
-    assert metrics.adaptation_steps(always, 0.0, 1.0) == 10
+    assert metrics.adaptation(always, 0.0, 1.0) == (1, 1, 10)
+    assert metrics.adaptation(always, 0.0, 0.0) is None  # the static default is as good: there is no gap
+
+
+def test_a_seed_that_never_adapts_counts_as_later_than_the_others():
+    never, early, late = [1.0] * 45, [0.0] * 45, [1.0] * 20 + [0.0] * 25
+    assert metrics.adaptation(runs("a", [never, late, early]), 0.0, 1.0) == (2, 3, 29)
+    assert metrics.adaptation(runs("a", [never, late, never]), 0.0, 1.0) == (1, 3, None)
+    assert metrics.adaptation(runs("a", [never, early]), 0.0, 1.0) == (1, 2, None)  # the middle lies beyond the end
 
 
 def test_calibration_counts_what_falls_inside():

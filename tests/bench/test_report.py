@@ -145,6 +145,21 @@ def test_summary_is_strict_json_with_nulls_for_what_is_unknown():
     assert row["ci95"] is None  # one seed has no interval
     assert row["ratio_to_static"] == 1.0
     assert facts["T100"]["geometric_mean"] == {"static": pytest.approx(1.0)}
+    assert row["adaptation"] is None  # the static default is the best: there is no gap to close
+    facts = json.loads(summary.to_json(summary.summarise(everywhere(static=[10.0, 10.0], rasp=[1.0, 9.0]))))
+    rows = {row["agent"]: row["adaptation"] for row in facts["T100"]["regret"]}
+    assert rows["static"] == {"reached": 0, "seeds": 2, "median_step": None}
+    assert rows["rasp"] == {"reached": 1, "seeds": 2, "median_step": None}
+
+
+def test_the_level_to_reach_is_the_best_agents_and_not_the_oracles():
+    runs = everywhere(static=[10.0], cma_es=[5.0], ra_gd=[0.0])
+    adapted = {r.agent: summary.adapts(r, runs) for r in runs}
+    assert adapted == {"static": (0, 1, None), "cma-es": (1, 1, 10), "ra-gd": (1, 1, 10)}
+    assert tables.adaptation_table(runs, 100, SYNTHETIC[:1])[1] == [
+        ["ra-gd", "10 (1/1)"], ["cma-es", "10 (1/1)"], ["static", "- (0/1)"],
+    ]  # fmt: skip
+    assert tables.adaptation_table(runs[:1], 100, SYNTHETIC[:1])[0] == ["agent"]  # no gap, no column
 
 
 class Page(HTMLParser):

@@ -2,7 +2,8 @@
 
 R_T is the cumulative regret of a run. A ratio is its mean over seeds divided by that of the static default: below one
 is better than doing nothing. Adaptation speed is the first step from which the rolling mean of the true loss over
-ADAPT_WINDOW steps stays within ADAPT_SHARE of the way from the best agent's level to the static default's.
+ADAPT_WINDOW steps stays within ADAPT_SHARE of the way from the best agent's level to the static default's. A seed that
+never gets there counts as later than every other, so the median over seeds is known once half of them are there.
 """
 
 import csv
@@ -10,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,14 @@ ADAPT_WINDOW = 10  # the paper's W
 ADAPT_SHARE = 0.1  # the paper's alpha, as a share of the gap between static and best: the best loss itself may be zero
 MEND = "run the same `rasp bench` again, which writes it anew"
 NORMAL_50, NORMAL_90 = 0.6744897501960817, 1.6448536269514722  # two-sided quantiles of the normal distribution
+
+
+class Adaptation(NamedTuple):
+    """On how many seeds an agent adapts, and at which step; None if half of them or more never do."""
+
+    reached: int
+    seeds: int
+    median_step: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +141,18 @@ def rolling_mean(values: Array, window: int = ADAPT_WINDOW) -> Array:
     return means
 
 
-def adaptation_steps(r: Runs, best_level: float, static_level: float) -> float | None:
-    """Mean over seeds of the first step from which the rolling loss stays near the best; None if a seed never does."""
+def adaptation(r: Runs, best_level: float, static_level: float) -> Adaptation | None:
+    """When the rolling loss comes near the best and stays; None if the static default leaves no gap to close."""
+    if static_level <= best_level:
+        return None
     limit = best_level + ADAPT_SHARE * (static_level - best_level)
     steps = []
     for curve in rolling_mean(r["loss"]):
         above = np.flatnonzero(curve > limit)
         first = 0 if len(above) == 0 else int(above[-1]) + 1
-        if first >= len(curve):
-            return None
-        steps.append(first + min(ADAPT_WINDOW, r["loss"].shape[1]))
-    return float(np.mean(steps))
+        steps.append(first + min(ADAPT_WINDOW, r["loss"].shape[1]) if first < len(curve) else np.inf)
+    median = float(np.median(steps))
+    return Adaptation(int(np.isfinite(steps).sum()), len(steps), median if np.isfinite(median) else None)
 
 
 def settled_level(r: Runs) -> float:

@@ -146,9 +146,11 @@ def _beside(runs: Sequence[Runs]) -> list[str]:
         " log-likelihood, and how often the truth fell inside the central 50% and 90% interval.",
         _or_missing(tables.calibration_table(runs)),
         "## Steps to adapt",
-        f"T = {SHORT}: the first step from which the mean loss of {ADAPT_WINDOW} steps stays within"
-        f" {ADAPT_SHARE:.0%} of the way from the best agent's final level to the static default's; mean over seeds,"
-        ' "never" if a seed does not get there.',
+        f"T = {SHORT}: the first step from which the mean loss of W = {ADAPT_WINDOW} steps stays within alpha ="
+        f" {ADAPT_SHARE} of the way from the best agent's final level to the static default's; oracles do not count as"
+        " best. The median over seeds, then how many of them get there; those that never do count as later than all"
+        " others, so there is no median if half never do. Domains whose static default is no worse than the best final"
+        " level are left out: there is no way to go.",
     ]
     if any(r.horizon == SHORT for r in runs):
         parts.append(markdown(tables.adaptation_table(runs, SHORT, (*DOMAINS, *STREAMS))))

@@ -7,8 +7,9 @@ from typing import Any
 
 from rasp_tuner.bench import stats
 from rasp_tuner.bench.metrics import (
+    Adaptation,
     Runs,
-    adaptation_steps,
+    adaptation,
     calibration,
     geometric_means,
     latency,
@@ -50,7 +51,7 @@ def _at(horizon: int, runs: Sequence[Runs]) -> dict[str, Any]:
                 "ci95": stats.confidence(r.totals),
                 "ratio_to_static": relative.get(r.agent, {}).get(r.domain),
                 **latency(r),
-                "adaptation_steps": _adaptation(r, here),
+                "adaptation": adapted._asdict() if (adapted := adapts(r, here)) else None,
                 "second_half_to_first": later_share(r),
                 "calibration": calibration(r),
             }
@@ -59,6 +60,15 @@ def _at(horizon: int, runs: Sequence[Runs]) -> dict[str, Any]:
         "geometric_mean": geometric_means(here, horizon),
         "tests": {ours: best_peer_tests(here, ours) for ours in OURS if any(r.agent == ours for r in here)},
     }
+
+
+def adapts(r: Runs, here: Iterable[Runs]) -> Adaptation | None:
+    """Adaptation speed of a run among those of its horizon: the best level is that of any agent but an oracle."""
+    same = [other for other in here if other.domain == r.domain and other.agent not in ORACLES]
+    static = next((other for other in same if other.agent == "static"), None)
+    if static is None:
+        return None
+    return adaptation(r, min(map(settled_level, same)), float(static["loss"].mean()))
 
 
 def best_peer_tests(runs: Iterable[Runs], ours: str) -> list[dict[str, Any]]:
@@ -94,14 +104,6 @@ def _relative(r: Runs, to: Runs) -> float:
     """Mean regret relative to another agent's, over the seeds both ran."""
     a, b = shared_totals(r, to)
     return float(a.mean() / max(float(b.mean()), 1e-300))
-
-
-def _adaptation(r: Runs, here: Sequence[Runs]) -> float | None:
-    same = [other for other in here if other.domain == r.domain]
-    static = next((other for other in same if other.agent == "static"), None)
-    if static is None:
-        return None
-    return adaptation_steps(r, min(settled_level(other) for other in same), float(static["loss"].mean()))
 
 
 def _finite(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """The tables of every page, as text in rows: from runs, without any number typed by hand."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rasp_tuner.bench import claims, summary
@@ -114,17 +114,15 @@ def later_table(runs: Sequence[Runs], horizon: int) -> Table:
 
 
 def adaptation_table(runs: Sequence[Runs], horizon: int, domains: Sequence[str]) -> Table:
-    """Steps to adapt; "never" where a seed did not."""
-    steps = {
-        (row["agent"], row["domain"]): row["adaptation_steps"]
-        for row in summary.summarise([r for r in runs if r.horizon == horizon])[f"T{horizon}"]["regret"]
-    }
+    """Steps to adapt, over domains where there is a gap to close."""
+    here = [r for r in runs if r.horizon == horizon]
+    adapted = {(r.agent, r.domain): summary.adapts(r, here) for r in here}
+    with_gap = [d for d in domains if any(adapted[key] for key in adapted if key[1] == d)]
 
     def cell(r: Runs) -> str:
-        known = steps[r.agent, r.domain]
-        return "never" if known is None else f"{known:.0f}"
+        return _adapts((known := adapted[r.agent, r.domain]) and known._asdict())
 
-    return _by_domain(runs, horizon, domains, cell, ranked(runs, horizon))
+    return _by_domain(here, horizon, with_gap, cell, ranked(here, horizon))
 
 
 def latency_table(runs: Sequence[Runs]) -> Table:
@@ -199,7 +197,7 @@ def detail_table(runs: Sequence[Runs], horizon: int) -> Table:
             number(row["ci95"]),
             number(row["median_ms"]),
             number(row["p99_ms"]),
-            "never" if row["adaptation_steps"] is None else f"{row['adaptation_steps']:.0f}",
+            _adapts(row["adaptation"]),
             *(number((row["calibration"] or {}).get(key)) for key in ("coverage_50", "coverage_90", "nll")),
         ]
         for row in rows
@@ -218,6 +216,14 @@ def _by_domain(
         if any((agent, d) in found for d in present)
     ]
     return ["agent", *map(short, present)], rows
+
+
+def _adapts(known: Mapping[str, Any] | None) -> str:
+    """The median step, and on how many seeds: "- (2/5)" if most never get there."""
+    if known is None:
+        return "-"
+    step = known["median_step"]
+    return f"{'-' if step is None else f'{step:.0f}'} ({known['reached']}/{known['seeds']})"
 
 
 def _p_value(p: float) -> str:
