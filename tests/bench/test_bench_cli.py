@@ -50,7 +50,7 @@ def test_results_from_what_is_finished(tmp_path):
     assert (tmp_path / "out" / "RESULTS.md").read_text() == (tmp_path / "page.md").read_text()
 
 
-def test_results_runs_the_plan_and_measures_memory(tmp_path, monkeypatch):
+def test_results_runs_the_plan_and_measures_step_times_and_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(agents, "AGENTS", {"static": agents.AGENTS["static"]})
     monkeypatch.setattr(results, "AGENTS", agents.AGENTS)
     result = rasp("results", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
@@ -58,6 +58,8 @@ def test_results_runs_the_plan_and_measures_memory(tmp_path, monkeypatch):
     page = (tmp_path / "RESULTS.md").read_text()
     assert "missing" not in page
     assert "\n| static | 1100 | 1200 | " in page.split("## Memory growth on H1_Recurring_Regimes\n")[1]
+    assert "\n| static | 500 | " in page.split("## Step time\n")[1].split("\n## ")[0]
+    assert json.loads((tmp_path / "timing.json").read_text())["steps"] == 500
 
 
 def test_settings_of_an_agent_are_shown_as_they_are(tmp_path):

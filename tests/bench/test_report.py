@@ -6,22 +6,18 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import claims, figures, memory, metrics, report, results, run, summary, tables, verdicts
+from rasp_tuner.bench import figures, memory, metrics, report, results, run, summary, tables, timing, verdicts
 from rasp_tuner.bench.agents import AGENTS
-from rasp_tuner.bench.domains import PAPER, STREAMS, SYNTHETIC
+from rasp_tuner.bench.domains import PAPER, SYNTHETIC
 from rasp_tuner.bench.protocol import COLUMNS, Cell, plan
 
 
-def made(agent, totals, domain, horizon=100, ms=1.0):
+def made(agent, totals, domain, horizon=100):
     """Runs whose cumulative regrets are `totals`, one a seed, spread evenly over the steps."""
     regret = np.repeat(np.array(totals, dtype=float)[:, None] / horizon, horizon, axis=1)
     columns = dict.fromkeys(COLUMNS[4:], np.full(regret.shape, np.nan))
-    columns |= {
-        "loss": regret,
-        "regret": regret,
-        "ask_ms": np.full(regret.shape, ms),
-        "tell_ms": np.zeros(regret.shape),
-    }
+    columns |= {"loss": regret, "regret": regret, "regime": np.zeros(regret.shape)}
+    columns |= {"ask_ms": np.ones(regret.shape), "tell_ms": np.zeros(regret.shape)}
     return metrics.Runs(domain, agent, horizon, tuple(range(len(totals))), columns)
 
 
@@ -72,34 +68,6 @@ def test_the_first_lines_say_when_a_peer_ran_on_fewer_seeds():
     assert "beats the best peer, turbo (1 seed: 0.67 times its regret, lower on 9 of 9 domains)" in nine
     assert "never changing anything (0.33 times" in nine  # both seeds
     assert rest.endswith("It beats the best peer of the domain on H1 (turbo, 1 seed).")
-
-
-def test_claims_are_judged_by_the_numbers():
-    runs = everywhere(static=[10, 11], gp_ucb=[8, 9.1], cma_es=[7, 7.9], rasp_paper=[20, 21.2], rasp=[1, 1.1])
-    by_agent = {f.agent: f for f in claims.findings(runs) if f.claim.startswith("beats the stronger")}
-    assert (by_agent["rasp"].measured, by_agent["rasp"].verdict) == ("9 of 9", "holds")
-    assert (by_agent["rasp-paper"].measured, by_agent["rasp-paper"].verdict) == ("0 of 9", "does not hold")
-    nothing = {f.agent: f.verdict for f in claims.findings(runs) if "never changing" in f.claim}
-    assert nothing == {"rasp": "holds", "rasp-paper": "does not hold"}
-    streams = [f.verdict for f in claims.findings(runs) if "streams" in f.claim]
-    assert set(streams) == {"not measured"}
-
-
-def test_the_claim_about_streams_waits_for_every_peer():
-    agents = {"gp-ucb": [4.0], "cma-es": [4.0], "random": [9.0], "rasp": [3.0]}
-    runs = [made(agent, totals, domain) for agent, totals in agents.items() for domain in STREAMS]
-    said = [(f.measured, f.verdict) for f in claims.findings(runs) if "streams" in f.claim]
-    assert said == [("reduction +25.0%, +25.0%, +25.0%", "holds")]
-    said = [f.verdict for f in claims.findings(runs[1:]) if "streams" in f.claim]  # gp-ucb lacks one stream
-    assert said == ["not measured"]
-
-
-def test_a_claim_about_speed_compares_medians():
-    runs = [made("gp-ucb", [1, 2], d, ms=50.0) for d in SYNTHETIC] + [
-        made("rasp", [1, 2], d, ms=5.0) for d in SYNTHETIC
-    ]
-    finding = next(f for f in claims.findings(runs) if "step time" in f.claim)
-    assert (finding.measured, finding.verdict) == ("10 times lower (median of 9 domains)", "holds")
 
 
 @pytest.mark.parametrize(("static", "best"), [([9, 9.1], "tpe"), ([1, 1.1], "static")])
@@ -194,6 +162,20 @@ def test_the_page_is_whole_and_fetches_nothing(folder):
     assert parser.open == []
     assert page.read_text().count("data:image/png;base64,") >= 5
     assert "T = 30" in text.read_text()
+
+
+def test_step_times_of_the_runs_are_said_to_be_under_load(folder):
+    page, text = report.write(folder)
+    assert page.read_text().count("under parallel load") == 2  # beside the figure and beside the numbers
+    assert "under parallel load" in text.read_text().split("### All numbers")[1].split("|")[0]
+
+
+def test_the_claim_about_step_time_is_read_from_the_timing_pass(tmp_path):
+    run.run_plan(list(plan(PAPER[:1], ["static", "rasp-paper"], 1, 100)), tmp_path)
+    step = {name: timing.Times(500, ms, ms, ms) for name, ms in (("gp-ucb", 40.0), ("rasp-paper", 4.0))}
+    timing.save(tmp_path, 500, {timing.DOMAIN: step})
+    for path in report.write(tmp_path):
+        assert "10.0 times lower: 4 against 40 ms" in path.read_text()
 
 
 def test_markdown_tables_are_square(folder):

@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import agents, results, run, suites
+from rasp_tuner.bench import agents, results, run, suites, timing
 from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS, create
 from rasp_tuner.bench.metrics import load
@@ -78,6 +78,18 @@ def test_what_is_not_finished_is_named(page):
     assert "5 Switching (seed 0)" in missing
     assert "- T = 1,000, `botorch`: all 1 runs" in missing
     assert "Missing: not measured yet" in section(page, "Memory growth")
+
+
+def test_step_times_come_from_the_timing_pass_alone(folder, page):
+    assert section(page, "Step time").count("Missing: not measured yet") == 2
+    assert "|" not in section(page, "Step time")
+    quick = [c for c in PLAN if c.agent in QUICK and c.domain == PAPER[0]]
+    times = {
+        timing.DOMAIN: {"random": timing.Times(500, 0.5, 0.625, 2.0), "botorch": timing.Times(175, 700.0, 710, 1e3)}
+    }
+    told = section(results.page(load(run.merge(quick, folder)), quick, times=times), "Step time")
+    assert "| random | 500 | 0.500 | 0.625 | 2.00 |\n| botorch | 175 | 700 | 710 | 1000 |" in told
+    assert told.count("Missing") == 1  # the stream
 
 
 def test_a_finished_plan_misses_nothing(folder):

@@ -155,6 +155,17 @@ def adaptation(r: Runs, best_level: float, static_level: float) -> Adaptation | 
     return Adaptation(int(np.isfinite(steps).sum()), len(steps), median if np.isfinite(median) else None)
 
 
+def arrivals(r: Runs) -> list[list[tuple[int, float]]]:
+    """Of each seed, block after block: the regime, and the mean regret of the first ADAPT_WINDOW steps in it."""
+    told = []
+    for regimes, regret in zip(r["regime"], r["regret"], strict=True):
+        starts = [0, *(np.flatnonzero(np.diff(regimes)) + 1)]
+        ends = [*starts[1:], len(regimes)]
+        first = [regret[i : min(i + ADAPT_WINDOW, end)] for i, end in zip(starts, ends, strict=True)]
+        told.append([(int(regimes[i]), float(cost.mean())) for i, cost in zip(starts, first, strict=True)])
+    return told
+
+
 def settled_level(r: Runs) -> float:
     """Mean loss over the last fifth of the steps: where the agent ends up."""
     tail = max(1, r["loss"].shape[1] // 5)

@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from rasp_tuner import __version__, markup
-from rasp_tuner.bench import figures, memory, paper_tables, sensitivity, summary, tables
+from rasp_tuner.bench import figures, memory, paper_tables, sensitivity, summary, tables, timing
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
 from rasp_tuner.bench.metrics import Runs, calibration, load
 from rasp_tuner.bench.verdicts import lead
@@ -18,6 +18,8 @@ BANDS = (
     " lower half of a band mirrors the upper one. Regret is drawn up to about three times that of the static default;"
     " who goes beyond is named above the panel, with the regret at the end."
 )
+LOAD = "Step times were taken under parallel load, several runs at a time: compare them with care."
+Measured = dict[str, dict[str, timing.Times]]
 SHOWN = 8  # lines that can be told apart in one picture; the tables hold every agent
 FIRST = ("static", "random", "cma-es", "gp-ucb", "rasp-paper", "rasp", "ra-gd")  # drawn before all others
 
@@ -26,8 +28,8 @@ def write(folder: Path, runs: Sequence[Runs] | None = None) -> tuple[Path, Path]
     """Write DIR/report.html and DIR/report.md from DIR/steps.csv, or from its runs at hand; return both paths."""
     runs = load(folder / "steps.csv") if runs is None else runs
     page, text = folder / "report.html", folder / "report.md"
-    page.write_text(as_html(runs, memory_tables(folder)))
-    text.write_text(as_markdown(runs, memory_tables(folder)))
+    page.write_text(as_html(runs, memory_tables(folder), timing.load(folder)))
+    text.write_text(as_markdown(runs, memory_tables(folder), timing.load(folder)))
     return page, text
 
 
@@ -42,11 +44,11 @@ def memory_tables(folder: Path) -> list[tuple[str, Table]]:
     return [(f"Memory growth on {domain}", (["agent", "from step", "to step", "KiB per 100 steps"], rows))]
 
 
-def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -> str:
-    """The summary as Markdown; `extra` are further tables with their titles."""
+def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times: Measured | None = None) -> str:
+    """The summary as Markdown; `extra` are further tables with their titles, `times` those of `timing`."""
     plain = [r for r in runs if "[" not in r.agent]
     parts = ["# Results", *(f"**{line}**\n" for line in lead(plain)), f"rasp-tuner {__version__}.", ""]
-    claimed = tables.claims_table(plain)
+    claimed = tables.claims_table(plain, times)
     if claimed[1]:
         parts += ["## The paper's claims", tables.markdown(claimed)]
     for horizon in sorted({r.horizon for r in plain}):
@@ -60,7 +62,7 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -
         parts += [f"### Table 3: tabular streams, T = {horizon:,}"] if told else []
         for words, table in told:
             parts += [words, tables.markdown(table)]
-        parts += [f"### All numbers, T = {horizon:,}", tables.markdown(tables.detail_table(plain, horizon))]
+        parts += [f"### All numbers, T = {horizon:,}", LOAD, tables.markdown(tables.detail_table(plain, horizon))]
     for horizon, points in sensitivity.swept(runs).items():
         parts += [f"## {sensitivity.TITLE}, T = {horizon:,}", tables.markdown(sensitivity.as_table(points))]
     for title, table in extra:
@@ -69,12 +71,12 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -
     return "\n\n".join(parts) + "\n"
 
 
-def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = ()) -> str:
-    """The whole page: tables and figures, with nothing to fetch; `extra` are further tables with their titles."""
+def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times: Measured | None = None) -> str:
+    """The whole page: tables and figures, with nothing to fetch; `extra` and `times` as in `as_markdown`."""
     plain = [r for r in runs if "[" not in r.agent]
     title = "RASP-Tuner: benchmark report"
     body = [f"<h1>{title}</h1>", *(f'<p class="lead">{escape(line)}</p>' for line in lead(plain))]
-    claimed = tables.claims_table(plain)
+    claimed = tables.claims_table(plain, times)
     if claimed[1]:
         body += ["<h2>The paper's claims</h2>", markup.table(claimed)]
     for horizon, points in sensitivity.swept(runs).items():
@@ -129,7 +131,8 @@ def _at(here: Sequence[Runs], horizon: int) -> list[str]:
         tests = tables.best_peer_table(here, horizon, agent)
         if tests[1]:
             body.append(markup.table(tests, f"{agent} against the best peer of each domain, paired t-test"))
-    return [*body, markup.folded(f"All numbers, T = {horizon:,}", markup.table(tables.detail_table(here, horizon)))]
+    numbers = f"<p>{LOAD}</p>" + markup.table(tables.detail_table(here, horizon))
+    return [*body, markup.folded(f"All numbers, T = {horizon:,}", numbers)]
 
 
 def _figures(here: Sequence[Runs]) -> list[str]:
@@ -139,6 +142,7 @@ def _figures(here: Sequence[Runs]) -> list[str]:
     body = [
         *_trajectories(few, "Figure 2: loss and cumulative regret", SYNTHETIC),
         "<h3>Figure 3: step time</h3>",
+        f"<p>{LOAD}</p>",
         markup.image(figures.latencies(here), "median step time by agent"),
     ]
     memories = {f"{a}{suffix}" for a in ("rasp", "rasp-paper") for suffix in ("", "-no-memory")}

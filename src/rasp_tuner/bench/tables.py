@@ -5,8 +5,9 @@ from typing import Any
 
 from rasp_tuner.bench import claims, summary
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
-from rasp_tuner.bench.metrics import Runs, calibration, geometric_mean, geometric_means, latency, later_share, ratios
+from rasp_tuner.bench.metrics import Runs, calibration, geometric_mean, geometric_means, later_share, ratios
 from rasp_tuner.bench.stats import confidence
+from rasp_tuner.bench.timing import Times
 from rasp_tuner.markup import Table, are_words
 
 MEAN = "geo-mean"  # of the paper's nine domains
@@ -125,20 +126,11 @@ def adaptation_table(runs: Sequence[Runs], horizon: int, domains: Sequence[str])
     return _by_domain(here, horizon, with_gap, cell, ranked(here, horizon))
 
 
-def latency_table(runs: Sequence[Runs]) -> Table:
-    """Median and 99th percentile of a step over all domains, by horizon."""
-    horizons = sorted({r.horizon for r in runs})
-    times = {
-        (a, t): latency(*(r for r in runs if (r.agent, r.horizon) == (a, t)))
-        for a, t in {(r.agent, r.horizon) for r in runs}
-    }
-    head = ["agent", *(f"{name} ms, T = {t:,}" for t in horizons for name in ("median", "p99"))]
-    agents = sorted(
-        {r.agent for r in runs}, key=lambda a: next(times[a, t]["median_ms"] for t in horizons if (a, t) in times)
-    )
-    return head, [
-        [a, *(number(times.get((a, t), {}).get(key)) for t in horizons for key in ("median_ms", "p99_ms"))]
-        for a in agents
+def timing_table(times: Mapping[str, Times]) -> Table:
+    """Milliseconds of a step, the quickest agent first."""
+    rows = sorted(times.items(), key=lambda item: item[1].median_ms)
+    return ["agent", "steps", "median ms", "mean ms", "p99 ms"], [
+        [agent, str(t.steps), *map(number, (t.median_ms, t.mean_ms, t.p99_ms))] for agent, t in rows
     ]
 
 
@@ -166,9 +158,9 @@ def best_peer_table(runs: Sequence[Runs], horizon: int, agent: str) -> Table:
     return ["domain", "best peer", f"regret of {agent}", "of the peer", f"{agent} is", "seeds", "p", "p (Holm)"], rows
 
 
-def claims_table(runs: Sequence[Runs]) -> Table:
+def claims_table(runs: Sequence[Runs], times: Mapping[str, Mapping[str, Times]] | None = None) -> Table:
     return ["paper's claim", "where", "agent", "what we measured", "verdict"], [
-        [f.claim, f.where, f.agent, f.measured or "-", f.verdict] for f in claims.findings(runs)
+        [f.claim, f.where, f.agent, f.measured or "-", f.verdict] for f in claims.findings(runs, times or {})
     ]
 
 

@@ -164,7 +164,7 @@ def write_results(
     Example: rasp results --out out/results --markdown docs/RESULTS.md
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench import agents, memory, results, run
+        from rasp_tuner.bench import agents, memory, results, run, timing
 
         cells = results.plan(seeds)
         if not page_only:
@@ -172,6 +172,11 @@ def write_results(
             kept = sum(run.is_finished(cell, out) for cell in cells)
             with _resumable(), _progress_of(cells, kept) as finished:
                 run.run_plan(cells, out, jobs=jobs, finished=finished)
+            with progress_bar() as progress:
+                wanted = timing.plan(list(agents.AGENTS))
+                task = progress.add_task("step times", total=sum(map(len, wanted.values())) * timing.STEPS)
+                for name, steps in timing.measure(out, wanted):
+                    progress.update(task, advance=steps, description=f"step times of {name}")
             with progress_bar() as progress:
                 task = progress.add_task("memory growth", total=len(agents.AGENTS))
                 for agent in memory.measure(out, list(agents.AGENTS), results.MEMORY_DOMAIN, results.MEMORY_STEPS):

@@ -38,6 +38,13 @@ PAPER = tuple(DOMAINS)[:10]  # the paper's Appendix A
 SYNTHETIC = PAPER[:9]  # without the adversarial one
 STREAMS = tuple(streams.STREAMS)
 BEYOND = ("A2_Adversarial_Offcentre", "H1_Recurring_Regimes")
+SWITCHING = (  # the paper's Section 5; of these 5 does not switch before step 100
+    "1_LLM_Inference",
+    "3_Robot_ISP_Tuning",
+    "5_Switching_LQR",
+    "7_Regime_Switch_Simple",
+    "8_Server_Flash_Crowd",
+)
 RECURRING = (  # a regime comes back: what memory is for. 5 needs more than 200 steps
     "1_LLM_Inference",
     "3_Robot_ISP_Tuning",
