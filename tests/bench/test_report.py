@@ -257,10 +257,10 @@ def test_who_never_adapts_has_a_hatched_bar_of_full_length():
     assert [text.get_text() for text in second.texts] == ["not run", "never"]
 
 
-def test_the_page_draws_adaptation(folder):
-    assert '<div class="wide"><img alt="steps to adapt by domain and agent"' in report.as_html(
-        metrics.load(folder / "steps.csv")
-    )
+def test_the_page_draws_adaptation_where_there_is_a_gap_to_close(folder):
+    picture = '<div class="wide"><img alt="steps to adapt by domain and agent"'
+    assert picture in report.as_html(everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0]))
+    assert picture not in report.as_html(metrics.load(folder / "steps.csv"))  # the static default is the best there
 
 
 def test_pictures_show_few_agents_and_tables_all(folder):
@@ -275,4 +275,23 @@ def test_pictures_show_few_agents_and_tables_all(folder):
 
 def test_a_folder_without_results_is_said_so(tmp_path):
     with pytest.raises(InvalidValue, match="run `rasp bench"):
+        report.write(tmp_path)
+
+
+def test_every_agent_is_in_the_legend_wherever_it_ran():
+    runs = [made("static", [1.0, 2.0], PAPER[0]), made("static", [1.0, 2.0], PAPER[1]), made("tpe", [1.0], PAPER[1])]
+    (legend,) = figures.trajectories(runs, PAPER[:2]).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["static", "tpe"]
+
+
+def test_one_agent_alone_has_a_page():
+    assert "<h2>T = 100</h2>" in report.as_html(everywhere(rasp=[1.0, 2.0]))
+    assert "<h2>T = 100</h2>" not in report.as_html(everywhere(static=[1.0, 2.0]))
+
+
+@pytest.mark.parametrize("name", ["memory.json", "timing.json"])
+def test_what_was_measured_beside_and_is_damaged_is_said_so(folder, tmp_path, name):
+    (tmp_path / "steps.csv").write_bytes((folder / "steps.csv").read_bytes())
+    (tmp_path / name).write_text('{"cut')
+    with pytest.raises(InvalidValue, match=f"{name} is damaged.*measured anew"):
         report.write(tmp_path)

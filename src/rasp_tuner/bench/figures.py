@@ -55,8 +55,10 @@ def trajectories(runs: Sequence[Runs], domains: Sequence[str]) -> Figure:
         right.set(ylabel="cumulative regret", ylim=(0, ceiling))
     for axes in rows[-1]:
         axes.set_xlabel("step")
-    handles, labels = rows[0][1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
+    lines = {
+        line.get_label(): line for _, right in rows for line in right.get_lines()
+    }  # not every agent ran everywhere
+    figure.legend(lines.values(), lines, loc="outside upper center", ncols=min(6, len(lines)), frameon=False)
     return figure
 
 
@@ -125,7 +127,9 @@ def adaptation(steps: Mapping[str, Mapping[str, float | None]], horizon: int) ->
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[len(steps) :]:
         axes.set_visible(False)
-    figure.supxlabel("steps until the loss stays near the best; hatched: never", fontsize=9)
+    figure.supxlabel(
+        "steps until the loss stays near the best, median over seeds; hatched: half of them or more never", fontsize=9
+    )
     return figure
 
 

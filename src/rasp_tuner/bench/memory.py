@@ -5,15 +5,14 @@ that is bounded grows like one that is not.
 """
 
 import gc
-import json
 import time
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rasp_tuner.bench import facts
 from rasp_tuner.bench.protocol import Cell, play
-from rasp_tuner.snapshot import write
 
 SPAN = 100  # steps over which growth is counted
 MARK = 50  # steps between two looks at the heap; the first is the warm-up: imports and first allocations are not growth
@@ -62,19 +61,16 @@ def measure(folder: Path, agents: Sequence[str], domain: str, horizon: int) -> I
 def save(folder: Path, domain: str, horizon: int, by_agent: Mapping[str, Growth]) -> None:
     """Write DIR/memory.json; `horizon` is how many steps were asked for."""
     each = {agent: {"from": g.first, "to": g.last, "kib_per_100_steps": g.kib} for agent, g in by_agent.items()}
-    write(folder / "memory.json", json.dumps({"domain": domain, "horizon": horizon, "growth": each}, indent=1).encode())
+    facts.write(folder / "memory.json", {"domain": domain, "horizon": horizon, "growth": each})
 
 
 def load(folder: Path) -> tuple[str, int, dict[str, Growth]] | None:
     """What `save` wrote into the folder, if it did; a file of an older version counts as none."""
-    path = folder / "memory.json"
-    if not path.is_file():
+    held = facts.read(folder / "memory.json")
+    if "growth" not in held:
         return None
-    facts = json.loads(path.read_text())
-    if "growth" not in facts:
-        return None
-    each = {agent: Growth(g["from"], g["to"], g["kib_per_100_steps"]) for agent, g in facts["growth"].items()}
-    return facts["domain"], facts["horizon"], each
+    each = {agent: Growth(g["from"], g["to"], g["kib_per_100_steps"]) for agent, g in held["growth"].items()}
+    return held["domain"], held["horizon"], each
 
 
 def _held() -> int:

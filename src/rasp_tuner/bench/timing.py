@@ -4,7 +4,6 @@ All agents live in one process and take turns of a few steps, so whatever else t
 That is why a domain is timed in one sitting: times of two sittings say more about the machine than about the agents.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rasp_tuner.bench import facts
 from rasp_tuner.bench.protocol import Cell, play
-from rasp_tuner.snapshot import write
 
 STEPS = 500  # the paper's; at T = 100 no window is full yet
 TURN = 25  # steps
@@ -71,7 +70,7 @@ def in_turns(cells: Sequence[Cell], turn: int = TURN, budget_s: float = BUDGET_S
 def save(folder: Path, steps: int, by_domain: Mapping[str, Mapping[str, Times]]) -> None:
     """Write DIR/timing.json; `steps` is how many were asked for."""
     domains = {domain: {agent: asdict(t) for agent, t in each.items()} for domain, each in by_domain.items()}
-    write(folder / "timing.json", json.dumps({"steps": steps, "domains": domains}, indent=1).encode())
+    facts.write(folder / "timing.json", {"steps": steps, "domains": domains})
 
 
 def load(folder: Path) -> dict[str, dict[str, Times]]:
@@ -80,12 +79,9 @@ def load(folder: Path) -> dict[str, dict[str, Times]]:
 
 
 def _read(folder: Path) -> tuple[int, dict[str, dict[str, Times]]]:
-    path = folder / "timing.json"
-    if not path.is_file():
-        return 0, {}
-    facts = json.loads(path.read_text())
-    domains = {domain: {agent: Times(**t) for agent, t in each.items()} for domain, each in facts["domains"].items()}
-    return facts["steps"], domains
+    held = facts.read(folder / "timing.json")
+    each = held.get("domains", {})
+    return held.get("steps", 0), {d: {a: Times(**t) for a, t in by_agent.items()} for d, by_agent in each.items()}
 
 
 def _times(took: Sequence[float]) -> Times:
