@@ -1,0 +1,114 @@
+"""Which regime a context belongs to, found online from contexts alone.
+
+symbol   shape      meaning
+centres  [n, d_c]   mean context of each regime
+counts   [n]        contexts in it
+within   [d_c]      sum of squared deviations from the centre, over all regimes
+wobble   [d_c]      half the usual squared change from one context to the next
+D        [n]        squared distance to each centre, in units of the usual one, averaged over coordinates
+
+Inside a regime D is about 1, with variance 2 / d_c if coordinates are independent. So the radius needs no setting:
+units cancel, many coordinates tell near regimes apart, noise stays one regime and a regime that drifts widens.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from rasp_tuner.numerics import Array
+
+REACH = 6.0  # deviations of D above 1: a context is new when it is this far from all centres
+MERGE = 0.7  # of the reach: centres that turn out to be this near become one
+INDEPENDENT = 16  # coordinates beyond this many are not taken for independent ones
+SETTLING = 4  # deviations that are taken in before any regime but the first is opened
+RECENT = 64  # changes that the wobble is taken from
+USUAL = 0.9  # share of them: the greatest may be switches
+FLOOR = 0.01  # of the variance over all contexts: the least usual deviation, for contexts that repeat exactly
+STILL = 1e-12  # relative variance of a coordinate that does not move, up to rounding
+MAX_REGIMES = 32  # beyond that the nearest one serves
+
+
+class Regimes:
+    """Centres that contexts are added to; a far context opens a regime, and near ones are merged.
+
+    The usual deviation is that inside regimes, and at least the wobble: a symbol that changes at random at every step
+    tells nothing, even if it was rare at first and got a regime of its own.
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.centres = np.zeros((0, dim))
+        self.counts = np.zeros(0)
+        self._within, self._deviations = np.zeros(dim), 0
+        self._changes: deque[Array] = deque(maxlen=RECENT)
+        self._wobble = np.zeros(dim)
+        self._latest: Array | None = None
+        self._seen, self._mean, self._squares = 0, np.zeros(dim), np.zeros(dim)  # squared deviations from the mean
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+    def nearest(self, context: Array) -> tuple[int, bool]:
+        """The nearest regime, and whether the context is too far from it; there must be one already."""
+        units, reach = self._units(context)
+        spare = self.counts / (self.counts + 1.0)  # a centre of few contexts has a deviation of its own
+        away = spare * ((self.centres - context) ** 2 @ units)
+        index = int(away.argmin())
+        far = bool(away[index] > reach)
+        return index, far and self._deviations >= SETTLING and len(self) < MAX_REGIMES
+
+    def add(self, context: Array) -> tuple[int, int | None]:
+        """The regime that takes the context in, the last one if it is new; and one that was merged into another.
+
+        The index is valid before the merged regime is removed from a list kept beside this one.
+        """
+        index, new = self.nearest(context) if len(self) else (0, True)
+        if new:
+            index = len(self)
+            self.centres = np.vstack([self.centres, context])
+            self.counts = np.append(self.counts, 1.0)
+        else:
+            count = self.counts[index]
+            self._within += (context - self.centres[index]) ** 2 * count / (count + 1.0)
+            self._deviations += 1
+            self.counts[index] += 1.0
+            self.centres[index] += (context - self.centres[index]) / (count + 1.0)
+        self._observe(context)
+        return index, self._merge(index)
+
+    def _units(self, context: Array) -> tuple[Array, float]:
+        """Weights [d_c] that turn squared differences into D, and the reach; as if this context had come."""
+        apart = context - self._mean
+        variance = (self._squares + apart**2 * self._seen / (self._seen + 1)) / (self._seen + 1)
+        moves = variance > STILL * self._mean**2
+        dim = max(int(moves.sum()), 1)
+        n = max(self._deviations, SETTLING)
+        usual = np.maximum(np.maximum(self._within / n, self._wobble), FLOOR * variance)
+        weights = np.divide(1.0 / dim, usual, out=np.zeros(len(usual)), where=moves)
+        few = n / (n - 2.0)  # mean of 1 / (estimated variance), if the true one is 1
+        return weights, few * (1.0 + REACH * float(np.sqrt(2.0 / min(dim, INDEPENDENT))))
+
+    def _observe(self, context: Array) -> None:
+        if self._latest is not None:
+            self._changes.append(0.5 * (context - self._latest) ** 2)
+            kept = max(int(USUAL * len(self._changes)), 1)
+            self._wobble = np.sort(np.array(self._changes), axis=0)[:kept].mean(axis=0)
+        self._latest = context
+        apart = context - self._mean
+        self._seen += 1
+        self._mean += apart / self._seen
+        self._squares += apart * (context - self._mean)
+
+    def _merge(self, index: int) -> int | None:
+        """Fold this regime and its nearest into the larger one, if they are near; the one that is gone."""
+        units, reach = self._units(self.centres[index])
+        away = (self.centres - self.centres[index]) ** 2 @ units
+        away[index] = np.inf
+        other = int(away.argmin())
+        if away[other] >= MERGE * reach:
+            return None
+        gone, kept = sorted((index, other), key=lambda i: float(self.counts[i]))
+        share = self.counts[gone] / (self.counts[gone] + self.counts[kept])
+        self.centres[kept] += share * (self.centres[gone] - self.centres[kept])
+        self.counts[kept] += self.counts[gone]
+        self.centres, self.counts = np.delete(self.centres, gone, axis=0), np.delete(self.counts, gone)
+        return gone
