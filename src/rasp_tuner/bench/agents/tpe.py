@@ -15,17 +15,22 @@ from rasp_tuner.space import Categorical
 
 
 class Tpe(ScalarAgent):
-    """The study holds finished runs only: a trial that Optuna hands out is closed at once and told as a run of its own.
+    """The study holds finished runs only: the sampler is asked itself, since a study's `ask` stores a trial each time.
 
-    So late answers cost nothing, and answers that never come leave no trial running.
+    So late answers cost nothing, answers that never come leave no trial, and each step is kept once, not twice.
     """
 
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__(task, seed)
         with warnings.catch_warnings():  # `multivariate` is marked experimental; it is what we want
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(multivariate=True, seed=new_seed(self.rng))
-        self._study = _quiet_study(sampler)
+            self._sampler = optuna.samplers.TPESampler(
+                multivariate=True,
+                constant_liar=False,  # it counts running trials, and there are none
+                seed=new_seed(self.rng),
+            )
+        self._storage = optuna.storages.InMemoryStorage()
+        self._study = _quiet_study(self._storage)
         self._axes: dict[str, BaseDistribution] = {
             name: CategoricalDistribution(range(knob.levels))
             if isinstance(knob, Categorical)
@@ -37,9 +42,15 @@ class Tpe(ScalarAgent):
         del context
         if self.asked == 0:
             return self.task.default
-        trial = self._study.ask(self._axes)
-        self._study.tell(trial, state=TrialState.FAIL)
-        return np.array([self._to_unit(name, value) for name, value in trial.params.items()])
+        # a study remembers the trials of its last ask; a new one on the same storage sees them all
+        study = optuna.load_study(study_name=self._study.study_name, storage=self._storage, sampler=self._sampler)
+        trial = create_trial(state=TrialState.RUNNING)
+        together = self._sampler.infer_relative_search_space(study, trial)
+        params = self._sampler.sample_relative(study, trial, together)
+        for name, axis in self._axes.items():
+            if name not in params:
+                params[name] = self._sampler.sample_independent(study, trial, name, axis)
+        return np.array([self._to_unit(name, params[name]) for name in self._axes])
 
     def learn(self, run: Run, loss: float) -> None:
         values = dict(zip(self._axes, run.point.tolist(), strict=True))
@@ -55,11 +66,11 @@ class Tpe(ScalarAgent):
         return int(unit * len(axis.choices)) if isinstance(axis, CategoricalDistribution) else unit
 
 
-def _quiet_study(sampler: optuna.samplers.BaseSampler) -> optuna.Study:
+def _quiet_study(storage: optuna.storages.BaseStorage) -> optuna.Study:
     """A study without the line Optuna logs at its creation; the caller's verbosity is put back."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        return optuna.create_study(sampler=sampler)
+        return optuna.create_study(storage=storage)
     finally:
         optuna.logging.set_verbosity(verbosity)
