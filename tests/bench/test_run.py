@@ -10,7 +10,7 @@ import pytest
 from rasp_tuner.bench import run
 from rasp_tuner.bench.protocol import Cell, plan
 
-CELLS = list(plan(["5_Switching_LQR", "A1_Adversarial_Context"], ["static", "random", "cma-es"], 2, 30))
+CELLS = list(plan(["5_Switching_LQR", "A1_Adversarial_Context"], ["static", "random", "cma-es", "rasp"], 2, 30))
 
 
 def losses(path):

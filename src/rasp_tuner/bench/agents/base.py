@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
-from rasp_tuner.bench.domains.base import ExperimentDomain, Task
+from rasp_tuner.bench.domains.base import Task
 from rasp_tuner.checks import show
 from rasp_tuner.composer import RealErrorComposer
 from rasp_tuner.errors import UnknownSuggestion
@@ -108,11 +108,3 @@ class ScalarAgent(ABC):
             return self._composer.compose(values)
         ((name, value),) = values.items()
         return value if self.task.metrics[name].direction == "min" else -value
-
-
-@runtime_checkable
-class Oracle(Protocol):
-    """An agent that is shown the truth before each ask: a floor to compare with, not a competitor."""
-
-    def reveal(self, domain: ExperimentDomain[object], omega: object) -> None:
-        """The domain and the condition now in force."""

@@ -40,6 +40,7 @@ class RaGd:
         self._asked = 0
 
     def reveal(self, domain: ExperimentDomain[object], omega: object) -> None:
+        """The domain and the condition now in force; the protocol shows them before each ask."""
         self._truth = (domain, omega)
 
     def ask(self, context: Array) -> tuple[str, Array]:
