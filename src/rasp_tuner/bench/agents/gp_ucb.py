@@ -1,4 +1,4 @@
-"""GP-UCB as in the paper: Matern-5/2 with ARD over [theta; context] and white noise, on a sliding window."""
+"""GP-UCB as in the paper, where it says how: Matern-5/2 with ARD over [theta; context] and white noise, on a sliding window."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from rasp_tuner.numerics import Array
 
 WINDOW = 200  # Table hyperparams
 RESTARTS = 5  # Table hyperparams
-KAPPA = 2.0
+KAPPA = 2.0  # ours: the paper says that it is a constant, not which; 2 is the one it gives for its own LCB
 INITIAL = 5  # the default, then uniform points: fewer leave the marginal likelihood without a maximum
 MOST_SCALES = 32  # a longer context has one length scale for all its dimensions: 200 points cannot fit hundreds
 

@@ -21,7 +21,11 @@ MOST_CANDIDATES = 5000
 
 
 class Turbo(ScalarAgent):
-    """The published constants for batches of one; the GP sees the newest WINDOW points of the current region."""
+    """The published constants for batches of one; the GP sees the newest WINDOW points of the current region.
+
+    Unlike the published code, the point at which a region ends is the first of the next one, beside its 2 d new points:
+    no answer is thrown away. Published regions share nothing.
+    """
 
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__(task, seed)
