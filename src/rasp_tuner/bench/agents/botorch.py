@@ -20,11 +20,11 @@ THREADS = ThreadpoolController()  # torch's own among them: matrices this small 
 
 
 class BoTorch(ScalarAgent):
-    """BoTorch's default model (kernel, priors scaled by dimension, noise), fitted by its default optimiser at each answer.
+    """BoTorch's default model (kernel, priors scaled by dimension, noise) and its default fit, at every answer.
 
-    Not its defaults: the best RESTARTS of RAW_SAMPLES uniform points start the search, as many as in GP-UCB and drawn by
-    the agent's own generator, and a fit is tried once, from the last one. BoTorch's own would draw starts and second
-    attempts from torch's global generator. Losses are standardised here, over the last WINDOW runs.
+    Not its defaults: the search starts at the best RESTARTS of RAW_SAMPLES uniform points, which the agent's own
+    generator draws, and a fit is tried once, from the last one. BoTorch's own starts and second attempts draw from
+    torch's global generator. Losses are standardised here, over the last WINDOW runs.
 
     The best observed loss may belong to a luckier context, where nothing could improve on it here; so improvement is
     counted from the best posterior mean that the window's points have in the current context.

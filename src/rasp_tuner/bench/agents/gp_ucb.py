@@ -1,4 +1,4 @@
-"""GP-UCB as in the paper, where it says how: Matern-5/2 with ARD over [theta; context] and white noise, on a sliding window."""
+"""GP-UCB as in the paper: Matern-5/2 with ARD over [theta; context] and white noise, on a sliding window."""
 
 from functools import partial
 
