@@ -174,8 +174,8 @@ def _step_times(times: Mapping[str, Mapping[str, timing.Times]]) -> list[str]:
         f"Milliseconds of `ask` + `tell` over {timing.STEPS} steps, as the paper times them. All agents of a table ran"
         f" in one process and took turns of {timing.TURN} steps, so whatever the machine did meanwhile hit all alike."
         f" An agent stops once it has spent {timing.BUDGET_S:.0f} s; the table says how many steps it got. The fit of"
-        " our GP-UCB has exact slopes and is about three times as fast as scikit-learn's regressor for the same model,"
-        " so RASP's lead is smaller here than it would be over that one.",
+        " our GP-UCB has exact slopes and is faster than scikit-learn's regressor for the same model, so RASP's lead is"
+        " smaller here than it would be over that one.",
     ]
     why = {
         timing.DOMAIN: "Its sizes, d = 5 and d_c = 3, are the medians of the paper's nine domains.",
