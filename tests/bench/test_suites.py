@@ -1,0 +1,13 @@
+from rasp_tuner.bench.suites import SWEEPS
+from rasp_tuner.presets import PAPER
+
+
+def test_every_constant_of_appendix_c_is_swept_around_the_papers_value():
+    assert set(SWEEPS) == {"top_k", "temperature", "novelty_threshold", "doubt_share", "stay", "memory_size"}
+    for name, values in SWEEPS.items():
+        assert PAPER[name] in values
+        assert len(set(values)) >= 3
+
+
+def test_some_memory_is_small_enough_to_be_filled():
+    assert min(SWEEPS["memory_size"]) < 25
