@@ -47,7 +47,7 @@ def test_a_cluster_of_two_nodes_gives_the_losses_of_one_process(tmp_path, cluste
 
 @pytest.mark.filterwarnings("ignore")
 def test_both_nodes_do_work(tmp_path, cluster, monkeypatch):
-    def where(cell):  # inside the test, so that it travels to workers that cannot import this file
+    def where(cell, _own):  # inside the test, so that it travels to workers that cannot import this file
         """The node that ran a cell, in place of its losses; slow enough that one node cannot take them all."""
         import time
 

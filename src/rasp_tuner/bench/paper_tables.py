@@ -9,7 +9,7 @@ import numpy as np
 
 from rasp_tuner.bench.agents import cma, gp_ucb
 from rasp_tuner.bench.domains import PAPER_CONSTANTS, STREAMS
-from rasp_tuner.bench.metrics import Runs, select
+from rasp_tuner.bench.metrics import ADAPT_SHARE, ADAPT_WINDOW, Runs, select
 from rasp_tuner.bench.tables import short, spread
 from rasp_tuner.markup import Table
 from rasp_tuner.numerics import EPSILON
@@ -112,6 +112,7 @@ def hyperparameters() -> Table:
         ["RASP-Tuner", "perturbations among the candidates", OPEN, k["perturbations"]],
         ["GP-UCB", "kappa", OPEN, kappa],
         ["GP-UCB", "points before the first fit", OPEN, f"{gp_ucb.INITIAL}"],
+        ["adaptation speed", "window W, share alpha", OPEN, f"{ADAPT_WINDOW}, {ADAPT_SHARE:g}"],
     ]
 
 

@@ -1,6 +1,7 @@
 """docs/RESULTS.md: every agent on every domain, written from the runs that are finished; no number is typed by hand."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 
 from rasp_tuner import __version__
@@ -18,6 +19,7 @@ from rasp_tuner.snapshot import write as write_whole
 
 DOMAINS = (*PAPER, *BEYOND)
 SHORT, LONG = suites.SHORT, suites.LONG
+MADE_OF = ("numpy", "scipy", "torch", "cmaes", "optuna", "botorch", "gpytorch", "vowpalwabbit")
 NO_FLOOR = (
     "`ra-gd` is no floor on 6_Smooth_Quadratic. There the context, and with it the optimum, is drawn anew at every"
     " step, and the whole stream is one regime. One gradient step on the loss just met leads towards the optimum that"
@@ -70,6 +72,7 @@ def page(
         " step, added up over T steps. A ratio is the mean regret over seeds divided by that of `static`, which never"
         " leaves the default: **below one beats doing nothing.** `rasp` is the library's default preset, `rasp-paper`"
         " the paper's stack to the letter. `ra-gd` is an oracle: it is shown regimes and slopes, and is no competitor."
+        f" The page was written beside {_versions()}."
     )
     parts += [*_short(runs), *_long(runs, seeds), *_beside(runs, times or {})]
     for title, table in heap:
@@ -161,6 +164,12 @@ def _beside(runs: Sequence[Runs], times: Mapping[str, Mapping[str, timing.Times]
     if any(r.horizon == SHORT for r in runs):
         parts.append(markdown(tables.adaptation_table(runs, SHORT, (*DOMAINS, *STREAMS))))
     return parts
+
+
+def _versions() -> str:
+    """What the agents are made of, as far as it is installed."""
+    found = {distribution.name.lower(): distribution.version for distribution in distributions()}
+    return ", ".join(f"{name} {found[name]}" for name in MADE_OF if name in found)
 
 
 def _best_kappa(runs: Sequence[Runs], horizon: int) -> str:
