@@ -308,13 +308,15 @@ def gp_pays_early(e: Evidence, agent: str) -> Said:
     return said, judged(min(ratios) > 1)
 
 
-def beats_nothing(e: Evidence, agent: str) -> Said:
-    """Not a claim of the paper's: on how many of the nine it beats never moving."""
-    known = [means for means in (e.means(domain, agent, "static") for domain in SYNTHETIC) if means is not None]
-    if not known:
-        return UNKNOWN
-    won = sum(means[agent] < means["static"] for means in known)
-    return f"{won} of {len(known)}", judged(won == len(known))
+def beats_nothing(*domains: str) -> Measure:
+    """Not a claim of the paper's: on how many of the domains it beats never moving."""
+
+    def measure(e: Evidence, agent: str) -> Said:
+        known = [means for means in (e.means(domain, agent, "static") for domain in domains) if means is not None]
+        won = sum(means[agent] < means["static"] for means in known)
+        return (f"{won} of {len(known)}", judged(won == len(known))) if len(known) == len(domains) else UNKNOWN
+
+    return measure
 
 
 def listed(means: Mapping[str, float]) -> str:
