@@ -18,6 +18,7 @@ def streams(horizon=100, **totals):
         columns = dict.fromkeys(COLUMNS[4:], np.full(regret.shape, np.nan)) | dict.fromkeys(
             ("loss", "regret", "ask_ms", "tell_ms"), regret
         )
+        columns["regime"] = np.zeros(regret.shape)
         made += [Runs(d, agent.replace("_", "-"), horizon, tuple(range(len(values))), columns) for d in STREAMS]
     return made
 
