@@ -249,7 +249,7 @@ def test_an_array_of_another_shape_is_refused():
 
 @pytest.mark.parametrize("path", ["no/such/folder/file", "", "\0", "\ud800", 5, None, b"bytes"])
 def test_unwritable_and_unreadable_paths_raise_typed_errors(path):
-    with pytest.raises(SnapshotFileError, match="snapshot"):
+    with pytest.raises(SnapshotFileError, match=r"cannot write|a snapshot path must be"):
         tuner(presets.paper(**SMALL)).save(path)
     with pytest.raises(SnapshotFileError, match="snapshot"):
         Tuner.load(path)
