@@ -65,7 +65,9 @@ def test_results_runs_the_plan_and_measures_step_times_and_memory(tmp_path, monk
 def test_settings_of_an_agent_are_shown_as_they_are(tmp_path):
     agent = "rasp-paper[top_k=1]"
     words = ("bench", "--suite", "beyond", "--agents", agent, "--seeds", "1", "--horizon", "3", "--jobs", "1")
-    assert agent in rasp(*words, "--out", str(tmp_path)).stdout
+    said = rasp(*words, "--out", str(tmp_path)).stdout
+    assert agent in said
+    assert "add static to --agents" in said
 
 
 def test_agents_are_listed():

@@ -202,6 +202,8 @@ def _print_ratios(runs: "Sequence[Runs]") -> None:
         Console(width=None if sys.stdout.isatty() else 160).print(table)
         if any(text.startswith("(") for row in rows for text in row):
             typer.echo("In brackets: the regret itself, where the static default has none.")
+    if all(r.agent != "static" for r in runs):
+        typer.echo("There is nothing to relate to: add static to --agents.")
 
 
 def _names(agents: str) -> list[str]:
