@@ -170,6 +170,14 @@ def test_step_times_of_the_runs_are_said_to_be_under_load(folder):
     assert "under parallel load" in text.read_text().split("### All numbers")[1].split("|")[0]
 
 
+def test_step_times_of_the_timing_pass_are_drawn_where_there_are_some(folder):
+    times = {timing.DOMAIN: {"rasp": timing.Times(500, 1.2, 1.5, 5.0)}}
+    page = report.as_html(metrics.load(folder / "steps.csv"), (), times)
+    drawn = page.split("Figure 3: step time")[1]
+    assert f"On {timing.DOMAIN}, all agents in one process" in drawn[:100]
+    assert page.count("under parallel load") == 1  # beside the numbers of the runs
+
+
 def test_the_claim_about_step_time_is_read_from_the_timing_pass(tmp_path):
     run.run_plan(list(plan(PAPER[:1], ["static", "rasp-paper"], 1, 100)), tmp_path)
     step = {name: timing.Times(500, ms, ms, ms) for name, ms in (("gp-ucb", 40.0), ("rasp-paper", 4.0))}

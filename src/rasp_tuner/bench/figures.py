@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rasp_tuner.bench.agents import AGENTS
-from rasp_tuner.bench.metrics import Runs, latency
+from rasp_tuner.bench.metrics import Runs
 from rasp_tuner.bench.stats import confidences
 from rasp_tuner.bench.tables import number
 from rasp_tuner.numerics import Array
@@ -86,12 +86,10 @@ def bars(values: Mapping[str, Mapping[str, float]], ylabel: str, *, log: bool = 
     return figure
 
 
-def latencies(runs: Sequence[Runs]) -> Figure:
-    """Figure 3, middle: median milliseconds a step of each agent, over all domains, on a log scale."""
-    agents = sorted({r.agent for r in runs})
-    median = {a: float(np.median([latency(r)["median_ms"] for r in runs if r.agent == a])) for a in agents}
-    order = sorted(agents, key=lambda a: median[a])
-    palette = colours(agents)
+def latencies(median: Mapping[str, float]) -> Figure:
+    """Figure 3, middle: median milliseconds a step of each agent, on a log scale."""
+    order = sorted(median, key=lambda a: median[a])
+    palette = colours(order)
     figure = Figure(figsize=(7, 0.32 * len(order) + 1.2), layout="constrained")
     axes = figure.subplots()
     axes.barh(order, [median[a] for a in order], color=[palette[a] for a in order])

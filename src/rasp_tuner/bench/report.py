@@ -1,13 +1,13 @@
 """The report: one self-contained HTML page and a Markdown summary, both from the steps alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 from rasp_tuner import __version__, markup
 from rasp_tuner.bench import figures, memory, paper_tables, sensitivity, summary, tables, timing
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
-from rasp_tuner.bench.metrics import Runs, calibration, load
+from rasp_tuner.bench.metrics import Runs, calibration, latency, load
 from rasp_tuner.bench.verdicts import lead
 from rasp_tuner.markup import Table
 from rasp_tuner.presets import PAPER
@@ -92,6 +92,7 @@ def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times
         here = [r for r in plain if r.horizon == horizon]
         if {r.agent for r in here} != {"static"}:  # which alone is only there to relate to
             body += _at(here, horizon)
+    body += _step_times(plain, (times or {}).get(timing.DOMAIN, {}))
     for heading, table in extra:
         body += [f"<h2>{escape(heading)}</h2>", markup.table(table)]
     body += ["<h2>Hyperparameters</h2>", f"<p>{escape(paper_tables.CONSTANTS_NOTE)}</p>"]
@@ -135,15 +136,26 @@ def _at(here: Sequence[Runs], horizon: int) -> list[str]:
     return [*body, markup.folded(f"All numbers, T = {horizon:,}", numbers)]
 
 
+def _step_times(runs: Sequence[Runs], times: Mapping[str, timing.Times]) -> list[str]:
+    """Figure 3, middle: from the timing pass if there was one, else from the runs themselves."""
+    agents = {r.agent for r in runs}
+    if not agents:
+        return []
+    taken = {agent: t.median_ms for agent, t in times.items()}
+    taken = taken or {a: latency(*(r for r in runs if r.agent == a))["median_ms"] for a in agents}
+    return [
+        "<h2>Figure 3: step time</h2>",
+        f"<p>{f'On {timing.DOMAIN}, all agents in one process, taking turns.' if times else LOAD}</p>",
+        markup.image(figures.latencies(taken), "median step time by agent"),
+    ]
+
+
 def _figures(here: Sequence[Runs]) -> list[str]:
     """The paper's Figures 2 to 5, where their domains were run."""
     few, present, horizon = drawn(here), {r.domain for r in here}, here[0].horizon
     domains = list(dict.fromkeys(r.domain for r in here))
     body = [
         *_trajectories(few, "Figure 2: loss and cumulative regret", SYNTHETIC),
-        "<h3>Figure 3: step time</h3>",
-        f"<p>{LOAD}</p>",
-        markup.image(figures.latencies(here), "median step time by agent"),
     ]
     memories = {f"{a}{suffix}" for a in ("rasp", "rasp-paper") for suffix in ("", "-no-memory")}
     ablation = {
