@@ -57,7 +57,7 @@ def run_plan(
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     missing = [cell for cell in cells if not is_finished(cell, out)]
-    for cell, text in ENGINES[engine](missing, jobs, address):
+    for cell, text in ENGINES[engine](missing, Own(), jobs, address):
         snapshot.write(folder / f"{cell.key}.csv", (HEADER + text).encode())
         finished(cell)
     return merge(cells, out)
@@ -91,17 +91,17 @@ def merge(cells: Iterable[Cell], out: Path) -> Path:
     return target
 
 
-def _on_joblib(cells: Sequence[Cell], jobs: int, _address: str | None) -> Iterator[tuple[Cell, str]]:
+def _on_joblib(cells: Sequence[Cell], own: Own, jobs: int, _address: str | None) -> Iterator[tuple[Cell, str]]:
     if jobs == 1:
-        yield from (run_cell(cell, Own()) for cell in cells)
+        yield from (run_cell(cell, own) for cell in cells)
         return
     from joblib import Parallel, delayed
 
     parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from parallel(delayed(run_cell)(cell, Own()) for cell in cells)
+    yield from parallel(delayed(run_cell)(cell, own) for cell in cells)
 
 
-def _on_ray(cells: Sequence[Cell], _jobs: int, address: str | None) -> Iterator[tuple[Cell, str]]:
+def _on_ray(cells: Sequence[Cell], own: Own, _jobs: int, address: str | None) -> Iterator[tuple[Cell, str]]:
     """The same cells on a Ray cluster; results come back to this process, so workers need no shared disk."""
     try:
         import ray
@@ -112,7 +112,7 @@ def _on_ray(cells: Sequence[Cell], _jobs: int, address: str | None) -> Iterator[
         ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
     try:
         remote: Any = ray.remote(run_cell)
-        waiting = [remote.remote(cell, Own()) for cell in cells]
+        waiting = [remote.remote(cell, own) for cell in cells]
         while waiting:
             done, waiting = ray.wait(waiting)
             yield ray.get(done[0])
