@@ -23,15 +23,17 @@ import numpy as np
 
 from rasp_tuner.bench import agents, domains
 from rasp_tuner.bench.agents.rasp import Rasp
+from rasp_tuner.bench.analysis.metrics import geometric_mean
 from rasp_tuner.bench.domains.base import ExperimentDomain, Task
 from rasp_tuner.bench.domains.wrappers import MixedPolarity, Outliers, Wrapper
-from rasp_tuner.bench.metrics import geometric_mean
-from rasp_tuner.bench.protocol import Cell, Row, play
-from rasp_tuner.surrogate import bowls, linear, quadratic
-from rasp_tuner.surrogate.base import Choice
-from rasp_tuner.surrogate.bowls import Bowls
-from rasp_tuner.surrogate.evidence import Evidence
-from rasp_tuner.surrogate.quadratic import Quadratic
+from rasp_tuner.bench.runner.protocol import Cell, Row, play
+from rasp_tuner.engine.evidence import Evidence
+from rasp_tuner.engine.family import Choice
+from rasp_tuner.engine.quadratic import belief as bowls
+from rasp_tuner.engine.quadratic import family as quadratic
+from rasp_tuner.engine.quadratic import moving_optimum as linear
+from rasp_tuner.engine.quadratic.belief import Bowls
+from rasp_tuner.engine.quadratic.family import Quadratic
 
 A2, H1 = domains.BEYOND
 ALL = (*domains.SYNTHETIC, *domains.BEYOND)

@@ -18,7 +18,7 @@ import numpy as np
 from rasp_tuner import ContextShield, GaussianNoise, Tuner
 from rasp_tuner.bench import domains
 from rasp_tuner.bench.domains.base import ExperimentDomain
-from rasp_tuner.context_privacy import epsilon_of
+from rasp_tuner.privacy import epsilon_of
 
 DOMAINS = ("3_Robot_ISP_Tuning", "8_Server_Flash_Crowd", "H1_Recurring_Regimes")
 EPSILONS = (1, 4, 16, 64, 256, 1024, 4096)

@@ -22,9 +22,9 @@ from rasp_tuner.bench.domains.beyond import A2_OPTIMUM
 from rasp_tuner.bench.domains.schedules import recurring
 from rasp_tuner.bench.domains.synthetic import ADVERSARIAL_NOISE, correlated
 from rasp_tuner.bench.domains.target import Condition, TargetDomain, cube, squares
-from rasp_tuner.bench.protocol import Cell, play
-from rasp_tuner.numerics import Array
-from rasp_tuner.screening import ContextReport, screen, shifts
+from rasp_tuner.bench.runner.protocol import Cell, play
+from rasp_tuner.context_report import ContextReport, screen, shifts
+from rasp_tuner.core.numerics import Array
 
 Series = Callable[[int, np.random.Generator], Array]  # horizon, generator -> [T, ...]
 Log = tuple[Array, Array, Array]  # contexts [T, d_c], points [T, d], losses [T]

@@ -35,7 +35,7 @@ def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
 
 
 def test_demo_json_is_all_that_is_printed(tmp_path, monkeypatch):
-    from rasp_tuner.bench import demo
+    from rasp_tuner.bench.report import demo
 
     monkeypatch.setattr(demo, "AGENTS", ("static", "random"))
     result = rasp("demo", "--seeds", "1", "--out", str(tmp_path), "--json")

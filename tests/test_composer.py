@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidSpace, InvalidValue, Metric, RealErrorComposer
-from rasp_tuner.composer import RescoringComposer
+from rasp_tuner.paper.composer import RescoringComposer
 
 
 def test_one_metric_step_by_step():

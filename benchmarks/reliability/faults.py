@@ -15,14 +15,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from rasp_tuner.__main__ import main
-from rasp_tuner.serve import desk as desk_module
-from rasp_tuner.serve import store as store_module
-from rasp_tuner.serve import writer as writer_module
-from rasp_tuner.serve.desk import Desk
-from rasp_tuner.serve.events import Event
-from rasp_tuner.serve.store import Store, StudyRow
-from rasp_tuner.serve.study import LiveStudy
-from rasp_tuner.serve.writer import Writer
+from rasp_tuner.service.storage import store as store_module
+from rasp_tuner.service.storage import transaction as desk_module
+from rasp_tuner.service.storage import writer as writer_module
+from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.transaction import Desk
+from rasp_tuner.service.storage.writer import Writer
+from rasp_tuner.service.study.events import Event
+from rasp_tuner.service.study.live_study import LiveStudy
 
 LAZY_S = 0.05  # between the answer and the commit
 

@@ -3,10 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rasp_tuner import presets
-from rasp_tuner.adaptation import HybridAdaptation
-from rasp_tuner.candidates import CandidatePolicy
-from rasp_tuner.composer import RealErrorComposer
-from rasp_tuner.context_privacy import ContextShield, GaussianNoise, PrivacyBudget
+from rasp_tuner.core.numerics import RunningEMA
 from rasp_tuner.errors import (
     AlreadyAnswered,
     BudgetSpent,
@@ -19,18 +16,21 @@ from rasp_tuner.errors import (
     SnapshotFileError,
     UnknownSuggestion,
 )
-from rasp_tuner.hybrid import AdaptiveHybridTuner
-from rasp_tuner.memory import PromptMemory
-from rasp_tuner.numerics import RunningEMA
-from rasp_tuner.past import LogReport
+from rasp_tuner.logs import LogReport
+from rasp_tuner.paper.adaptation import HybridAdaptation
+from rasp_tuner.paper.candidates import CandidatePolicy
+from rasp_tuner.paper.composer import RealErrorComposer
+from rasp_tuner.paper.hybrid_tuner import AdaptiveHybridTuner
+from rasp_tuner.paper.load_experts import load_neural
+from rasp_tuner.paper.memory import PromptMemory
 from rasp_tuner.presets import Preset
+from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
 from rasp_tuner.space import Categorical, Float, Int, ParamBounds
-from rasp_tuner.surrogate import load_neural
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Metric, Suggestion
 
 if TYPE_CHECKING:
-    from rasp_tuner.surrogate.neural import PromptMoE as PromptMoE
+    from rasp_tuner.paper.experts import PromptMoE as PromptMoE
 
 __version__ = "0.1.0"
 

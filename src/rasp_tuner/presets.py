@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.adaptation import ANOMALY_THRESHOLD, DISAGREEMENT_THRESHOLD, HybridAdaptation, ReplayBuffer
-from rasp_tuner.candidates import CandidatePolicy
-from rasp_tuner.checks import number, show
-from rasp_tuner.composer import RealErrorComposer, RescoringComposer
-from rasp_tuner.engine import Engine
+from rasp_tuner.core.checks import number, show
+from rasp_tuner.core.numerics import MOMENTUM
+from rasp_tuner.engine.context_gate import Screened
+from rasp_tuner.engine.discrete.family import Discrete
+from rasp_tuner.engine.engine import Engine
+from rasp_tuner.engine.family import Family
+from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.quadratic.family import Quadratic
+from rasp_tuner.engine.quadratic.moving_optimum import WINDOW
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.memory import PromptMemory
-from rasp_tuner.numerics import MOMENTUM
-from rasp_tuner.paper import PaperStack
-from rasp_tuner.screened import Screened
+from rasp_tuner.paper.adaptation import ANOMALY_THRESHOLD, DISAGREEMENT_THRESHOLD, HybridAdaptation, ReplayBuffer
+from rasp_tuner.paper.algorithm import PaperStack
+from rasp_tuner.paper.candidates import CandidatePolicy
+from rasp_tuner.paper.composer import RealErrorComposer, RescoringComposer
+from rasp_tuner.paper.load_experts import load_neural
+from rasp_tuner.paper.memory import PromptMemory
 from rasp_tuner.space import Layout
-from rasp_tuner.surrogate import load_neural
-from rasp_tuner.surrogate.base import Family
-from rasp_tuner.surrogate.discrete import Discrete
-from rasp_tuner.surrogate.gate import EvidenceGate
-from rasp_tuner.surrogate.linear import WINDOW
-from rasp_tuner.surrogate.quadratic import Quadratic
 from rasp_tuner.types import Direction, Metric, Stack
 
 Constants = Mapping[str, float]

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from rasp_tuner.checks import number, same_names, show, vector, whole
+from rasp_tuner.core.checks import number, same_names, show, vector, whole
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.numerics import Array
 
 Choice: TypeAlias = str | int | float | bool | None
 Params: TypeAlias = dict[str, Choice]

@@ -5,19 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rasp_tuner import screening, snapshot
-from rasp_tuner.checks import number, show, whole
-from rasp_tuner.context_privacy import ContextShield
-from rasp_tuner.encoder import ContextEncoder
-from rasp_tuner.engine import Engine
+from rasp_tuner import context_report as screening
+from rasp_tuner.context_report import LATEST, ContextReport, untested
+from rasp_tuner.core import snapshot
+from rasp_tuner.core.checks import number, show, whole
+from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.context_gate import Screened
+from rasp_tuner.engine.engine import Engine
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
-from rasp_tuner.hybrid import WORST, AdaptiveHybridTuner
-from rasp_tuner.ledger import Ledger
-from rasp_tuner.numerics import Array
-from rasp_tuner.past import LogReport, Missing, Source, samples
+from rasp_tuner.logs import LogReport, Missing, Source, samples
+from rasp_tuner.paper.hybrid_tuner import WORST, AdaptiveHybridTuner
 from rasp_tuner.presets import Preset, named
-from rasp_tuner.screened import Screened
-from rasp_tuner.screening import LATEST, ContextReport, untested
+from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, ParamBounds, Params, Space
 from rasp_tuner.types import Direction, Explanation, Metric, Slots, Suggestion
 

@@ -9,9 +9,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from rasp_tuner.checks import number, show
+from rasp_tuner.core.checks import number, show
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.numerics import Array
 from rasp_tuner.space import Params
 
 Direction = Literal["min", "max"]

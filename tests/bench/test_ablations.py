@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rasp_tuner.surrogate import quadratic
+from rasp_tuner.engine.quadratic import family as quadratic
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ablations.py"
 

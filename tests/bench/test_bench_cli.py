@@ -2,7 +2,9 @@ import json
 
 from typer.testing import CliRunner
 
-from rasp_tuner.bench import agents, results, run
+from rasp_tuner.bench import agents
+from rasp_tuner.bench.report import results
+from rasp_tuner.bench.runner import run
 from rasp_tuner.cli import app
 
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.bench import claims, evidence, metrics, timing
+from rasp_tuner.bench.analysis import claim_checks as evidence
+from rasp_tuner.bench.analysis import claims, metrics
 from rasp_tuner.bench.domains import STREAMS, SWITCHING, SYNTHETIC
-from rasp_tuner.bench.protocol import COLUMNS
+from rasp_tuner.bench.runner import timing
+from rasp_tuner.bench.runner.protocol import COLUMNS
 
 A1 = "A1_Adversarial_Context"
 

@@ -1,5 +1,5 @@
-from rasp_tuner.bench import demo
 from rasp_tuner.bench.domains import PAPER
+from rasp_tuner.bench.report import demo
 
 
 def test_the_demo_is_ten_domains_four_agents_and_every_seed():

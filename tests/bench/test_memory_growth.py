@@ -3,10 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from rasp_tuner.bench import agents, memory
+from rasp_tuner.bench import agents
 from rasp_tuner.bench.agents.random import RandomSearch
-from rasp_tuner.bench.memory import Growth
-from rasp_tuner.bench.protocol import Cell
+from rasp_tuner.bench.runner import memory_growth as memory
+from rasp_tuner.bench.runner.memory_growth import Growth
+from rasp_tuner.bench.runner.protocol import Cell
 
 
 class Hoarder(RandomSearch):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import metrics
-from rasp_tuner.bench.protocol import COLUMNS, Row
+from rasp_tuner.bench.analysis import metrics
+from rasp_tuner.bench.runner.protocol import COLUMNS, Row
 
 
 def runs(agent="a", loss=((1.0, 2.0), (3.0, 4.0)), domain="D", **columns):

@@ -8,12 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import agents, domains, run, suites
+from rasp_tuner.bench import agents, domains
 from rasp_tuner.bench.agents.base import ScalarAgent
+from rasp_tuner.bench.analysis.metrics import geometric_means, load
 from rasp_tuner.bench.domains.beyond import adversarial_offcentre
 from rasp_tuner.bench.domains.wrappers import Delayed, Outliers
-from rasp_tuner.bench.metrics import geometric_means, load
-from rasp_tuner.bench.protocol import Cell, plan, play
+from rasp_tuner.bench.runner import run, suites
+from rasp_tuner.bench.runner.protocol import Cell, plan, play
 from rasp_tuner.cli import app
 
 MINE = """

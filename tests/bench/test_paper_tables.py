@@ -3,11 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rasp_tuner.bench import paper_tables, report
 from rasp_tuner.bench.agents import cma, gp_ucb
+from rasp_tuner.bench.analysis.metrics import Runs
 from rasp_tuner.bench.domains import STREAMS
-from rasp_tuner.bench.metrics import Runs
-from rasp_tuner.bench.protocol import COLUMNS
+from rasp_tuner.bench.report import html_report, paper_tables
+from rasp_tuner.bench.runner.protocol import COLUMNS
 
 
 def streams(horizon=100, **totals):
@@ -54,14 +54,14 @@ def test_table_3_leaves_out_what_was_not_run():
 
 def test_the_report_has_table_3_with_its_source_where_streams_were_run():
     runs = streams(**ALL)
-    for page in (report.as_html(runs), report.as_markdown(runs)):
+    for page in (html_report.as_html(runs), html_report.as_markdown(runs)):
         assert "Table 3: tabular streams" in page
         assert "Section 6.4" in page
         assert "+15.9%" in page
         assert "22.00 ± 25.41" in page  # every agent, with its 95% interval
     elsewhere = [dataclasses.replace(r, domain="5_Switching_LQR") for r in runs[::3]]
-    assert "Table 3: tabular" not in report.as_html(elsewhere)
-    assert "Table 3: tabular" not in report.as_markdown(elsewhere)
+    assert "Table 3: tabular" not in html_report.as_html(elsewhere)
+    assert "Table 3: tabular" not in html_report.as_markdown(elsewhere)
 
 
 def rows_of(component):
@@ -104,7 +104,7 @@ def test_what_the_paper_leaves_open_is_marked():
 
 def test_both_reports_end_with_the_hyperparameters():
     runs = streams(static=[5, 5], random=[20, 24])
-    assert "| CMA-ES | initial sigma | 0.2 of the mean box width |" in report.as_markdown(runs)
-    page = report.as_html(runs)
+    assert "| CMA-ES | initial sigma | 0.2 of the mean box width |" in html_report.as_markdown(runs)
+    page = html_report.as_html(runs)
     assert '<td class="words">initial sigma</td>' in page
     assert "left open: ours" in page

@@ -6,7 +6,7 @@ import pytest
 from rasp_tuner import Float, InvalidValue, Metric
 from rasp_tuner.bench import agents
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
-from rasp_tuner.bench.protocol import COLUMNS, Cell, plan, play
+from rasp_tuner.bench.runner.protocol import COLUMNS, Cell, plan, play
 from rasp_tuner.space import Space
 
 

@@ -6,8 +6,8 @@ import warnings
 import pytest
 from typer.testing import CliRunner
 
-from rasp_tuner.bench import run
-from rasp_tuner.bench.protocol import plan
+from rasp_tuner.bench.runner import run
+from rasp_tuner.bench.runner.protocol import plan
 from rasp_tuner.cli import app
 
 ray = pytest.importorskip("ray", reason="ray is an extra of its own: pip install 'rasp-tuner[ray]'")

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import figures, memory, metrics, report, results, run, summary, tables, timing, verdicts
 from rasp_tuner.bench.agents import AGENTS
+from rasp_tuner.bench.analysis import metrics, summary, verdicts
 from rasp_tuner.bench.domains import PAPER, SYNTHETIC
-from rasp_tuner.bench.protocol import COLUMNS, Cell, plan
+from rasp_tuner.bench.report import figures, html_report, results, tables
+from rasp_tuner.bench.runner import memory_growth as memory
+from rasp_tuner.bench.runner import run, timing
+from rasp_tuner.bench.runner.protocol import COLUMNS, Cell, plan
 
 
 def made(agent, totals, domain, horizon=100):
@@ -155,7 +158,7 @@ def folder(tmp_path_factory):
 
 
 def test_the_page_is_whole_and_fetches_nothing(folder):
-    page, text = report.write(folder)
+    page, text = html_report.write(folder)
     parser = Page()
     parser.feed(page.read_text())
     assert parser.fetched == []
@@ -165,14 +168,14 @@ def test_the_page_is_whole_and_fetches_nothing(folder):
 
 
 def test_step_times_of_the_runs_are_said_to_be_under_load(folder):
-    page, text = report.write(folder)
+    page, text = html_report.write(folder)
     assert page.read_text().count("under parallel load") == 2  # beside the figure and beside the numbers
     assert "under parallel load" in text.read_text().split("### All numbers")[1].split("|")[0]
 
 
 def test_step_times_of_the_timing_pass_are_drawn_where_there_are_some(folder):
     times = {timing.DOMAIN: {"rasp": timing.Times(500, 1.2, 1.5, 5.0)}}
-    page = report.as_html(metrics.load(folder / "steps.csv"), (), times)
+    page = html_report.as_html(metrics.load(folder / "steps.csv"), (), times)
     drawn = page.split("Figure 3: step time")[1]
     assert f"On {timing.DOMAIN}, all agents in one process" in drawn[:100]
     assert page.count("under parallel load") == 1  # beside the numbers of the runs
@@ -182,12 +185,12 @@ def test_the_claim_about_step_time_is_read_from_the_timing_pass(tmp_path):
     run.run_plan(list(plan(PAPER[:1], ["static", "rasp-paper"], 1, 100)), tmp_path)
     step = {name: timing.Times(500, ms, ms, ms) for name, ms in (("gp-ucb", 40.0), ("rasp-paper", 4.0))}
     timing.save(tmp_path, 500, {timing.DOMAIN: step})
-    for path in report.write(tmp_path):
+    for path in html_report.write(tmp_path):
         assert "10.0 times lower: 4 against 40 ms" in path.read_text()
 
 
 def test_markdown_tables_are_square(folder):
-    _, text = report.write(folder)
+    _, text = html_report.write(folder)
     tables = re.findall(r"(?:^\|.*\|\n)+", text.read_text(), re.MULTILINE)
     assert tables
     for table in tables:
@@ -196,14 +199,14 @@ def test_markdown_tables_are_square(folder):
 
 def test_names_are_escaped():
     runs = [made("<script>alert(1)</script>", [1, 2], "5_Switching_LQR"), made("static", [1, 2], "5_Switching_LQR")]
-    assert "<script>alert" not in report.as_html(runs)
+    assert "<script>alert" not in html_report.as_html(runs)
 
 
 def test_settings_go_into_a_table_of_their_own_and_memory_growth_too(tmp_path):
     names = ["static", "rasp-paper", "rasp-paper[top_k=1]"]
     run.run_plan(list(plan(SYNTHETIC, names, 1, 12)), tmp_path)
     memory.save(tmp_path, "D", 12, {"static": memory.Growth(2, 12, 0.25)})
-    page, text = report.write(tmp_path)
+    page, text = html_report.write(tmp_path)
     assert "| top_k | 1 | 3 |" in text.read_text()
     assert 'alt="regret against each constant"' in page.read_text()
     assert "| static | 2 | 12 | 0.2 |" in text.read_text()
@@ -267,23 +270,25 @@ def test_who_never_adapts_has_a_hatched_bar_of_full_length():
 
 def test_the_page_draws_adaptation_where_there_is_a_gap_to_close(folder):
     picture = '<div class="wide"><img alt="steps to adapt by domain and agent"'
-    assert picture in report.as_html(everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0]))
-    assert picture not in report.as_html(metrics.load(folder / "steps.csv"))  # the static default is the best there
+    assert picture in html_report.as_html(everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0]))
+    assert picture not in html_report.as_html(
+        metrics.load(folder / "steps.csv")
+    )  # the static default is the best there
 
 
 def test_pictures_show_few_agents_and_tables_all(folder):
     names = [f"agent-{i}" for i in range(20)]
     runs = everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0], **{name: [9.0, 9.0 + i] for i, name in enumerate(names)})
-    shown = {r.agent for r in report.drawn(runs)}
+    shown = {r.agent for r in html_report.drawn(runs)}
     assert shown == {"static", "rasp", *names[:6]}
-    assert {r.agent for r in report.drawn(metrics.load(folder / "steps.csv"))} == {
+    assert {r.agent for r in html_report.drawn(metrics.load(folder / "steps.csv"))} == {
         "static", "random", "rasp-paper", "rasp-paper-no-memory",
     }  # fmt: skip
 
 
 def test_a_folder_without_results_is_said_so(tmp_path):
     with pytest.raises(InvalidValue, match="run `rasp bench"):
-        report.write(tmp_path)
+        html_report.write(tmp_path)
 
 
 def test_every_agent_is_in_the_legend_wherever_it_ran():
@@ -293,8 +298,8 @@ def test_every_agent_is_in_the_legend_wherever_it_ran():
 
 
 def test_one_agent_alone_has_a_page():
-    assert "<h2>T = 100</h2>" in report.as_html(everywhere(rasp=[1.0, 2.0]))
-    assert "<h2>T = 100</h2>" not in report.as_html(everywhere(static=[1.0, 2.0]))
+    assert "<h2>T = 100</h2>" in html_report.as_html(everywhere(rasp=[1.0, 2.0]))
+    assert "<h2>T = 100</h2>" not in html_report.as_html(everywhere(static=[1.0, 2.0]))
 
 
 @pytest.mark.parametrize("name", ["memory.json", "timing.json"])
@@ -302,4 +307,4 @@ def test_what_was_measured_beside_and_is_damaged_is_said_so(folder, tmp_path, na
     (tmp_path / "steps.csv").write_bytes((folder / "steps.csv").read_bytes())
     (tmp_path / name).write_text('{"cut')
     with pytest.raises(InvalidValue, match=f"{name} is damaged.*measured anew"):
-        report.write(tmp_path)
+        html_report.write(tmp_path)

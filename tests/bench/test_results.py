@@ -4,11 +4,13 @@ from itertools import pairwise
 import pytest
 
 from rasp_tuner import InvalidValue
-from rasp_tuner.bench import agents, results, run, suites, timing
+from rasp_tuner.bench import agents
 from rasp_tuner.bench.agents import AGENTS
+from rasp_tuner.bench.analysis.metrics import load
 from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS, create
-from rasp_tuner.bench.metrics import load
-from rasp_tuner.bench.protocol import Cell
+from rasp_tuner.bench.report import results
+from rasp_tuner.bench.runner import run, suites, timing
+from rasp_tuner.bench.runner.protocol import Cell
 
 
 def test_the_plan_is_every_agent_on_every_domain_with_the_slow_ones_cut_short():

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from rasp_tuner.bench import run
-from rasp_tuner.bench.protocol import Cell, plan
+from rasp_tuner.bench.runner import run
+from rasp_tuner.bench.runner.protocol import Cell, plan
 
 CELLS = list(plan(["5_Switching_LQR", "A1_Adversarial_Context"], ["static", "random", "cma-es", "rasp"], 2, 30))
 
@@ -61,7 +61,7 @@ def test_a_damaged_cell_is_run_again(tmp_path, damage):
 
 def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path):
     code = (
-        "from pathlib import Path; from rasp_tuner.bench import run; from rasp_tuner.bench.protocol import plan;"
+        "from pathlib import Path; from rasp_tuner.bench import run; from rasp_tuner.bench.runner.protocol import plan;"
         "cells = list(plan(['1_LLM_Inference'], ['random', 'static'], 40, 300));"
         f"run.run_plan(cells, Path({str(tmp_path)!r}))"
     )

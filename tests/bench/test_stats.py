@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rasp_tuner.bench.stats import confidence, holm, paired_p
+from rasp_tuner.bench.analysis.stats import confidence, holm, paired_p
 
 
 def test_interval_of_five_values_is_the_t_interval():

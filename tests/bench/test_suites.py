@@ -1,4 +1,4 @@
-from rasp_tuner.bench.suites import SWEEPS
+from rasp_tuner.bench.runner.suites import SWEEPS
 from rasp_tuner.presets import PAPER
 
 

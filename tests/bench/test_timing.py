@@ -3,9 +3,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from rasp_tuner.bench import agents, timing
+from rasp_tuner.bench import agents
 from rasp_tuner.bench.agents.random import RandomSearch
-from rasp_tuner.bench.protocol import Cell
+from rasp_tuner.bench.runner import timing
+from rasp_tuner.bench.runner.protocol import Cell
 
 DOMAIN = "5_Switching_LQR"
 

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from rasp_tuner import Float, Tuner, presets, snapshot
+from rasp_tuner import Float, Tuner, presets
+from rasp_tuner.core import snapshot
 
 PRESETS = presets.NAMES
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import Metric, RealErrorComposer, RunningEMA
-from rasp_tuner.numerics import EPSILON, entropy, logistic, softmax
+from rasp_tuner.core.numerics import EPSILON, entropy, logistic, softmax
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 moderate = st.floats(-1e6, 1e6)

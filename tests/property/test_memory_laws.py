@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import PromptMemory
-from rasp_tuner.numerics import distances
+from rasp_tuner.core.numerics import distances
 
 seeds = st.integers(0, 2**32 - 1)
 

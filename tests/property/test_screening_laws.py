@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner.screening import screen
+from rasp_tuner.context_report import screen
 
 FEW = settings(max_examples=8, deadline=None)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rasp_tuner.errors import BrokenAssumption
-from rasp_tuner.memory import PromptMemory
+from rasp_tuner.paper.memory import PromptMemory
 from rasp_tuner.theory import noisy, retrieval, weights
 from rasp_tuner.theory.claim import ROUNDING
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from rasp_tuner.bench.agents.base import Agent, Factory
 from rasp_tuner.bench.domains.base import Task
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import RaspError
-from rasp_tuner.numerics import Array
 from rasp_tuner.space import Categorical, Float, Int, Space
 from rasp_tuner.types import Metric
 

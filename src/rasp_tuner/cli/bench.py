@@ -18,8 +18,8 @@ from rasp_tuner.cli.common import app, one_line_errors, progress_bar
 from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from rasp_tuner.bench.metrics import Runs
-    from rasp_tuner.bench.protocol import Cell
+    from rasp_tuner.bench.analysis.metrics import Runs
+    from rasp_tuner.bench.runner.protocol import Cell
 
 DEFAULT_AGENTS = "static,random,cma-es,rasp"
 
@@ -35,7 +35,8 @@ def run_demo(
     Example: rasp demo --seeds 5 --out out
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench import demo, metrics, summary
+        from rasp_tuner.bench.analysis import metrics, summary
+        from rasp_tuner.bench.report import demo
 
         folder, cells = out / "demo", demo.cells(seeds)
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,10 +98,11 @@ def run_bench(
     with one_line_errors("bench"):
         from rasp_tuner.bench import agents as registry
         from rasp_tuner.bench import domains as worlds
-        from rasp_tuner.bench import memory as heap
-        from rasp_tuner.bench import metrics as steps_table
-        from rasp_tuner.bench import protocol, run, suites, summary
-        from rasp_tuner.snapshot import write
+        from rasp_tuner.bench.analysis import metrics as steps_table
+        from rasp_tuner.bench.analysis import summary
+        from rasp_tuner.bench.runner import memory_growth as heap
+        from rasp_tuner.bench.runner import protocol, run, suites
+        from rasp_tuner.core.snapshot import write
 
         if "list" in (agents, domains):
             typer.echo("\n".join(sorted(registry.AGENTS) if agents == "list" else list(worlds.DOMAINS)))
@@ -145,9 +147,9 @@ def write_report(folder: Annotated[Path, typer.Argument(help="The --out folder o
     Example: rasp report out/bench
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench import report
+        from rasp_tuner.bench.report import html_report
 
-        page, text = report.write(folder)
+        page, text = html_report.write(folder)
         typer.echo(f"Page: {page}   Markdown: {text}")
 
 
@@ -164,7 +166,10 @@ def write_results(
     Example: rasp results --out out/results --markdown docs/RESULTS.md
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench import agents, memory, results, run, timing
+        from rasp_tuner.bench import agents
+        from rasp_tuner.bench.report import results
+        from rasp_tuner.bench.runner import memory_growth as memory
+        from rasp_tuner.bench.runner import run, timing
 
         cells = results.plan(seeds)
         if not page_only:
@@ -188,7 +193,7 @@ def write_results(
 
 def _print_ratios(runs: "Sequence[Runs]") -> None:
     """One table a horizon, relative to the static default; the longer of agents and domains goes down."""
-    from rasp_tuner.bench import tables
+    from rasp_tuner.bench.report import tables
 
     for horizon in sorted({r.horizon for r in runs}):
         content = tables.ratio_table(runs, horizon)

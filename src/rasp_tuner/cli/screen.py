@@ -8,8 +8,8 @@ import typer
 
 from rasp_tuner.cli.common import app, one_line_errors, progress_bar
 from rasp_tuner.cli.table import parse_metrics, words
+from rasp_tuner.context_report import ContextReport
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.screening import ContextReport
 
 HELPS, SILENT = "#1b7f5c", "#9aa0a6"  # colours
 LONGEST = 24  # characters of a name in the picture
@@ -29,8 +29,8 @@ def screen_log(
     Example: rasp screen log.csv --context qps,payload_kb --metrics p99_ms:min --params pool,timeout_s --plot screen.png
     """
     with one_line_errors("bench"):
-        from rasp_tuner.screening import screen
-        from rasp_tuner.screening.log import read
+        from rasp_tuner.context_report import screen
+        from rasp_tuner.context_report.log import read
 
         if plot is not None:
             _check_ending(plot)

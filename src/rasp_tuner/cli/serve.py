@@ -13,7 +13,7 @@ import typer
 from rasp_tuner.cli.common import app, complain, one_line_errors
 
 if TYPE_CHECKING:
-    from rasp_tuner.serve.store import Store
+    from rasp_tuner.service.storage.store import Store
 
 Data = Annotated[Path, typer.Option(help="Folder of the service: database, lock, backups.")]
 Database = Annotated[str | None, typer.Option(help="postgresql://... in place of the SQLite file in the folder.")]
@@ -35,7 +35,7 @@ def run_server(
     Example: rasp serve --data ./rasp-data
     """
     with one_line_errors("serve"):
-        from rasp_tuner.serve.run import serve
+        from rasp_tuner.service.server import serve
 
         typer.echo(f"Serving {data} at http://{host}:{port}", err=True)
         serve(data, host, port, database, allow_host or ())
@@ -59,7 +59,7 @@ def create_key(
     Example: rasp keys create --data ./rasp-data --scope write --study checkout
     """
     with one_line_errors("serve"), _store(data, database) as store:
-        from rasp_tuner.serve.auth import create_key
+        from rasp_tuner.service.http.auth import create_key
 
         key, row = create_key(store, scope, study, label)
         typer.echo(json.dumps({"id": row.id, "key": key, "scope": scope, "study": study}) if as_json else key)
@@ -129,7 +129,7 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
     Example: rasp doctor --data ./rasp-data
     """
     with one_line_errors("serve"):
-        from rasp_tuner.serve.doctor import examine
+        from rasp_tuner.service.doctor import examine
 
         findings = list(examine(data, database))
         if as_json:
@@ -145,7 +145,7 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
 @contextmanager
 def _store(data: Path, database: str | None) -> "Iterator[Store]":
     """The database of a service, which may be running."""
-    from rasp_tuner.serve.store import Store, sqlite_url
+    from rasp_tuner.service.storage.store import Store, sqlite_url
 
     data.mkdir(parents=True, exist_ok=True)
     store = Store(database or sqlite_url(data))

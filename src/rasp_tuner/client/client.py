@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
-from rasp_tuner.checks import whole
 from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.study import Study
 from rasp_tuner.client.transport import Transport, positive
 from rasp_tuner.client.wire import metric_specs_json, params_json, space_json
+from rasp_tuner.core.checks import whole
 from rasp_tuner.space import Knob
 from rasp_tuner.types import Direction, Metric
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import AlreadyAnswered, UnknownSuggestion
-from rasp_tuner.numerics import Array
 from rasp_tuner.space import Params
 
 PREFIX = "fallback-"

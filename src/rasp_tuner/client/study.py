@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 from urllib.parse import quote
 
-from rasp_tuner.checks import show
 from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.client.fallback import Fallbacks, Known, is_fallback
 from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.transport import Transport
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
+from rasp_tuner.core.checks import show
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context

@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from rasp_tuner.checks import number, show
 from rasp_tuner.client import errors
 from rasp_tuner.client.errors import ServerUnavailable
+from rasp_tuner.core.checks import number, show
 from rasp_tuner.errors import InvalidValue, RaspError
 
 WORKERS = 32  # requests under a deadline at one time; more wait, and their deadline runs

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.checks import number, show
+from rasp_tuner.core.checks import number, show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Categorical, Float, Int, Knob, Params, Space
 from rasp_tuner.tuner import Context

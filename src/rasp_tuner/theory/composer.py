@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from rasp_tuner.composer import RealErrorComposer
-from rasp_tuner.numerics import EPSILON, MOMENTUM
+from rasp_tuner.core.numerics import EPSILON, MOMENTUM
+from rasp_tuner.paper.composer import RealErrorComposer
 from rasp_tuner.theory.claim import Claim, Trial, require
 from rasp_tuner.types import Metric
 

@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from rasp_tuner.numerics import Array, RunningEMA
+from rasp_tuner.core.numerics import Array, RunningEMA
 from rasp_tuner.theory.claim import Claim, Trial, require
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rasp_tuner import __version__, markup
-from rasp_tuner.markup import Table
+from rasp_tuner import __version__
+from rasp_tuner.core import html_page as markup
+from rasp_tuner.core.html_page import Table
 from rasp_tuner.theory.claim import Outcome, ratio
 from rasp_tuner.theory.figure import figure
 

@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import require
 
 LOG_TWO = float(np.log(2.0))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import require
 from rasp_tuner.theory.descent import Descent
 from rasp_tuner.theory.problems import Regime

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from rasp_tuner.numerics import Array, distances
+from rasp_tuner.core.numerics import Array, distances
 from rasp_tuner.theory.claim import Claim, Trial, require
 
 

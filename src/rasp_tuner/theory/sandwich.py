@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
 from rasp_tuner.theory.descent import draw_start
 from rasp_tuner.theory.problems import Regime, bowl

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rasp_tuner.checks import whole
+from rasp_tuner.core.checks import whole
 from rasp_tuner.theory import composer, descent, ema, gradient_error, misretrieval, noisy, regret, retrieval, sandwich
 from rasp_tuner.theory import weights as soft
 from rasp_tuner.theory.claim import Claim, Outcome, examine

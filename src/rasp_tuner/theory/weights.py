@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.numerics import Array, distances, softmax
+from rasp_tuner.core.numerics import Array, distances, softmax
 from rasp_tuner.theory.claim import Claim, Trial, require
 from rasp_tuner.theory.retrieval import enough, in_ball, spread_centers
 

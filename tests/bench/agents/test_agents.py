@@ -5,12 +5,13 @@ import warnings
 import numpy as np
 import pytest
 
-from rasp_tuner import InvalidValue, snapshot
+from rasp_tuner import InvalidValue
 from rasp_tuner.bench import domains
 from rasp_tuner.bench.agents import create, parse
 from rasp_tuner.bench.agents.gp import GaussianProcess, Likelihood
 from rasp_tuner.bench.agents.rasp import Rasp, count_weights, matched_mlp
 from rasp_tuner.bench.domains.base import ExperimentDomain, Task
+from rasp_tuner.core import snapshot
 from rasp_tuner.presets import named
 from rasp_tuner.space import Categorical, Float, Int, Layout, Space
 from rasp_tuner.types import Metric

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rasp_tuner.bench import protocol, run
 from rasp_tuner.bench.domains.table import TableFile
+from rasp_tuner.bench.runner import protocol, run
 from rasp_tuner.errors import InvalidValue
 
 ROWS = "threads,codec,machine,cores,time,speed\n1,lz4,a,2,3,9\n4,lz4,a,2,2,8\n1,zstd,b,8,5,7\n4,lz4,b,8,1,6\n"

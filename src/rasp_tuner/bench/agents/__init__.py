@@ -8,8 +8,8 @@ from typing import Any
 
 from rasp_tuner.bench.agents.base import Agent, Factory
 from rasp_tuner.bench.domains.base import Task
-from rasp_tuner.bench.imports import imported, is_path
-from rasp_tuner.checks import show
+from rasp_tuner.bench.runner.plugins import imported, is_path
+from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidValue
 
 AGENTS: dict[str, str | Factory] = {  # name -> module:factory, or the factory itself

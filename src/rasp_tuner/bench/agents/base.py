@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from rasp_tuner.bench.domains.base import Task
-from rasp_tuner.checks import show
-from rasp_tuner.composer import RealErrorComposer
+from rasp_tuner.core.checks import show
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import UnknownSuggestion
-from rasp_tuner.numerics import Array
+from rasp_tuner.paper.composer import RealErrorComposer
 
 MAX_PENDING = 1000  # unanswered suggestions kept; the oldest is dropped beyond that, as in `Tuner`
 

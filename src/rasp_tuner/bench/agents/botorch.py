@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 from rasp_tuner.bench.agents.base import Run, ScalarAgent
 from rasp_tuner.bench.agents.gp_ucb import INITIAL, RESTARTS, WINDOW, Window
 from rasp_tuner.bench.domains.base import Task
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 
 RAW_SAMPLES = 64
 THREADS = ThreadpoolController()  # torch's own among them: matrices this small are faster on one thread

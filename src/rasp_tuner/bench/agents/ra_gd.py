@@ -12,8 +12,8 @@ import numpy as np
 
 from rasp_tuner.bench.agents.base import MAX_PENDING
 from rasp_tuner.bench.domains.base import ExperimentDomain, Task
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import UnknownSuggestion
-from rasp_tuner.numerics import Array
 from rasp_tuner.space import Categorical, Int
 
 DIFFERENCE = 1e-4  # half-width of a central difference: floats have twelve digits, so eight are left for the slope

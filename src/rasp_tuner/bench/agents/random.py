@@ -1,7 +1,7 @@
 """Random search: uniform in the box at every step."""
 
 from rasp_tuner.bench.agents.base import Run, ScalarAgent
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 
 
 class RandomSearch(ScalarAgent):

@@ -15,7 +15,7 @@ from collections import deque
 
 import numpy as np
 
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 
 REACH = 6.0  # deviations of D above 1: a context is new when it is this far from all centres
 MERGE = 0.7  # of the reach: centres that turn out to be this near become one

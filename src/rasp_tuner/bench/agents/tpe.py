@@ -10,7 +10,7 @@ from optuna.trial import TrialState, create_trial
 from rasp_tuner.bench.agents.base import Run, ScalarAgent
 from rasp_tuner.bench.agents.cma import new_seed
 from rasp_tuner.bench.domains.base import Task
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.space import Categorical
 
 

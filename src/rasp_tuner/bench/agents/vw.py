@@ -11,7 +11,7 @@ import vowpalwabbit
 from rasp_tuner.bench.agents.base import MAX_PENDING, Run, ScalarAgent
 from rasp_tuner.bench.agents.cma import new_seed
 from rasp_tuner.bench.domains.base import Task
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 
 ACTIONS = 8  # leaves of a tree, a power of two; on that bowl 16 and 32 were behind after 3,000 steps
 BANDWIDTH = 1.0 / ACTIONS  # actions are smoothed over their neighbours

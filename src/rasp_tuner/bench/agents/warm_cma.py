@@ -4,7 +4,7 @@ from rasp_tuner.bench.agents.base import Run, ScalarAgent
 from rasp_tuner.bench.agents.cma import SIGMA, Search, new_seed
 from rasp_tuner.bench.agents.regimes import Regimes
 from rasp_tuner.bench.domains.base import Task
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 
 WARM_SIGMA = 0.1  # half the cold one, for all searches but the first: a regime may be short
 

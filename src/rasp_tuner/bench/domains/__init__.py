@@ -6,8 +6,8 @@ from typing import Any
 from rasp_tuner.bench.domains import beyond, streams, synthetic
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.bench.domains.wrappers import harder
-from rasp_tuner.bench.imports import imported, is_path
-from rasp_tuner.checks import show
+from rasp_tuner.bench.runner.plugins import imported, is_path
+from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidValue
 
 DOMAINS: dict[str, Callable[[], ExperimentDomain[Any]]] = {

@@ -14,9 +14,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.checks import BLANKS, show
+from rasp_tuner.core.checks import BLANKS, show
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.numerics import Array
 
 Level: TypeAlias = str | float
 

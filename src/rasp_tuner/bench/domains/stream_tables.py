@@ -21,7 +21,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 from rasp_tuner.bench.domains.stream_data import load, save
 from rasp_tuner.bench.domains.streams import BATCHES, LEVELS
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 
 CLIP = 5.0  # standard deviations: one absurd row must not decide a moment
 RIDGE = 1.0  # penalty of the base model, per window

@@ -12,7 +12,7 @@ import numpy as np
 
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.bench.domains.stream_data import load
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.space import Float, Int, Space
 from rasp_tuner.types import Metric
 

@@ -21,7 +21,7 @@ from rasp_tuner.bench.domains.target import (
     visits,
     widths,
 )
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 
 WORLD = 2024  # seed of what is drawn once for all, with the number of the scenario
 

@@ -19,9 +19,9 @@ import numpy as np
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
 from rasp_tuner.bench.domains.measurements import Level, Table, as_number, read_csv, read_npz
 from rasp_tuner.bench.domains.schedules import check_horizon, generator, not_negative, recurring
-from rasp_tuner.checks import show
+from rasp_tuner.core.checks import show
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.numerics import Array
 from rasp_tuner.space import Categorical, Int, Knob, Space
 from rasp_tuner.types import Direction, Metric
 

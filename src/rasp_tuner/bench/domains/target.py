@@ -13,7 +13,7 @@ import numpy as np
 
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.bench.domains.schedules import check_horizon, generator
-from rasp_tuner.numerics import Array
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.space import Float, Space
 from rasp_tuner.types import Metric
 

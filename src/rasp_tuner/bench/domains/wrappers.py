@@ -12,9 +12,9 @@ import numpy as np
 
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
 from rasp_tuner.bench.domains.schedules import not_negative
-from rasp_tuner.checks import number, show, vector, whole
+from rasp_tuner.core.checks import number, show, vector, whole
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.numerics import Array
 from rasp_tuner.types import Metric
 
 Omega = TypeVar("Omega")

@@ -1,0 +1,1 @@
+"""Numbers as tables, figures and pages."""

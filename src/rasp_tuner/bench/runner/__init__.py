@@ -1,0 +1,1 @@
+"""Running agents on domains: cells, suites, timing."""

@@ -1,0 +1,136 @@
+"""How likely a loss is under Gaussian processes of parameters and time, with and without a context.
+
+symbol   shape    meaning
+y        [n]      loss in the order of time, standardised
+u        [n, d]   points relative to their median, in units of half the box
+K        [n, n]   covariance without noise; only ratios matter, for the scale of what is explained is profiled out
+D        [n, n]   squared distances between contexts, in units of their spread
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array
+
+NOISES = np.array([1e-4, 1e-3, 1e-2, 1e-1, 1.0])  # rival noise variances
+QUIETER = np.array([1.0, 0.1, 0.01])  # with a context, some of what was noise may be none: times the noise without
+BOWL = 10.0  # weight of a quadratic
+ROUGH = (1.0, 10.0)  # rival weights of any smooth shape besides
+WIDTHS = (1.0, 0.1, 0.02)  # and of its squared length, in units of the median squared distance between points
+LEVELS = (0.0, 0.1, 0.5)  # rival weights of a level that drifts
+TURNS = (0.0, 1.0, 10.0)  # and of a shape that drifts: the optimum may move by itself
+SLOPE = 0.3  # constant against linear and quadratic part of the bowl
+MEMORY = 15.0  # steps in which a drift forgets
+STRENGTHS = np.array([1.0, 10.0])  # rival weights of what the context changes
+CHANGED = (0.3, 0.1)  # share of roughness, and of a plain shift of the level, in what the context changes
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """The likeliest model that does not look at the context: a bowl, roughness, a level and a shape that drift."""
+
+    K: Array  # [n, n]
+    shape: Array  # [n, n] the part that depends on the parameters, with mean variance 1: a context may change it
+    noise: float
+    score: float  # log likelihood
+
+
+def fit_blind(points: Array, y: Array) -> Blind:
+    """The likeliest blind model of y [n] at points [n, d] of the unit box, in the order of time."""
+    drift = drifting(len(y))
+    best: Blind | None = None
+    for bowl, rough, weight in _shapes(points):
+        shape = _unit(bowl + CHANGED[0] * min(weight, 1.0) * rough + CHANGED[1])
+        for level, turn in product(LEVELS, TURNS):
+            K = 1.0 + BOWL * bowl + weight * rough + (level + turn * shape) * drift
+            scores = log_likelihoods(K[None], NOISES, y)[0]
+            i = int(scores.argmax())
+            if best is None or scores[i] > best.score:
+                best = Blind(K, shape, float(NOISES[i]), float(scores[i]))
+    if best is None:
+        raise RuntimeError("no model was tried")
+    return best
+
+
+def gain(blind: Blind, D: Array, y: Array) -> float:
+    """Nats by which y is likelier if the shape of the loss may differ between contexts at distances D; at least 0."""
+    scores = log_likelihoods(_seeing(blind, D), blind.noise * QUIETER, y)
+    return max(float(scores.max()) - blind.score, 0.0)
+
+
+def explained(blind: Blind, D: Array, y: Array) -> float:
+    """Share of the blind model's squared errors that the context takes away, each sample forecast from the others."""
+    Ks, noises = _seeing(blind, D), blind.noise * QUIETER
+    at = np.unravel_index(int(log_likelihoods(Ks, noises, y).argmax()), (len(Ks), len(noises)))
+    before, after = errors_left(blind.K, blind.noise, y), errors_left(Ks[at[0]], float(noises[at[1]]), y)
+    return max(1.0 - float(after @ after) / max(float(before @ before), 1e-300), 0.0)
+
+
+def told_by(points: Array, x: Array) -> Array:
+    """[n, k] what the parameters tell of each column of x [n, k], each sample forecast from the others."""
+    bowl, rough, _ = next(_shapes(points))
+    K = 1.0 + bowl + BOWL * rough
+    noises = [float(NOISES[int(log_likelihoods(K[None], NOISES, column)[0].argmax())]) for column in x.T]
+    return x - np.column_stack([errors_left(K, noise, column) for noise, column in zip(noises, x.T, strict=True)])
+
+
+def errors_left(K: Array, noise: float, y: Array) -> Array:
+    """[n] errors of forecasting each sample from all others."""
+    inverse = np.linalg.inv(K + noise * np.eye(len(y)))
+    errors: Array = (inverse @ y) / np.diag(inverse)
+    return errors
+
+
+def log_likelihoods(Ks: Array, noises: Array, y: Array) -> Array:
+    """[m, r] of y under covariances [m, n, n] and noise variances [r], at the likeliest scale of y."""
+    n = len(y)
+    V = np.zeros((len(Ks), len(noises), n + 1, n + 1))
+    V[..., :n, :n] = Ks[:, None] + noises[:, None, None] * np.eye(n)
+    V[..., n, :n] = y  # the last row of the factor is then L^-1 y
+    V[..., n, n] = 2.0 * float(y @ y) / float(noises.min()) + 1.0  # more than y' V^-1 y
+    factor = np.linalg.cholesky(V)
+    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)[..., :n]
+    misfit = np.maximum((factor[..., n, :n] ** 2).sum(axis=-1), 1e-300)
+    scores: Array = -0.5 * n * np.log(misfit / n) - np.log(diagonal).sum(axis=-1)
+    return scores
+
+
+def drifting(n: int) -> Array:
+    """[n, n] correlation of what drifts."""
+    steps = np.arange(n)
+    K: Array = np.exp(-np.abs(steps[:, None] - steps) / MEMORY)
+    return K
+
+
+def squared_distances(a: Array) -> Array:
+    """[n, n] between the rows of a [n, k]."""
+    sizes = (a**2).sum(axis=1)
+    far: Array = np.maximum(sizes[:, None] + sizes - 2.0 * a @ a.T, 0.0)
+    return far
+
+
+def _shapes(points: Array) -> Iterator[tuple[Array, Array, float]]:
+    """A bowl [n, n], a roughness [n, n] and its weight, for every rival."""
+    u = 2.0 * (points - np.median(points, axis=0))
+    far = squared_distances(u)
+    bowl = _unit((SLOPE + u @ u.T) ** 2)
+    typical = float(np.median(far[far > 0.0])) if (far > 0.0).any() else 1.0
+    for i, width in enumerate(WIDTHS):
+        rough = np.exp(-far / (2.0 * typical * width))
+        for weight in ROUGH if i else (0.0, *ROUGH):
+            yield bowl, rough, weight
+
+
+def _seeing(blind: Blind, D: Array) -> Array:
+    """[2, n, n] the blind covariance with a part that differs between contexts, weak and strong."""
+    Ks: Array = blind.K + STRENGTHS[:, None, None] * (np.exp(-D) * blind.shape)
+    return Ks
+
+
+def _unit(K: Array) -> Array:
+    """K with a mean variance of one."""
+    unit: Array = K / float(np.mean(np.diag(K)))
+    return unit

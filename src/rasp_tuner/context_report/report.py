@@ -1,0 +1,188 @@
+"""ContextReport: is this context any good? A verdict in words, a table, warnings.
+
+`screen` takes samples in the order of time: contexts [n, d_c], points [n, d] of the unit box, losses [n].
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from rasp_tuner.context_report import flaws
+from rasp_tuner.context_report.shifts import COLUMNS, compare, moving, reduced, standardised
+from rasp_tuner.core.checks import show
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.errors import InvalidValue
+
+Verdict = Literal["helps", "useless", "too little data"]
+
+LEVEL = 0.03  # p at which a context is said to help; docs/CONTEXT.md has the measured rate of false alarms
+LEAST = 40  # samples: with fewer shifts than that no p is small
+PLENTY = 60  # samples from which on a context may be called useless
+LOOKS = 12.0  # and independent looks at it: a context that hardly changed is not judged
+FOLLOWED = 0.25  # of its variance untold by the parameters: a context that these follow as closely is not judged either
+MOST = 256  # samples that are looked at; of more, so many at even distances
+STILL = 0.9  # share of samples with the same parameters from which on nothing is judged
+FOLLOWS = "parameters follow it"
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """What one dimension, or one component of many, says by itself."""
+
+    name: str
+    p: float  # corrected for the number of dimensions
+    share: float  # of the squared errors left by parameters and drift that it takes away
+    note: str  # "helps", "no sign", "too slow to judge", "parameters follow it"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReport:
+    """How much a context says about the loss beyond parameters and time; `str()` gives it in words."""
+
+    verdict: Verdict
+    words: str
+    samples: int
+    p: float | None  # that a context with no bearing on the loss looks as good; None where nothing was tested
+    share: float | None  # of the squared errors left by parameters and drift that the context takes away
+    level: float
+    dimensions: tuple[Dimension, ...]
+    warnings: tuple[str, ...]
+    gain: float | None = None  # nats by which the context makes the loss likelier, at best
+    shifted: tuple[float, ...] = ()  # and shifted contexts
+
+    def __str__(self) -> str:
+        lines = [self.words]
+        if self.dimensions:
+            width = max(9, *(len(d.name) for d in self.dimensions))
+            lines += ["", f"{'dimension':{width}}  {'p':>5}  {'explains':>8}"]
+            lines += [f"{d.name:{width}}  {d.p:5.2f}  {d.share:8.0%}  {d.note}" for d in self.dimensions]
+        return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def screen(
+    contexts: Array,
+    points: Array,
+    losses: Array,
+    names: Sequence[str] | None = None,
+    memory: Array | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ContextReport:
+    """The report on samples in the order of time; `memory` [N, d_c] are contexts known besides, for drift."""
+    _check(contexts, points, losses)
+    names = list(names) if names is not None else [f"c{i + 1}" for i in range(contexts.shape[1])]
+    if len(names) != contexts.shape[1]:
+        raise InvalidValue(f"names must be one for each of {contexts.shape[1]} dimensions, got {show(names)}")
+    seen = len(losses)
+    kept = np.unique(np.linspace(0, seen - 1, min(seen, MOST)).round().astype(int)) if seen else np.zeros(0, dtype=int)
+    contexts, points, losses = np.clip(contexts[kept], -LARGEST, LARGEST), points[kept], losses[kept]
+    n = len(losses)
+    if n < LEAST:
+        return untested(f"{n} samples are not enough to tell; it takes {LEAST} at least", seen, ())
+    warnings = [*flaws.constant(contexts, names), *flaws.duplicates(contexts, names)]
+    if not moving(contexts).any():
+        return untested(f"the context never changed in {n} samples", seen, warnings)
+    if not losses.std() > 1e-12 * np.abs(losses).max():
+        return untested(f"the loss never changed in {n} samples", seen, warnings)
+    warnings += flaws.one_way(contexts, names)
+    warnings += flaws.leakage(contexts, names, losses)
+    warnings += flaws.drifted(contexts, memory)
+    x = standardised(contexts)
+    tested = compare(x, points, losses, progress=progress)
+    columns, single = reduced(x)
+    looks = np.array([n / memory_of(column) for column in columns[:, :single].T])
+    dimensions = tuple(
+        Dimension(name, float(p), float(share), _note(p, many, untold))
+        for name, p, share, many, untold in zip(
+            _labels(contexts, names, single), tested.each, tested.shares, looks, tested.untold, strict=True
+        )
+    )
+    still = float(np.unique(points, axis=0, return_counts=True)[1].max()) / n
+    verdict, words = _verdict(tested.p, tested.share, n, float(looks.max()), still, dimensions)
+    shifted = tuple(tested.others.tolist())
+    return ContextReport(
+        verdict, words, seen, tested.p, tested.share, LEVEL, dimensions, tuple(warnings), tested.gain, shifted
+    )
+
+
+def memory_of(series: Array) -> float:
+    """Steps after which a series [n] with mean 0 has forgotten itself: its integrated autocorrelation time."""
+    n, power = len(series), float(series @ series)
+    time = 1.0
+    for lag in range(1, n // 2):
+        like = float(series[lag:] @ series[:-lag]) / power
+        if like < 0.05:
+            break
+        time += 2.0 * like
+    return time
+
+
+def _verdict(
+    p: float, share: float, n: int, looks: float, still: float, dimensions: Sequence[Dimension]
+) -> tuple[Verdict, str]:
+    if p <= LEVEL:
+        named = [d.name for d in dimensions if d.p <= LEVEL] if len(dimensions) > 1 else []
+        alone = f"; by itself: {_few(named)}" if named else ""
+        return "helps", (
+            f"The context helps: it takes away {share:.0%} of the squared error that parameters and drift leave"
+            f" (p = {p:.2f}, {n} samples){alone}."
+        )
+    if n < PLENTY:
+        return "too little data", f"Too little data yet: no sign in {n} samples (p = {p:.2f}); look again at {PLENTY}."
+    if still > STILL:
+        return "too little data", (
+            f"These {n} samples cannot tell: in {still:.0%} of them the parameters are the same, so nothing shows what"
+            " others would have done."
+        )
+    followed = [d.name for d in dimensions if d.note == FOLLOWS]
+    if followed:
+        return "too little data", (
+            f"These {n} samples cannot tell: the parameters follow {_few(followed)} so closely that hardly any sample"
+            " shows what else would have done there."
+        )
+    if looks < LOOKS:
+        return "too little data", (
+            f"Too little data yet: the context changes so slowly that {n} samples hold about {looks:.0f} independent"
+            f" looks at it (p = {p:.2f})."
+        )
+    return "useless", (
+        f"The context is useless as far as {n} samples tell: moved along the time axis it explains the loss as well"
+        f" (p = {p:.2f})."
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[: flaws.SHOWN]) + (" and more" if len(names) > flaws.SHOWN else "")
+
+
+def _note(p: float, looks: float, untold: float) -> str:
+    if p <= LEVEL:
+        return "helps"
+    if untold < FOLLOWED:
+        return FOLLOWS
+    return "no sign" if looks >= LOOKS else "too slow to judge"
+
+
+def _labels(contexts: Array, names: Sequence[str], single: int) -> list[str]:
+    kept = [name for name, moves in zip(names, moving(contexts), strict=True) if moves]
+    return kept if len(kept) <= COLUMNS else [f"component {i + 1}" for i in range(single)]
+
+
+def untested(why: str, samples: int = 0, warnings: Sequence[str] = ()) -> ContextReport:
+    """A report that says why nothing was tested."""
+    words = f"Too little data yet: {why}."
+    return ContextReport("too little data", words, samples, None, None, LEVEL, (), tuple(warnings))
+
+
+def _check(contexts: Array, points: Array, losses: Array) -> None:
+    for field, array, axes_ in (("contexts", contexts, 2), ("points", points, 2), ("losses", losses, 1)):
+        if array.ndim != axes_ or not np.isfinite(array).all():
+            raise InvalidValue(f"{field} must be finite numbers with {axes_} axes, got shape {array.shape}")
+    if not len(contexts) == len(points) == len(losses):
+        raise InvalidValue(
+            f"contexts, points and losses must be equally many, got {len(contexts)}, {len(points)}, {len(losses)}"
+        )

@@ -1,0 +1,125 @@
+"""Ledger: which suggestions are out, which were answered, and why each was made. Bounded on both sides."""
+
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rasp_tuner.core.checks import show, whole
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue, UnknownSuggestion
+from rasp_tuner.types import Explanation
+
+T = TypeVar("T")
+_NAMES = tuple(field.name for field in fields(Explanation))
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A suggestion that waits for its answer."""
+
+    context: Array  # [d_c]
+    point: Array  # [d] in the unit box
+    why: Explanation
+
+
+class Ledger:
+    """Ids count upwards and are never reused; the oldest records fall out when there are more than `size`."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.issued = 0
+        self.pending: dict[str, Pending] = {}
+        self.answered: dict[str, Explanation] = {}
+
+    def issue(self, context: Array, point: Array, why: Explanation) -> str:
+        """A new id for a suggestion that is now out."""
+        id = f"s{self.issued}"
+        self.issued += 1
+        _put(self.pending, id, Pending(context, point, why), self.size)
+        return id
+
+    def waiting(self, id: object) -> Pending:
+        """The record of an id that may be answered now, or an error that says why not."""
+        self._check_known(id)
+        if id in self.answered:
+            raise AlreadyAnswered(
+                f"suggestion {id!r} was answered before; tell each once, and report further runs of the same"
+                " parameters with observe(context, params, metrics)"
+            )
+        return self.pending[str(id)]
+
+    def answer(self, id: str, why: Explanation) -> None:
+        del self.pending[id]
+        _put(self.answered, id, why, self.size)
+
+    def explain(self, id: object) -> Explanation:
+        self._check_known(id)
+        key = str(id)
+        return self.answered[key] if key in self.answered else self.pending[key].why
+
+    def _check_known(self, id: object) -> None:
+        if not isinstance(id, str):
+            raise InvalidValue(f"id must be the string in Suggestion.id, got {show(id)}; use tuner.tell(s.id, ...)")
+        if id in self.pending or id in self.answered:
+            return
+        if re.fullmatch(r"s(0|[1-9][0-9]{0,18})", id) and int(id[1:]) < self.issued:
+            raise ExpiredSuggestion(
+                f"suggestion {id!r} is no longer on record: it was answered, or dropped unanswered, more than"
+                f" {self.size} suggestions ago; if it was never told, report it with observe(context, params, metrics)"
+            )
+        raise UnknownSuggestion(f"no suggestion {show(id)} was issued by this tuner; ask() gives the ids")
+
+    def copy(self, answered: int | None = None) -> "Ledger":
+        """The same records, which are frozen, in a ledger of its own; of the answered, only so many of the latest."""
+        ledger = Ledger(self.size)
+        ledger.issued, ledger.pending = self.issued, dict(self.pending)
+        kept = self.size if answered is None else answered
+        ledger.answered = dict(itertools.islice(self.answered.items(), max(len(self.answered) - kept, 0), None))
+        return ledger
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "size": self.size,
+            "issued": self.issued,
+            "pending": [[id, _fields(record.why)] for id, record in self.pending.items()],
+            "answered": [[id, _fields(why)] for id, why in self.answered.items()],
+        }
+
+    def state(self, dim: int, context_dim: int) -> dict[str, Array]:
+        """Contexts [n, d_c] and points [n, d] of the pending ones, in order."""
+        records = list(self.pending.values())
+        return {
+            "contexts": np.array([record.context for record in records]).reshape(len(records), context_dim),
+            "points": np.array([record.point for record in records]).reshape(len(records), dim),
+        }
+
+    @classmethod
+    def rebuild(cls, data: Mapping[str, Any], contexts: Array, points: Array) -> "Ledger":
+        ledger = cls(data["size"])
+        ledger.issued = whole("issued", data["issued"], 0, 2**63)
+        ledger.answered = {id: _explanation(fields) for id, fields in data["answered"]}
+        ledger.pending = {
+            id: Pending(context, point, _explanation(fields))
+            for (id, fields), context, point in zip(data["pending"], contexts, points, strict=True)
+        }
+        return ledger
+
+
+def _put(records: dict[str, T], id: str, record: T, size: int) -> None:
+    records[id] = record
+    if len(records) > size:
+        del records[next(iter(records))]
+
+
+def _fields(why: Explanation) -> dict[str, Any]:
+    """As `asdict`, which would copy every number."""
+    return {name: getattr(why, name) for name in _NAMES}
+
+
+def _explanation(told: Mapping[str, Any]) -> Explanation:
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in told.items()}
+    return Explanation(**values)

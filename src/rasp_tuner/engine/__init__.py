@@ -1,0 +1,1 @@
+"""Preset `default`: rival closed-form experts, weighted by evidence (docs/ENGINE.md)."""

@@ -1,0 +1,1 @@
+"""The discrete family of experts, for integer, categorical and rugged knobs."""

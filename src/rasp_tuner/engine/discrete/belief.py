@@ -1,0 +1,234 @@
+"""What family D believes in one context: predictions, its own choice, and how surprising an outcome is.
+
+symbol     shape      meaning
+n, d, d_c  scalar     stored rows, knobs, context dimensions
+kc         [n]        closeness of this context to each row's
+share      [n]        how much of a row's difference between points holds here
+base       [n]        the part of the kernel that knows contexts only
+target     [n]        y shifted, scaled, and compressed above its median: what is bad need not be known exactly
+alpha      [n]        inverse @ target
+phi, steps            features of points (moves.py)
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, root
+from rasp_tuner.engine.discrete.knobs import Knobs
+from rasp_tuner.engine.family import Choice
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Where experiments ended."""
+
+    capacity: int = 200
+    kappas: tuple[float, ...] = (0.1, 0.3, 1.0, 1.0)  # scale of the posterior draw; one of them each time
+    elites: int = 5
+    mutants: int = 40
+    crossovers: int = 8
+    full: int = 4  # minimisers of drawn main effects
+    sparse: int = 6  # the same, with only the strongest knobs moved
+    few: float = 0.5  # changes of a mutant are geometric with this parameter
+    home: float = 0.2  # chance that a change goes back to the default
+    spread: float = 0.5  # scale of drawn main effects
+    warp: float = 2.0  # the compression: linear up to about this many standard deviations above the median
+    memory: float = 8.0
+    kept: float = 2.0  # best rows of each context that are not forgotten
+    similar: float = 0.85  # kc above which equal points share a row
+    freedom: float = 4.0  # of the Student-t noise
+    va: float = 0.3  # where theta starts, see kernel.py
+    vp: float = 0.5
+    length: float = 0.3
+    width: float = 0.4
+    noise: float = 0.1
+    vc: float = 0.3
+    rho: float = 0.7
+    rate: float = 0.1  # first step of theta
+    loose: float = 1.0  # how far theta's prior lets it go
+
+
+@dataclass(frozen=True)
+class Fit:
+    """All that a belief needs; never changed once made, so a belief outlives later learning."""
+
+    constants: Constants
+    knobs: Knobs
+    kernel: Kernel
+    points: Array
+    phi: Array
+    steps: Array
+    contexts: Array
+    failed: Array
+    gram: Array
+    inverse: Array
+    alpha: Array
+    center: float  # y = center + scale * unwarped target
+    scale: float
+    middle: Array  # contexts are standardised by (context - middle) / width
+    width: Array
+
+    def closeness(self, context: Array) -> Array:
+        """kc [n] between a raw context and the rows'."""
+        return self.kernel.closeness(_gaps(self.contexts - standard(context, self.middle, self.width)))
+
+
+class Belief:
+    """What family D thinks in one context."""
+
+    def __init__(self, fit: Fit, context: Array) -> None:
+        self._fit = fit
+        self._kc = fit.closeness(context)
+        self._share = fit.kernel.blend(self._kc)
+        self._base = 1.0 + fit.kernel.vc * self._kc
+        self._barred = fit.points[(fit.failed > 0.0) & (self._kc > 0.5)]  # they failed in a context like this
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean and variance [n] of the noise-free y at points [n, d]."""
+        fit, warp = self._fit, self._fit.constants.warp
+        mean, variance = self._marginal(points)
+        slope = fit.scale * np.exp(np.clip(mean, 0.0, 100.0) / warp)  # of the unwarping
+        return fit.center + fit.scale * _unwarp(mean, warp), variance * slope**2
+
+    @property
+    def weights(self) -> Array:
+        return np.ones(1)
+
+    def similar(self) -> Array:
+        """[n] closeness of this context to each row's."""
+        return self._kc
+
+    @property
+    def noise(self) -> float:
+        """Variance of one observation of y around its mean, where y is no worse than its median."""
+        return float(self._fit.kernel.noise * self._fit.scale**2)
+
+    def log_density(self, point: Array, y: float) -> Array:
+        """log p(y) [1] of one observation: Student-t for the warped target, with the warp's Jacobian."""
+        fit, warp, freedom = self._fit, self._fit.constants.warp, self._fit.constants.freedom
+        mean, variance = self._marginal(point[None])
+        z = np.clip((y - fit.center) / fit.scale, -LARGEST, LARGEST)
+        spread = float(variance[0]) + fit.kernel.noise
+        error = float(warped(z, warp) - mean[0]) ** 2 / spread
+        student = (
+            math.lgamma((freedom + 1.0) / 2.0)
+            - math.lgamma(freedom / 2.0)
+            - 0.5 * math.log(freedom * math.pi * spread)
+            - 0.5 * (freedom + 1.0) * math.log1p(error / freedom)
+        )
+        return np.array([student - math.log(fit.scale) - math.log1p(max(float(z), 0.0) / warp)])
+
+    def best(self) -> Array | None:
+        """The point [d] tried and not failed whose posterior mean is least; None if there is none."""
+        found = self._elites(1)
+        return found[0].copy() if len(found) else None
+
+    def choose(self, rng: np.random.Generator) -> Choice:
+        """The candidate that is best in a joint posterior draw."""
+        fit = self._fit
+        if len(fit.points) == 0:
+            return self._choice(fit.knobs.default, "default")
+        points, sources = self._candidates(rng)
+        kappa = fit.constants.kappas[int(rng.integers(len(fit.constants.kappas)))]
+        mean, covariance = self._joint(points)
+        draw = mean + kappa * (root(covariance) @ rng.normal(size=len(points)))
+        barred = {point.tobytes() for point in self._barred}
+        if barred:
+            draw[[point.tobytes() in barred for point in points]] = np.inf
+        chosen = int(draw.argmin())
+        return self._choice(points[chosen], sources[chosen])
+
+    def _choice(self, point: Array, source: str) -> Choice:
+        mean, variance = self.predict(point[None])
+        return Choice(point.copy(), source, float(mean[0]), float(variance[0]))
+
+    def _candidates(self, rng: np.random.Generator) -> tuple[Array, list[str]]:
+        fit, c, knobs = self._fit, self._fit.constants, self._fit.knobs
+        elites = self._elites(c.elites)
+        if len(elites) == 0:
+            elites = knobs.default[None]
+        shared = fit.kernel.va * (self._share[:, None] * fit.phi)  # [n, p] kernel between main effects and rows
+        effects = knobs.prior + fit.alpha @ shared  # [p] their posterior mean
+        parents = np.concatenate([elites[:1], elites[:1], elites[:1], elites])  # half of the mutants are the best's
+        first, second = rng.integers(len(elites), size=(2, c.crossovers))
+        found = {
+            "elite": elites,
+            "default": knobs.default[None],
+            "mutation": knobs.mutate(parents, knobs.importance(effects), rng, c.mutants, c.few, c.home),
+            "crossover": np.where(rng.random((c.crossovers, knobs.dim)) < 0.5, elites[first], elites[second]),
+            "main effects": self._additive(effects, shared, elites[0], rng),
+        }
+        return np.concatenate(list(found.values())), [name for name, points in found.items() for _ in points]
+
+    def _additive(self, effects: Array, shared: Array, elite: Array, rng: np.random.Generator) -> Array:
+        """Minimisers of the main effects: of their mean, of draws, and of draws with only the strongest knobs moved."""
+        fit, c, knobs = self._fit, self._fit.constants, self._fit.knobs
+        covariance = -(shared.T @ (fit.inverse @ shared))
+        covariance[np.diag_indices(len(covariance))] += fit.kernel.va
+        draws = c.spread * rng.normal(size=(1 + c.full + c.sparse, len(covariance)))
+        draws[0] = 0.0
+        points, gains = knobs.optimum(effects + draws @ root(covariance).T)
+        taken = np.exp(rng.uniform(0.0, math.log(knobs.dim + 1), c.sparse)).astype(np.intp)
+        rank = gains[-c.sparse :].argsort(axis=1).argsort(axis=1)
+        base = np.where((np.arange(c.sparse) % 2 > 0)[:, None], elite, knobs.default)
+        points[-c.sparse :] = np.where(rank < taken[:, None], points[-c.sparse :], base)
+        return points
+
+    def _elites(self, count: int) -> Array:
+        """Up to `count` different points [., d], best posterior mean first; none that failed here."""
+        fit = self._fit
+        means = fit.gram @ (self._share * fit.alpha) + fit.knobs.expected(fit.phi)  # up to a constant
+        means = np.where(fit.failed > 0.0, np.inf, means)
+        seen = {point.tobytes() for point in self._barred}
+        rows: list[int] = []
+        for row in means.argsort().tolist():
+            if len(rows) == count or means[row] == np.inf:
+                break
+            key = fit.points[row].tobytes()
+            if key not in seen:
+                seen.add(key)
+                rows.append(row)
+        return fit.points[rows]
+
+    def _cross(self, points: Array) -> tuple[Array, Array, Array]:
+        """Kernel [m, n] between points in this context and the stored rows; phi and steps of the points."""
+        fit = self._fit
+        phi, steps = fit.knobs.main_effects(points), fit.knobs.steps(points)
+        return self._base + fit.kernel.gram(phi, steps, fit.phi, fit.steps) * self._share, phi, steps
+
+    def _marginal(self, points: Array) -> tuple[Array, Array]:
+        """Mean and variance [m] of the target."""
+        fit, kernel = self._fit, self._fit.kernel
+        cross, phi, _ = self._cross(points)
+        prior = 1.0 + kernel.vc + kernel.va * (phi * phi).sum(axis=1) + kernel.vp
+        variance = prior - ((cross @ fit.inverse) * cross).sum(axis=1)
+        return cross @ fit.alpha + fit.knobs.expected(phi), np.maximum(variance, JITTER)
+
+    def _joint(self, points: Array) -> tuple[Array, Array]:
+        """Mean [m] and covariance [m, m] of the target."""
+        fit, kernel = self._fit, self._fit.kernel
+        cross, phi, steps = self._cross(points)
+        prior = 1.0 + kernel.vc + kernel.gram(phi, steps, phi, steps)
+        return cross @ fit.alpha + fit.knobs.expected(phi), prior - (cross @ fit.inverse) @ cross.T
+
+
+def standard(contexts: Array, middle: Array, width: Array) -> Array:
+    return np.minimum(np.maximum((contexts - middle) / width, -1e4), 1e4)
+
+
+def _gaps(difference: Array) -> Array:
+    """Mean squares over the last axis; zero where there is no context."""
+    gaps: Array = np.einsum("nc,nc->n", difference, difference) / max(1, difference.shape[1])
+    return gaps
+
+
+def warped(z: Array, warp: float) -> Array:
+    """Identity up to 0, then logarithmic: slope 1 / (1 + z / warp)."""
+    return np.where(z > 0.0, warp * np.log1p(np.maximum(z, 0.0) / warp), z)
+
+
+def _unwarp(target: Array, warp: float) -> Array:
+    return np.where(target > 0.0, warp * np.expm1(np.clip(target, 0.0, 100.0) / warp), target)

@@ -1,0 +1,318 @@
+"""Family D: a Gaussian process over stored points, with elites, for integer, categorical, boolean and rugged knobs.
+
+Main effects and a rugged term are each shared by all contexts and own to similar ones (kernel.py), so a new regime
+inherits what holds everywhere. Rows come and go by rank-one updates; every few steps all is rebuilt, contexts are
+standardised anew and hyperparameters move one step up the log evidence.
+
+symbol     shape      meaning
+n, d, d_c  scalar     stored rows (at most `capacity`), knobs, context dimensions; K metrics
+points     [n, d]     a row is one point of the unit box in one neighbourhood of contexts; its samples are averaged
+contexts   [n, d_c]   of the rows, standardised
+counts     [n]        samples in a row, at most `memory` + 1: so a row follows drift
+noises     [n]        variance of each row's mean around the function, as it stands in `inverse`
+gram       [n, n]     kernel between stored points, contexts left out
+inverse    [n, n]     of the whole kernel matrix plus noises
+target     [n]        y = values @ weights, shifted, scaled, and compressed above its median: what is bad need not be
+                      known exactly
+alpha      [n]        inverse @ target
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.engine.discrete.belief import Belief, Constants, Fit, standard, warped
+from rasp_tuner.engine.discrete.kernel import JITTER, WEIGHTS, Kernel, evidence, updated
+from rasp_tuner.engine.discrete.knobs import Knobs
+from rasp_tuner.types import Samples, Slots
+
+FLAT = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
+DERIVED = ("phi", "steps")  # features of the rows, kept to save time
+# arrays with one entry a row
+ROWS = (
+    "points",
+    "raw",
+    "values",
+    "counts",
+    "failed",
+    "doubt",
+    "noises",
+    "rivals",
+    "contexts",
+    *DERIVED,
+)
+
+
+class Discrete:
+    """Family D: `learn` from every sample whoever proposed it, `believe` something about a context."""
+
+    experts: tuple[str, ...] = ("elites",)
+
+    def __init__(
+        self,
+        levels: Sequence[Array | None],
+        unordered: Sequence[bool],
+        default: Array,
+        context_dim: int,
+        window: int = 0,
+        **constants: float | tuple[float, ...],
+    ) -> None:
+        self._constants = c = replace(Constants(), **constants)  # type: ignore[arg-type]
+        self._knobs = Knobs(levels, unordered, default)
+        self._window = window  # latest samples kept in the order of time, for `recent`
+        dim = self._knobs.dim
+        logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
+        self._start = np.concatenate([logs, np.zeros(dim)])
+        self._loose = c.loose * np.concatenate([[1.0, 1.0, 0.7, 0.7, 1.0, 1.0, 1.0], np.full(dim, 0.7)])
+        self._state = {
+            "points": np.zeros((0, dim)),
+            "raw": np.zeros((0, context_dim)),  # contexts as they came
+            "values": np.zeros((0, 0)),  # [n, K]
+            "counts": np.zeros(0),
+            "failed": np.zeros(0),
+            "doubt": np.zeros(0),
+            "noises": np.zeros(0),
+            "rivals": np.zeros(0),  # how many rows of like context were better at the last refit
+            "phi": self._knobs.main_effects(np.zeros((0, dim))),
+            "steps": self._knobs.steps(np.zeros((0, dim))),
+            "contexts": np.zeros((0, context_dim)),
+            "gram": np.zeros((0, 0)),
+            "inverse": np.zeros((0, 0)),
+            "theta": self._start,  # where hyperparameters go next
+            "used": self._start,  # those in gram and inverse
+            "speed": np.full(WEIGHTS + dim, c.rate),  # step of each theta
+            "sign": np.zeros(WEIGHTS + dim),  # its last direction
+            "clock": np.zeros(2),  # samples seen; samples since the last refit
+            "mean": np.zeros(context_dim),  # of all contexts seen
+            "squares": np.zeros(context_dim),  # summed, around that mean
+            "middle": np.zeros(context_dim),
+            "width": np.full(context_dim, LARGEST),
+            "weights": np.zeros(0),  # [K]
+            "late": np.zeros((0, 0)),  # [w, d_c + d + K] context, point and values of the latest samples
+        }
+        self._fit = self._prepare()
+
+    def learn(self, point: Array, context: Array, values: Array, failed: bool) -> None:
+        """Take in one sample; `values` [K] of a failed one are the worst seen."""
+        context = np.clip(context, -LARGEST, LARGEST)
+        values = np.clip(values, -LARGEST, LARGEST)
+        s = self._state
+        if len(s["points"]) == 0:
+            s["values"] = np.zeros((0, len(values)))
+        s["clock"] = s["clock"] + 1.0
+        if self._window:
+            s["late"] = np.array([*s["late"], np.concatenate([context, point, values])][-self._window :])
+        self._observe(context)
+        kc = self._fit.closeness(context)
+        same = np.flatnonzero((s["points"] == point).all(axis=1))
+        nearest = int(same[kc[same].argmax()]) if len(same) else -1
+        if nearest >= 0 and kc[nearest] > self._constants.similar:
+            self._merge(nearest, context, values, failed)
+        else:
+            row = self._cleared()
+            self._insert(row, point, context, values, failed, np.append(kc, 0.0) if row == len(kc) else kc)
+        if s["clock"][1] >= _period(len(s["points"])):
+            self._refit()
+        self._fit = self._prepare()
+
+    def relearn(self) -> None:
+        """Refit now, not when it is due."""
+        if len(self._state["points"]):
+            self._refit()
+            self._fit = self._prepare()
+
+    def reweigh(self, weights: Array) -> None:
+        """From now on y = values @ weights [K], for all that was ever learned."""
+        self._state["weights"] = np.array(weights, dtype=np.float64)
+        self._fit = self._prepare()
+
+    def believe(self, context: Array) -> Belief:
+        """Everything known about `context` [d_c]; nothing is learned."""
+        return Belief(self._fit, np.clip(context, -LARGEST, LARGEST))
+
+    def remembered(self) -> Slots:
+        """Its rows; it does not know when each was met."""
+        s = self._state
+        return Slots(s["raw"].copy(), s["counts"].copy(), np.full(len(s["counts"]), np.nan))
+
+    def recent(self) -> Samples:
+        """The latest samples, as copies; none without a window, for its rows are not in the order of time."""
+        s, dim, width = self._state, self._knobs.dim, len(self._state["mean"])
+        late = s["late"] if len(s["late"]) else np.zeros((0, width + dim + len(s["weights"])))
+        contexts, points, values = (part.copy() for part in np.split(late, [width, width + dim], axis=1))
+        return Samples(contexts, points, values @ s["weights"])
+
+    def state(self) -> dict[str, Array]:
+        """Everything learned; a copy."""
+        return {name: array.copy() for name, array in self._state.items() if name not in DERIVED}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Take back what `state` gave: behaviour goes on bit by bit."""
+        state = {"late": np.zeros((0, 0)), **state}  # snapshots of before it was kept
+        s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
+        s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
+        self._state = s
+        self._fit = self._prepare()
+
+    def _observe(self, context: Array) -> None:
+        s = self._state
+        gap = context - s["mean"]
+        s["mean"] = s["mean"] + gap / s["clock"][0]
+        s["squares"] = s["squares"] + gap * (context - s["mean"])
+
+    def _merge(self, row: int, context: Array, values: Array, failed: bool) -> None:
+        """One more sample of a row; a change between success and failure starts it anew."""
+        s = self._state
+        count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
+        raw = s["raw"][row] + (context - s["raw"][row]) / (count + 1.0)
+        noise = float(self._fit.kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
+        change = noise - float(s["noises"][row])
+        self._write(
+            row,
+            values=s["values"][row] + (values - s["values"][row]) / (count + 1.0),
+            raw=raw,
+            counts=count + 1.0,
+            failed=float(failed),
+            noises=noise,
+        )
+        column = s["inverse"][row]
+        s["inverse"] = updated(s["inverse"], column * (-change / (1.0 + change * column[row])), column)
+
+    def _insert(self, row: int, point: Array, context: Array, values: Array, failed: bool, kc: Array) -> None:
+        """A new row in the place of a cleared one."""
+        s, kernel, knobs = self._state, self._fit.kernel, self._knobs
+        phi, steps = knobs.main_effects(point[None]), knobs.steps(point[None])
+        near = kernel.gram(phi, steps, s["phi"], s["steps"])[0]
+        own = float(kernel.gram(phi, steps, phi, steps)[0, 0])
+        noise = kernel.noise + JITTER
+        cross = 1.0 + kernel.vc * kc + near * kernel.blend(kc)
+        reach = s["inverse"] @ cross  # the cleared row has no part in it
+        rest = max(1.0 + kernel.vc + own + noise - float(cross @ reach), noise)  # its variance given the others
+        s["inverse"] = updated(s["inverse"], reach / rest, reach)
+        s["gram"] = s["gram"].copy()
+        for name, edge, corner in (("inverse", -reach / rest, 1.0 / rest), ("gram", near, own)):
+            s[name][row] = s[name][:, row] = edge
+            s[name][row, row] = corner
+        self._write(
+            row,
+            points=point,
+            raw=context,
+            values=values,
+            counts=1.0,
+            failed=float(failed),
+            doubt=1.0,
+            noises=noise,
+            rivals=0.0,
+            phi=phi[0],
+            steps=steps[0],
+            contexts=standard(context, s["middle"], s["width"]),
+        )
+
+    def _cleared(self) -> int:
+        """A row to fill: a new one, or the one that the others predict best and that is not the best of its context."""
+        s = self._state
+        rows = len(s["points"])
+        if rows < self._constants.capacity:
+            for name in ROWS:
+                s[name] = np.concatenate([s[name], np.zeros((1, *s[name].shape[1:]))])
+            for name in ("gram", "inverse"):
+                s[name] = np.pad(s[name], (0, 1))
+            return rows
+        spare = 1.0 / np.diag(s["inverse"]) - s["noises"]  # variance of each row given the others
+        dear = (s["rivals"] < self._constants.kept) & (s["failed"] == 0.0)
+        row = int(np.where(dear & ~dear.all(), np.inf, spare).argmin())
+        column = s["inverse"][row]
+        s["inverse"] = updated(s["inverse"], -column / column[row], column)
+        s["inverse"][row] = s["inverse"][:, row] = 0.0
+        return row
+
+    def _write(self, row: int, **entries: float | Array) -> None:
+        """Change one row of some arrays; the old arrays stay as they are, for beliefs hold them."""
+        for name, entry in entries.items():
+            self._state[name] = self._state[name].copy()
+            self._state[name][row] = entry
+
+    def _refit(self) -> None:
+        """Standardise contexts anew, rebuild the matrices, and move theta one step up the log evidence."""
+        s, c = self._state, self._constants
+        spread = np.sqrt(np.maximum(s["squares"], 0.0) / s["clock"][0])
+        live = spread > 1e-9 * np.abs(s["mean"])
+        s["middle"], s["width"] = s["mean"], np.where(live, np.maximum(spread, 1e-300), LARGEST)
+        s["contexts"] = standard(s["raw"], s["middle"], s["width"])
+        kernel = Kernel.of(s["theta"], self._knobs)
+        found = evidence(
+            kernel,
+            self._knobs,
+            s["phi"],
+            s["steps"],
+            _pair_gaps(s["contexts"]),
+            self._target()[0],
+            s["doubt"],
+            s["counts"],
+            c.freedom,
+        )
+        s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
+        s["rivals"] = found.rivals
+        s["noises"], s["doubt"] = found.noises, found.doubt  # doubt counts from the next refit on
+        s["clock"] = np.array([s["clock"][0], 0.0])
+        self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2)
+
+    def _climb(self, gradient: Array) -> None:
+        """Each theta moves by the sign of its gradient, further while that lasts and less once it turns (Rprop)."""
+        s, limit = self._state, 3.0 * self._loose
+        sign = np.sign(np.where(np.abs(gradient) < FLAT, 0.0, gradient))
+        s["speed"] = np.clip(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
+        s["sign"] = sign
+        s["theta"] = np.clip(s["theta"] + sign * s["speed"], self._start - limit, self._start + limit)
+
+    def _target(self) -> tuple[Array, float, float]:
+        """The target [n], and the center and scale of y."""
+        s = self._state
+        if s["values"].shape[1] != len(s["weights"]) or s["values"].size == 0:
+            return np.zeros(len(s["points"])), 0.0, 1.0
+        y = np.clip(s["values"] @ s["weights"], -LARGEST, LARGEST)
+        size = max(float(np.abs(y).max()), 1e-300)
+        scale = size * float((y / size).std())
+        if scale <= 1e-10 * size:  # constant but for rounding
+            scale = size
+        ordered = np.sort(y)
+        center = 0.5 * float(ordered[(len(y) - 1) // 2] + ordered[len(y) // 2])
+        target = warped((y - center) / scale, self._constants.warp) - self._knobs.expected(s["phi"])
+        return target, center, scale
+
+    def _prepare(self) -> Fit:
+        s = self._state
+        target, center, scale = self._target()
+        alpha = s["inverse"] @ target
+        return Fit(
+            constants=self._constants,
+            knobs=self._knobs,
+            kernel=Kernel.of(s["used"], self._knobs),
+            points=s["points"],
+            phi=s["phi"],
+            steps=s["steps"],
+            contexts=s["contexts"],
+            failed=s["failed"],
+            gram=s["gram"],
+            inverse=s["inverse"],
+            alpha=alpha,
+            center=center,
+            scale=scale,
+            middle=s["middle"],
+            width=s["width"],
+        )
+
+
+def _period(rows: int) -> int:
+    """Samples between refits: a refit costs as rows cubed, so that many rows wait longer."""
+    return 1 if rows <= 40 else 2 if rows <= 80 else 6
+
+
+def _pair_gaps(contexts: Array) -> Array:
+    """Mean squared gaps [n, n] between all pairs."""
+    squares = np.einsum("nc,nc->n", contexts, contexts)
+    gaps = squares[:, None] + squares - 2.0 * (contexts @ contexts.T)
+    means: Array = np.maximum(gaps, 0.0) / max(1, contexts.shape[1])
+    return means

@@ -1,0 +1,197 @@
+"""What family D knows about knobs: how points become features, and which moves lead from one point to the next.
+
+symbol     shape      meaning
+d, L       scalar     knobs; most grid values that any knob has
+points     [n, d]     points of the unit box, on legal levels where a knob has them
+phi        [n, p]     main effects: a sum of one term a knob, zero at the default
+steps      [n, q]     which thresholds (ordered) or choices (unordered) a point has passed: their squared distance
+                      counts levels, so it is exact for few levels and L1-like for a continuum
+grid       [d, L]     the values tried for each knob when main effects are minimised; the last is repeated to fill up
+single     [p, d L]   phi of setting one knob to a grid value while the others keep their default
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rasp_tuner.core.numerics import Array
+
+RAMPS = 8  # thresholds of an ordered knob: with more levels, neighbours share a ramp and differ by less
+GRID = 21  # values of a knob tried when main effects are minimised
+NEIGHBOUR = 0.6  # chance that an ordered knob moves by one level rather than to any other
+NEAR = 0.8  # the same for a continuous knob: a small step rather than anywhere
+FOCUS = 0.5  # of the mutations follow the main effects, the rest touch any knob
+AWAY, WORSE = 3.0, 1.0  # scale of the feature that tells how far a point is from the default, and its expected slope
+SWAP = 0.3  # chance that a mutation of several knobs turns one binary knob on and another off
+
+
+class Knobs:
+    """The knobs of one space: their levels, features and moves."""
+
+    def __init__(self, levels: Sequence[Array | None], unordered: Sequence[bool], default: Array) -> None:
+        self.default = np.array(default, dtype=np.float64)
+        self.dim = len(self.default)
+        self.counts = np.array([0 if own is None else len(own) for own in levels])
+        self.discrete = self.counts > 0
+        self.binary = self.counts == 2
+        self.unordered = np.array(unordered, dtype=bool)
+        self._last = np.where(self.discrete, self.counts - 1, 1)  # place of the last level
+        self._swaps = self.binary.sum() > 1
+        self._table = _padded([np.zeros(1) if own is None else own for own in levels])  # [d, most levels]
+        self.grid = _padded([_grid(own) for own in levels])
+        self._ramp_knob, self._ramp_low, self._ramp_slope, ramp_weight = self._ramps(levels)
+        self._choice_knob, self._choice_at, self._choice_width = self._choices(levels)
+        self.step_knob = np.concatenate([self._ramp_knob, self._choice_knob])  # [q] whose step it is
+        self.step_weight = np.concatenate([ramp_weight, np.full(len(self._choice_knob), 0.5)])
+        self._ordered = np.flatnonzero(~self.unordered)
+        self._bent = np.flatnonzero(~self.unordered & ~self.binary)
+        self._together = np.sqrt(self.dim / max(1, self.binary.sum()))
+        self._origin = self._raw(self.default[None])
+        self.prior = np.zeros(self._origin.shape[1])  # [p] expected main effects
+        self.prior[-1] = WORSE / AWAY
+        self.single = self._singles()
+
+    def main_effects(self, points: Array) -> Array:
+        """phi [n, p]: linear and bent terms of ordered knobs, choices of unordered ones, number of binaries on."""
+        return np.ascontiguousarray(self._raw(points) - self._origin)  # one layout, so that products repeat bit by bit
+
+    def expected(self, phi: Array) -> Array:
+        """[n] what the prior expects of points with main effects `phi`: worse, the further from the default."""
+        expected: Array = phi @ self.prior
+        return expected
+
+    def steps(self, points: Array) -> Array:
+        """[n, q] in [0, 1]."""
+        ramps = np.minimum(np.maximum((points[:, self._ramp_knob] - self._ramp_low) * self._ramp_slope, 0.0), 1.0)
+        return np.ascontiguousarray(np.concatenate([ramps, self._chosen(points)], axis=1))
+
+    def mutate(
+        self, parents: Array, rates: Array, rng: np.random.Generator, count: int, few: float, home: float
+    ) -> Array:
+        """`count` points [count, d], each a parent with few knobs changed; `rates` [d] says which are worth it.
+
+        The number of changes is geometric with parameter `few`; with chance `home` a change goes back to the default.
+        """
+        rows = np.arange(count) % len(parents)
+        points = parents[rows]
+        changes = np.minimum(rng.geometric(few, count), self.dim)
+        swapped = (changes > 1) & (rng.random(count) < SWAP) & self._swaps
+        changes -= 2 * swapped
+        race = rng.exponential(size=points.shape) / rates  # the first few to arrive are drawn without replacement
+        limit = np.take_along_axis(np.sort(race, axis=1), np.maximum(changes - 1, 0)[:, None], axis=1)
+        changed = (race <= limit) & (changes > 0)[:, None]
+        row, knob = np.nonzero(changed)
+        points[row, knob] = self._elsewhere(points[row, knob], self._places(parents)[rows[row], knob], knob, home, rng)
+        if swapped.any():
+            points[swapped] = self._swap(points[swapped], rng)
+        return points
+
+    def importance(self, effects: Array) -> Array:
+        """Chances [d] that a mutation touches each knob: half alike, half as the main effects [p] say."""
+        values = (effects @ self.single).reshape(self.grid.shape)
+        strength = values.max(axis=1) - values.min(axis=1)
+        strength += 0.3 * strength.mean() + 1e-12
+        rates: Array = (1.0 - FOCUS) / self.dim + FOCUS * strength / strength.sum()
+        return rates
+
+    def optimum(self, effects: Array) -> tuple[Array, Array]:
+        """For each row of effects [n, p]: the point [n, d] that minimises the main effects, and each knob's effect
+        there [n, d] relative to the default."""
+        values = (effects @ self.single).reshape(-1, *self.grid.shape)
+        best = values.argmin(axis=2)
+        points = self.grid[np.arange(self.dim), best]
+        return points, np.take_along_axis(values, best[:, :, None], axis=2)[:, :, 0]
+
+    def _raw(self, points: Array) -> Array:
+        z = 2.0 * points - 1.0
+        terms = [
+            z[:, self._ordered],
+            1.5 * (z[:, self._bent] ** 2 - 0.33),
+            np.sqrt(2.0) * self._chosen(points),  # two choices are as far apart as the ends of a binary knob
+            z[:, self.binary].sum(axis=1, keepdims=True) * self._together,
+        ]
+        gaps = np.where(self.unordered, points != self.default, np.abs(points - self.default))
+        raw: Array = np.concatenate([*terms, AWAY / np.sqrt(self.dim) * gaps.sum(axis=1, keepdims=True)], axis=1)
+        raw /= np.sqrt(self.dim)
+        return raw
+
+    def _chosen(self, points: Array) -> Array:
+        gap = np.abs(points[:, self._choice_knob] - self._choice_at)
+        return (gap < self._choice_width).astype(np.float64)
+
+    def _places(self, points: Array) -> NDArray[np.intp]:
+        """Which level each knob has [n, d]; meaningless for a continuous knob."""
+        places: NDArray[np.intp] = np.abs(self._table - points[:, :, None]).argmin(axis=2)
+        return places
+
+    def _elsewhere(
+        self, values: Array, places: NDArray[np.intp], knob: NDArray[np.intp], home: float, rng: np.random.Generator
+    ) -> Array:
+        """Another value for each of some knobs [n]: an ordered neighbour or any other level; near or anywhere."""
+        near, uniform, side, back = rng.random((4, len(values)))
+        last, default = self._last[knob], self.default[knob]
+        step = places + np.where(side < 0.5, 1, -1)
+        step = np.where(step < 0, 1, np.where(step > last, last - 1, step))  # turns back at the ends
+        other = places + 1 + (uniform * last).astype(np.intp)
+        other -= np.where(other > last, last + 1, 0)
+        moved = self._table[knob, np.where((near < NEIGHBOUR) & ~self.unordered[knob], step, other)]
+        if not self.discrete.all():
+            width = 10.0 ** (-2.0 + 1.7 * uniform)  # from 0.01 to 0.5
+            close = np.clip(values + width * rng.normal(size=len(values)), 0.0, 1.0)
+            moved = np.where(self.discrete[knob], moved, np.where(near < NEAR, close, side))
+        return np.where((back < home) & (values != default), default, moved)
+
+    def _swap(self, points: Array, rng: np.random.Generator) -> Array:
+        """One binary knob up and another down in each row, where there are such."""
+        low, high = self._table[:, 0], self._table[:, 1]
+        up = self.binary & (points != low)
+        down = self.binary & (points == low)
+        rows = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
+        lottery = rng.random(points.shape)
+        falls = np.where(up, lottery, -1.0).argmax(axis=1)[rows]
+        rises = np.where(down, lottery, -1.0).argmax(axis=1)[rows]
+        points[rows, falls] = low[falls]
+        points[rows, rises] = high[rises]
+        return points
+
+    def _ramps(self, levels: Sequence[Array | None]) -> tuple[Array, Array, Array, Array]:
+        knobs, lows, widths, weights = [], [], [], []
+        for i, own in enumerate(levels):
+            if self.unordered[i]:
+                continue
+            ends = np.linspace(0.0, 1.0, RAMPS + 1) if own is None or len(own) > RAMPS + 1 else own
+            knobs += [i] * (len(ends) - 1)
+            lows += ends[:-1].tolist()
+            widths += np.diff(ends).tolist()
+            weights += (np.diff(ends) / (ends[-1] - ends[0])).tolist()
+        return np.array(knobs, dtype=np.intp), np.array(lows), 1.0 / np.array(widths), np.array(weights)
+
+    def _choices(self, levels: Sequence[Array | None]) -> tuple[Array, Array, Array]:
+        found = [
+            (i, at, 0.25 / len(own))
+            for i, own in enumerate(levels)
+            if own is not None and self.unordered[i]
+            for at in own
+        ]
+        knobs, at, width = np.array(found).reshape(-1, 3).T
+        return knobs.astype(np.intp), at, width
+
+    def _singles(self) -> Array:
+        count = self.grid.shape[1]
+        points = np.tile(self.default, (self.dim, count, 1))  # [d, L, d]
+        points[np.arange(self.dim), :, np.arange(self.dim)] = self.grid
+        phi = self.main_effects(points.reshape(-1, self.dim))
+        return np.ascontiguousarray(phi.T)
+
+
+def _grid(levels: Array | None) -> Array:
+    if levels is None:
+        return np.linspace(0.0, 1.0, GRID)
+    return levels[np.unique(np.linspace(0, len(levels) - 1, GRID).round().astype(np.intp))]
+
+
+def _padded(rows: Sequence[Array]) -> Array:
+    """Rows of unequal length as one array; the last value of each is repeated."""
+    width = max(2, *(len(row) for row in rows))
+    return np.array([np.append(row, np.full(width - len(row), row[-1])) for row in rows], dtype=np.float64)

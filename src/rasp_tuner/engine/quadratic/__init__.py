@@ -1,0 +1,1 @@
+"""The quadratic family of experts, for smooth knobs."""

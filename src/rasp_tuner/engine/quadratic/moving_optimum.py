@@ -1,0 +1,258 @@
+"""MovingOptimum: a bowl whose optimum moves linearly with the context; warm Gauss-Newton steps on a window.
+
+symbol   shape        meaning
+u        [n, d]       points relative to the default, in [-2, 2]
+x        [n, r]       leading principal components of the context, standardised; r <= 3
+y        [n]          target, in units of the shared curvature
+theta    b, q, M      y = b + sum_i q_i (u_i - M_i [1, x])^2 with q [d], M [d, 1 + r]
+J        [n, m]       slope of y by theta; m = 1 + d + d (1 + r)
+R        scalar       rival noise variances
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rasp_tuner.core.numerics import Array, assign
+
+WINDOW = 128  # samples
+RANK = 3
+SKETCH = 32  # a longer context is first projected at random to this many dimensions
+SLOPES = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
+OUTLYING = 5.0  # deviations at which a sample counts a quarter
+REFRESH = 8  # steps between looks at the principal components, once there are PLENTY
+PLENTY = 40
+YOUNG, MORE = 50, 3  # samples up to which every fit takes so many steps more
+STEEPEST = 1e12  # units of the curvature at which y saturates: a constant metric that jumps is not worth an overflow
+STEPS = (1.0, 0.4, 0.1)  # lengths tried in turn
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all situations have in common, in units of the curvature."""
+
+    curvature: float
+    level: float  # prior mean of the least y
+    level_variance: float
+    curvatures: Array  # [d] prior mean
+    precision: Array  # [d, d] of the curvatures
+    location_variance: float
+    noises: Array  # [R]
+
+
+@dataclass(frozen=True, slots=True)
+class MovingBelief:
+    """The posterior at one context, for each rival noise; in units of the curvature."""
+
+    level: Array  # [R]
+    curvatures: Array  # [R, d]
+    optimum: Array  # [R, d]
+    covariance: Array  # [R, m, m] of theta, where b and q are in units of another curvature
+    ratio: float  # that curvature, in units of this one
+    x: Array  # [1 + r]
+
+    def predict(self, u: Array, rivals: Sequence[int]) -> tuple[Array, Array]:
+        """Mean and variance [len(rivals), n] at points [n, d], under some of the rival noises."""
+        some = slice(None) if len(rivals) == len(self.level) else list(rivals)
+        curvatures = self.curvatures[some, None]
+        gaps = u - self.optimum[some, None]
+        squares = gaps**2
+        mean = self.level[some, None] + (squares * curvatures).sum(axis=2)
+        count, n, dim = gaps.shape
+        jacobian = np.empty((count, n, self.covariance.shape[1]))
+        jacobian[..., 0] = self.ratio
+        jacobian[..., 1 : 1 + dim] = squares * self.ratio
+        jacobian[..., 1 + dim :] = ((-2.0 * curvatures * gaps)[..., None] * self.x).reshape(count, n, -1)
+        return mean, ((jacobian @ self.covariance[some]) * jacobian).sum(axis=2)
+
+    def location_covariance(self, rival: int) -> Array:
+        """[d, d] of the optimum here."""
+        d, r = self.optimum.shape[1], len(self.x)
+        blocks = self.covariance[rival, 1 + d :, 1 + d :].reshape(d, r, d, r)
+        covariance: Array = np.einsum("iajb,a,b->ij", blocks, self.x, self.x)
+        return covariance
+
+
+class MovingOptimum:
+    """Learns theta from the latest samples; encodes contexts by their own principal components."""
+
+    def __init__(self, dim: int, context_dim: int, metrics: int, rivals: int) -> None:
+        self.dim = dim
+        self.rank = min(RANK, context_dim)
+        width = min(context_dim, SKETCH)
+        self._sketch = None
+        if context_dim > SKETCH:
+            self._sketch = np.random.default_rng(7).normal(size=(context_dim, width)) / np.sqrt(width)
+        size = 1 + dim + dim * (1 + self.rank)
+        self._arrays = {
+            "points": np.zeros((WINDOW, dim)),
+            "contexts": np.zeros((WINDOW, width)),
+            "values": np.zeros((WINDOW, metrics)),
+            "weights": np.ones(WINDOW),  # of the samples; zero for one that looked false when it came
+            "mean": np.zeros(width),
+            "moments": np.zeros((width, width)),
+            "centre": np.zeros(width),
+            "encode": np.zeros((width, self.rank)),
+            "theta": np.zeros(size),  # in units of y
+            "units": np.array([0.0, 1.0]),  # offset and curvature of the latest fit, in which the next two are
+            "fitted": np.zeros((rivals, size)),
+            "covariance": np.zeros((rivals, size, size)),
+            "counts": np.zeros(2),  # samples seen; 1 once fitted
+        }
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._arrays["counts"][1] > 0.0)
+
+    def forget_fit(self) -> None:
+        """The target means something else now."""
+        self._arrays["counts"][1] = 0.0
+
+    def observe(self, u: Array, context: Array, values: Array, weight: float) -> None:
+        a = self._arrays
+        seen = int(a["counts"][0])
+        row = seen % WINDOW
+        reduced = self._reduced(context)
+        a["points"][row], a["contexts"][row], a["values"][row], a["weights"][row] = u, reduced, values, weight
+        gap = reduced - a["mean"]
+        a["mean"] += gap / (seen + 1)
+        a["moments"] += (gap[:, None] * (reduced - a["mean"]) - a["moments"]) / (seen + 1)
+        a["counts"][0] = seen + 1
+
+    def trust(self, rows: NDArray[np.bool_], weight: float) -> None:
+        """Weigh some of the first samples anew."""
+        self._arrays["weights"][: len(rows)][rows] = weight
+
+    def recent(self) -> tuple[Array, Array, Array]:
+        """Points u, contexts (reduced if they are long) and values of the window, oldest first; copies."""
+        seen = int(self._arrays["counts"][0])
+        rows = np.arange(max(seen - WINDOW, 0), seen) % WINDOW
+        return self._arrays["points"][rows], self._arrays["contexts"][rows], self._arrays["values"][rows]
+
+    def pardon(self) -> None:
+        """The latest sample was no mistake after all."""
+        self._arrays["weights"][int(self._arrays["counts"][0] - 1) % WINDOW] = 1.0
+
+    def fit(self, weights: Array, offset: float, shared: Shared, leader: int, extra: int = 0) -> None:
+        """Gauss-Newton towards y = values @ weights - offset; `leader` is the noise whose posterior guides it."""
+        a, d, seen = self._arrays, self.dim, int(self._arrays["counts"][0])
+        n = min(seen, WINDOW)
+        if seen < PLENTY or seen % REFRESH == 0:
+            self._refresh()  # here, and not when a sample comes: theta and its covariance must be of one mind
+        u, x = a["points"][:n], self._encoded(a["contexts"][:n])
+        y = np.clip((a["values"][:n] @ weights - offset) / shared.curvature, -STEEPEST, STEEPEST)
+        prior, precision = self._prior(shared)
+        theta = prior.copy()
+        if self.ready:
+            theta = a["theta"].copy()
+            theta[0] -= offset
+            theta[: 1 + d] = np.clip(theta[: 1 + d] / shared.curvature, -STEEPEST, STEEPEST)
+        ratios = 1.0 / shared.noises
+        gaps, squares, residual = _residual(theta, u, x, y)
+        trust = _trust(residual**2, float(shared.noises[leader])) * a["weights"][:n]
+        step = np.zeros((len(ratios), len(theta)))
+        for _ in range(1 + MORE * (n < YOUNG) + extra):
+            jacobian = np.empty((n, len(theta)))
+            jacobian[:, 0] = 1.0
+            jacobian[:, 1 : 1 + d] = squares
+            jacobian[:, 1 + d :] = ((-2.0 * theta[1 : 1 + d] * gaps)[:, :, None] * x[:, None, :]).reshape(n, -1)
+            weighted = jacobian.T * trust
+            pull = precision @ (prior - theta)
+            a["covariance"] = np.linalg.inv((weighted @ jacobian) * ratios[:, None, None] + precision)
+            step = (a["covariance"] @ ((weighted @ residual) * ratios[:, None] + pull)[..., None])[..., 0]
+            cost = ratios[leader] * (trust @ residual**2) + (prior - theta) @ pull
+            for length in STEPS:
+                moved = theta + length * step[leader]
+                after = _residual(moved, u, x, y)
+                away = moved - prior
+                if ratios[leader] * (trust @ after[2] ** 2) + away @ precision @ away <= cost:
+                    break
+            else:
+                break  # no step helps: stay
+            step = step - length * step[leader]
+            theta, (gaps, squares, residual) = moved, after
+        step[leader] = 0.0
+        a["fitted"] = theta + step
+        a["units"] = np.array([offset, shared.curvature])
+        theta[: 1 + d] *= shared.curvature
+        theta[0] += offset
+        a["theta"] = theta
+        a["counts"][1] = 1.0
+
+    def believe(self, context: Array, offset: float, curvature: float) -> MovingBelief:
+        """The posterior in these units: they have moved since the fit."""
+        d, fitted = self.dim, self._arrays["fitted"]
+        x = self._encoded(self._reduced(context)[None])[0]
+        moves = fitted[:, 1 + d :].reshape(len(fitted), d, -1)
+        was, ratio = float(self._arrays["units"][0]), float(self._arrays["units"][1]) / curvature
+        return MovingBelief(
+            level=fitted[:, 0] * ratio + (was - offset) / curvature,
+            curvatures=fitted[:, 1 : 1 + d] * ratio,
+            optimum=moves @ x,
+            covariance=self._arrays["covariance"],
+            ratio=ratio,
+            x=x,
+        )
+
+    def state(self) -> dict[str, Array]:
+        return dict(self._arrays)
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        for name, array in self._arrays.items():
+            assign(array, state[name])
+
+    def _reduced(self, context: Array) -> Array:
+        return context if self._sketch is None else np.einsum("c,cw->w", context, self._sketch)
+
+    def _encoded(self, reduced: Array) -> Array:
+        """[n, 1 + r] with a leading one."""
+        x = np.ones((len(reduced), 1 + self.rank))
+        x[:, 1:] = np.minimum(np.maximum((reduced - self._arrays["centre"]) @ self._arrays["encode"], -3.0), 3.0)
+        return x
+
+    def _refresh(self) -> None:
+        """Look at the components anew, and say the same optimum in their terms."""
+        a, d = self._arrays, self.dim
+        variance = np.diag(a["moments"])
+        spread = np.sqrt(np.where(variance > 1e-12 * (variance + a["mean"] ** 2), variance, 1.0))
+        if len(spread) > self.rank:
+            sizes, axes = np.linalg.eigh(a["moments"] / np.outer(spread, spread))
+            top, size = axes[:, -self.rank :], np.sqrt(np.maximum(sizes[-self.rank :], 1e-9))
+            encode, decode = top / size / spread[:, None], (top * size).T * spread
+        else:
+            encode, decode = np.diag(1.0 / spread), np.diag(spread)
+        if self.ready:
+            old = a["theta"][1 + d :].reshape(d, -1)
+            slopes = old[:, 1:] @ a["encode"].T  # [d, width] by the reduced context
+            moved = np.column_stack([old[:, 0] + slopes @ (a["mean"] - a["centre"]), slopes @ decode.T])
+            a["theta"][1 + d :] = moved.ravel()
+        a["centre"], a["encode"] = a["mean"].copy(), encode
+
+    def _prior(self, shared: Shared) -> tuple[Array, Array]:
+        d = self.dim
+        mean = np.concatenate([[shared.level], shared.curvatures, np.zeros(d * (1 + self.rank))])
+        precision = np.zeros((len(mean), len(mean)))
+        precision[0, 0] = 1.0 / shared.level_variance
+        precision[1 : 1 + d, 1 : 1 + d] = shared.precision
+        moves = np.full((d, 1 + self.rank), 1.0 / (shared.location_variance * SLOPES))
+        moves[:, 0] = 1.0 / shared.location_variance
+        rows = np.arange(1 + d, len(mean))
+        precision[rows, rows] = moves.ravel()
+        return mean, precision
+
+
+def _residual(theta: Array, u: Array, x: Array, y: Array) -> tuple[Array, Array, Array]:
+    """Gaps to the optimum [n, d], their squares, and what is left of y [n]."""
+    d = u.shape[1]
+    gaps = u - x @ theta[1 + d :].reshape(d, -1).T
+    squares = gaps**2
+    return gaps, squares, y - theta[0] - squares @ theta[1 : 1 + d]
+
+
+def _trust(squares: Array, noise: float) -> Array:
+    """[n] one for samples that fit, near zero for those far off."""
+    scale = max(float(np.median(squares)) / 0.455, noise)  # 0.455: median of the squared standard normal
+    trust: Array = 1.0 / (1.0 + squares / (OUTLYING**2 * scale)) ** 2
+    return trust

@@ -1,0 +1,259 @@
+"""Past records -> samples to learn from: read, checked, completed by a stated rule, and put in an order of their own.
+
+A value is missing if it is absent, None, NaN, or in a CSV file empty or one of `BLANKS`. What `missing` makes of it:
+
+refuse   an error that names the record and the field
+drop     the record is left out
+median   a missing context value becomes the median of its column; a record that lacks a parameter, a metric or its
+         time is left out, for nothing true can be put in its place
+
+A value that is there but illegal (infinite, outside its knob, no number) is refused, or its record left out where
+records may be. Records are learned in the order of the field `time`, if that is given, and of a fingerprint of their
+values otherwise: shuffled, but always the same way. So it does not matter in which order they came.
+"""
+
+import csv
+import hashlib
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rasp_tuner.core.checks import BLANKS, number, show
+from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.space import Categorical, Float, Knob, Space
+
+Missing = Literal["refuse", "drop", "median"]
+RULES = ("refuse", "drop", "median")
+
+Source = str | os.PathLike[str] | Mapping[str, Sequence[Any]] | Iterable[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """What became of the records."""
+
+    used: int
+    dropped: int
+    imputed: int  # context values that a median stands for
+    order: str
+    why: Mapping[str, int] = field(default_factory=dict)  # reason -> records dropped for it
+
+    def __str__(self) -> str:
+        reasons = "".join(f"; {count} dropped: {reason}" for reason, count in self.why.items())
+        filled = f"; {self.imputed} context values filled with medians" if self.imputed else ""
+        return f"{self.used} records learned in the order of {self.order}{filled}{reasons}"
+
+
+@dataclass(slots=True)
+class Sample:
+    """One record, checked; `context` may have gaps (NaN) until they are filled."""
+
+    at: float  # zero where no time is given
+    context: Array
+    point: Array
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+
+    def place(self) -> tuple[float, bytes]:
+        """What it is sorted by: the time, then the fingerprint."""
+        values = np.concatenate([self.context, self.point, list(self.metrics.values())])
+        return self.at, hashlib.sha256(values.astype("<f8").tobytes()).digest()
+
+
+class _Lacks(InvalidValue):
+    """A value is missing, or illegal; `reason` is the same for all records with this fault."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def samples(
+    source: Source, space: Space, encoder: ContextEncoder, metrics: Sequence[str], missing: str, time: str | None
+) -> tuple[list[Sample], LogReport]:
+    """The samples in their order, and the report."""
+    if missing not in RULES:
+        raise InvalidValue(f"missing must be one of {list(RULES)}, got {show(missing)}")
+    found: list[Sample] = []
+    why: Counter[str] = Counter()
+    for i, record in enumerate(_records(source, space, encoder, metrics, time)):
+        try:
+            found.append(_sample(record, space, encoder, metrics, time, gaps=missing == "median"))
+        except _Lacks as lack:
+            if missing == "refuse":
+                hint = f"; missing={RULES[1]!r} would leave such records out"
+                raise InvalidValue(f"record {i}: {lack}{hint}") from None
+            why[lack.reason] += 1
+    imputed = _fill(found, encoder)
+    found.sort(key=Sample.place)
+    order = "their fingerprints" if time is None else f"the field {time!r}"
+    return found, LogReport(len(found), sum(why.values()), imputed, order, dict(why))
+
+
+def _records(
+    source: Source, space: Space, encoder: ContextEncoder, metrics: Sequence[str], time: str | None
+) -> Iterator[Mapping[str, Any]]:
+    """Records with context, params and metrics, whatever they came as."""
+    if not isinstance(source, (str, os.PathLike, Mapping)):
+        if not isinstance(source, Iterable):
+            raise InvalidValue(f"records must be a CSV file, columns or mappings, got {show(source)}")
+        yield from source
+        return
+    if encoder.dim and encoder.names is None:
+        raise InvalidValue(f"context must name its columns to be read from a table, got {encoder.dim}")
+    names = encoder.names or []
+    needed = [*names, *space.knobs, *metrics, *([] if time is None else [time])]
+    if isinstance(source, Mapping):
+        rows = _columns(source, needed)
+    else:
+        rows = _file(Path(source), needed, space.knobs)
+    for row in rows:
+        yield {
+            "context": {name: row[name] for name in names},
+            "params": {name: row[name] for name in space.knobs},
+            "metrics": {name: row[name] for name in metrics},
+            **({} if time is None else {time: row[time]}),
+        }
+
+
+def _columns(source: Mapping[str, Sequence[Any]], needed: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    _check_columns("records", source, needed)
+    lengths = {name: len(source[name]) for name in needed}
+    if len(set(lengths.values())) > 1:
+        raise InvalidValue(f"records must have columns of one length, got {show(lengths)}")
+    for values in zip(*(source[name] for name in needed), strict=True):
+        yield dict(zip(needed, values, strict=True))
+
+
+def _file(path: Path, needed: Sequence[str], knobs: Mapping[str, Knob]) -> Iterator[Mapping[str, Any]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            _check_columns(str(path), reader.fieldnames or (), needed)
+            for row in reader:
+                yield {name: _parsed(row[name], knobs.get(name)) for name in needed}
+    except (OSError, UnicodeError, csv.Error) as reason:
+        raise InvalidValue(f"records cannot be read from {show(str(path))}: {reason}") from reason
+
+
+def _check_columns(what: str, columns: Iterable[str], needed: Sequence[str]) -> None:
+    there = set(columns)
+    lacking = [name for name in needed if name not in there]
+    if lacking:
+        raise InvalidValue(f"{what} lacks the columns {show(lacking)}; it has {show(sorted(there))}")
+
+
+def _parsed(text: str | None, knob: Knob | None) -> Any:
+    """A field of a file as its knob would have it, or as a number; the text itself if it is neither."""
+    if isinstance(knob, Categorical):
+        named = [choice for choice in knob.choices if str(choice) == text]
+        if named:
+            return named[0]
+    if text is None or text.strip().lower() in BLANKS:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return value if knob is None or isinstance(knob, Float) or not value.is_integer() else int(value)
+
+
+def _sample(
+    record: Mapping[str, Any],
+    space: Space,
+    encoder: ContextEncoder,
+    metrics: Sequence[str],
+    time: str | None,
+    gaps: bool,
+) -> Sample:
+    if not isinstance(record, Mapping):
+        raise InvalidValue(f"each record must be a mapping with context, params and metrics, got {show(record)}")
+    names = encoder.names or range(encoder.dim)
+    choice_none = [name for name, knob in space.knobs.items() if isinstance(knob, Categorical) and None in knob.choices]
+    context = _values("context", record.get("context"), names, None if gaps else "the context is missing")
+    params = _values("params", record.get("params"), space.knobs, "a parameter is missing", choice_none)
+    told = _values("metrics", record.get("metrics"), metrics, "a metric is missing")
+    try:
+        point = space.to_unit(params)
+        seen = encoder.encode([0.0 if value is None else value for value in context.values()] or None)
+        results = {name: number(f"metrics[{name!r}]", value) + 0.0 for name, value in told.items()}
+    except InvalidValue as reason:
+        raise _Lacks(str(reason), "an illegal value") from None
+    seen += 0.0  # no -0.0: equal values, equal fingerprints
+    seen[[value is None for value in context.values()]] = np.nan
+    return Sample(0.0 if time is None else _moment(time, record.get(time)), seen, point, params, results)
+
+
+def _values(
+    field: str, given: Any, names: Iterable[Any], lack: str | None, may_be_none: Sequence[str] = ()
+) -> dict[Any, Any]:
+    """The values under exactly these names, or by position; None where one is missing and `lack` does not mind."""
+    wanted = list(names)
+    if isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes)) and len(given) == len(wanted):
+        given = dict(zip(wanted, given, strict=True))
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise _Lacks(f"{field} must be a mapping with the names {show(wanted)}, got {show(given)}", "an illegal value")
+    unknown = [name for name in given if name not in wanted]
+    if unknown:
+        raise _Lacks(f"{field} has unknown names {show(unknown)}; it takes {show(wanted)}", "an illegal value")
+    values = {name: _there(given.get(name)) for name in wanted}
+    lacking = [name for name, value in values.items() if value is None and not (name in may_be_none and name in given)]
+    if lacking and lack is not None:
+        raise _Lacks(f"{field}[{lacking[0]!r}] is missing", lack)
+    return values
+
+
+def _there(value: Any) -> Any:
+    """The value; None if it is a NaN."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _moment(field: str, value: Any) -> float:
+    """Seconds, of a number or of a date and time in ISO 8601 (UTC unless it says otherwise)."""
+    value = _there(value)
+    if value is None:
+        raise _Lacks(f"{field} is missing", "the time is missing")
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise _Lacks(
+                f"{field} must be a number or an ISO 8601 time, got {show(value)}", "an illegal value"
+            ) from None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    try:
+        return number(field, value)
+    except InvalidValue as reason:
+        raise _Lacks(str(reason), "an illegal value") from None
+
+
+def _fill(found: list[Sample], encoder: ContextEncoder) -> int:
+    """Put medians into the gaps of contexts; how many gaps there were."""
+    if not found or not encoder.dim:
+        return 0
+    table = np.array([sample.context for sample in found])
+    gaps = np.isnan(table)
+    if not gaps.any():
+        return 0
+    empty = gaps.all(axis=0)
+    if empty.any():
+        place = int(empty.argmax())
+        column = place if encoder.names is None else encoder.names[place]
+        raise InvalidValue(f"context[{column!r}] is missing in every record: there is no median to put in its place")
+    table = np.where(gaps, np.nanmedian(table, axis=0), table)
+    for sample, context in zip(found, table, strict=True):
+        sample.context = context
+    return int(gaps.sum())

@@ -1,0 +1,110 @@
+"""PaperStack: the paper's stages joined as its Algorithm 1 joins them.
+
+context -> retrieve -> candidates -> surrogate -> choose -> (the world answers) -> compose -> update
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.engine.family import Surrogate
+from rasp_tuner.paper.adaptation import HybridAdaptation, ReplayBuffer
+from rasp_tuner.paper.candidates import CandidatePolicy
+from rasp_tuner.paper.composer import RealErrorComposer
+from rasp_tuner.paper.memory import PromptMemory
+from rasp_tuner.types import Batch, Explanation, Proposal, Samples, Slots, Stateful, Told, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class PaperStack:
+    """One of each stage."""
+
+    composer: RealErrorComposer
+    memory: PromptMemory
+    surrogate: Surrogate
+    policy: CandidatePolicy
+    adaptation: HybridAdaptation
+    replay: ReplayBuffer
+    batch_size: int
+
+    def propose(self, context: Array, point: Array, rng: np.random.Generator) -> Proposal:
+        """The candidate with the smallest LCB around `point`."""
+        seen = self.memory.retrieve(context)
+        base = self.policy.center(point, seen.hint)
+        doubt = self.adaptation.doubt(float(self.surrogate.predict(base[None], seen).variance[0]))
+        candidates = self.policy.propose(base, self.surrogate.gradient(base, seen), seen.hint, rng)
+        prediction = self.surrogate.predict(candidates.points, seen, doubt)
+        best = self.policy.select(prediction)
+        why = Explanation(
+            source=candidates.sources[best],
+            slots=seen.slots,
+            weights=tuple(seen.weights.tolist()),
+            gate=tuple(prediction.gate[best].tolist()),
+            predicted=float(prediction.mean[best]),
+            deviation=float(np.sqrt(prediction.variance[best])),
+            novelty=seen.novelty,
+            confidence=seen.confidence,
+            entropy=seen.entropy,
+        )
+        return Proposal(np.clip(candidates.points[best], 0.0, 1.0), why)
+
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Told:
+        error = self.composer.compose(metrics)
+        return Told(error, self.learn(context, point, error, False, rng))
+
+    def learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> Verdict:
+        """Take in one sample; a failed one teaches the surrogate but is never remembered as a best."""
+        seen = self.memory.retrieve(context)
+        variance = float(self.surrogate.predict(point[None], seen).variance[0])
+        self.replay.add(point, context, error)
+        if not failed:
+            self.memory.write(seen, point, error)
+        seen = self.memory.retrieve(context)
+        verdict = self.adaptation.judge(self.composer.anomaly(error), variance)
+        if verdict.path == "slow":
+            self.surrogate.update_full_emergency(self._batch(rng))
+        elif seen.slots:
+            self.memory.write_prompts(seen, self.surrogate.update_prompts_only(point, seen, error))
+        return verdict
+
+    def best_known(self, context: Array) -> Array | None:
+        """The best parameters tried in the most similar context; None while nothing is known."""
+        return self.memory.best_known(self.memory.retrieve(context))
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        return tuple(f"network {i + 1}" for i in range(self.surrogate.experts))
+
+    def expect(self, context: Array, point: Array) -> float | None:
+        del context, point
+        return None  # errors are relative to their time here: a forecast for today says little about another
+
+    def slots(self) -> Slots:
+        keys = self.memory.keys[: len(self.memory)].copy()
+        return Slots(keys, np.ones(len(keys)), np.full(len(keys), np.nan))
+
+    def recent(self) -> Samples:
+        return Samples(*self.replay.recent())
+
+    def state(self) -> dict[str, Array]:
+        return {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        for stage, part in self._stages():
+            part.restore(under(f"{stage}/", state))
+
+    def _stages(self) -> Iterator[tuple[str, Stateful]]:
+        yield "composer", self.composer
+        yield "memory", self.memory
+        yield "surrogate", self.surrogate
+        yield "adaptation", self.adaptation
+        yield "replay", self.replay
+
+    def _batch(self, rng: np.random.Generator) -> Batch:
+        """The newest sample and some random older ones, each with the prompt its context retrieves today."""
+        rows = self.replay.draw(self.batch_size, rng)
+        contexts = self.replay.contexts[rows]
+        prompts = [self.memory.retrieve(context).prompt for context in contexts]
+        return Batch(self.replay.points[rows], contexts, np.array(prompts), self.replay.errors[rows])

@@ -1,0 +1,151 @@
+"""Doctor: is this machine, this folder, this database fit to serve? Looks, writes one file, and takes it away again."""
+
+import importlib.metadata
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from rasp_tuner import __version__
+from rasp_tuner.errors import RaspError
+from rasp_tuner.service.server import ServeError, locked
+from rasp_tuner.service.storage import migration
+from rasp_tuner.service.storage.store import sqlite_url
+from rasp_tuner.service.storage.tables import VERSION, events, keys, studies
+
+LEAST_FREE = 500_000_000  # bytes: below, disks fill up sooner than people look
+SLOW_FSYNC_MS = 50.0
+NEEDED = {
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "sqlalchemy": "serve",
+    "prometheus_client": "serve",
+    "httpx": "client",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    name: str
+    good: bool
+    said: str
+    mend: str = ""
+
+
+def examine(data: Path, database: str | None) -> Iterator[Finding]:
+    """What was found, one after the other."""
+    yield Finding("version", True, f"rasp-tuner {__version__}, Python {sys.version.split()[0]}")
+    yield _extras(database)
+    folder = _folder(data)
+    yield folder
+    if folder.good:
+        yield _disk(data)
+        yield _sync(data)
+        yield _server(data)
+    if database is not None or (data / "rasp.db").exists():
+        yield from _database(database or sqlite_url(data))
+    else:
+        yield Finding("database", True, "none yet; the first `rasp serve` makes one")
+
+
+def _extras(database: str | None) -> Finding:
+    needed = NEEDED | ({"psycopg": "postgres"} if database is not None else {})
+    missing = [name for name in needed if not _installed(name)]
+    if missing:
+        extras = ",".join(sorted({needed[name] for name in missing}))
+        return Finding("extras", False, f"missing: {', '.join(missing)}", f"pip install 'rasp-tuner[{extras}]'")
+    return Finding("extras", True, "all there")
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name.replace("_", "-"))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _folder(data: Path) -> Finding:
+    if not data.is_dir():
+        return Finding("folder", False, f"{data} is not there", f"rasp serve --data {data} makes it")
+    if not os.access(data, os.W_OK | os.X_OK):
+        return Finding("folder", False, f"{data} cannot be written", "give this user the right to write there")
+    return Finding("folder", True, f"{data} can be written")
+
+
+def _disk(data: Path) -> Finding:
+    free = shutil.disk_usage(data).free
+    said = f"{free / 1e9:.1f} GB free"
+    return Finding("disk", free >= LEAST_FREE, said, "" if free >= LEAST_FREE else "make room, or move the folder")
+
+
+def _sync(data: Path) -> Finding:
+    """How long it takes until a small write is surely on disk: what every commit waits for."""
+    path, took = data / f".doctor-{os.getpid()}", []
+    try:
+        with path.open("wb") as file:
+            for _ in range(5):
+                started = time.perf_counter()
+                file.write(b"x" * 4096)
+                file.flush()
+                os.fsync(file.fileno())
+                took.append(1e3 * (time.perf_counter() - started))
+    except OSError as error:
+        return Finding("fsync", False, str(error), "the disk refuses writes: check it")
+    finally:
+        path.unlink(missing_ok=True)
+    middle = sorted(took)[2]
+    mend = "" if middle < SLOW_FSYNC_MS else "tells will be slow here: use a faster disk"
+    return Finding("fsync", middle < SLOW_FSYNC_MS, f"{middle:.1f} ms", mend)
+
+
+def _server(data: Path) -> Finding:
+    try:
+        with locked(data):
+            return Finding("server", True, "none runs on this folder")
+    except ServeError:
+        return Finding("server", True, "one runs on this folder")
+
+
+def _database(url: str) -> Iterator[Finding]:
+    engine = sa.create_engine(sa.make_url(url).set(drivername=_driver(url)))
+    try:
+        yield from _tables(engine)
+    except (SQLAlchemyError, RaspError) as error:
+        yield Finding("database", False, str(error).split("\n")[0], "check the address, or bring back a backup")
+    finally:
+        engine.dispose()
+
+
+def _tables(engine: sa.Engine) -> Iterator[Finding]:
+    found = migration.version(engine)
+    if found is None:
+        yield Finding("schema", False, "the database holds no tables of this service", "rasp serve makes them")
+        return
+    mends: dict[bool, Callable[[], str]] = {
+        True: lambda: "upgrade rasp-tuner",
+        False: lambda: "the next `rasp serve` migrates it, after a backup",
+    }
+    mend = "" if found == VERSION else mends[found > VERSION]()
+    yield Finding("schema", found <= VERSION, f"version {found}, this program has {VERSION}", mend)
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+            yield Finding("integrity", said == "ok", said, "" if said == "ok" else "bring back a backup")
+        count = {
+            table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
+            for table in (studies, events, keys)
+        }
+    yield Finding("content", True, ", ".join(f"{number} {name}" for name, number in count.items()))
+
+
+def _driver(url: str) -> str:
+    return "postgresql+psycopg" if url.startswith("postgresql") else "sqlite"

@@ -1,0 +1,294 @@
+"""What requests and answers look like: pydantic models, strict, with examples. The OpenAPI document is made of them."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
+
+from rasp_tuner.service.http_errors import invalid
+from rasp_tuner.service.study.definition import NAME
+
+SPACE_EXAMPLE = {
+    "pool": {"type": "int", "low": 1, "high": 64, "log": True},
+    "timeout_s": {"type": "float", "low": 0.1, "high": 10.0},
+    "codec": {"type": "categorical", "choices": ["lz4", "zstd"]},
+}
+PARAMS_EXAMPLE = {"pool": 8, "timeout_s": 1.0, "codec": "lz4"}
+METRICS_EXAMPLE = {"p99_ms": 181.2}
+CONTEXT_EXAMPLE = {"qps": 420.0}
+
+Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
+Number = FiniteFloat
+Choice = str | bool | int | FiniteFloat | None
+Context = Annotated[
+    dict[Word, Number] | list[Number] | None,
+    Field(
+        default=None,
+        description="By name, or in order; absent for a study without context.",
+        examples=[CONTEXT_EXAMPLE],
+    ),
+]
+Metrics = Annotated[dict[Word, Number], Field(min_length=1, examples=[METRICS_EXAMPLE])]
+Params = Annotated[dict[Word, Choice], Field(min_length=1, examples=[PARAMS_EXAMPLE])]
+Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["out of memory"])]
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Lazy(BaseModel):
+    """Made up when first used, not at every start."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class Strict(Lazy):
+    """No unknown names, no conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class FloatKnob(Strict):
+    type: Literal["float"]
+    low: Number
+    high: Number
+    log: bool = False
+    step: Number | None = None
+
+
+class IntKnob(Strict):
+    type: Literal["int"]
+    low: int
+    high: int
+    log: bool = False
+    step: int = 1
+
+
+class CategoricalKnob(Strict):
+    type: Literal["categorical"]
+    choices: list[Choice] = Field(min_length=2)
+
+
+Knob = Annotated[FloatKnob | IntKnob | CategoricalKnob, Field(discriminator="type")]
+
+
+class MetricSpec(Strict):
+    direction: Literal["min", "max"] = "min"
+    weight: Number = 1.0
+
+
+class NewStudy(Strict):
+    """A study: what may be tuned, what is measured, what is known when asking."""
+
+    name: str = Field(pattern=f"^{NAME}$", examples=["checkout"])
+    space: dict[Word, Knob] = Field(min_length=1, examples=[SPACE_EXAMPLE])
+    metrics: dict[Word, MetricSpec | Literal["min", "max"]] = Field(
+        min_length=1, examples=[{"p99_ms": {"direction": "min"}}]
+    )
+    context: list[Word] | int | None = Field(default=None, examples=[["qps"]])
+    default: Params | None = None
+    preset: str = "default"
+    seed: int = Field(default=0, ge=0, le=2**64 - 1)
+    guard: Number | None = None
+    switching_cost: Number = 0.0
+    screen: bool = Field(default=False, description="Contexts have a say only once they have shown that they help.")
+    lease_s: Number = 3600.0
+    max_pending: int = 1000
+    ttl_s: Number | None = Field(default=None, description="Records older than this are erased; null: none.")
+
+
+class Ask(Strict):
+    context: Context
+
+
+class AskBatch(Strict):
+    contexts: list[dict[Word, Number] | list[Number] | None] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
+
+
+class Tell(Strict):
+    id: Id
+    metrics: Metrics
+
+
+class TellFailed(Strict):
+    id: Id
+    reason: Reason = ""
+
+
+class TellItem(Strict):
+    """Metrics, or the reason of a failure."""
+
+    id: Id
+    metrics: dict[Word, Number] | None = Field(default=None, examples=[METRICS_EXAMPLE])
+    failed: str | None = Field(default=None, max_length=2_000)
+
+
+class TellBatch(Strict):
+    tells: list[TellItem] = Field(min_length=1)
+
+
+class Observe(Strict):
+    context: Context
+    params: Params
+    metrics: Metrics
+    key: Word | None = Field(default=None, description="The same key again changes nothing.", examples=["run-17"])
+
+
+Limit = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
+
+
+class Forget(Strict):
+    """Which records to erase: those for which everything that is given holds."""
+
+    after: Number | None = Field(default=None, description="Unix seconds: asked, answered or observed then or later.")
+    before: Number | None = Field(default=None, description="Unix seconds: and before then.")
+    context: dict[Word, Number | Limit] = Field(
+        default_factory=dict,
+        description="A number, or low and high, null for open; of a context without names, by place: 0, 1, ...",
+        examples=[{"qps": [400, None]}],
+    )
+    ids: list[Id] = Field(default_factory=list, max_length=10_000)
+    keys: list[Word] = Field(default_factory=list, max_length=10_000, description="Of observations.")
+
+
+class Forgotten(Lazy):
+    erased: int = Field(description="Records.")
+    scrubbed: bool = Field(description="Whether the files are clean already; if not, they will be shortly.")
+    backups: list[str] = Field(description="Copies made by migrations, which were removed.")
+
+
+class Suggested(Lazy):
+    id: Id
+    params: Params
+    expires_at: float
+
+
+class SuggestedBatch(Lazy):
+    suggestions: list[Suggested]
+
+
+class Told(Lazy):
+    id: Id
+    status: Literal["learned", "duplicate"]
+    late: bool
+
+
+class TellResult(Lazy):
+    id: str
+    status: Literal["learned", "duplicate", "rejected"]
+    late: bool | None = None
+    error: dict[str, Any] | None = None
+
+
+class ToldBatch(Lazy):
+    results: list[TellResult]
+
+
+class Observed(Lazy):
+    status: Literal["learned", "duplicate"]
+
+
+class Recommended(Lazy):
+    params: Params
+
+
+class Frozen(Lazy):
+    frozen: bool
+
+
+class StudyView(NewStudy):
+    model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+
+    created: float
+    frozen: bool
+    asks: int
+    tells: int
+    failures: int
+    observations: int
+    late: int
+    expired: int
+    pending: int
+    erased: int
+    learned: int
+    last_event_at: float | None
+
+
+class StudyList(Lazy):
+    studies: list[StudyView]
+
+
+class SuggestionView(Lazy):
+    id: Id
+    asked_at: float
+    context: Any = None
+    params: Params
+    status: Literal["pending", "expired", "told", "failed"]
+    late: bool
+    metrics: dict[str, float] | None = None
+    reason: str | None = None
+    explanation: str
+
+
+class Suggestions(Lazy):
+    suggestions: list[SuggestionView]
+
+
+class ExplainedSuggestion(SuggestionView):
+    why: dict[str, Any] | None = Field(description="Fields of the explanation; null once the tuner has let go of it.")
+
+
+class Series(Lazy):
+    step: list[int]
+    mean: list[float]
+    min: list[float]
+    max: list[float]
+
+
+class Gate(Lazy):
+    experts: list[str]
+    step: list[int]
+    weights: list[list[float]]
+
+
+class HistoryView(Lazy):
+    steps: int
+    bucket: int
+    gain_total: float
+    series: dict[str, Series]
+    gate: Gate
+    regimes: list[dict[str, int]]
+    events: list[dict[str, Any]]
+    calibration: dict[str, Any]
+
+
+class SlotView(Lazy):
+    x: float
+    y: float
+    visits: float
+    regime: int
+    last_visit: int | None
+
+
+class MemoryView(Lazy):
+    slots: list[SlotView]
+    explained: float
+
+
+class ErrorBody(Lazy):
+    code: str = Field(examples=["invalid_value"])
+    message: str
+    field: str | None = None
+
+
+class Error(Lazy):
+    error: ErrorBody
+
+
+def parse(model: type[M], value: Any) -> M:
+    """The value as the model says, or a 422 that names the field."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as reason:
+        first = reason.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(str(part)[:80] for part in first["loc"])
+        raise invalid(f"{field or 'the body'}: {first['msg']}"[:500], field[:200] or None) from None

@@ -1,0 +1,72 @@
+"""From an older database to this one, after a backup; a newer one is refused with both versions named."""
+
+import time
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from rasp_tuner.errors import RaspError
+from rasp_tuner.service.storage.tables import VERSION, audit, events, events_key, meta, schema
+
+
+class SchemaError(RaspError, RuntimeError):
+    """The database was made by a version this one cannot work with."""
+
+
+def prepare(engine: sa.Engine) -> None:
+    """Tables of this version: made, migrated to, or found."""
+    if engine.dialect.name == "postgresql":
+        events_key.dialect_options["postgresql"]["where"] = events.c.key.is_not(None)
+    found = version(engine)
+    if found is None:
+        with engine.begin() as connection:
+            meta.create_all(connection)
+            connection.execute(sa.insert(schema), {"version": VERSION})
+    elif found > VERSION:
+        raise SchemaError(
+            f"the database has schema version {found}, this program knows up to {VERSION}: upgrade rasp-tuner"
+        )
+    elif found < VERSION:
+        _backup(engine, found)
+        with engine.begin() as connection:
+            for step in range(found, VERSION):
+                _STEPS[step](connection)
+            connection.execute(sa.update(schema).values(version=VERSION))
+
+
+def version(engine: sa.Engine) -> int | None:
+    """The schema version of the database; None for an empty one."""
+    if not sa.inspect(engine).has_table(schema.name):
+        return None
+    with engine.connect() as connection:
+        return int(connection.execute(sa.select(schema.c.version)).scalar_one())
+
+
+def _backup(engine: sa.Engine, found: int) -> None:
+    """A copy of everything as it is: a file beside a SQLite database, a schema inside a PostgreSQL one."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    if engine.dialect.name == "sqlite":
+        target = f"{engine.url.database}.v{found}-{stamp}.bak"
+        raw = engine.raw_connection()  # a copy is not made inside a transaction
+        try:
+            raw.cursor().execute("VACUUM INTO ?", (target,))
+        finally:
+            raw.close()
+        return
+    folder = f"rasp_backup_v{found}_{stamp}".lower()
+    with engine.begin() as connection:
+        tables = sa.inspect(connection).get_table_names()
+        connection.execute(sa.schema.CreateSchema(folder))
+        quote = engine.dialect.identifier_preparer.quote
+        for table in tables:
+            connection.exec_driver_sql(f"CREATE TABLE {quote(folder)}.{quote(table)} AS TABLE {quote(table)}")
+
+
+def _one_to_two(connection: sa.Connection) -> None:
+    """Observations can carry a key; admin actions are written down."""
+    connection.exec_driver_sql("ALTER TABLE events ADD COLUMN key VARCHAR(128)")
+    events_key.create(connection)
+    audit.create(connection)
+
+
+_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _one_to_two}

@@ -1,0 +1,1 @@
+"""A study: moved by events, with its history and snapshot."""

@@ -1,0 +1,137 @@
+"""StudyDefinition: a study's wire JSON <-> the arguments of a Tuner; the only place that knows both."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rasp_tuner.core.checks import number, whole
+from rasp_tuner.errors import InvalidSpace, RaspError
+from rasp_tuner.presets import NAMES
+from rasp_tuner.service.http_errors import invalid, of
+from rasp_tuner.space import Params, Space
+from rasp_tuner.tuner import Tuner
+from rasp_tuner.types import Metric
+
+NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
+LONGEST_LEASE = 30 * 86_400.0
+MOST_PENDING = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class StudyDefinition:
+    """What a study is; all fields filled in, so that equal definitions are equal."""
+
+    name: str
+    space: dict[str, dict[str, Any]]
+    metrics: dict[str, dict[str, Any]]
+    context: list[str] | int | None
+    default: Params
+    preset: str = "default"
+    seed: int = 0
+    guard: float | None = None
+    switching_cost: float = 0.0
+    screen: bool = False
+    lease_s: float = 3600.0
+    max_pending: int = 1000
+    ttl_s: float | None = None  # records older than this are erased
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
+        """The definition a request describes, or a 422 that names the field."""
+        check_name(data["name"])
+        try:
+            space = Space.from_json({name: _plain(fields) for name, fields in data["space"].items()})
+            metrics = {name: _metric(given) for name, given in data["metrics"].items()}
+            default = data.get("default")
+            point = (
+                space.snap(space.to_unit(default, "default")) if default is not None else space.snap(_center(space.dim))
+            )
+            preset = data.get("preset", "default")
+            if preset not in NAMES:
+                raise InvalidSpace(f"preset must be one of {list(NAMES)}, got {preset!r}")
+            guard = data.get("guard")
+            definition = cls(
+                name=data["name"],
+                space=_lists(space.to_json()),
+                metrics={name: {"direction": m.direction, "weight": m.weight} for name, m in metrics.items()},
+                context=data.get("context"),
+                default=space.from_unit(point),
+                preset=preset,
+                seed=whole("seed", data.get("seed", 0), 0, 2**64 - 1, InvalidSpace),
+                guard=None if guard is None else number("guard", guard, InvalidSpace),
+                switching_cost=number("switching_cost", data.get("switching_cost", 0.0), InvalidSpace),
+                screen=data.get("screen", False),
+                lease_s=_lease(data.get("lease_s", 3600.0)),
+                max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MOST_PENDING, InvalidSpace),
+                ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
+            )
+            definition.tuner()  # checks the rest
+        except RaspError as error:
+            raise of(error) from error
+        return definition
+
+    def to_wire(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def tuner(self) -> Tuner:
+        """A tuner that has seen nothing."""
+        return Tuner(
+            Space.from_json(self.space).knobs,
+            {name: Metric(**fields) for name, fields in self.metrics.items()},
+            self.context,
+            self.default,
+            preset=self.preset,
+            seed=self.seed,
+            max_pending=self.max_pending,
+            switching_cost=self.switching_cost,
+            guard=self.guard,
+            screen=self.screen,
+        )
+
+
+def check_name(name: object) -> str:
+    """`name` if it may name a study, else a 422."""
+    if not isinstance(name, str) or not re.fullmatch(NAME, name):
+        raise invalid("name must be 1 to 64 of A-Z a-z 0-9 . _ - and not start with a dot", "name")
+    return name
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None or name == "choices"}
+
+
+def _metric(given: Any) -> Metric:
+    return Metric(given) if isinstance(given, str) else Metric(**given)  # type: ignore[arg-type]
+
+
+def _center(dim: int) -> Any:
+    import numpy as np
+
+    return np.full(dim, 0.5)
+
+
+def _lists(space: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """As JSON gives it back: lists for tuples, nothing for what is not set."""
+    return {
+        name: {key: list(value) if isinstance(value, tuple) else value for key, value in _plain(fields).items()}
+        for name, fields in space.items()
+    }
+
+
+def _ttl(value: object, lease: float) -> float | None:
+    if value is None:
+        return None
+    seconds = number("ttl_s", value, InvalidSpace)
+    if seconds < lease:
+        raise InvalidSpace(
+            f"ttl_s must be at least lease_s, for which answers are waited for, got {seconds!r} < {lease!r}"
+        )
+    return seconds
+
+
+def _lease(value: object) -> float:
+    seconds = number("lease_s", value, InvalidSpace)
+    if not 1.0 <= seconds <= LONGEST_LEASE:
+        raise InvalidSpace(f"lease_s must lie in [1, {LONGEST_LEASE:g}], got {seconds!r}")
+    return seconds

@@ -1,0 +1,149 @@
+"""Regimes: which situations a study has met, as the dashboard colours them. Not part of the tuner.
+
+A regime is a running mean of contexts. A context belongs to the nearest one, unless it lies farther than `OPENS` from
+all of them: then it opens another, up to twelve. Distance is the mean over dimensions of the squared difference in
+units of the dimension's variance; a dimension whose steps are as large as its whole spread counts little.
+Regimes that come to lie close together become one, and the older label stays. Contexts in order are all it depends on.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array
+
+MOST = 12
+OPENS = 0.5  # squared distance beyond which a context is something new
+JOINS = 0.2  # squared distance below which two regimes are one
+LEAST = 0.05  # what a dimension of pure noise counts beside one that holds still
+OFTEN = 16  # steps between looks at the scale, once there were a few
+PATIENCE = 64  # steps between looks for regimes that became one
+SEGMENTS = 400  # of the timeline; the two oldest neighbours of equal label, or the shortest, give way
+
+
+class Regimes:
+    """Labels 0, 1, ... in order of appearance, and the timeline of them."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        self.steps = 0
+        self.labels: list[int] = []
+        self.segments: list[list[int]] = []  # [regime, from, to], both steps included
+        self._opened = 0
+        self._centres = np.zeros((0, dim))
+        self._counts = np.zeros(0)
+        self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
+        self._scale = np.zeros(dim)
+
+    def step(self, context: Array) -> int:
+        """The label of the next context [d_c]."""
+        self._observe(context)
+        if self.steps < PATIENCE or self.steps % OFTEN == 0:
+            self._rescale()
+        gaps = self.gaps(context[None])[0]
+        nearest = int(gaps.argmin()) if len(gaps) else -1
+        if nearest < 0 or (gaps[nearest] > OPENS and len(self.labels) < MOST):
+            nearest = len(self.labels)
+            self.labels.append(self._opened)
+            self._opened += 1
+            self._centres = np.concatenate([self._centres, context[None]])
+            self._counts = np.append(self._counts, 0.0)
+        self._counts[nearest] += 1.0
+        self._centres[nearest] += (context - self._centres[nearest]) / self._counts[nearest]
+        label = self.labels[nearest]
+        if self.segments and self.segments[-1][0] == label:
+            self.segments[-1][2] = self.steps
+        else:
+            self.segments.append([label, self.steps, self.steps])
+            self._shorten()
+        self.steps += 1
+        if self.steps % PATIENCE == 0 or self.steps & (self.steps - 1) == 0:
+            self._join()
+        return self.segments[-1][0]
+
+    def of(self, contexts: Array) -> list[int]:
+        """The label of the nearest regime to each of some contexts [n, d_c]."""
+        if not self.labels:
+            return [0] * len(contexts)
+        return [self.labels[i] for i in self.gaps(contexts).argmin(axis=1).tolist()]
+
+    def gaps(self, contexts: Array) -> Array:
+        """[n, regimes] squared distances."""
+        difference = contexts[:, None] - self._centres
+        with np.errstate(over="ignore"):  # a jump by a hundred orders of magnitude is infinitely far
+            gaps: Array = (difference * difference) @ self._scale
+        return gaps
+
+    def _rescale(self) -> None:
+        """What a squared difference in each dimension counts."""
+        _, squares, changes, _ = self._moments
+        variance = squares / max(self.steps, 1)
+        moving = variance > 1e-200
+        still = 1.0 - np.minimum(changes / max(self.steps - 1, 1) / np.where(moving, variance, 1.0), 1.0)
+        weights = np.where(moving, np.maximum(still, LEAST), 0.0)
+        self._scale = weights / np.where(moving, variance, 1.0) / max(float(weights.sum()), LEAST)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "steps": self.steps,
+            "opened": self._opened,
+            "labels": list(self.labels),
+            "segments": [list(segment) for segment in self.segments],
+        }
+
+    def state(self) -> dict[str, Array]:
+        arrays = {"centres": self._centres, "counts": self._counts, "moments": self._moments, "scale": self._scale}
+        return {name: array.copy() for name, array in arrays.items()}
+
+    def restore(self, data: Mapping[str, Any], state: Mapping[str, Array]) -> None:
+        self.steps, self._opened = data["steps"], data["opened"]
+        self.labels, self.segments = list(data["labels"]), [list(segment) for segment in data["segments"]]
+        self._centres = state["centres"].reshape(len(self.labels), self.dim).copy()
+        self._counts, self._moments = state["counts"].copy(), state["moments"].reshape(4, self.dim).copy()
+        self._scale = state["scale"].copy()
+
+    def _observe(self, context: Array) -> None:
+        mean, squares, changes, latest = self._moments
+        if self.steps:
+            change = context - latest
+            changes += 0.5 * change * change
+        gap = context - mean
+        mean += gap / (self.steps + 1)
+        squares += gap * (context - mean)
+        latest[:] = context
+
+    def _join(self) -> None:
+        """Make one of the two nearest regimes while they are close; the older label stays."""
+        while len(self.labels) > 1:
+            gaps = self.gaps(self._centres)
+            np.fill_diagonal(gaps, np.inf)
+            one, other = sorted(int(i) for i in np.unravel_index(int(gaps.argmin()), gaps.shape))
+            if gaps[one, other] > JOINS:
+                return
+            share = self._counts[other] / (self._counts[one] + self._counts[other])
+            self._centres[one] += share * (self._centres[other] - self._centres[one])
+            self._counts[one] += self._counts[other]
+            self._centres = np.delete(self._centres, other, axis=0)
+            self._counts = np.delete(self._counts, other)
+            self._relabel(self.labels.pop(other), self.labels[one])
+
+    def _relabel(self, gone: int, kept: int) -> None:
+        joined: list[list[int]] = []
+        for label, start, end in self.segments:
+            now = kept if label == gone else label
+            if joined and joined[-1][0] == now:
+                joined[-1][2] = end
+            else:
+                joined.append([now, start, end])
+        self.segments = joined
+
+    def _shorten(self) -> None:
+        """Let the shortest of the inner segments go to the one before it, once there are too many."""
+        if len(self.segments) <= SEGMENTS:
+            return
+        lengths = [end - start for _, start, end in self.segments[1:-1]]
+        shortest = 1 + lengths.index(min(lengths))
+        self.segments[shortest - 1][2] = self.segments.pop(shortest)[2]
+        if self.segments[shortest - 1][0] == self.segments[shortest][0]:
+            self.segments[shortest - 1][2] = self.segments.pop(shortest)[2]

@@ -1,0 +1,87 @@
+"""Telemetry: what Prometheus scrapes. Counts come from the studies themselves, so they survive a restart."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from rasp_tuner.service.study.live_study import LiveStudy
+
+STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
+
+
+class Telemetry:
+    """One registry a server; `text` is the answer to /metrics."""
+
+    def __init__(self) -> None:
+        self._own = CollectorRegistry()
+        self._rejected = Counter("rasp_rejected", "Requests refused, by code.", ["code"], registry=self._own)
+        self._steps = Histogram(
+            "rasp_step_seconds", "Time the tuner takes.", ["kind"], buckets=STEPS_S, registry=self._own
+        )
+        self.ask, self.tell = self._steps.labels("ask").observe, self._steps.labels("tell").observe
+        self.commits = Histogram("rasp_commit_seconds", "Time a commit takes.", buckets=STEPS_S, registry=self._own)
+        self.waiting = Gauge("rasp_waiting", "Orders that wait for the writer.", registry=self._own)
+        self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._own)
+        self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._own)
+
+    def refused(self, code: str) -> None:
+        """Count a request that was refused."""
+        self._rejected.labels(code).inc()
+
+    def text(self, studies: Sequence[dict[str, Any]]) -> bytes:
+        """The exposition format; `studies` are what `facts` made of each."""
+        registry = CollectorRegistry()
+        registry.register(_Facts(studies))
+        return generate_latest(self._own) + generate_latest(registry)
+
+
+def facts(live: LiveStudy, now: float) -> dict[str, Any]:
+    """The numbers of one study."""
+    gate = live.history.latest.get("gate")
+    return {
+        **live.view(now),
+        "regret": -live.history.gain,
+        "gate": dict(zip(live.history.experts, gate, strict=True)) if gate else {},
+        "diverged": live.counts.diverged,
+    }
+
+
+class _Facts:
+    """A collector over numbers that were gathered before."""
+
+    def __init__(self, studies: Sequence[dict[str, Any]]) -> None:
+        self._studies = studies
+
+    def collect(self) -> Iterator[Metric]:
+        counters = {
+            "asks": "Suggestions handed out.",
+            "tells": "Metrics told.",
+            "failures": "Failures told.",
+            "observations": "Observations taken.",
+            "late": "Answers that came after their lease.",
+            "diverged": "Replayed asks that came out otherwise; 0 unless the library or the machine has changed.",
+        }
+        for name, text in counters.items():
+            counter = CounterMetricFamily(f"rasp_{name}", text, labels=["study"])
+            for study in self._studies:
+                counter.add_metric([study["name"]], study[name])
+            yield counter
+        gauges = {
+            "pending": "Suggestions not answered yet.",
+            "expired": "Suggestions not answered within their lease.",
+            "frozen": "1 while the study does not explore.",
+            "regret": "Sum of error less the error expected of the default; below 0 the tuner is ahead.",
+        }
+        for name, text in gauges.items():
+            title = "rasp_regret_against_default" if name == "regret" else f"rasp_{name}"
+            gauge = GaugeMetricFamily(title, text, labels=["study"])
+            for study in self._studies:
+                gauge.add_metric([study["name"]], float(study[name]))
+            yield gauge
+        weights = GaugeMetricFamily("rasp_gate_weight", "Weight of each expert.", labels=["study", "expert"])
+        for study in self._studies:
+            for expert, weight in study["gate"].items():
+                weights.add_metric([study["name"], expert], weight)
+        yield weights

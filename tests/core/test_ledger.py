@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from rasp_tuner import AlreadyAnswered, ExpiredSuggestion, Explanation, InvalidValue, UnknownSuggestion
+from rasp_tuner.core.ledger import Ledger
+
+WHY = Explanation(source="default")
+
+
+def issue(ledger, count=1):
+    return [ledger.issue(np.zeros(1), np.zeros(2), WHY) for _ in range(count)]
+
+
+def test_ids_count_upwards():
+    ledger = Ledger(10)
+    assert issue(ledger, 3) == ["s0", "s1", "s2"]
+
+
+def test_answers_are_taken_once():
+    ledger = Ledger(10)
+    (id,) = issue(ledger)
+    ledger.waiting(id)
+    ledger.answer(id, WHY)
+    with pytest.raises(AlreadyAnswered, match="'s0' was answered before"):
+        ledger.waiting(id)
+
+
+@pytest.mark.parametrize("id", ["s1", "x", "", "s-1", "s00", "S0", "s0 ", "s\u0660", "s" + "9" * 5000, "s1.0"])
+def test_ids_never_issued_are_unknown(id):
+    ledger = Ledger(10)
+    issue(ledger)
+    with pytest.raises(UnknownSuggestion, match="was issued by this tuner") as caught:
+        ledger.waiting(id)
+    assert not isinstance(caught.value, ExpiredSuggestion)
+
+
+@pytest.mark.parametrize("id", [None, 0, 1.5, b"s0", ["s0"], {"id": "s0"}])
+def test_ids_of_another_type_are_refused_with_the_right_code(id):
+    with pytest.raises(InvalidValue, match=r"use tuner.tell\(s.id, ...\)"):
+        Ledger(10).waiting(id)
+
+
+def test_the_oldest_pending_record_is_dropped_beyond_the_limit():
+    ledger = Ledger(3)
+    issue(ledger, 5)
+    assert list(ledger.pending) == ["s2", "s3", "s4"]
+    with pytest.raises(ExpiredSuggestion, match="'s0' is no longer on record"):
+        ledger.waiting("s0")
+
+
+def test_answered_records_are_bounded_too():
+    ledger = Ledger(3)
+    for _ in range(10):
+        (id,) = issue(ledger)
+        ledger.answer(id, WHY)
+    assert list(ledger.answered) == ["s7", "s8", "s9"]
+    with pytest.raises(ExpiredSuggestion, match="'s1'"):
+        ledger.explain("s1")
+
+
+def test_it_rebuilds_from_its_own_record():
+    ledger = Ledger(5)
+    for i in range(4):
+        ledger.issue(np.array([float(i)]), np.array([i / 10, i / 20]), Explanation("hint", (1, 0), (0.7, 0.3)))
+    ledger.answer("s1", Explanation("hint", path="slow", reason="why", error=0.25))
+    arrays = ledger.state(dim=2, context_dim=1)
+    again = Ledger.rebuild(ledger.to_json(), arrays["contexts"], arrays["points"])
+    assert again.to_json() == ledger.to_json()
+    assert again.answered == ledger.answered
+    assert again.pending["s3"].point.tolist() == [0.3, 0.15]
+    assert issue(again) == ["s4"]

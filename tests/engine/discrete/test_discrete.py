@@ -1,0 +1,289 @@
+import numpy as np
+import pytest
+
+from rasp_tuner.engine.discrete.family import Discrete
+
+LEVELS = [np.linspace(0.0, 1.0, n) for n in (2, 2, 5, 9)] + [(np.arange(4) + 0.5) / 4, None]
+UNORDERED = [False, False, False, False, True, False]
+DEFAULT = np.array([0.0, 1.0, 0.5, 0.5, 0.125, 0.5])
+CONTEXTS = np.array([[0.0, 3.0], [2.0, -1.0], [-1.0, 1.0]])
+
+
+def family(**constants):
+    made = Discrete(LEVELS, UNORDERED, DEFAULT, 2, **constants)
+    made.reweigh(np.ones(1))
+    return made
+
+
+def loss(point, context):
+    """Main effects, an interaction, and a share that depends on the context."""
+    third = abs(point[2] - (0.25 if context[0] > 0.5 else 0.75))
+    return float(point[0] * (0.5 - point[1]) + third + (point[3] - 0.25) ** 2 + 0.3 * (point[4] > 0.5) + 0.2 * point[5])
+
+
+def random_point(rng):
+    return np.array([rng.uniform() if own is None else rng.choice(own) for own in LEVELS])
+
+
+def play(made, steps, seed=0, first=0, turn=lambda y: y, look=lambda context: context, failing=None):
+    """Points chosen [steps, d] on a stream of three contexts that come back in blocks of seven."""
+    chosen = []
+    for t in range(first, first + steps):
+        context = CONTEXTS[t // 7 % 3] + 0.05 * np.random.default_rng([seed, t]).normal(size=2)
+        point, *_ = made.believe(look(context)).choose(np.random.default_rng([seed, t, 1]))
+        failed = failing is not None and failing(point)
+        y = 5.0 if failed else loss(point, context)
+        made.learn(point, look(context), np.array([turn(y)]), failed)
+        chosen.append(point)
+    return np.array(chosen)
+
+
+def taught(samples, contexts=CONTEXTS, seed=0, made=None, **constants):
+    """A family that has seen random points in all of some contexts."""
+    made, rng = made or family(**constants), np.random.default_rng(seed)
+    for t in range(samples):
+        point, context = random_point(rng), contexts[t % len(contexts)]
+        made.learn(point, context, np.array([loss(point, context)]), False)
+    return made
+
+
+def test_the_first_choice_is_the_default():
+    point, source, *_ = family().believe(CONTEXTS[0]).choose(np.random.default_rng(0))
+    assert source == "default"
+    np.testing.assert_array_equal(point, DEFAULT)
+    assert family().believe(CONTEXTS[0]).best() is None
+
+
+def test_what_was_never_tried_is_expected_to_be_worse_the_further_it_is_from_the_default():
+    made = family()
+    made.learn(DEFAULT, CONTEXTS[0], np.array([3.0]), False)
+    near, far = DEFAULT.copy(), DEFAULT.copy()
+    near[2], far[[2, 3, 4]] = 0.75, (1.0, 0.0, 0.875)
+    means = made.believe(CONTEXTS[0]).predict(np.array([DEFAULT, near, far]))[0]
+    assert means[0] < means[1] < means[2]
+
+
+def test_choices_are_legal_and_their_sources_are_named():
+    made, sources = family(), set()
+    for t in range(80):
+        point, source, *_ = made.believe(CONTEXTS[t % 3]).choose(np.random.default_rng(t))
+        sources.add(source)
+        assert np.all((point >= 0.0) & (point <= 1.0))
+        assert all(own is None or u in own for own, u in zip(LEVELS, point, strict=True))
+        made.learn(point, CONTEXTS[t % 3], np.array([loss(point, CONTEXTS[t % 3])]), False)
+    assert sources <= {"elite", "default", "mutation", "crossover", "main effects"}
+    assert len(sources) >= 3
+
+
+def test_finds_better_points_than_random_search():
+    ours, others, best, luck = [], [], [], []
+    for seed in range(8):
+        made, rng = family(), np.random.default_rng(seed)
+        chosen = play(made, 90, seed)
+        ours += [loss(point, CONTEXTS[t // 7 % 3]) for t, point in enumerate(chosen)][45:]
+        others += [loss(random_point(rng), CONTEXTS[t // 7 % 3]) for t in range(90)]
+        best += [loss(made.believe(context).best(), context) for context in CONTEXTS]
+        luck += [min(loss(random_point(rng), context) for _ in range(30)) for context in CONTEXTS]
+    assert np.mean(ours) < np.mean(others) - 0.9  # once it has learned
+    assert np.mean(best) < np.mean(luck)
+
+
+def test_contexts_get_different_answers():
+    made = taught(120)
+    points = np.array([[1.0, 1.0, 0.25, 0.25, 0.125, 0.0], [1.0, 1.0, 0.75, 0.25, 0.125, 0.0]])
+    first, second = (made.believe(context).predict(points)[0] for context in CONTEXTS[:2])
+    assert first[0] > first[1]
+    assert second[0] < second[1]
+
+
+def test_what_holds_everywhere_is_known_in_a_new_context():
+    good, bad = [0.0, 1.0, 0.5, 0.25, 0.125, 0.0], [0.0, 1.0, 0.5, 1.0, 0.875, 1.0]
+    mean, _ = taught(120).believe(np.array([8.0, 8.0])).predict(np.array([good, bad]))
+    assert mean[0] < mean[1] - 0.5  # the true gap is 1.06
+
+
+def test_predictions_are_in_units_of_y():
+    made = family()
+    play(made, 100)
+    belief = made.believe(CONTEXTS[0])
+    points = np.array([belief.best(), DEFAULT])
+    mean, variance = belief.predict(points)
+    assert mean.shape == variance.shape == (2,)
+    truth = [loss(point, CONTEXTS[0]) for point in points]
+    assert np.all(np.abs(mean - truth) < 0.1 + 3.0 * np.sqrt(variance))
+    assert np.all(variance < 0.5)
+    assert 0.0 < belief.noise < 0.1
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_log_density_is_a_density_over_y(scale):
+    made = family()
+    play(made, 40, turn=lambda y: scale * y + 3.0)
+    belief = made.believe(CONTEXTS[1])
+    mean, variance = (float(a[0]) for a in belief.predict(DEFAULT[None]))
+    near = mean + np.sqrt(variance + belief.noise) * np.linspace(-20.0, 20.0, 2001)
+    y = np.sort(np.concatenate([near, scale * np.linspace(-30.0, 200.0, 5001) + 3.0]))
+    heights = np.exp([float(belief.log_density(DEFAULT, value)[0]) for value in y])
+    area = float(((heights[1:] + heights[:-1]) / 2.0) @ np.diff(y))
+    assert area == pytest.approx(1.0, abs=0.03)
+
+
+def test_an_outlier_costs_a_bounded_density():
+    made = family()
+    play(made, 40)
+    assert made.believe(CONTEXTS[0]).log_density(DEFAULT, 1e6)[0] > -100.0
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1000.0, 500.0), (1e-3, 0.0), (1e-90, 0.0), (1e90, 0.0)])
+def test_scale_and_shift_of_y_change_no_choice(scale, shift):
+    plain = play(family(), 60)
+    np.testing.assert_allclose(play(family(), 60, turn=lambda y: scale * y + shift), plain, atol=1e-6)
+
+
+def test_units_of_the_context_change_no_choice():
+    plain = play(family(), 60)
+    units, shift = np.array([1e4, 1e-4]), np.array([-3.0, 5.0])
+    np.testing.assert_allclose(play(family(), 60, look=lambda c: units * c + shift), plain, atol=1e-6)
+
+
+def test_reweigh_takes_effect_on_all_history():
+    made = family()
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        point = random_point(rng)
+        made.learn(point, CONTEXTS[0], np.array([point[0], 1.0 - point[0]]), False)
+    for weights, best in (([1.0, 0.0], 0.0), ([0.0, 1.0], 1.0), ([2.0, 1.0], 0.0)):
+        made.reweigh(np.array(weights))
+        assert made.believe(CONTEXTS[0]).best()[0] == best
+
+
+def test_believe_is_pure_and_a_belief_outlives_learning():
+    made, untouched = taught(30, capacity=20), taught(30, capacity=20)  # full: from now on rows are replaced
+    before = made.state()
+    belief = made.believe(CONTEXTS[0])
+    seen = belief.predict(DEFAULT[None]), belief.log_density(DEFAULT, 1.0), belief.best()
+    belief.choose(np.random.default_rng(0))
+    for name, array in made.state().items():
+        np.testing.assert_array_equal(array, before[name])
+    np.testing.assert_array_equal(play(made, 20, first=30), play(untouched, 20, first=30))
+    taught(30, made=made)  # replaces every row
+    np.testing.assert_array_equal(belief.predict(DEFAULT[None]), seen[0])
+    np.testing.assert_array_equal(belief.log_density(DEFAULT, 1.0), seen[1])
+    np.testing.assert_array_equal(belief.best(), seen[2])
+
+
+@pytest.mark.parametrize("steps", [0, 1, 37, 120])
+def test_a_restored_family_goes_on_bit_by_bit(steps):
+    made = family(capacity=60)
+    play(made, steps)
+    state = made.state()
+    assert all(array.dtype == np.float64 and np.all(np.isfinite(array)) for array in state.values())
+    other = family(capacity=60)
+    play(other, 5, seed=9)
+    other.restore(state)
+    np.testing.assert_array_equal(
+        other.believe(CONTEXTS[0]).predict(DEFAULT[None]), made.believe(CONTEXTS[0]).predict(DEFAULT[None])
+    )
+    np.testing.assert_array_equal(play(other, 40, first=steps), play(made, 40, first=steps))
+    for name, array in made.state().items():
+        np.testing.assert_array_equal(array, other.state()[name])
+
+
+def test_memory_is_bounded_and_what_was_best_is_kept():
+    for seed in range(4):
+        made = taught(30, CONTEXTS[:1], seed, capacity=40)
+        best = min(made.state()["points"].tolist(), key=lambda point: loss(point, CONTEXTS[0]))
+        taught(200, CONTEXTS[1:2], seed + 10, made)  # the first context stays away for long
+        assert len(made.state()["points"]) == 40
+        assert all(array.size <= 40**2 for array in made.state().values())
+        assert best in made.state()["points"].tolist()
+
+
+def test_equal_points_of_a_similar_context_share_a_row():
+    made = family()
+    for t in range(30):
+        made.learn(DEFAULT, CONTEXTS[0] + 0.01 * np.sin(t), np.array([1.0]), False)
+    assert len(made.state()["points"]) < 15  # the first few come before a context's spread is known
+
+
+def test_failed_points_are_avoided_where_they_failed():
+    def failing(point):
+        return point[0] == 1.0
+
+    made = family()
+    chosen = play(made, 120, failing=failing)
+    assert np.mean([failing(point) for point in chosen[60:]]) < 0.1
+    assert not any(failing(made.believe(context).best()) for context in CONTEXTS)
+
+
+def test_the_only_point_ever_tried_failed():
+    made = Discrete([np.array([0.0, 1.0])], [False], np.array([0.0]), 0)
+    made.reweigh(np.ones(1))
+    made.learn(np.array([0.0]), np.zeros(0), np.array([1.0]), True)
+    belief = made.believe(np.zeros(0))
+    assert belief.best() is None
+    for seed in range(20):
+        point, *_ = belief.choose(np.random.default_rng(seed))
+        assert point[0] == 1.0
+
+
+def test_a_point_that_failed_elsewhere_is_not_recommended():
+    made, other = family(), np.array([1.0, 1.0, 0.5, 0.5, 0.125, 0.5])
+    made.learn(DEFAULT, CONTEXTS[0], np.array([1.0]), True)
+    made.learn(other, CONTEXTS[1], np.array([2.0]), False)
+    np.testing.assert_array_equal(made.believe(CONTEXTS[1]).best(), other)
+
+
+def test_a_point_that_works_again_is_recommended_again():
+    made = family()
+    for failed in (True, True, False):
+        made.learn(DEFAULT, CONTEXTS[0], np.array([1.0]), failed)
+    np.testing.assert_array_equal(made.believe(CONTEXTS[0]).best(), DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("levels", "unordered", "context_dim"),
+    [
+        ([np.array([0.0, 1.0])], [False], 0),
+        ([None], [False], 1),
+        ([np.linspace(0.0, 1.0, 64)], [False], 2),
+        ([(np.arange(3) + 0.5) / 3], [True], 768),
+        ([None, np.array([0.0, 1.0])], [False, False], 0),
+    ],
+)
+def test_small_spaces_and_any_context_work(levels, unordered, context_dim):
+    default = np.array([0.5 if own is None else own[0] for own in levels])
+    for answer in (lambda _: 7.0, lambda point: float(point.sum()), lambda point: 1e100 * float(point.sum() - 0.5)):
+        made = Discrete(levels, unordered, default, context_dim)
+        made.reweigh(np.ones(1))
+        for t in range(45):
+            context = np.full(context_dim, 3.0) if t < 20 else np.random.default_rng(t).normal(size=context_dim)
+            belief = made.believe(context)
+            point, *_ = belief.choose(np.random.default_rng(t))
+            mean, variance = belief.predict(point[None])
+            numbers = [mean[0], variance[0], belief.noise, belief.log_density(point, answer(point))[0]]
+            assert np.all(np.isfinite(numbers))
+            made.learn(point, context, np.array([answer(point)]), False)
+
+
+def test_extreme_values_leave_everything_finite():
+    made = family()
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        y = rng.standard_cauchy() * 10.0 ** rng.uniform(-100.0, 100.0)
+        context = rng.standard_cauchy(size=2) * 10.0 ** rng.uniform(-100.0, 100.0)
+        belief = made.believe(context)
+        point, *_ = belief.choose(rng)
+        assert np.all(np.isfinite(belief.predict(point[None])))
+        assert np.isfinite(belief.log_density(point, y)[0])
+        made.learn(point, context, np.array([y]), False)
+    assert all(np.all(np.isfinite(array)) for array in made.state().values())
+
+
+def test_the_inverse_stays_one_through_merges_and_replacements():
+    made = family(capacity=50)
+    play(made, 200)
+    belief = made.believe(CONTEXTS[0])
+    _, variance = belief.predict(made.state()["points"])
+    assert np.all(variance >= 0.0)
+    assert np.linalg.eigvalsh(made.state()["inverse"]).min() > 0.0

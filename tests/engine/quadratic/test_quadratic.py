@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+
+from rasp_tuner.engine.quadratic.family import COMMON, LEVEL, LOCATION, NOISES, OWN, Quadratic
+
+DEFAULT = np.array([0.5, 0.3])
+
+
+def taught(samples, loss, default=DEFAULT, context=lambda _: np.zeros(1), seed=0):
+    """A family that saw `loss(point)` at random points, and the points."""
+    family, rng = Quadratic(default, 1, 1), np.random.default_rng(seed)
+    points = rng.random((samples, len(default)))
+    for t, point in enumerate(points):
+        family.learn(point, context(t), np.array([loss(point)]), False)
+    return family, points
+
+
+def bowl(point, centre=(0.7, 0.2)):
+    return 3.0 + 2.0 * float(((point - centre) ** 2).sum())
+
+
+def test_one_expert_is_bayesian_regression():
+    """The blind expert, before curvature and level are tracked, against the textbook posterior."""
+    family, points = taught(3, bowl)
+    belief, u = family.believe(np.zeros(1)), 2.0 * (points - DEFAULT)
+    phi = np.column_stack([np.ones(3), u, u**2])
+    y = np.array([bowl(point) for point in points])
+    a = belief.a
+    prior_mean = a * np.array([2 * LOCATION, 0.0, 0.0, 1.0, 1.0])
+    prior = np.zeros((5, 5))
+    prior[0, 0], prior[1, 1], prior[2, 2] = LEVEL, LOCATION / 0.25, LOCATION / 0.25
+    prior[3:, 3:] = OWN**2 * np.eye(2) + COMMON**2
+    where = np.random.default_rng(1).random((6, 2))
+    f = np.column_stack([np.ones(6), 2.0 * (where - DEFAULT), (2.0 * (where - DEFAULT)) ** 2])
+    mean, variance = belief.each(where)
+    for rival, rho in enumerate(NOISES):
+        data = np.linalg.inv(phi @ (a**2 * prior) @ phi.T + rho * a**2 * np.eye(3))  # by covariance, not precision
+        cross = f @ (a**2 * prior) @ phi.T
+        expected = y.mean() + f @ prior_mean + cross @ data @ (y - y.mean() - phi @ prior_mean)
+        doubt = np.diag(f @ (a**2 * prior) @ f.T - cross @ data @ cross.T)
+        assert mean[rival] == pytest.approx(expected, rel=1e-6)
+        assert variance[rival] == pytest.approx(doubt, rel=1e-5)
+        assert belief.noises[rival] == rho
+
+
+@pytest.mark.parametrize("centre", [(0.7, 0.2), (0.05, 0.95)])
+def test_the_minimum_of_a_bowl_is_found(centre):
+    family, _ = taught(25, lambda point: bowl(point, centre))
+    belief = family.believe(np.zeros(1))
+    assert belief.best() == pytest.approx(centre, abs=0.02)
+    assert belief.predict(np.array([centre]))[0][0] == pytest.approx(3.0, abs=0.05)
+
+
+@pytest.mark.parametrize("default", [[0.5, 0.5], [0.0, 1.0], [0.1, 0.9]])
+@pytest.mark.parametrize("loss", [bowl, lambda p: -float(p.sum()), lambda p: -bowl(p), lambda p: bowl(p, (3.0, -2.0))])
+def test_whatever_it_saw_its_points_lie_in_the_box(default, loss):
+    rng = np.random.default_rng(0)
+    for samples in (1, 2, 3, 10, 30):
+        belief = taught(samples, loss, np.array(default))[0].believe(np.zeros(1))
+        for point in (belief.best(), *(belief.choose(rng)[0] for _ in range(5))):
+            assert ((point >= 0.0) & (point <= 1.0)).all()
+
+
+def test_believing_is_pure():
+    family, _ = taught(20, bowl)
+    before = {name: array.tobytes() for name, array in family.state().items()}
+    first = family.believe(np.array([0.3])).predict(DEFAULT[None])
+    for context in (5.0, -1e50, 0.3):
+        belief = family.believe(np.array([context]))
+        belief.choose(np.random.default_rng(0))
+        belief.best()
+        belief.log_density(DEFAULT, 3.0)
+    assert {name: array.tobytes() for name, array in family.state().items()} == before
+    assert all(np.array_equal(a, b) for a, b in zip(first, belief.predict(DEFAULT[None]), strict=True))
+
+
+def test_a_gross_outlier_is_hardly_trusted_and_moves_little():
+    family, _ = taught(30, bowl)
+    family.learn(np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
+    assert family.slots.trust[:, -1].max() < 0.01
+    assert family.slots.trust[0, :-1].min() > 0.5
+    assert family.believe(np.zeros(1)).best() == pytest.approx([0.7, 0.2], abs=0.05)
+
+
+@pytest.mark.parametrize(("samples", "row"), [(60, 2), (30, 3)])
+def test_odd_samples_in_a_row_are_no_mistake(samples, row):
+    """Two of them later on, three among the first samples."""
+    family, _ = taught(samples, bowl)
+    for _ in range(row):
+        family.learn(np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
+    assert family.slots.trust[0, -1] == 1.0
+
+
+def test_weights_sum_to_one_and_every_expert_has_a_name():
+    for samples in (1, 2, 30):
+        belief = taught(samples, bowl)[0].believe(np.zeros(1))
+        assert belief.weights.sum() == pytest.approx(1.0)
+        assert len(belief.weights) == len(belief.noises) == len(Quadratic.experts)
+        assert belief.log_density(DEFAULT, 3.0).shape == belief.weights.shape
+        assert belief.similar().shape == (samples,)
+        assert ((belief.similar() >= 0.0) & (belief.similar() <= 1.0)).all()
+
+
+def test_other_weights_are_another_target_for_all_samples():
+    rng = np.random.default_rng(0)
+    both, second = Quadratic(DEFAULT, 1, 2), Quadratic(DEFAULT, 1, 1)
+    both.reweigh(np.array([1.0, 0.0]))
+    for point in rng.random((40, 2)):
+        values = np.array([bowl(point), bowl(point, (0.1, 0.9))])
+        both.learn(point, np.zeros(1), values, False)
+        second.learn(point, np.zeros(1), values[1:], False)
+    assert both.believe(np.zeros(1)).best() == pytest.approx([0.7, 0.2], abs=0.02)
+    both.reweigh(np.array([0.0, 1.0]))
+    assert both.targets() == pytest.approx(second.targets())
+    assert both.believe(np.zeros(1)).best() == pytest.approx([0.1, 0.9], abs=0.1)
+
+
+def test_restored_it_goes_on_in_the_same_way():
+    family, _ = taught(60, bowl, context=lambda t: np.array([float(t % 3)]))
+    other = Quadratic(DEFAULT, 1, 1)
+    other.restore({name: array.copy() for name, array in family.state().items()})
+    for part in (family, other):
+        part.learn(np.array([0.2, 0.2]), np.ones(1), np.array([9.0]), False)
+        part.relearn()
+    assert all(np.array_equal(array, other.state()[name]) for name, array in family.state().items())
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_false_measurements_among_the_first_samples_do_not_bend_what_is_shared(failed):
+    """Two hide each other; but a failure is no false measurement."""
+    rng, family = np.random.default_rng(5), Quadratic(DEFAULT, 1, 1)
+    for t in range(14):
+        point = np.clip(DEFAULT + 0.2 * rng.normal(size=2), 0.0, 1.0)
+        odd = t in (3, 6)
+        family.learn(point, np.zeros(1), np.array([bowl(point) + 9.0 * odd]), odd and failed)
+    trust = family.slots.trust[0]
+    assert (trust[[3, 6]] < 0.01).all() == (not failed)
+    if not failed:
+        assert trust.sum() > 11.0
+        assert family.believe(np.zeros(1)).a < 2.0  # bowl: 0.5 in u

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from rasp_tuner.engine.outliers import unlikely
+from rasp_tuner.engine.quadratic.belief import features
+
+MEAN = np.array([0.5, 0.0, 0.0, 1.0, 1.0])
+COVARIANCE = np.diag([25.0, 1.0, 1.0, 0.25, 0.25])
+ANY = np.ones(12, dtype=bool)
+
+
+@pytest.fixture
+def bowl():
+    rng = np.random.default_rng(3)
+    u = rng.uniform(-0.5, 0.5, (12, 2))
+    return features(u), ((u - 0.2) ** 2).sum(axis=1) + 0.01 * rng.normal(size=12)
+
+
+def false(phi, y, may=ANY):
+    return np.flatnonzero(unlikely(phi, y, MEAN, COVARIANCE, may, 1e-2)[0]).tolist()
+
+
+def test_an_honest_bowl_has_no_false_samples(bowl):
+    assert false(*bowl) == []
+
+
+@pytest.mark.parametrize("where", [[2], [2, 4], [0, 5, 9]])
+def test_false_samples_are_found_even_if_they_hide_each_other(bowl, where):
+    phi, y = bowl
+    y[where] += np.array([8.0, 9.0, 7.5])[: len(where)]
+    assert false(phi, y) == where
+    assert unlikely(phi, y, MEAN, COVARIANCE, ANY, 1e-2)[1] < 3.0  # curvature without them: 1
+
+
+def test_units_do_not_matter(bowl):
+    phi, y = bowl
+    y[4] += 8.0
+    assert false(phi, 1e6 * y - 1e7) == false(phi, y) == [4]
+
+
+def test_three_in_a_row_are_news_and_not_false(bowl):
+    phi, y = bowl
+    y[9:] += 8.0
+    assert false(phi, y) == []
+
+
+def test_only_those_are_false_that_may_be(bowl):
+    phi, y = bowl
+    y[[2, 6]] += 8.0
+    assert false(phi, y, np.arange(12) != 2) == []  # with an honest one that bad, another is no surprise
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_few_or_constant_samples_say_nothing(bowl, count):
+    assert false(bowl[0][:count], bowl[1][:count]) == []
+    assert false(bowl[0], np.ones(12)) == []

@@ -1,0 +1,181 @@
+"""What tests of the service share: starting it, and talking to it."""
+
+import contextlib
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+
+from rasp_tuner.service.http.asgi import create_app
+from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.server import Server, configure
+from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.study import study_snapshot as still
+from rasp_tuner.service.study.definition import StudyDefinition
+
+STUDY = {
+    "name": "web",
+    "space": {
+        "pool": {"type": "int", "low": 1, "high": 64, "log": True},
+        "t": {"type": "float", "low": 0.1, "high": 10},
+    },
+    "metrics": {"p99_ms": {"direction": "min"}},
+    "context": ["qps"],
+    "default": {"pool": 8, "t": 1.0},
+}
+
+
+class NoLog:
+    """A log in which nothing is found."""
+
+    def of_ask(self, _):
+        return []
+
+    def of_key(self, _):
+        return None
+
+
+SPACES = {
+    "mixed": STUDY["space"],
+    "smooth": {f"k{i}": {"type": "float", "low": 0, "high": 1} for i in range(4)},
+    "choices": {
+        "codec": {"type": "categorical", "choices": ["a", "b", None]},
+        "on": {"type": "int", "low": 0, "high": 1},
+    },
+}
+
+
+def definition(space="mixed", **changes):
+    wire = {**STUDY, "space": SPACES[space], **changes}
+    del wire["default"]
+    return StudyDefinition.from_wire(wire)
+
+
+def play(live, count, seed=0):
+    """Random orders: asks, tells late and out of order, failures, observations, freezing. The events they made."""
+    rng, out, made = random.Random(seed), [], []
+    for i in range(count):
+        at, context = float(live.seq), {"qps": rng.choice([1.0, 9.0]) + rng.gauss(0.0, 0.1)}
+        metrics = {"p99_ms": rng.gauss(20.0, 3.0)}
+        roll = rng.random()
+        if roll < 0.5 or not out:
+            event = live.ask(context, at)
+            out.append(event.ask)
+        elif roll < 0.9:
+            event = live.tell(f"s{out.pop(rng.randrange(len(out)))}", at, NoLog(), metrics)
+        elif roll < 0.94:
+            event = live.tell(f"s{out.pop()}", at, NoLog(), None, "crash")
+        elif roll < 0.97:
+            event = live.observe(context, live.definition.default, metrics, f"key {i}", at, NoLog())
+        else:
+            event = live.freeze(not live.tuner.frozen, at)
+        made.append(event)
+    return made
+
+
+def whole(live):
+    """Everything a study is, as bytes."""
+    return live.tuner.to_bytes(), live.view(1e9), live.history.to_json(), still.capture(live)()
+
+
+@contextlib.contextmanager
+def running(url, *, limits=None, **settings):
+    """A client of an application on this database, over a real socket; it can be started again afterwards."""
+    app = create_app(Store(url), limits=limits or Limits(), **settings)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = Server(configure(app, log_level="critical", timeout_graceful_shutdown=2), app.service.hub)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        wait_for(lambda: server.started or not thread.is_alive(), "the application")
+        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+
+
+def ask(client, qps=1.0, study="web"):
+    answer = client.post(f"/v1/studies/{study}/ask", json={"context": {"qps": qps}})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def tell(client, id, value=1.0, study="web"):
+    return client.post(f"/v1/studies/{study}/tell", json={"id": id, "metrics": {"p99_ms": value}})
+
+
+def steps(client, count, start=0, study="web"):
+    """Ask and tell; the parameters that came."""
+    seen = []
+    for i in range(start, start + count):
+        qps = 9.0 if i % 20 >= 10 else 1.0
+        s = ask(client, qps + 0.01 * (i % 7), study)
+        seen.append(s["params"])
+        value = 20.0 + abs(s["params"]["pool"] - (40 if qps > 5 else 4)) + s["params"]["t"]
+        assert tell(client, s["id"], value, study).json()["status"] == "learned"
+    return seen
+
+
+def view(client, study="web"):
+    return client.get(f"/v1/studies/{study}").json()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(true, what, seconds=60.0):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if true():
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"{what} did not come up")
+
+
+class Process:
+    """`rasp serve` as its own process, which may be killed and started again."""
+
+    def __init__(self, data, *words):
+        self.data, self.words, self.port = data, words, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self):
+        command = [sys.executable, "-m", "rasp_tuner", "serve", "--data", str(self.data), "--port", str(self.port)]
+        self.process = subprocess.Popen([*command, *self.words], stderr=subprocess.PIPE, text=True)
+        try:
+            wait_for(self.answers, "rasp serve")
+        except TimeoutError:
+            self.kill()
+            raise
+
+    def answers(self):
+        if self.process.poll() is not None:
+            raise ChildProcessError(self.process.communicate()[1])
+        try:
+            return httpx.get(f"{self.url}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self):
+        self.process.kill()
+        self._reap()
+
+    def stop(self):
+        """What it wrote to stderr, and its exit status."""
+        self.process.terminate()
+        return self._reap()
+
+    def _reap(self):
+        _, said = self.process.communicate(timeout=20)
+        return said, self.process.returncode

@@ -1,0 +1,360 @@
+"""The page in a real browser against a real server process."""
+
+import os
+import re
+import shutil
+import time
+
+import httpx
+import pytest
+from browsing import CONTRAST, FLAGS, Tab, scrolled_to_the_end
+from serving import STUDY, Process, ask, steps, tell, view
+
+playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
+expect = playwright.expect
+expect.set_options(timeout=15_000)  # a busy machine is no failure
+
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+SCRIPT = "</script><script>window.hacked=1</script>"
+QUOTED = "\"'><svg onload=window.hacked=1>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = os.environ.get("RASP_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium: set RASP_TEST_CHROMIUM, or install Debian's package chromium")
+    flags = [*FLAGS, "--no-sandbox"] if os.getuid() == 0 else FLAGS  # as root it refuses its sandbox
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=program, args=flags)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server with three studies: "web" has learned, "fresh" has not, "evil" has hostile names."""
+    server = Process(tmp_path_factory.mktemp("dashboard") / "data")
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        client.post("/v1/studies", json=STUDY).raise_for_status()
+        steps(client, 60)
+        client.post("/v1/studies", json={**STUDY, "name": "fresh"}).raise_for_status()
+        learn_evil(client)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def client(server):
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def tab(browser, server):
+    tabs = []
+
+    def make(url=server.url, **settings):
+        tabs.append(Tab(browser, url, **settings))
+        return tabs[-1]
+
+    yield make
+    for made in tabs:
+        made.context.close()
+
+
+def learn_evil(client):
+    study = {
+        "name": "evil",
+        "space": {
+            HOSTILE: {"type": "float", "low": 0, "high": 1},
+            SCRIPT: {"type": "categorical", "choices": [QUOTED, "plain"]},
+        },
+        "metrics": {HOSTILE: "min", QUOTED: "max"},
+        "context": [SCRIPT],
+    }
+    client.post("/v1/studies", json=study).raise_for_status()
+    for i in range(8):
+        asked = client.post("/v1/studies/evil/ask", json={"context": {SCRIPT: i % 2}}).json()
+        body = {"id": asked["id"], "metrics": {HOSTILE: 1.0 + i, QUOTED: 2.0 * i}}
+        client.post("/v1/studies/evil/tell", json=body).raise_for_status()
+    asked = client.post("/v1/studies/evil/ask", json={"context": {SCRIPT: 1}}).json()
+    client.post("/v1/studies/evil/tell_failed", json={"id": asked["id"], "reason": HOSTILE}).raise_for_status()
+
+
+def test_a_study_opens_without_errors_and_without_third_parties(tab):
+    opened = tab()
+    page = opened.open("/")
+    page.wait_for_load_state("networkidle")
+    page.get_by_role("link", name="web", exact=True).click()
+    expect(page.locator("#health")).to_have_text("Live")
+    expect(page.locator("h1")).to_have_text("web")
+    scrolled_to_the_end(page)
+    titles = page.locator("figure.plot h3").all_text_contents()
+    assert titles == [
+        "p99_ms",
+        "Gain over the default",
+        "Regimes",
+        "Novelty and events",
+        "pool",
+        "t",
+        "Gate",
+        "Memory",
+        "Calibration",
+    ]
+    opened.is_clean()
+
+
+def test_every_chart_says_its_numbers_in_words(tab, client):
+    page = tab().open("/studies/web")
+    said = "all => all.map((a) => document.getElementById(a.getAttribute('aria-describedby')).textContent)"
+    page.wait_for_function(  # each is drawn when its data have come
+        f"() => ({said})([...document.querySelectorAll('.canvas[role=img]')]).filter(w => /[0-9]/.test(w)).length > 8"
+    )
+    words = page.locator(".canvas[role=img]").evaluate_all(said)
+    assert len(words) == 9
+    history = client.get("/v1/studies/web/history").json()
+    assert f"p99_ms over {history['steps']} steps" in words[0]
+    assert "2 regimes" in words[2]
+
+
+def test_the_page_follows_a_tell_and_keeps_what_is_open(tab, client):
+    page = tab().open("/studies/web")
+    expect(page.locator("#health")).to_have_text("Live")
+    newest = page.locator("tr.suggestion").first
+    newest.get_by_role("button").click()
+    open_words = page.locator("tr.words:not([hidden])")
+    expect(open_words).to_contain_text("Chosen as")
+    before, said = view(client)["learned"], open_words.inner_text()
+    line = page.locator("figure.plot path.line").first
+    path = line.get_attribute("d")
+    suggestion = ask(client)
+    expect(page.locator("tr.suggestion").first).to_contain_text("pending")
+    tell(client, suggestion["id"], 77.25)
+    learned = page.locator(".stats div", has_text="Learned").locator("dd")
+    expect(learned).to_have_text(str(before + 1))
+    expect(page.locator("tr.suggestion").first).to_contain_text("77.25")
+    line.scroll_into_view_if_needed()  # out of sight it is not drawn
+    expect(line).not_to_have_attribute("d", path)
+    assert open_words.inner_text() == said
+
+
+def test_a_tell_between_the_first_look_and_the_live_stream_is_not_missed(tab, client):
+    def meanwhile(route):
+        tell(client, ask(client)["id"], 61.25)
+        route.continue_()
+
+    opened = tab()
+    opened.page.route("**/live", meanwhile)
+    page = opened.open("/studies/web")
+    expect(page.locator("tr.suggestion").first).to_contain_text("61.25")
+
+
+def test_nothing_is_drawn_while_nothing_happens(tab):
+    page = tab().open("/studies/web")
+    expect(page.locator("#health")).to_have_text("Live")
+    page.wait_for_timeout(1_500)
+    page.evaluate(
+        "() => { window.changes = 0; new MutationObserver((all) => (window.changes += all.length))"
+        ".observe(document.querySelector('.charts'), { subtree: true, childList: true, attributes: true }); }"
+    )
+    page.wait_for_timeout(1_200)
+    assert page.evaluate("window.changes") == 0
+
+
+def test_pointing_at_a_chart_reads_the_values_of_that_step(tab, client):
+    page = tab().open("/studies/web")
+    figure = page.locator("figure.plot").first
+    expect(figure.locator("path.line")).to_be_visible()
+    step = client.get("/v1/studies/web/history").json()["steps"] - 1
+    expect(figure.locator(".readout")).to_contain_text(f"step{step}")
+    figure.locator(".canvas").focus()
+    page.keyboard.press("Home")
+    series = client.get("/v1/studies/web/history?points=400").json()["series"]["metric:p99_ms"]
+    expect(figure.locator(".readout")).to_contain_text("step0")
+    expect(figure.locator(".readout b").nth(1)).to_have_text(f"{series['mean'][0]:g}")
+    expect(page.locator("figure.plot", has_text="Regimes").locator(".readout")).to_contain_text("step0")  # one cursor
+    box = figure.locator(".canvas").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    middle = int(figure.locator(".readout b").first.inner_text())
+    assert abs(middle - step / 2) < step / 10
+
+
+@pytest.mark.parametrize("later", ["history", "memory"])
+def test_the_map_and_the_timeline_name_regimes_alike_whichever_comes_first(tab, client, later):
+    old, new = sorted({part["regime"] for part in client.get("/v1/studies/web/history").json()["regimes"]})
+    memory = client.get("/v1/studies/web/memory").json()
+    by_regime = {name: [slot for slot in memory["slots"] if slot["regime"] == name] for name in (old, new)}
+    memory["slots"] = by_regime[new][:3] + by_regime[old]  # the newest regime comes first, and is told by its size
+    opened = tab()
+
+    def delayed(route):
+        opened.page.wait_for_timeout(600)
+        route.fallback()
+
+    opened.page.route("**/memory", lambda route: route.fulfill(json=memory))
+    opened.page.route(f"**/{later}*", delayed)
+    page = opened.open("/studies/web")
+    expect(page.locator("#health")).to_have_text("Live")
+    said = page.locator("figure.plot", has_text="Memory").locator(".words").text_content()
+    assert re.findall(r"[A-Z] \d+ slots", said) == [f"A {len(by_regime[old])} slots", "B 3 slots"]
+
+
+def test_freezing_asks_first_and_reaches_the_server(tab, client):
+    opened = tab()
+    page = opened.open("/studies/web")
+    page.locator("#freeze").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Freeze web?")
+    page.get_by_role("button", name="Cancel").click()
+    assert not view(client)["frozen"]
+    page.locator("#freeze").click()
+    page.get_by_role("dialog").get_by_role("button", name="Freeze").click()
+    expect(page.locator(".study-head .badge")).to_have_text("Frozen")
+    expect(page.locator("#say")).to_have_text("The study is frozen")
+    assert view(client)["frozen"]
+    client.post("/v1/studies/web/unfreeze", json={})  # by someone else: the page hears of it
+    expect(page.locator("#freeze")).to_have_text("Freeze")
+    opened.is_clean()
+
+
+def test_the_keyboard_reaches_freeze_and_shows_where_it_is(tab, client):
+    page = tab().open("/studies/web")
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Skip to content")
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "freeze":
+            break
+    expect(page.locator("#freeze")).to_be_focused()
+    assert page.locator("#freeze").evaluate("(it) => getComputedStyle(it).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")  # from Cancel to Freeze
+    page.keyboard.press("Enter")
+    expect(page.locator(".study-head .badge")).to_have_text("Frozen")
+    expect(page.locator("#freeze")).to_be_focused()
+    client.post("/v1/studies/web/unfreeze", json={})
+
+
+def test_hostile_names_are_shown_as_text(tab):
+    opened = tab()
+    page = opened.open("/")
+    expect(page.locator(".studies li", has_text="evil")).to_contain_text(HOSTILE)
+    page.wait_for_load_state("networkidle")
+    page = opened.open("/studies/evil")
+    scrolled_to_the_end(page)
+    text = page.locator("main").text_content()
+    for name in (HOSTILE, SCRIPT, QUOTED):
+        assert name in text
+    assert f"Reason told: {HOSTILE}" in text
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main img, main script, main svg[onload]").count() == 0
+    opened.is_clean()
+
+
+@pytest.mark.parametrize("path", ["/", "/studies/web", "/studies/fresh", "/studies/evil"])
+def test_a_phone_scrolls_only_down(tab, path):
+    page = tab(viewport={"width": 360, "height": 740}).open(path)
+    if path in ("/studies/web", "/studies/evil"):
+        scrolled_to_the_end(page)
+    if path != "/":
+        page.locator("#freeze").click()
+        box = page.get_by_role("dialog").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_both_schemes(tab, scheme):
+    opened = tab(color_scheme=scheme)
+    for path in ("/", "/studies/fresh", "/studies/web"):
+        page = opened.open(path)
+        expect(page.locator("#health")).to_have_text("Live")
+        if path == "/studies/web":
+            scrolled_to_the_end(page)
+        ratio, text = page.evaluate(CONTRAST)
+        assert ratio >= 4.5, f"{text!r} on {path} has a contrast of {ratio:.2f}"
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    assert dark == (scheme == "dark")
+
+
+def test_an_empty_study_says_how_to_begin_and_then_draws(tab, client):
+    client.post("/v1/studies", json={**STUDY, "name": "first"}).raise_for_status()
+    page = tab().open("/studies/first")
+    expect(page.locator(".empty pre")).to_be_visible()
+    expect(page.locator(".empty pre")).to_contain_text("/v1/studies/first/ask")
+    expect(page.locator(".charts")).to_be_hidden()
+    tell(client, ask(client, study="first")["id"], 3.5, study="first")
+    expect(page.locator(".charts")).to_be_visible()
+    expect(page.locator(".empty")).to_be_hidden()
+    expect(page.locator("figure.plot .readout").first).to_contain_text("3.5")
+
+
+def test_a_study_that_is_not_there_or_goes_is_named(tab, client):
+    page = tab().open("/studies/nothing")
+    expect(page.locator("h1")).to_have_text("No such study")
+    client.post("/v1/studies", json={**STUDY, "name": "brief"}).raise_for_status()
+    page = tab().open("/")
+    expect(page.get_by_role("link", name="brief")).to_be_visible()
+    client.delete("/v1/studies/brief").raise_for_status()
+    expect(page.get_by_role("link", name="brief")).to_have_count(0)
+
+
+def test_the_page_comes_back_by_itself_after_the_server_was_away(tab, tmp_path):
+    server = Process(tmp_path / "data")
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        client.post("/v1/studies", json=STUDY).raise_for_status()
+        steps(client, 5)
+    page = tab(server.url).open("/studies/web")
+    expect(page.locator("#health")).to_have_text("Live")
+    server.kill()
+    expect(page.locator("#health")).to_contain_text("Connection lost")
+    expect(page.locator("#say")).to_contain_text("Connection lost")
+    server.start()
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        steps(client, 3, start=5)
+    expect(page.locator("#health")).to_have_text("Live", timeout=15_000)
+    expect(page.locator(".stats dd").first).to_have_text("8")
+    expect(page.locator("tr.suggestion").first).to_contain_text("s7")
+    server.stop()
+
+
+def test_with_keys_the_page_asks_for_one_and_says_what_it_may_not(tab, tmp_path, make_key):
+    reader = make_key(tmp_path / "data", "read")
+    server = Process(tmp_path / "data")
+    admin = make_key(tmp_path / "data", "admin")
+    time.sleep(1.0)  # the server rereads its keys
+    headers = {"Authorization": f"Bearer {admin}"}
+    httpx.post(f"{server.url}/v1/studies", json=STUDY, headers=headers).raise_for_status()
+    page = tab(server.url).page
+    page.goto(f"{server.url}/studies/web")
+    page.get_by_label("API key").fill("rasp_00_00")
+    page.get_by_role("button", name="Use key").click()
+    expect(page.get_by_role("alert")).to_have_text("That key was not accepted.")
+    page.get_by_label("API key").fill(reader)
+    page.get_by_role("button", name="Use key").click()
+    expect(page.locator("h1")).to_have_text("web")
+    expect(page.locator("#health")).to_have_text("Live")
+    page.locator("#freeze").click()
+    page.get_by_role("dialog").get_by_role("button", name="Freeze").click()
+    expect(page.get_by_role("alert")).to_contain_text("may not admin")
+    assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Forget key").click()
+    expect(page.get_by_label("API key")).to_be_visible()
+    server.stop()
+
+
+@pytest.fixture
+def make_key():
+    from rasp_tuner.service.http.auth import create_key
+    from rasp_tuner.service.storage.store import Store, sqlite_url
+
+    def make(data, scope):
+        data.mkdir(exist_ok=True)
+        store = Store(sqlite_url(data))
+        key, _ = create_key(store, scope)
+        store.close()
+        return key
+
+    return make

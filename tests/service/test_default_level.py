@@ -1,0 +1,15 @@
+from serving import STUDY, running, steps
+
+
+def test_the_default_level_is_the_belief_wherever_a_gain_is_judged_and_nothing_elsewhere(sqlite, monkeypatch):
+    monkeypatch.setattr("rasp_tuner.service.study.history.JUDGED", 8)
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY).raise_for_status()
+        steps(client, 40)  # beyond the first eight only some steps are judged
+        series = client.get("/v1/studies/web/history?points=1024").json()["series"]
+    error = dict(zip(series["error"]["step"], series["error"]["mean"], strict=True))
+    gain = dict(zip(series["gain"]["step"], series["gain"]["mean"], strict=True))
+    level = dict(zip(series["default:p99_ms"]["step"], series["default:p99_ms"]["mean"], strict=True))
+    assert 8 < len(gain) < 40
+    assert level.keys() == gain.keys()
+    assert all(abs(level[step] - error[step] - gain[step]) < 1e-9 for step in gain)

@@ -1,0 +1,270 @@
+"""The log is the truth: what is answered is on disk, what is not is undone, and a restart changes nothing."""
+
+import time
+import zlib
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, running, steps, tell, view, wait_for, whole
+
+from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.tables import events, snapshots
+from rasp_tuner.service.storage.transaction import Shelf, build
+from rasp_tuner.service.study import study_snapshot as still
+from rasp_tuner.service.study.events import Event
+from rasp_tuner.service.study.live_study import LiveStudy
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_replayed_log_is_the_study_that_wrote_it(space):
+    live = LiveStudy(1, definition(space), 0.0)
+    events = play(live, 300)
+    again = LiveStudy(1, definition(space), 0.0)
+    for event in events:
+        again.apply(event)
+    assert whole(again) == whole(live)
+    assert again.counts.diverged == 0
+
+
+def test_a_screened_study_is_replayed_and_kept_like_any_other():
+    screened = definition(screen=True)
+    live, again = LiveStudy(1, screened, 0.0), LiveStudy(1, screened, 0.0)
+    for event in play(live, 120):
+        again.apply(event)
+    assert whole(again) == whole(live)
+    assert whole(still.restore(still.capture(live)(), 1, screened, 0.0)) == whole(live)
+    why = live.suggestion("s30", NoLog(), 0.0)["why"]
+    assert "has not shown yet that it helps" in why["source"]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_study_that_is_stopped_at_any_moment_goes_on_as_if_it_never_was(space):
+    straight = LiveStudy(1, definition(space), 0.0)
+    expected = play(straight, 240)
+    live, done = LiveStudy(1, definition(space), 0.0), 0
+    for stop in (1, 2, 3, 50, 51, 120, 200, 240):
+        for event in expected[done:stop]:
+            live.apply(event)
+        live.tuner.recommend({"qps": 5.0})  # looking leaves no trace
+        live, done = still.restore(still.capture(live)(), 1, definition(space), 0.0), stop
+    assert whole(live) == whole(straight)
+
+
+def test_a_study_is_built_from_the_newest_sound_snapshot_and_the_tail(database):
+    live = LiveStudy(0, definition(), 5.0)
+    events = play(live, 150)
+    store = Store(database)
+    with store.writing() as connection:
+        live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
+        store.append(connection, [(live.id, event) for event in events])
+    row = StudyRow(live.id, "web", live.definition.to_wire(), 5.0)
+    built, base = build(store, row)
+    assert (whole(built), base) == (whole(live), 0)
+    part = LiveStudy(live.id, live.definition, 5.0)
+    for event in events[:100]:
+        part.apply(event)
+    with store.writing() as connection:
+        store.add_snapshot(connection, live.id, 100, still.capture(part)())
+        store.add_snapshot(connection, live.id, 120, b"damaged")
+    built, base = build(store, row)
+    assert (whole(built)[:3], base) == (whole(live)[:3], 100)
+    with store.writing() as connection:
+        store.add_snapshot(connection, live.id, 130, b"damaged too")
+    assert [seq for seq, _ in store.snapshots(live.id)] == [130, 120]
+    assert build(store, row)[1] == 0
+    store.close()
+
+
+def test_a_snapshot_of_an_older_version_is_read():
+    live = LiveStudy(1, definition(), 5.0)
+    play(live, 60)
+    mark, _, plain = still.capture(live)().partition(b"\n")
+    assert mark == b"still 2"
+    assert whole(still.restore(zlib.compress(plain, 1), 1, definition(), 5.0)) == whole(live)
+
+
+def snapshots_of(url):
+    store = Store(url)
+    try:
+        return [seq for seq, _ in store.snapshots(1)]
+    finally:
+        store.close()
+
+
+def test_a_snapshot_is_made_when_the_replay_since_the_latest_would_take_long(sqlite, monkeypatch):
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 6)
+        time.sleep(0.5)
+        assert snapshots_of(sqlite) == []  # twelve events are no reason
+        monkeypatch.setattr("rasp_tuner.service.storage.writer.REPLAY_S", 1e-9)
+        ask(client)
+        wait_for(lambda: snapshots_of(sqlite) == [13], "the snapshot", 10.0)
+
+
+def test_what_a_start_has_replayed_counts_for_the_next_snapshot(sqlite):
+    store, live = Store(sqlite), LiveStudy(0, definition(), 5.0)
+    with store.writing() as connection:
+        live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
+        store.append(connection, [(live.id, event) for event in play(live, 60)])
+    shelf = Shelf(store)
+    assert shelf.replayed(live) == 0.0
+    assert shelf.replayed(shelf.study("web", writes=True)) > 0.001
+    store.close()
+
+
+def test_a_log_that_came_out_otherwise_keeps_its_parameters():
+    """As when the library has changed between the log and its replay."""
+    live = LiveStudy(1, definition(), 0.0)
+    live.apply(Event(1, "ask", 1.0, {"context": {"qps": 1.0}, "params": {"pool": 63, "t": 9.5}}, ask=0))
+    assert live.counts.diverged == 1
+    live.tell("s0", 2.0, NoLog(), {"p99_ms": 3.0})
+    assert live.tuner.learned == 1
+    assert live.suggestion("s0", NoLog(), 3.0)["params"] == {"pool": 63, "t": 9.5}
+
+
+def test_a_restart_changes_nothing_anyone_can_see(database):
+    with running(database) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 8)
+        for _ in range(2):
+            ask(client)
+        seen = [client.get(f"/v1/studies/web{path}").json() for path in ("", "/suggestions", "/history", "/memory")]
+    with running(database) as client:
+        again = [client.get(f"/v1/studies/web{path}").json() for path in ("", "/suggestions", "/history", "/memory")]
+        assert again == seen
+        assert tell(client, "s9").json()["status"] == "learned"
+        assert ask(client)["id"] == "s10"
+
+
+def break_commits(store):
+    """From now on no transaction of this store can be committed."""
+
+    def refuse(_):
+        raise sa.exc.OperationalError("COMMIT", {}, OSError("No space left on device"))
+
+    sa.event.listen(store._writer, "commit", refuse)
+    return lambda: sa.event.remove(store._writer, "commit", refuse)
+
+
+def test_what_cannot_be_committed_is_not_acknowledged_and_undone(database, monkeypatch):
+    stores = []
+    monkeypatch.setattr("serving.Store", lambda url: stores.append(Store(url)) or stores[-1])
+    with running(database) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 4)
+        ask(client)
+        before, best = view(client), client.post("/v1/studies/web/recommend", json={"context": {"qps": 1.0}}).json()
+        mend = break_commits(stores[0])
+        refused = [
+            tell(client, "s4", 1.0),
+            client.post("/v1/studies/web/ask", json={"context": {"qps": 1}}),
+            client.post("/v1/studies", json={**STUDY, "name": "other"}),
+            client.delete("/v1/studies/web"),
+        ]
+        for answer in refused:
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage")
+            assert int(answer.headers["retry-after"]) >= 1
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/healthz").status_code == 200
+        assert view(client) == before
+        assert client.get("/v1/studies/other").status_code == 404
+        assert client.post("/v1/studies/web/recommend", json={"context": {"qps": 1.0}}).json() == best
+        mend()
+        assert tell(client, "s4", 1.0).json() == {"id": "s4", "status": "learned", "late": False}
+        assert client.get("/readyz").status_code == 200
+        assert view(client)["tells"] == 5
+
+
+def test_a_mistake_of_the_server_is_undone_and_told_without_a_trace(sqlite, monkeypatch):
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 3)
+        before = view(client)
+        with monkeypatch.context() as patch:
+
+            def slip(*_):
+                raise ZeroDivisionError("a secret of the code")
+
+            patch.setattr(LiveStudy, "_answered", slip)
+            ask(client)
+            answer = tell(client, "s3")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+            assert "secret" not in answer.text
+        assert view(client)["learned"] == before["learned"]
+        assert tell(client, "s3").json()["status"] == "learned"
+
+
+def test_a_study_whose_log_is_damaged_takes_no_other_with_it(database):
+    with running(database) as client:
+        for name in ("bad", "good"):
+            client.post("/v1/studies", json={**STUDY, "name": name})
+            steps(client, 10, study=name)
+    store = Store(database)
+    with store.writing() as connection:
+        connection.execute(sa.delete(snapshots))
+        row = sa.update(events).where(events.c.study == 1, events.c.seq == 10)
+        connection.execute(row.values(body='{"metrics": {"other": 1.0}}'))
+    store.close()
+    with running(database) as client:
+        assert steps(client, 5, 10, study="good")
+        assert [study["name"] for study in client.get("/v1/studies").json()["studies"]] == ["good"]
+        for answer in (client.get("/v1/studies/bad"), client.post("/v1/studies/bad/ask", json={"context": {"qps": 1}})):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (500, "damaged")
+        assert client.delete("/v1/studies/bad").status_code == 204
+        assert client.get("/v1/studies/bad").status_code == 404
+        assert client.post("/v1/studies", json={**STUDY, "name": "bad"}).status_code == 201
+        assert view(client, "good")["tells"] == 15
+
+
+def test_a_commit_that_fails_for_any_reason_is_answered(sqlite, monkeypatch):
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 3)
+        append = Store.append
+
+        def broken(*_):
+            raise ValueError("a row that cannot be written")
+
+        monkeypatch.setattr(Store, "append", broken)
+        answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1}})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage")
+        monkeypatch.setattr(Store, "append", append)
+        assert ask(client)["id"] == "s3"
+
+
+def test_a_killed_server_has_lost_nothing_it_acknowledged(process):
+    with httpx.Client(base_url=process.url, timeout=30) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 5)
+        asked = ask(client)
+        before = view(client)
+    process.kill()
+    process.start()
+    with httpx.Client(base_url=process.url, timeout=30) as client:
+        assert view(client) == before
+        assert tell(client, asked["id"]).json()["status"] == "learned"
+        assert tell(client, asked["id"]).json()["status"] == "duplicate"
+    said, status = process.stop()
+    assert status == 0
+    assert "Traceback" not in said
+    store = Store.in_folder(process.data)
+    (seq, _), *_ = store.snapshots(1)
+    assert seq == store.last_seq(1) == 12
+    store.close()
+
+
+def test_two_servers_do_not_share_a_folder(process):
+    with pytest.raises(ChildProcessError, match=r"rasp: another server \(process \d+\) uses .*: stop it") as refused:
+        Process(process.data)
+    assert str(refused.value).count("\n") == 2  # where it would serve, and why it does not
+
+
+def test_two_servers_do_not_share_a_postgresql_database(postgres):
+    first = Store(postgres, alone=True)
+    with pytest.raises(Exception, match="another server uses this database"):
+        Store(postgres, alone=True)
+    Store(postgres).close()  # `rasp keys` may come in
+    first.close()
+    Store(postgres, alone=True).close()
