@@ -97,7 +97,7 @@ def test_noise_has_the_deviation_its_epsilon_asks_for():
     drawn = np.array([shield.encode([500.0, 0.0, 5.5]) for _ in range(4_000)])
     assert drawn.std() == pytest.approx(sigma, rel=0.03)
     assert abs(drawn.mean()) < 4.0 * sigma / np.sqrt(drawn.size)
-    far = shield.glance([1e30, 0.0, 5.5])  # however far out, it counts as the edge
+    far = shield.encode_readonly([1e30, 0.0, 5.5])  # however far out, it counts as the edge
     assert np.linalg.norm(far) == pytest.approx(np.sqrt(3.0))
     narrow = GaussianNoise(2.0, 1e-5, radius=0.5, seed=0)
     assert narrow.sigma(3) == pytest.approx(sigma * 0.5 / np.sqrt(3.0))

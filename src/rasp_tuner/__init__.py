@@ -21,7 +21,7 @@ from rasp_tuner.paper.adaptation import HybridAdaptation
 from rasp_tuner.paper.candidates import CandidatePolicy
 from rasp_tuner.paper.composer import RealErrorComposer
 from rasp_tuner.paper.hybrid_tuner import AdaptiveHybridTuner
-from rasp_tuner.paper.load_experts import load_neural
+from rasp_tuner.paper.load_experts import load_experts
 from rasp_tuner.paper.memory import PromptMemory
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
@@ -70,5 +70,5 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "PromptMoE":  # needs torch: loaded only when somebody asks for it
-        return load_neural().PromptMoE
+        return load_experts().PromptMoE
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

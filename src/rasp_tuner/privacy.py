@@ -142,7 +142,7 @@ class ContextShield:
         x = self._scaled(context)
         return self._turned(x if self.noise is None else self.noise.apply(x))
 
-    def glance(self, context: RawContext) -> Array:
+    def encode_readonly(self, context: RawContext) -> Array:
         """[dim] to look with and not to keep: clipped, but without noise, and free."""
         x = self._scaled(context)
         return self._turned(x if self.noise is None else self.noise.clipped(x))

@@ -20,8 +20,8 @@ from rasp_tuner.core.checks import number, same_names, show, vector, whole
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 
-Choice: TypeAlias = str | int | float | bool | None
-Params: TypeAlias = dict[str, Choice]
+Value: TypeAlias = str | int | float | bool | None
+Params: TypeAlias = dict[str, Value]
 
 DIGITS = 12  # of a float knob: coarser than rounding error, finer than any knob needs
 LARGEST_FLOAT = 1e300  # a bound; leaves room for high - low
@@ -74,11 +74,16 @@ class Float:
         x = number("value", value)
         _check_inside(x, self.low, self.high)
         if self.step is not None and (levels := self.levels):
-            index = round((_exact(x) - _exact(self.low)) / _exact(self.step))
+            index = self._index(x)
             if index >= levels or not math.isclose(self._grid(index), x, rel_tol=1e-15, abs_tol=1e-6 * self.step):
                 raise InvalidValue(f"value must lie on the grid {self.low} + k * {self.step}, got {x!r}")
-            return index / (levels - 1)
-        return _fraction(x, self.low, self.high, self.log)
+        return self.place(x)
+
+    def place(self, value: float) -> float:
+        """Where a legal value lies in [0, 1]; `to_unit` without its checks."""
+        if self.step is not None and (levels := self.levels):
+            return self._index(value) / (levels - 1)
+        return _fraction(value, self.low, self.high, self.log)
 
     def from_unit(self, unit: float) -> float:
         if self.step is not None and (levels := self.levels):
@@ -102,6 +107,9 @@ class Float:
     @cached_property
     def _linear_digits(self) -> int:
         return self._digits(self.high)
+
+    def _index(self, x: float) -> int:
+        return round((_exact(x) - _exact(self.low)) / _exact(self.step or 0.0))
 
     def _grid(self, index: int) -> float:
         """low + index * step in decimal arithmetic: 273.15 + 3 * 0.01 is 273.18."""
@@ -141,10 +149,15 @@ class Int:
         if isinstance(value, (bool, np.bool_)) or not x.is_integer():
             raise InvalidValue(f"value must be a whole number, got {show(value)}")
         _check_inside(int(x), self.low, self.high)
-        index, off_grid = divmod(int(x) - self.low, self.step)
-        if off_grid:
+        if (int(x) - self.low) % self.step:
             raise InvalidValue(f"value must lie on the grid {self.low} + k * {self.step}, got {show(value)}")
-        return _fraction(x, self.low, self.high, True) if self.log else index / (self.levels - 1)
+        return self.place(x)
+
+    def place(self, value: float) -> float:
+        """Where a legal value lies in [0, 1]; `to_unit` without its checks."""
+        if self.log:
+            return _fraction(value, self.low, self.high, True)
+        return (int(value) - self.low) // self.step / (self.levels - 1)
 
     def from_unit(self, unit: float) -> int:
         if self.log:
@@ -160,9 +173,9 @@ class Categorical:
     'zstd'
     """
 
-    choices: tuple[Choice, ...]
+    choices: tuple[Value, ...]
 
-    def __init__(self, choices: Sequence[Choice]) -> None:
+    def __init__(self, choices: Sequence[Value]) -> None:
         if isinstance(choices, (str, bytes)) or not isinstance(choices, Sequence):
             raise InvalidSpace(f"Categorical choices must be a list, got {show(choices)}")
         object.__setattr__(self, "choices", tuple(_check_choice(choice) for choice in choices))
@@ -181,9 +194,13 @@ class Categorical:
         plain = value.item() if isinstance(value, np.generic) else value
         if not isinstance(plain, (str, int, float, NoneType)) or plain not in self.choices:
             raise InvalidValue(f"value must be one of {list(self.choices)}, got {show(value)}")
-        return (self.choices.index(plain) + 0.5) / len(self.choices)
+        return self.place(plain)
 
-    def from_unit(self, unit: float) -> Choice:
+    def place(self, value: Value) -> float:
+        """Where a legal value lies in [0, 1]; `to_unit` without its checks."""
+        return (self.choices.index(value) + 0.5) / len(self.choices)
+
+    def from_unit(self, unit: float) -> Value:
         return self.choices[min(int(_clamp(unit) * len(self.choices)), len(self.choices) - 1)]
 
 
@@ -236,9 +253,18 @@ class Space:
         """The legal parameter values nearest to a point of the unit box."""
         return {name: knob.from_unit(float(u)) for (name, knob), u in zip(self.knobs.items(), point, strict=True)}
 
+    def nearest(self, point: Array) -> tuple[Params, Array]:
+        """The legal parameter values nearest to `point`, and their own point: what will really run."""
+        params: Params = {}
+        legal = np.empty(len(self.knobs))
+        for i, ((name, knob), u) in enumerate(zip(self.knobs.items(), point.tolist(), strict=True)):
+            value = knob.from_unit(u)
+            params[name], legal[i] = value, knob.place(value)  # type: ignore[arg-type]  # its own kind of value
+        return params, legal
+
     def snap(self, point: Array) -> Array:
-        """The point of the legal values nearest to `point`: what will really run."""
-        return self.to_unit(self.from_unit(point))
+        """The point of the legal values nearest to `point`."""
+        return self.nearest(point)[1]
 
     def layout(self, default: Array) -> Layout:
         """What a model may know of this space; `default` [d] is a legal point."""
@@ -343,12 +369,12 @@ def _check_inside(value: float, low: float, high: float) -> None:
         raise InvalidValue(f"value must lie in [{low}, {high}], got {value!r}")
 
 
-def _check_choice(choice: object) -> Choice:
+def _check_choice(choice: object) -> Value:
     value = choice.item() if isinstance(choice, np.generic) else choice
     if value is None or type(value) in (str, bool):  # not an Enum that is also a string: it would not survive a save
-        return cast(Choice, value)
+        return cast(Value, value)
     if type(value) in (int, float) and abs(cast(float, value)) <= sys.float_info.max:
-        return cast(Choice, value)
+        return cast(Value, value)
     raise InvalidSpace(f"Categorical choices must be strings, finite numbers, booleans or None, got {show(choice)}")
 
 

@@ -1,25 +1,25 @@
-"""Tuner: the public face. Names, ids and metrics around an `AdaptiveHybridTuner` on the unit box."""
+"""Tuner: the public face. Names, ids and metrics around an optimizer on the unit box."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from rasp_tuner import context_report as screening
+import numpy as np
+
+from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST, ContextReport, untested
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.context_gate import Screened
-from rasp_tuner.engine.engine import Engine
+from rasp_tuner.core.optimizer import FAILED_ERROR
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
-from rasp_tuner.paper.hybrid_tuner import WORST, AdaptiveHybridTuner
-from rasp_tuner.presets import Preset, named
+from rasp_tuner.presets import Preset, named, resolved
 from rasp_tuner.privacy import ContextShield
-from rasp_tuner.space import Knob, ParamBounds, Params, Space
+from rasp_tuner.space import Knob, Params, Space
 from rasp_tuner.types import Direction, Explanation, Metric, Slots, Suggestion
 
 Context = Mapping[str, float] | Sequence[float] | Array | None
@@ -66,18 +66,15 @@ class Tuner:
         self._space = Space(space)
         self._encoder = ContextEncoder(context) if shield is None else shield.check(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
-        box = ParamBounds.unit(self._space.dim)
-        self._default = self._space.snap(box.center) if default is None else self._default_point(default)
-        self._hybrid = AdaptiveHybridTuner(
-            box,
-            self._encoder.dim,
-            metrics=metrics,
-            preset=_with(preset, switching_cost, guard, screen),
-            seed=seed,
-            layout=self._space.layout(self._default),
-        )
+        middle = np.full(self._space.dim, 0.5)
+        self._default = self._space.snap(middle) if default is None else self._default_point(default)
+        self._preset = _with(preset, switching_cost, guard, screen)
+        self._seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
+        self._rng = np.random.default_rng(self._seed)
+        layout = self._space.layout(self._default)
+        self._optimizer = self._preset.build(layout, self._encoder.dim, metrics, self._rng)
         self._frozen = False
-        self._current = self._default  # theta_t: the latest own suggestion that was answered
+        self._current = self._default  # the latest own suggestion that was answered
         self._learned = 0
 
     @classmethod
@@ -107,7 +104,7 @@ class Tuner:
 
     def __repr__(self) -> str:
         return (
-            f"<Tuner preset={self._hybrid.preset.name!r} knobs={list(self._space.knobs)} learned={self._learned}"
+            f"<Tuner preset={self._preset.name!r} knobs={list(self._space.knobs)} learned={self._learned}"
             f" pending={len(self._ledger.pending)}>"
         )
 
@@ -129,14 +126,14 @@ class Tuner:
         elif self._frozen:
             point, why = self._recommended(seen), Explanation(source="recommendation (frozen)")
         else:
-            proposal = self._hybrid.parts.propose(seen, self._current, self._hybrid.rng)
-            point, why = proposal.theta, proposal.why
-        params = self._space.from_unit(point)
-        return Suggestion(self._ledger.issue(seen, self._space.to_unit(params), why), params)
+            proposal = self._optimizer.propose(seen, self._current, self._rng)
+            point, why = proposal.point, proposal.why
+        params, legal = self._space.nearest(point)
+        return Suggestion(self._ledger.issue(seen, legal, why), params)
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
-        self._encoder.glance(context)
+        self._encoder.encode_readonly(context)
 
     def tell(self, id: str, metrics: Mapping[str, float]) -> None:
         """Learn what the suggestion `id` led to."""
@@ -150,9 +147,9 @@ class Tuner:
         record = self._ledger.waiting(id)
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
-        verdict = self._hybrid.learn(record.context, record.point, WORST, failed=True)
+        outcome = self._optimizer.tell_failed(record.context, record.point, self._rng)
         self._learned += 1
-        why = replace(record.why, path=verdict.path, reason=verdict.reason, error=WORST)
+        why = replace(record.why, path=outcome.path, reason=outcome.reason, error=FAILED_ERROR)
         self._ledger.answer(id, replace(why, failure=reason[:LONGEST_REASON]))
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
@@ -163,7 +160,7 @@ class Tuner:
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
-        self._hybrid.learn(seen, point, WORST, failed=True)
+        self._optimizer.tell_failed(seen, point, self._rng)
         self._learned += 1
 
     def recommend(self, context: Context = None) -> Params:
@@ -171,23 +168,23 @@ class Tuner:
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
         """
-        return self._space.from_unit(self._recommended(self._encoder.glance(context)))
+        return self._space.from_unit(self._recommended(self._encoder.encode_readonly(context)))
 
     def expected_of_default(self, context: Context = None) -> float | None:
         """The error expected of the default in this context, in units of `Explanation.error`.
 
         None while too little is known, and under preset "paper".
         """
-        return self._hybrid.parts.expect(self._encoder.glance(context), self._default)
+        return self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
 
     @property
     def experts(self) -> tuple[str, ...]:
         """What each entry of `Explanation.gate` stands for, in words."""
-        return self._hybrid.parts.experts
+        return self._optimizer.experts
 
     def slots(self) -> Slots:
         """The situations in memory, as copies; for people to look at."""
-        return self._hybrid.parts.slots()
+        return self._optimizer.slots()
 
     def context_report(self) -> ContextReport:
         """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
@@ -196,12 +193,11 @@ class Tuner:
         """
         if self._encoder.dim == 0:
             return untested("this tuner was built without context")
-        stack, names = self._hybrid.parts, self._encoder.names
-        recent, slots = stack.recent(), stack.slots()
+        names, recent, slots = self._encoder.names, self._optimizer.recent(), self._optimizer.slots()
         known = slots.contexts[slots.last >= LATEST] if recent.contexts.shape[1] == self._encoder.dim else None
         usable = names if known is not None else None
         memory = known if known is not None and len(known) else None
-        return screening.screen(recent.contexts, recent.points, recent.errors, usable, memory)
+        return context_report.screen(recent.contexts, recent.points, recent.errors, usable, memory)
 
     def freeze(self) -> None:
         """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""
@@ -217,10 +213,7 @@ class Tuner:
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Change the weights of some metrics; everything ever told is seen in the new light at once."""
-        stack = self._hybrid.parts
-        if not isinstance(stack, Engine | Screened):
-            raise InvalidValue(f"preset {self._hybrid.preset.name!r} cannot change weights; preset 'default' can")
-        stack.reweigh(weights)
+        self._optimizer.reweigh(weights)
 
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
@@ -247,14 +240,13 @@ class Tuner:
 
         `explained` keeps the explanations of only so many of the latest answers, which take most of the time and room.
         """
-        hybrid = self._hybrid
         header = {
             "space": self._space.to_json(),
-            "metrics": hybrid.parts.composer.to_json(),
+            "metrics": {name: asdict(metric) for name, metric in self._optimizer.metrics.items()},
             "context": self._encoder.to_json(),
-            "preset": {"name": hybrid.preset.name, "constants": dict(hybrid.preset.constants)},
-            "seed": hybrid.seed,
-            "random": hybrid.rng.bit_generator.state,
+            "preset": {"name": self._preset.name, "constants": dict(self._preset.constants)},
+            "seed": self._seed,
+            "random": self._rng.bit_generator.state,
             "learned": self._learned,
             "frozen": self._frozen,
         }
@@ -262,7 +254,7 @@ class Tuner:
             header["shield"] = self._encoder.state()
         ledger, dims = self._ledger.copy(explained), (self._space.dim, self._encoder.dim)
         arrays = {"default": self._default.copy(), "current": self._current.copy()}
-        state = {name: array.copy() for name, array in hybrid.state().items()}
+        state = {name: array.copy() for name, array in self._optimizer.state().items()}
 
         def encode() -> bytes:
             told = {f"ledger/{name}": array for name, array in ledger.state(*dims).items()}
@@ -304,17 +296,17 @@ class Tuner:
         tuner._default, tuner._current = arrays["default"], arrays["current"]
         tuner._learned = whole("learned", header["learned"], 0, 2**63)
         tuner._frozen = header["frozen"] is True
-        tuner._hybrid.restore(arrays)
-        tuner._hybrid.rng.bit_generator.state = header["random"]
+        tuner._optimizer.restore(arrays)
+        tuner._rng.bit_generator.state = header["random"]
         return tuner
 
     def _learn(self, why: Explanation, context: Array, point: Array, metrics: Mapping[str, float]) -> Explanation:
-        told = self._hybrid.parts.tell(context, point, metrics, self._hybrid.rng)
+        outcome = self._optimizer.tell(context, point, metrics, self._rng)
         self._learned += 1
-        return replace(why, path=told.verdict.path, reason=told.verdict.reason, error=told.error)
+        return replace(why, path=outcome.path, reason=outcome.reason, error=outcome.error)
 
     def _recommended(self, context: Array) -> Array:
-        best = self._hybrid.best_known(context)
+        best = self._optimizer.best_known(context)
         return self._default if best is None else self._space.snap(best)
 
     def _default_point(self, default: Mapping[str, object]) -> Array:
@@ -324,20 +316,18 @@ class Tuner:
             raise InvalidSpace(str(reason)) from reason
 
 
-def _with(preset: str | Preset, switching_cost: float, guard: float | None, screened: bool) -> str | Preset:
-    """The preset with what the tuner was asked to heed."""
-    changes = {}
+def _with(preset: str | Preset, switching_cost: float, guard: float | None, screen: bool) -> Preset:
+    """The preset, with what the tuner was asked to heed."""
+    changes: dict[str, float | bool] = {}
     if switching_cost != 0.0:
         changes["switching_cost"] = number("switching_cost", switching_cost, InvalidSpace)
     if guard is not None:
         changes["guard"] = number("guard", guard, InvalidSpace)
         if changes["guard"] < 0.0:
             raise InvalidSpace(f"guard must be a share from 0 up, got {guard!r}")
-    if not isinstance(screened, bool):
-        raise InvalidSpace(f"screen must be True or False, got {show(screened)}")
-    if screened:
-        changes["screen"] = 1.0
-    if not changes:
-        return preset
-    base = preset if isinstance(preset, Preset) else named(preset)
-    return named(base.name, {**base.constants, **changes})
+    if not isinstance(screen, bool):
+        raise InvalidSpace(f"screen must be True or False, got {show(screen)}")
+    if screen:
+        changes["screen"] = True
+    base = resolved(preset)
+    return named(base.name, {**base.constants, **changes}) if changes else base

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidSpace, InvalidValue
-from rasp_tuner.core.numerics import LARGEST, RunningEMA, assign, distances, entropy, logistic, softmax
+from rasp_tuner.core.numerics import RunningEMA, assign, entropy, logistic, softmax
 
 
 def test_logistic_at_known_points():
@@ -73,20 +73,6 @@ def test_softmax_of_huge_gaps_is_one_hot():
 def test_entropy_of_one_and_of_equal_weights():
     assert entropy(np.array([1.0, 0.0])) == 0.0
     assert entropy(np.full(4, 0.25)) == pytest.approx(math.log(4))
-
-
-def test_distances_are_euclidean():
-    keys = np.array([[0.0, 0.0], [3.0, 4.0], [-6.0, 8.0]])
-    assert distances(keys, np.zeros(2)).tolist() == [0.0, 5.0, 10.0]
-
-
-def test_distances_without_context_dimensions_are_zero():
-    assert distances(np.zeros((3, 0)), np.zeros(0)).tolist() == [0.0, 0.0, 0.0]
-
-
-def test_distances_saturate_instead_of_overflowing():
-    away = distances(np.array([[1e308], [-1e308], [0.0]]), np.array([1e308]))
-    assert away.tolist() == [0.0, 2 * LARGEST, LARGEST]
 
 
 def test_assign_refuses_to_broadcast():

@@ -98,7 +98,7 @@ def test_a_preset_with_other_constants_survives():
     original = tuner(presets.paper(**SMALL, base_step=0.25))
     rounds(original, 20)
     loaded = Tuner.from_bytes(original.to_bytes())
-    assert loaded._hybrid.parts.policy.base_step == 0.25
+    assert loaded._optimizer.policy.base_step == 0.25
     assert rounds(loaded, 20, 20) == rounds(original, 20, 20)
 
 

@@ -28,22 +28,28 @@ def screened(**options):
     return Tuner(BOX, {"loss": "min"}, ["load", "noise"], screen=True, **options)
 
 
-def test_while_contexts_say_nothing_it_is_the_context_free_tuner():
-    blind = Tuner(BOX, {"loss": "min"})
-    tuner, rng = screened(), np.random.default_rng(0)
-    for step in range(30):
-        context = rng.normal(size=2)
-        mine, other = tuner.ask(context), blind.ask()
-        assert mine.params == other.params, step
-        loss = (mine.params["x"] - 0.2) ** 2 + 0.01 * float(rng.normal())
-        tuner.tell(mine.id, {"loss": loss})
-        blind.tell(other.id, {"loss": loss})
+def test_until_the_context_helps_it_is_the_context_free_tuner():
+    fooled = 0
+    for seed in range(8):
+        blind = Tuner(BOX, {"loss": "min"})
+        tuner, rng = screened(), np.random.default_rng(seed)
+        for step in range(30):
+            context = rng.normal(size=2)
+            mine, other = tuner.ask(context), blind.ask()
+            if step and "has not shown yet" not in tuner.explain(mine.id).source:
+                fooled += 1
+                break
+            assert mine.params == other.params, (seed, step)
+            loss = (mine.params["x"] - 0.2) ** 2 + 0.01 * float(rng.normal())
+            tuner.tell(mine.id, {"loss": loss})
+            blind.tell(other.id, {"loss": loss})
+    assert fooled <= 2  # one stream in twenty, if both models were true
 
 
 def test_contexts_that_tell_situations_apart_are_used_soon():
     tuner = screened()
     losses = drive(tuner, 60)[1]
-    assert tuner._hybrid.parts.trusted
+    assert tuner._optimizer.trusted
     assert max(losses[36:]) < 0.1  # for good: success does not take their say away
     assert tuner.recommend([1.0, 0.0])["x"] == pytest.approx(0.8, abs=0.15)
     assert tuner.recommend([0.0, 0.0])["x"] == pytest.approx(0.2, abs=0.15)
@@ -116,7 +122,7 @@ def test_the_report_of_a_running_tuner(screen):
 def test_the_window_is_bounded_and_in_the_order_of_time():
     tuner = Tuner(BOX, {"loss": "min"}, ["load", "noise"])
     points, losses = drive(tuner, 150)
-    recent = tuner._hybrid.parts.recent()
+    recent = tuner._optimizer.recent()
     assert recent.points == pytest.approx(np.array(points[-128:]))
     assert recent.errors == pytest.approx(np.array(losses[-128:]))
 
@@ -143,7 +149,7 @@ def test_knobs_of_few_levels_are_reported_on_too(screen):
     again = Tuner.from_bytes(tuner.to_bytes())
     assert str(again.context_report()) == str(report)
     tuner.reweigh({"cost": 1e6})
-    assert tuner._hybrid.parts.recent().errors == pytest.approx(np.full(128, 3.0), rel=1e-3)
+    assert tuner._optimizer.recent().errors == pytest.approx(np.full(128, 3.0), rel=1e-3)
 
 
 def test_a_context_that_leaves_memory_is_warned_of():

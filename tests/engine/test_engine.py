@@ -7,7 +7,7 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Tuner
 from rasp_tuner.core import snapshot
-from rasp_tuner.engine.quadratic.family import Quadratic
+from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
 TWO = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
 MIXED = {"n": Int(1, 9), "x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c"])}
@@ -135,18 +135,18 @@ def test_a_cost_beyond_all_gain_means_no_change_after_a_first_look():
     assert changes(asked[len(TWO) + 2 :]) == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_guard_keeps_near_a_good_default(seed):
-    margin = 0.1
-    tuner = Tuner(TWO, {"loss": "min"}, 2, default={"x": 0.5, "y": 0.5}, guard=margin, seed=seed)
+def test_the_guard_keeps_near_a_good_default():
+    margin, kept = 0.1, []
 
     def true(p):
         return 1.0 + (p["x"] - 0.52) ** 2 + (p["y"] - 0.49) ** 2
 
-    noise = np.random.default_rng(seed)
-    asked = drive(tuner, 60, lambda _, p: {"loss": true(p) + 0.01 * noise.normal()}, regimes)
-    limit = (1.0 + margin) * true({"x": 0.5, "y": 0.5}) + 0.02
-    assert np.mean([true(p) <= limit for p in asked[4:]]) >= 0.95
+    for seed in range(4):
+        noise = np.random.default_rng(seed)
+        tuner = Tuner(TWO, {"loss": "min"}, 2, default={"x": 0.5, "y": 0.5}, guard=margin, seed=seed)
+        asked = drive(tuner, 60, lambda _, p, noise=noise: {"loss": true(p) + 0.01 * noise.normal()}, regimes)
+        kept += [true(p) <= (1.0 + margin) * true({"x": 0.5, "y": 0.5}) + 0.02 for p in asked[4:]]
+    assert np.mean(kept) >= 0.95
 
 
 def test_the_guard_falls_back_and_says_so():
@@ -314,7 +314,7 @@ def test_an_explanation_names_the_expert_and_the_similar_situations():
     tuner = Tuner(TWO, {"loss": "min"}, 2)
     drive(tuner, 20, answer, regimes)
     why = tuner.explain(tuner.ask(regimes(5)).id)
-    assert why.expert in Quadratic.experts
+    assert why.expert in QuadraticFamily.experts
     assert sum(why.gate) == pytest.approx(1.0)
     assert len(why.slots) == len(why.weights) == 3
     assert all(regime(slot) == 0 for slot in why.slots)  # the situations of its own regime

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Float, Tuner
-from rasp_tuner.engine.family import Choice
+from rasp_tuner.engine.family import Choice, Forecast
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
-from rasp_tuner.engine.quadratic.family import Quadratic
+from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
 
 class Fixed:
@@ -31,17 +31,18 @@ class Fixed:
     def best(self):
         return np.array([self.point])
 
-    def log_density(self, _point, y):
+    def forecast(self, point, y):
+        mean, variance = self.predict(point[None])
+        return Forecast(float(mean[0]), float(variance[0]), self.log_densities(y))
+
+    def log_densities(self, y):
         return -((y - self.means) ** 2)
 
     def similar(self):
         return np.ones(1)
 
-    def learn(self, point, context, values, failed):
-        self.told.append((point, context, values, failed))
-
-    def relearn(self):
-        self.told.append("relearn")
+    def learn(self, point, context, losses, failed, belief, forecast):
+        self.told.append((point, context, losses, failed, belief, forecast))
 
     def reweigh(self, weights):
         self.told.append(weights)
@@ -62,17 +63,20 @@ def test_a_mixture_has_the_moments_of_a_mixture():
     assert variances == pytest.approx(np.full(3, variance))
     choice = mixture.choose(np.random.default_rng(0))  # whoever chose, all say what they expect
     assert (choice.mean, choice.variance) == pytest.approx((mean, variance))
-    assert mixture.noise() == pytest.approx(0.25)
-    assert mixture.log_densities(np.zeros(1), 0.0) == pytest.approx([np.log(0.5 + 0.5 * np.exp(-1.0)), -16.0])
+    assert mixture.noise == pytest.approx(0.25)
+    forecast = mixture.forecast(np.zeros(1), 0.0)
+    assert (forecast.mean, forecast.variance) == pytest.approx((mean, variance))
+    assert forecast.log_densities == pytest.approx([np.log(0.5 + 0.5 * np.exp(-1.0)), -16.0])
+    assert forecast.log_density == pytest.approx(np.log(0.75 * (0.5 + 0.5 * np.exp(-1.0)) + 0.25 * np.exp(-16.0)))
 
 
 def test_densities_are_finite_where_all_the_weight_is_on_what_was_impossible():
     class Sure(Fixed):
-        def log_density(self, _point, _y):
+        def log_densities(self, _y):
             return np.array([-2000.0, 0.0])
 
     mixture = Mixture((Sure(weights=(1.0, 0.0)),), np.ones(1))
-    assert np.isfinite(mixture.log_densities(np.zeros(1), 0.0)).all()
+    assert np.isfinite(mixture.forecast(np.zeros(1), 0.0).log_densities).all()
 
 
 def test_families_choose_by_their_share_and_the_larger_one_recommends():
@@ -82,32 +86,42 @@ def test_families_choose_by_their_share_and_the_larger_one_recommends():
     assert mixture.best().tolist() == [0.1]
 
 
-def test_the_family_that_predicts_better_counts_more_and_failures_are_no_evidence():
+def score(gate, y=0.0):
+    """Weigh the families by an answer y."""
+    gate.score(gate.believe(np.zeros(0)).forecast(np.zeros(1), y))
+
+
+def test_the_family_that_predicts_better_counts_more():
     gate = EvidenceGate([Fixed((0.0, 0.0)), Fixed((3.0, 3.0))], [0.0, 0.0])
     assert gate.believe(np.zeros(0)).shares.tolist() == [0.5, 0.5]
-    for failed in (True, False):
-        before = gate.believe(np.zeros(0)).shares[0]
-        for _ in range(5):
-            densities = gate.believe(np.zeros(0)).log_densities(np.zeros(1), 0.0)
-            gate.learn(np.zeros(1), np.zeros(0), np.zeros(1), failed, densities)
-        after = gate.believe(np.zeros(0)).shares[0]
-        assert after == before if failed else after > before + 0.4
-    assert [len(family.told) for family in gate.families] == [10, 10]
-    gate.relearn()
-    gate.reweigh(np.ones(1))
-    assert gate.families[1].told[-2] == "relearn"
+    for _ in range(5):
+        score(gate)
+    assert gate.believe(np.zeros(0)).shares[0] > 0.9
+
+
+def test_every_family_learns_with_its_own_belief_and_forecast():
+    gate = EvidenceGate([Fixed((0.0, 0.0)), Fixed((3.0, 3.0))], [0.0, 0.0])
+    belief = gate.believe(np.zeros(0))
+    forecast = belief.forecast(np.zeros(1), 0.0)
+    gate.learn(np.zeros(1), np.zeros(0), np.zeros(1), False, belief, forecast)
+    gate.learn(np.zeros(1), np.zeros(0), np.zeros(1), True, None, None)
+    for i, family in enumerate(gate.families):
+        told, then = family.told
+        assert told[4] is family
+        assert told[5] is forecast.families[i]
+        assert then[3:] == (True, None, None)
 
 
 def test_odds_are_not_forgotten():
     gate = EvidenceGate([Fixed(), Fixed()], [0.0, 2.0])
     for _ in range(200):
-        gate.learn(np.zeros(1), np.zeros(0), np.zeros(1), False, np.zeros(2))
+        score(gate)
     assert gate.believe(np.zeros(0)).shares[1] == pytest.approx(1.0 / (1.0 + np.exp(-2.0)))
 
 
 def test_state_goes_to_each_family():
-    gate, other = (EvidenceGate([Fixed(), Fixed()], [0.0, 0.0]) for _ in range(2))
-    gate.learn(np.zeros(1), np.zeros(0), np.zeros(1), False, np.array([0.0, -3.0]))
+    gate, other = (EvidenceGate([Fixed((0.0, 0.0)), Fixed((3.0, 3.0))], [0.0, 0.0]) for _ in range(2))
+    score(gate)
     gate.families[1].means = np.array([7.0, 8.0])
     other.restore(gate.state())
     assert other.families[1].means.tolist() == [7.0, 8.0]
@@ -123,7 +137,7 @@ def test_on_a_context_of_pure_noise_the_experts_that_ignore_it_win(seed):
         tuner.tell(s.id, {"loss": (s.params["x"] - 0.3) ** 2 + (s.params["y"] - 0.6) ** 2})
     why = tuner.explain(tuner.ask(rng.normal(size=4)).id)
     weights = dict.fromkeys(("history", "situation", "moves"), 0.0)  # what moves by nothing is blind too
-    for weight, name in zip(why.gate, Quadratic.experts, strict=True):
+    for weight, name in zip(why.gate, QuadraticFamily.experts, strict=True):
         weights[next(key for key in weights if key in name)] += weight
     assert weights["history"] > 0.75
     assert weights["situation"] < 0.1

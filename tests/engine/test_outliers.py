@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.engine.outliers import unlikely
+from rasp_tuner.engine.outliers import early_outliers
 from rasp_tuner.engine.quadratic.belief import features
 
 MEAN = np.array([0.5, 0.0, 0.0, 1.0, 1.0])
@@ -17,7 +17,7 @@ def bowl():
 
 
 def false(phi, y, may=ANY):
-    return np.flatnonzero(unlikely(phi, y, MEAN, COVARIANCE, may, 1e-2)[0]).tolist()
+    return np.flatnonzero(early_outliers(phi, y, MEAN, COVARIANCE, may, 1e-2)[0]).tolist()
 
 
 def test_an_honest_bowl_has_no_false_samples(bowl):
@@ -29,7 +29,7 @@ def test_false_samples_are_found_even_if_they_hide_each_other(bowl, where):
     phi, y = bowl
     y[where] += np.array([8.0, 9.0, 7.5])[: len(where)]
     assert false(phi, y) == where
-    assert unlikely(phi, y, MEAN, COVARIANCE, ANY, 1e-2)[1] < 3.0  # curvature without them: 1
+    assert early_outliers(phi, y, MEAN, COVARIANCE, ANY, 1e-2)[1] < 3.0  # curvature without them: 1
 
 
 def test_units_do_not_matter(bowl):

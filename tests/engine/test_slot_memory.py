@@ -101,13 +101,12 @@ def test_state_of_another_shape_is_refused():
         SlotMemory(3, 3, 2, 80).restore(filled(5)[0].state())
 
 
-def test_only_the_latest_sample_is_pardoned():
+def test_only_the_trust_of_the_latest_sample_is_restored():
     slots, _ = filled(3)
     slots.write(np.zeros(2), np.ones(3), 0.1)
     slots.write(np.zeros(2), np.ones(3), 0.2)
-    slots.pardon()
+    slots.restore_trust()
     assert slots.trust[:, -2:].tolist() == [[0.1, 1.0], [0.1, 1.0]]
-    assert slots.latest.tolist() == [0.0, 0.0]
 
 
 def test_a_situation_was_seen_before_unless_it_is_the_first_of_its_kind():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import CandidatePolicy
-from rasp_tuner.types import Prediction
+from rasp_tuner.paper.surrogate import Prediction
 
 
 def test_defaults_are_the_papers():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rasp_tuner import PromptMemory, PromptMoE
-from rasp_tuner.types import Batch
+from rasp_tuner.paper.surrogate import Batch
 
 DIM, CONTEXT, PROMPT = 3, 2, 4
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import AdaptiveHybridTuner, Float, InvalidValue, ParamBounds, Tuner, presets
-from rasp_tuner.types import Prediction
+from rasp_tuner.paper.surrogate import Prediction
 
 BOX = ParamBounds([-5.0, 0.0, 100.0], [5.0, 1.0, 200.0])
 
@@ -45,7 +45,7 @@ def test_run_equals_tune_one_step_by_hand():
     theta, by_hand = BOX.center, []
     for _ in range(30):
         by_hand.append(theta.tolist())
-        theta, info = hybrid.tune_one_step(theta, hybrid.parts.composer.compose(evaluate(theta)))
+        theta, info = hybrid.tune_one_step(theta, hybrid.optimizer.composer.compose(evaluate(theta)))
     assert by_hand == ran
     assert info.path in ("fast", "slow")
     assert 0.0 <= info.novelty <= 1.0
@@ -74,8 +74,8 @@ def test_samples_are_filed_under_the_context_they_ran_in():
     hybrid = AdaptiveHybridTuner(BOX, 1, lambda: next(contexts))
     hybrid.tune_one_step(BOX.center, 0.5)  # ran at 0, the world is now at 7
     hybrid.tune_one_step(BOX.center, 0.6)  # ran at 7
-    assert hybrid.parts.memory.keys[:2, 0].tolist() == [0.0, 7.0]
-    assert hybrid.parts.replay.contexts[:2, 0].tolist() == [0.0, 7.0]
+    assert hybrid.optimizer.memory.keys[:2, 0].tolist() == [0.0, 7.0]
+    assert hybrid.optimizer.replay.contexts[:2, 0].tolist() == [0.0, 7.0]
 
 
 def test_propose_learns_nothing():
@@ -92,13 +92,13 @@ def test_a_failed_sample_teaches_the_surrogate_but_is_no_ones_best():
     hybrid = AdaptiveHybridTuner(BOX, 1, lambda: [0.0])
     corner = BOX.upper
     hybrid.learn(np.array([0.0]), BOX.center, 0.5)
-    prompts = hybrid.parts.memory.prompts.copy()
+    prompts = hybrid.optimizer.memory.prompts.copy()
     hybrid.learn(np.array([0.0]), corner, 1.0, failed=True)
     hybrid.learn(np.array([50.0]), corner, 1.0, failed=True)  # a new context: still no slot
-    assert len(hybrid.parts.memory) == 1
+    assert len(hybrid.optimizer.memory) == 1
     assert hybrid.best_known(np.array([50.0])).tolist() == BOX.center.tolist()
-    assert len(hybrid.parts.replay) == 3
-    assert not np.array_equal(hybrid.parts.memory.prompts, prompts)
+    assert len(hybrid.optimizer.replay) == 3
+    assert not np.array_equal(hybrid.optimizer.memory.prompts, prompts)
 
 
 def test_a_failure_before_anything_is_known_is_survived():
@@ -110,7 +110,7 @@ def test_a_failure_before_anything_is_known_is_survived():
 def test_anomalies_move_the_shared_weights_and_calm_steps_do_not():
     preset = presets.paper(anomaly_threshold=0.5)
     hybrid = AdaptiveHybridTuner(BOX, 0, preset=preset)
-    shared = lambda: hybrid.parts.surrogate.weights["expert1.w"].numpy().tobytes()  # noqa: E731
+    shared = lambda: hybrid.optimizer.surrogate.weights["expert1.w"].numpy().tobytes()  # noqa: E731
     before = shared()
     _, info = hybrid.tune_one_step(BOX.center, 0.1)
     assert (info.path, shared()) == ("fast", before)
@@ -125,7 +125,7 @@ def test_errors_outside_the_unit_interval_are_refused(error):
     hybrid = AdaptiveHybridTuner(BOX)
     with pytest.raises(InvalidValue, match="error"):
         hybrid.tune_one_step(BOX.center, error)
-    assert len(hybrid.parts.replay) == 0
+    assert len(hybrid.optimizer.replay) == 0
 
 
 def test_a_context_that_cannot_be_had_changes_nothing():
@@ -134,14 +134,14 @@ def test_a_context_that_cannot_be_had_changes_nothing():
     hybrid.tune_one_step(BOX.center, 0.5)
     with pytest.raises(StopIteration):  # the caller's own error, as it is
         hybrid.tune_one_step(BOX.center, 0.5)
-    assert len(hybrid.parts.replay) == 1
+    assert len(hybrid.optimizer.replay) == 1
 
 
 def test_a_context_of_the_wrong_length_is_refused_before_anything_is_learned():
     hybrid = AdaptiveHybridTuner(BOX, 2, lambda: [1.0])
     with pytest.raises(InvalidValue, match="context must hold 2 numbers, got 1"):
         hybrid.tune_one_step(BOX.center, 0.5)
-    assert len(hybrid.parts.replay) == 0
+    assert len(hybrid.optimizer.replay) == 0
 
 
 class Spy:
@@ -171,7 +171,7 @@ class Spy:
 def spied(context_dim=1, **changes):
     hybrid = AdaptiveHybridTuner(ParamBounds.unit(2), context_dim, preset=presets.paper(**changes))
     spy = Spy()
-    hybrid.parts = replace(hybrid.parts, surrogate=spy)
+    hybrid.optimizer = replace(hybrid.optimizer, surrogate=spy)
     return hybrid, spy
 
 
@@ -180,7 +180,7 @@ def test_candidates_are_ranked_as_they_are_and_clipped_afterwards():
     proposal = hybrid.propose(np.zeros(1), np.array([0.5, 0.5]))
     ranked, _ = spy.predicted[-1]
     assert ranked[0].tolist() == [-1.0, -1.0]  # 0.5 - 0.15 * 10
-    assert proposal.theta.tolist() == [0.0, 0.0]
+    assert proposal.point.tolist() == [0.0, 0.0]
     assert proposal.why.source == "gradient"
     assert proposal.why.predicted == -2.0
 
@@ -203,7 +203,7 @@ def test_the_fast_path_trains_the_prompts_retrieved_after_the_slot_is_opened():
     hybrid.learn(np.array([3.0]), np.array([0.1, 0.2]), 0.4)
     point, seen, error = spy.fast[0]
     assert (point.tolist(), seen.slots, error) == ([0.1, 0.2], (0,), 0.4)
-    assert np.all(hybrid.parts.memory.prompts[0] == 1.0)
+    assert np.all(hybrid.optimizer.memory.prompts[0] == 1.0)
     assert spy.predicted[0][1].slots == ()  # the trigger looks at what was believed before
 
 
@@ -211,10 +211,10 @@ def test_the_slow_path_replays_the_newest_sample_first_with_todays_prompts_and_m
     hybrid, spy = spied(anomaly_threshold=0.0, batch_size=3, top_k=1)
     samples = [(0.0, 0.1), (10.0, 0.2), (20.0, 0.3), (30.0, 0.9)]
     for context, error in samples[:-1]:
-        hybrid.parts.adaptation.anomaly_threshold = 99.0
+        hybrid.optimizer.adaptation.anomaly_threshold = 99.0
         hybrid.learn(np.array([context]), np.array([error, error]), error)
-    prompts = hybrid.parts.memory.prompts.copy()
-    hybrid.parts.adaptation.anomaly_threshold = 0.0
+    prompts = hybrid.optimizer.memory.prompts.copy()
+    hybrid.optimizer.adaptation.anomaly_threshold = 0.0
     verdict = hybrid.learn(np.array([30.0]), np.array([0.9, 0.9]), 0.9)
     assert verdict.path == "slow"
     (batch,) = spy.batches
@@ -225,8 +225,8 @@ def test_the_slow_path_replays_the_newest_sample_first_with_todays_prompts_and_m
         expected_context, slot = by_error[float(error)]
         assert point.tolist() == [error, error]
         assert context.tolist() == [expected_context]
-        assert prompt.tolist() == hybrid.parts.memory.prompts[slot].tolist()
-    assert np.array_equal(hybrid.parts.memory.prompts, prompts)
+        assert prompt.tolist() == hybrid.optimizer.memory.prompts[slot].tolist()
+    assert np.array_equal(hybrid.optimizer.memory.prompts, prompts)
 
 
 def test_the_next_point_is_chosen_for_the_context_now_in_force():
@@ -242,8 +242,8 @@ def test_the_next_point_is_chosen_for_the_context_now_in_force():
 def test_a_failure_counts_as_an_error_of_one_in_the_average():
     hybrid, _ = spied()
     hybrid.learn(np.zeros(1), np.zeros(2), 1.0, failed=True)
-    assert hybrid.parts.composer.error_ema.mean == pytest.approx(0.03)
-    assert hybrid.parts.memory.distance_ema.moments.tolist() == [0.0, 1.0]
+    assert hybrid.optimizer.composer.error_ema.mean == pytest.approx(0.03)
+    assert hybrid.optimizer.memory.distance_ema.moments.tolist() == [0.0, 1.0]
 
 
 def test_contexts_from_the_function_saturate_too():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import PromptMemory
-from rasp_tuner.core.numerics import distances
+from rasp_tuner.core.distance import euclidean
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -72,7 +72,7 @@ def test_retrieval_is_a_convex_mix_of_the_nearest(keys, context, top_k, temperat
     for i, key in enumerate(keys):
         memory.write(memory.retrieve(np.array([key])), np.array([i / len(keys)]), 0.5)
     seen = memory.retrieve(np.array([context]))
-    away = distances(np.array(keys)[:, None], np.array([context]))
+    away = euclidean(np.array(keys)[:, None], np.array([context]))
     assert len(seen.slots) == min(top_k, len(keys))
     assert np.isclose(seen.weights.sum(), 1.0)
     assert np.all(np.diff(seen.weights) <= 1e-15)  # nearer never weighs less

@@ -12,9 +12,9 @@ from rasp_tuner.context_report.likelihood import (
     drifting,
     errors_left,
     log_likelihoods,
-    squared_distances,
 )
 from rasp_tuner.context_report.shifts import COLUMNS, moving, standardised
+from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 
 ALIKE = 0.999  # correlation from which on two dimensions are one
@@ -65,7 +65,7 @@ def leakage(contexts: Array, names: Sequence[str], y: Array) -> list[str]:
     most = min(1.0 - LEAKED, _left(1.0 + 10.0 * drifting(len(y)), y) / DRIFT)
     found = []
     for i in kept.tolist():
-        near = np.exp(-squared_distances(_ranks(contexts[:, i])[:, None] / len(y)) * SMOOTH)
+        near = np.exp(-pairwise_squares(_ranks(contexts[:, i])[:, None] / len(y)) * SMOOTH)
         left = _left(1.0 + 10.0 * near, y)
         if left < most:
             found.append(f"{names[i]} ({1.0 - left:.0%})")
@@ -85,7 +85,7 @@ def drifted(contexts: Array, memory: Array | None = None) -> list[str]:
         return []
     scale = known[:, kept].std(axis=0)
     old, new = known[:, kept] / scale, contexts[-LATEST:, kept] / scale
-    within = squared_distances(old)
+    within = pairwise_squares(old)
     near = np.abs(np.subtract.outer(np.arange(len(old)), np.arange(len(old)))) < LATEST
     within[near] = np.inf  # neighbours in time look alike anyhow
     usual = float(np.median(np.sqrt(within.min(axis=1))))

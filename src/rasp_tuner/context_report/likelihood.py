@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 
 NOISES = np.array([1e-4, 1e-3, 1e-2, 1e-1, 1.0])  # rival noise variances
@@ -105,17 +106,10 @@ def drifting(n: int) -> Array:
     return K
 
 
-def squared_distances(a: Array) -> Array:
-    """[n, n] between the rows of a [n, k]."""
-    sizes = (a**2).sum(axis=1)
-    far: Array = np.maximum(sizes[:, None] + sizes - 2.0 * a @ a.T, 0.0)
-    return far
-
-
 def _shapes(points: Array) -> Iterator[tuple[Array, Array, float]]:
     """A bowl [n, n], a roughness [n, n] and its weight, for every rival."""
     u = 2.0 * (points - np.median(points, axis=0))
-    far = squared_distances(u)
+    far = pairwise_squares(u)
     bowl = _unit((SLOPE + u @ u.T) ** 2)
     typical = float(np.median(far[far > 0.0])) if (far > 0.0).any() else 1.0
     for i, width in enumerate(WIDTHS):

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.context_report.likelihood import explained, fit_blind, gain, squared_distances, told_by
+from rasp_tuner.context_report.likelihood import explained, fit_blind, gain, told_by
+from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 
 COLUMNS = 16  # dimensions up to which each is looked at by itself; of more, so many components are kept
@@ -94,9 +95,9 @@ def compare(
 
 def _views(x: Array, spread: Array, single: int) -> list[Array]:
     """Squared distances [n, n]: by each of the first columns, and by all."""
-    views = [squared_distances(x[:, [i]] / spread[i]) / 2.0 for i in range(single)]
+    views = [pairwise_squares(x[:, [i]] / spread[i]) / 2.0 for i in range(single)]
     if x.shape[1] > 1:
-        far = squared_distances(x)
+        far = pairwise_squares(x)
         others = far[~np.eye(len(far), dtype=bool)]
         views.append(far / (float(np.median(others)) or float(others.mean())))  # most contexts may be the same one
     return views

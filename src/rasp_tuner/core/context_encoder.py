@@ -56,7 +56,7 @@ class ContextEncoder:
         clipped: Array = np.minimum(np.maximum(encoded, -LARGEST), LARGEST)
         return clipped
 
-    def glance(self, context: Mapping[str, float] | Sequence[float] | Array | None) -> Array:
+    def encode_readonly(self, context: Mapping[str, float] | Sequence[float] | Array | None) -> Array:
         """The same, of a context that will not be kept: a shield treats the two differently."""
         return self.encode(context)
 

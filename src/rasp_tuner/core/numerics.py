@@ -45,13 +45,6 @@ def entropy(weights: Array) -> float:
     return max(0.0, float(-(positive * np.log(positive)).sum()))
 
 
-def distances(keys: Array, context: Array) -> Array:
-    """Euclidean distances [n] from `context` [d_c] to each row of `keys` [n, d_c]; finite for every finite input."""
-    gaps = np.clip(keys, -LARGEST, LARGEST) - np.clip(context, -LARGEST, LARGEST)
-    lengths: Array = np.sqrt((gaps**2).sum(axis=1))
-    return lengths
-
-
 def product(a: Array, b: Array) -> Array:
     """a b' [k, n] of a [k, c] and b [n, c], in blocks too small for BLAS to wake threads, which would cost more."""
     rows = max(1, BLOCK // max(a.size, 1))

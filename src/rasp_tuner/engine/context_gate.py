@@ -1,11 +1,12 @@
-"""Screened: a tuner that sees contexts and one that does not, side by side; contexts must earn their say.
+"""ContextGate: an engine that sees the context and one that does not; the context is ignored until it helps.
 
-Both learn from every sample. The evidence sums how much likelier each answer was to the one that sees; once it exceeds
-`TRUSTED`, contexts are used for good. For good, since evidence ends with success: where each situation gets what is
-best in it, answers are as good as answers get, and that is what the blind one expects as well.
+Both learn from every sample. The evidence sums how much likelier each answer was to the engine that sees the context.
+Once it exceeds `TRUSTED_NATS`, the context is used for good: when every situation gets its best settings, the blind
+engine predicts as well, and no more evidence comes.
 
-If both models were true, exp(evidence) would be an e-process: contexts that say nothing would lift it above 20 = exp(3)
-in one stream of twenty at most (Ville's inequality). Models are not; docs/CONTEXT.md has the measured rate.
+If both models were true, exp(evidence) would be an e-process: an uninformative context would lift it above
+20 = exp(3) in one stream of twenty at most (Ville's inequality). Models are not true; docs/CONTEXT.md has the measured
+rate.
 """
 
 from collections.abc import Mapping
@@ -14,67 +15,68 @@ from dataclasses import replace
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.optimizer import Outcome, Proposal, Samples
 from rasp_tuner.engine.engine import Engine
-from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.paper.composer import RescoringComposer
-from rasp_tuner.types import Proposal, Samples, Slots, Told, Verdict
+from rasp_tuner.types import Metric, Slots
 
-TRUSTED = 3.0  # nats: odds of twenty to one
-LEAST = -3.0  # evidence: a context may become useful late
-STEP = 6.0  # the most that one sample adds or takes
-UNTRUSTED = "whatever the context, which has not shown yet that it helps"  # in explanations
-GREEN = 3  # samples more than knobs, before which forecasts are not compared
+TRUSTED_NATS = 3.0  # odds of twenty to one
+LEAST_NATS = -3.0  # a context may become useful late
+MOST_NATS_A_SAMPLE = 6.0  # that one sample adds or takes
+COMPARE_FROM_SAMPLES = 3  # more than knobs: before, forecasts are not compared
+NOT_TRUSTED = "whatever the context, which has not shown yet that it helps"  # in explanations
 
 
-class Screened:
+class ContextGate:
     """Two engines that differ only in whether they see the context [d_c]."""
 
     def __init__(self, seeing: Engine, blind: Engine) -> None:
         self.seeing, self.blind = seeing, blind
         self.evidence = 0.0
-        self.trusted = False  # whether contexts have a say
+        self.trusted = False  # whether the context is used
 
     @property
-    def composer(self) -> RescoringComposer:
-        return self.seeing.composer
+    def metrics(self) -> Mapping[str, Metric]:
+        return self.seeing.metrics
 
     @property
     def experts(self) -> tuple[str, ...]:
         return self.seeing.experts
 
-    def propose(self, context: Array, point: Array, rng: np.random.Generator) -> Proposal:
-        proposal = self._chosen.propose(self._seen(context), point, rng)
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
         if self.trusted:
-            return proposal
-        return replace(proposal, why=replace(proposal.why, source=f"{proposal.why.source} ({UNTRUSTED})"))
+            return self.seeing.propose(context, current, rng)
+        proposal = self.blind.propose(context[:0], current, rng)
+        return replace(proposal, why=replace(proposal.why, source=f"{proposal.why.source} ({NOT_TRUSTED})"))
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Told:
-        turned = self.composer.turn(metrics)
-        self._weigh(context, point, float(turned @ self.composer.weights))
-        self.blind.tell(context[:0], point, metrics, rng)
-        return self.seeing.tell(context, point, metrics, rng)
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Outcome:
+        compare = self._comparable(point)
+        seen = self.seeing.tell(context, point, metrics, rng)
+        return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng))
 
-    def learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> Verdict:
-        if not failed:
-            self._weigh(context, point, error * float(self.composer.weights.sum()))
-        self.blind.learn(context[:0], point, error, failed, rng)
-        return self.seeing.learn(context, point, error, failed, rng)
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> Outcome:
+        compare = self._comparable(point)
+        seen = self.seeing.tell_error(context, point, error, rng)
+        return self._scored(compare, seen, self.blind.tell_error(context[:0], point, error, rng))
+
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> Outcome:
+        self.blind.tell_failed(context[:0], point, rng)
+        return self.seeing.tell_failed(context, point, rng)
 
     def best_known(self, context: Array) -> Array | None:
-        return self._chosen.best_known(self._seen(context))
+        return self.seeing.best_known(context) if self.trusted else self.blind.best_known(context[:0])
 
     def expect(self, context: Array, point: Array) -> float | None:
-        return self._chosen.expect(self._seen(context), point)
+        return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        for engine in (self.seeing, self.blind):
+            engine.reweigh(weights)
 
     def slots(self) -> Slots:
         return self.seeing.slots()
 
     def recent(self) -> Samples:
         return self.seeing.recent()
-
-    def reweigh(self, weights: Mapping[str, float]) -> None:
-        for engine in (self.seeing, self.blind):
-            engine.reweigh(weights)
 
     def state(self) -> dict[str, Array]:
         seeing = {f"seeing/{name}": array for name, array in self.seeing.state().items()}
@@ -87,21 +89,15 @@ class Screened:
         evidence, trusted = state["evidence"].tolist()
         self.evidence, self.trusted = evidence, trusted > 0.0
 
-    @property
-    def _chosen(self) -> Engine:
-        return self.seeing if self.trusted else self.blind
+    def _comparable(self, point: Array) -> bool:
+        """Whether the next sample will count as evidence."""
+        return not self.trusted and self.seeing.objective.seen >= len(point) + COMPARE_FROM_SAMPLES
 
-    def _seen(self, context: Array) -> Array:
-        return context if self.trusted else context[:0]
-
-    def _weigh(self, context: Array, point: Array, y: float) -> None:
-        """Add how much likelier y was to the engine that sees."""
-        if self.trusted or self.composer.seen < len(point) + GREEN:
-            return
-        logs = []
-        for engine, seen in ((self.seeing, context), (self.blind, context[:0])):
-            mixture = engine.gate.believe(seen)
-            logs.append(log_mean(mixture.log_densities(point, y), mixture.shares))
-        step = min(max(logs[0] - logs[1], -STEP), STEP)
-        self.evidence = max(self.evidence + step, LEAST)
-        self.trusted = self.evidence > TRUSTED
+    def _scored(self, compare: bool, seen: Outcome, blind: Outcome) -> Outcome:
+        """Add how much likelier the answer was to the engine that sees the context."""
+        if compare and seen.log_density is not None and blind.log_density is not None:
+            step = seen.log_density - blind.log_density
+            step = min(max(step, -MOST_NATS_A_SAMPLE), MOST_NATS_A_SAMPLE)
+            self.evidence = max(self.evidence + step, LEAST_NATS)
+            self.trusted = self.evidence > TRUSTED_NATS
+        return seen

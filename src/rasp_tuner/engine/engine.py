@@ -1,28 +1,26 @@
-"""Engine: the stages of preset `default`, joined. The same loop as the paper's, with parts that win.
+"""Engine: the stages of preset `default`, joined.
 
-context -> believe -> choose -> (the world answers) -> turn metrics -> score experts -> learn
+ask    context -> believe -> choose -> guard, cost of switching -> point
+tell   metrics -> losses -> forecast of this sample -> calibrate, score families -> every family learns
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.optimizer import FAILED_ERROR, Outcome, Proposal, Samples, Stateful
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
-from rasp_tuner.paper.adaptation import HybridAdaptation
-from rasp_tuner.paper.composer import RescoringComposer
-from rasp_tuner.types import Explanation, Proposal, Samples, Slots, Stateful, Told, Verdict
+from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.safety import Calibration, guarded, worth_switching
+from rasp_tuner.types import Explanation, Metric, Slots
 
-SHOWN = 3  # similar situations named in an explanation
-PATIENCE = 10.0  # steps over which a change of settings must earn back what it costs
-BELIEVED = 1.0  # deviations that the guard adds to an expected loss
-SURE, STUNNED = 1e-300, 1e6  # least variance, and most deviations, that a surprise is reckoned with
-RATE = 0.1  # of the calibration, in logarithms
-FORECAST = 3  # samples from which on an explanation gives a forecast
-EARLY = 64  # failures kept until the first success says what bad means
+SHOWN_SLOTS = 3  # similar situations named in an explanation
+FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
+EARLY_FAILURES = 64  # kept until the first success says what bad means
+LEAST_VARIANCE, MOST_DEVIATIONS = 1e-300, 1e6  # that a surprise is reckoned with
 
 
 class Engine:
@@ -30,61 +28,76 @@ class Engine:
 
     def __init__(
         self,
-        composer: RescoringComposer,
+        objective: Objective,
         gate: EvidenceGate,
-        adaptation: HybridAdaptation,
         default: Array,
         *,
         switching_cost: float = 0.0,
         guard: float | None = None,
     ) -> None:
-        self.composer, self.gate, self.adaptation, self.default = composer, gate, adaptation, default
+        self.objective, self.gate, self.default = objective, gate, default
         self.switching_cost, self.guard = switching_cost, guard
         self._calibration = Calibration()
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
+        self._latest: tuple[Array, Mixture] | None = None  # context and belief, until something is learned
+        gate.reweigh(objective.weights)
 
-    def propose(self, context: Array, point: Array, rng: np.random.Generator) -> Proposal:
-        """What the gate's families would try, unless the guard or the cost of switching from `point` forbids it."""
-        if self.composer.seen == 0 and self._early:
-            return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
-        if self.composer.seen == 0:
-            return Proposal(self.default.copy(), Explanation(source="default"))
-        mixture = self.gate.believe(context)
-        choice = mixture.choose(rng)
-        known = self.composer.seen > len(self.default) + 1  # before, nothing could be learned by standing still
-        if known and self.guard is not None:
-            choice = self._guarded(mixture, choice)
-        if known and self.switching_cost > 0.0:
-            choice = self._worth_it(mixture, choice, point)
-        return Proposal(choice.point, self._explain(mixture, choice))
-
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Told:
-        del rng  # nothing here is left to chance
-        turned = self.composer.turn(metrics)
-        error, verdict = self._learn(context, point, turned, False)
-        while self._early:
-            point, context = np.split(self._early.pop(0), [len(self.default)])
-            self._learn(context, point, self.composer.worst(), True)
-        return Told(error, verdict)
-
-    def learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> Verdict:
-        del rng
-        if not failed:
-            return self._learn(context, point, np.full(len(self.composer.metrics), error), False)[1]
-        if self.composer.seen == 0:
-            self._early = [*self._early, np.concatenate([point, context])][-EARLY:]
-            return Verdict("fast", "failed before anything succeeded: kept until it is known what bad means")
-        return self._learn(context, point, self.composer.worst(), True)[1]
-
-    def best_known(self, context: Array) -> Array | None:
-        return self.gate.believe(context).best() if self.composer.seen else None
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return self.objective.metrics
 
     @property
     def experts(self) -> tuple[str, ...]:
         return self.gate.experts
 
+    def believe(self, context: Array) -> Mixture:
+        """What all families hold true in this context; the belief of an ask serves its tell, too."""
+        if self._latest is None or not np.array_equal(self._latest[0], context):
+            self._latest = context, self.gate.believe(context)
+        return self._latest[1]
+
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
+        """What the gate's families would try, unless the guard or the cost of leaving `current` forbids it."""
+        if self.objective.seen == 0:
+            return self._before_first_success(rng)
+        belief = self.believe(context)
+        choice = belief.choose(rng)
+        if self.objective.seen > len(self.default) + 1:  # before, nothing could be learned by standing still
+            if self.guard is not None:
+                choice = guarded(belief, choice, self.default, self.guard)
+            if self.switching_cost > 0.0:
+                choice = worth_switching(belief, choice, current, self.switching_cost)
+        return Proposal(choice.point, self._explain(belief, choice))
+
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Outcome:
+        del rng  # nothing here is left to chance
+        outcome = self._learn(context, point, self.objective.to_minimise(metrics), False)
+        while self._early:
+            failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
+            self._learn(failed_in, failed_at, self.objective.worst(), True)
+        return outcome
+
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> Outcome:
+        del rng
+        return self._learn(context, point, np.full(len(self.metrics), error), False)
+
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> Outcome:
+        del rng
+        if self.objective.seen:
+            return self._learn(context, point, self.objective.worst(), True)
+        self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
+        return Outcome(FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means")
+
+    def best_known(self, context: Array) -> Array | None:
+        return self.believe(context).best() if self.objective.seen else None
+
     def expect(self, context: Array, point: Array) -> float | None:
-        return float(self.gate.believe(context).predict(point[None])[0][0]) if self.composer.seen else None
+        return self.believe(context).predict_one(point)[0] if self.objective.seen else None
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        self.objective.reweigh(weights)
+        self.gate.reweigh(self.objective.weights)
+        self._latest = None
 
     def slots(self) -> Slots:
         return self.gate.families[0].remembered()
@@ -92,101 +105,58 @@ class Engine:
     def recent(self) -> Samples:
         return self.gate.families[0].recent()
 
-    def reweigh(self, weights: Mapping[str, float]) -> None:
-        """Other weights of the metrics, for all of history at once."""
-        self.composer.reweigh(weights)
-        self.gate.reweigh(self.composer.weights)
-
     def state(self) -> dict[str, Array]:
-        parts = {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}
+        parts = {f"{name}/{key}": array for name, part in self._parts() for key, array in part.state().items()}
         return {"early": np.array(self._early) if self._early else np.zeros((0, 0)), **parts}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        for stage, part in self._stages():
-            part.restore(under(f"{stage}/", state))
+        for name, part in self._parts():
+            part.restore(under(f"{name}/", state))
         self._early = list(state["early"])
+        self._latest = None
 
-    def _stages(self) -> Iterator[tuple[str, Stateful]]:
-        yield "composer", self.composer
+    def _parts(self) -> Iterator[tuple[str, Stateful]]:
+        yield "composer", self.objective  # its name in snapshots since version 0.1
         yield "gate", self.gate
-        yield "adaptation", self.adaptation
         yield "calibration", self._calibration
 
-    def _learn(self, context: Array, point: Array, turned: Array, failed: bool) -> tuple[float, Verdict]:
-        error = float(turned @ self.composer.weights)
-        surprise = disagreement = 0.0
-        densities = None
-        if self.composer.seen >= 2:
-            mixture = self.gate.believe(context)
-            mean, variance = (float(a[0]) for a in mixture.predict(point[None]))
-            unsure = max(variance + mixture.noise(), SURE)
-            surprise = min(abs(error - mean) / math.sqrt(unsure), STUNNED)
-            disagreement = variance / unsure
-            densities = mixture.log_densities(point, error)
-            if not failed:
-                self._calibration.observe(surprise)
-        verdict = self.adaptation.judge(surprise, disagreement)
-        self.gate.learn(point, context, turned, failed, densities)
-        if not failed and self.composer.observe(turned):
-            self.gate.reweigh(self.composer.weights)
-        if verdict.path == "slow":
-            self.gate.relearn()
-        return error, verdict
+    def _before_first_success(self, rng: np.random.Generator) -> Proposal:
+        if self._early:
+            return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
+        return Proposal(self.default.copy(), Explanation(source="default"))
 
-    def _guarded(self, mixture: Mixture, choice: Choice) -> Choice:
-        """The choice if it is surely no worse than the default by more than the margin, else the safest known."""
-        best = mixture.best()
-        points = np.stack([self.default if best is None else best, self.default])
-        means, variances = (a.tolist() for a in mixture.predict(points))
-        limit = means[1] + (self.guard or 0.0) * abs(means[1])
-        for offer in (choice, Choice(points[0], "best known (guard)", means[0], variances[0])):
-            if offer.mean + BELIEVED * math.sqrt(offer.variance) <= limit:
-                return offer
-        return Choice(points[1], "default (guard)", means[1], variances[1])
+    def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> Outcome:
+        error = float(losses @ self.objective.weights)
+        samples = self.gate.samples
+        belief = self.believe(context) if samples else None
+        forecast = belief.forecast(point, error) if belief is not None and samples >= 2 else None
+        if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
+            unsure = max(forecast.variance + belief.noise, LEAST_VARIANCE)
+            self._calibration.observe(min(abs(error - forecast.mean) / math.sqrt(unsure), MOST_DEVIATIONS))
+            self.gate.score(forecast)
+        self.gate.learn(point, context, losses, failed, belief, forecast)
+        if not failed and self.objective.observe(losses):
+            self.gate.reweigh(self.objective.weights)
+        self._latest = None
+        return Outcome(error, log_density=None if forecast is None else forecast.log_density)
 
-    def _worth_it(self, mixture: Mixture, choice: Choice, point: Array) -> Choice:
-        """The choice if what it may gain over a few steps exceeds the cost of leaving `point`, else `point`."""
-        mean, variance = (float(a[0]) for a in mixture.predict(point[None]))
-        hoped = mean - choice.mean + math.sqrt(choice.variance)
-        if PATIENCE * hoped >= self.switching_cost or np.array_equal(choice.point, point):
-            return choice
-        return Choice(point.copy(), "stay: a change would cost more than it gains", mean, variance)
-
-    def _explain(self, mixture: Mixture, choice: Choice) -> Explanation:
-        similar = mixture.similar()
-        nearest = np.argsort(-similar, kind="stable")[:SHOWN].tolist()
+    def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
+        similar = belief.similar()
+        nearest = np.argsort(-similar, kind="stable")[:SHOWN_SLOTS].tolist()
         likeness = similar[nearest].tolist()
         total = sum(likeness)
         weights = [like / total if total > 0.0 else 1.0 / len(nearest) for like in likeness]
-        gate = mixture.weights
-        sure = self.composer.seen >= FORECAST
+        gate = belief.weights
+        known = self.objective.seen >= FORECAST_FROM_SAMPLES
         return Explanation(
             source=choice.source,
             slots=tuple(nearest),
             weights=tuple(weights),
             gate=tuple(gate.tolist()),
-            predicted=choice.mean if sure else None,
-            deviation=math.sqrt(choice.variance + mixture.noise()) * self._calibration.factor if sure else None,
+            predicted=choice.mean if known else None,
+            deviation=math.sqrt(choice.variance + belief.noise) * self._calibration.factor if known else None,
             novelty=1.0 - likeness[0],
             confidence=max(weights),
-            entropy=max(-sum(weight * math.log(weight) for weight in weights if weight > 0.0), 0.0),
+            entropy=max(-sum([weight * math.log(weight) for weight in weights if weight > 0.0]), 0.0),
             expert=self.gate.experts[int(gate.argmax())],
         )
-
-
-@dataclass(slots=True)
-class Calibration:
-    """How much wider than believed intervals must be to hold nine outcomes in ten (adaptive conformal inference)."""
-
-    factor: float = 1.0
-
-    def observe(self, surprise: float) -> None:
-        """One outcome, `surprise` believed deviations from the mean."""
-        missed = surprise > 1.645 * self.factor
-        self.factor = min(max(self.factor * math.exp(RATE * (missed - 0.1)), 0.2), 20.0)
-
-    def state(self) -> dict[str, Array]:
-        return {"factor": np.array(self.factor)}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        self.factor = float(state["factor"])

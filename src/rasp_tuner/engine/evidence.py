@@ -8,9 +8,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array, assign, softmax
 
 FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end a hypothesis
-
 FARTHEST = 1e150  # deviations: beyond, squares overflow
-NORM = math.lgamma((FREEDOM + 1.0) / 2.0) - math.lgamma(FREEDOM / 2.0) - 0.5 * math.log(FREEDOM * math.pi)
 
 
 class Evidence:
@@ -41,10 +39,11 @@ class Evidence:
         assign(self.scores, state["scores"])
 
 
-def log_student(gap: Array, variance: Array) -> Array:
+def log_student(gap: Array, variance: Array, freedom: float = FREEDOM) -> Array:
     """Log density of Student's t, `gap` away from its centre; finite for every gap up to 1e100 and variance > 0."""
-    far = np.minimum(np.abs(gap) / np.sqrt(FREEDOM * variance), FARTHEST)
-    logs: Array = NORM - 0.5 * np.log(variance) - 0.5 * (FREEDOM + 1.0) * np.log1p(far**2)
+    norm = math.lgamma((freedom + 1.0) / 2.0) - math.lgamma(freedom / 2.0) - 0.5 * math.log(freedom * math.pi)
+    far = np.minimum(np.abs(gap) / np.sqrt(freedom * variance), FARTHEST)
+    logs: Array = norm - 0.5 * np.log(variance) - 0.5 * (freedom + 1.0) * np.log1p(far**2)
     return logs
 
 

@@ -1,37 +1,12 @@
-"""The surrogate protocols: what the loop needs from any model of the error. One model, one file beside this one.
+"""Family and Belief: what the evidence gate needs from a kind of expert. A third family would touch preset.py only."""
 
-`Surrogate` is the paper's: one network that reads prompts from memory. `Family` is a kind of expert for the evidence
-gate (gate.py): it holds its own conjugate prompts, and whoever adds a third one touches no other file but presets.py.
-"""
-
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.types import Batch, Prediction, Retrieval, Samples, Slots, Stateful
-
-
-class Surrogate(Stateful, Protocol):
-    """Predicts the error at points of the unit box, given what memory retrieved for the context.
-
-    Prompts belong to memory: a surrogate reads them from the `Retrieval` and answers with new ones, and only the stack
-    writes them back. So what a surrogate keeps for itself is what all regimes share.
-    """
-
-    experts: int
-
-    def predict(self, points: Array, seen: Retrieval, doubt: float | None = None) -> Prediction:
-        """Belief at `points` [n, d]; `doubt` in [0, 1] may save work when low; None asks for everything it has."""
-
-    def gradient(self, point: Array, seen: Retrieval) -> Array:
-        """Slope [d] of the predicted mean at `point` [d]."""
-
-    def update_prompts_only(self, point: Array, seen: Retrieval, error: float) -> Array:
-        """Fast path: better prompts [K, d_p] for the retrieved slots; shared state does not move."""
-
-    def update_full_emergency(self, batch: Batch) -> None:
-        """Slow path: move shared state to fit `batch`; prompts do not move."""
+from rasp_tuner.core.optimizer import Samples, Stateful
+from rasp_tuner.types import Slots
 
 
 class Choice(NamedTuple):
@@ -43,19 +18,30 @@ class Choice(NamedTuple):
     variance: float  # of that mean
 
 
+class Forecast(NamedTuple):
+    """What a belief expects of one observation, and how likely the answer was to each of its E experts."""
+
+    mean: float
+    variance: float  # of the mean, noise left out
+    log_densities: Array  # [E] log p(y)
+
+
 class Belief(Protocol):
     """What a family of E experts holds true in one context; y is the target, lower is better. Pure."""
 
     @property
     def weights(self) -> Array:
-        """[E] how much each expert counts, summing to one."""
-
-    def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean and variance [n] of y, noise left out, at points [n, d] of the unit box; all experts weighed."""
+        """[E] how much weight each expert has, summing to one."""
 
     @property
     def noise(self) -> float:
-        """Variance of one observation around that."""
+        """Variance of one observation around its mean."""
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean and variance [n] of y, noise left out, at points [n, d] of the unit box; all experts weighted."""
+
+    def forecast(self, point: Array, y: float) -> Forecast:
+        """What was expected at `point` [d], where y came out."""
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """What this family would try next."""
@@ -63,29 +49,36 @@ class Belief(Protocol):
     def best(self) -> Array | None:
         """The best point [d] known here, without exploring; None while nothing is."""
 
-    def log_density(self, point: Array, y: float) -> Array:
-        """[E] log p(y) for an observation at `point` [d]."""
-
     def similar(self) -> Array:
-        """[N] from 0 to 1: how much each remembered situation is like this one."""
+        """[N] from 0 to 1: how similar each remembered situation is to this one."""
 
 
-class Family(Stateful, Protocol):
+B = TypeVar("B", bound=Belief)
+
+
+class Family(Stateful, Protocol[B]):
     """A kind of model: proposes, predicts, and learns from every sample whoever proposed it."""
 
     experts: tuple[str, ...]  # names of its E hypotheses, in words
 
-    def believe(self, context: Array) -> Belief:
+    @property
+    def samples(self) -> int:
+        """How many it has learned from, failures included."""
+
+    def believe(self, context: Array) -> B:
         """Everything it knows about a context [d_c]; learns nothing, draws nothing."""
 
-    def learn(self, point: Array, context: Array, values: Array, failed: bool) -> None:
-        """Fast path: take in metrics [K], turned so that lower is better; in closed form."""
+    def learn(
+        self, point: Array, context: Array, losses: Array, failed: bool, belief: B | None, forecast: Forecast | None
+    ) -> None:
+        """Take in one sample with its losses [K], in closed form.
 
-    def relearn(self) -> None:
-        """Slow path: estimate anew what all situations share."""
+        `belief` is the one about this context (None for the first sample), `forecast` its forecast of this sample
+        (None for the first two).
+        """
 
     def reweigh(self, weights: Array) -> None:
-        """From now on y = values @ weights [K], for everything ever learned."""
+        """From now on y = losses @ weights [K], for everything ever learned."""
 
     def remembered(self) -> Slots:
         """The situations in memory, as copies."""

@@ -1,50 +1,75 @@
 """EvidenceGate: one mixture of all families' experts, weighted by the density they gave to what came back.
 
-Context that says nothing loses this race to the expert that ignores context; that cures the paper's adversarial case.
-Between families a prior speaks too, and is not forgotten: density is not decision quality.
+An expert that uses an uninformative context predicts no better than the one that ignores context, and gets little
+weight: that cures the paper's adversarial case. Between families there is a prior besides, which is not forgotten,
+because density is not decision quality.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, softmax, under
 from rasp_tuner.engine.evidence import Evidence, log_mean
-from rasp_tuner.engine.family import Belief, Choice, Family
+from rasp_tuner.engine.family import Belief, Choice, Family, Forecast
 
 SOLE = np.ones(1)  # share of a family without rivals
 
 
-@dataclass(frozen=True)
+class MixtureForecast(NamedTuple):
+    """What the mixture expected of one observation, and how likely the answer was to each of F families."""
+
+    mean: float
+    variance: float  # of the mean, disagreement between families included, noise left out
+    log_densities: Array  # [F] log p(y)
+    log_density: float  # of the mixture
+    families: tuple[Forecast, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Mixture:
     """What all families hold true in one context."""
 
     beliefs: tuple[Belief, ...]
-    shares: Array  # [F] how much each family counts
+    shares: Array  # [F] how much weight each family has
 
-    @cached_property
+    @property
     def weights(self) -> Array:
         """[E] of every expert of every family, summing to one."""
         if len(self.beliefs) == 1:
             return self.beliefs[0].weights
         return np.concatenate([share * b.weights for share, b in zip(self.shares, self.beliefs, strict=True)])
 
-    def predict(self, points: Array) -> tuple[Array, Array]:
-        """Mean [n] of y at points [n, d], and its variance: the experts' own doubt and their disagreement."""
-        if len(self.beliefs) == 1:
-            return self.beliefs[0].predict(points)
-        means, variances = (np.stack(a) for a in zip(*(belief.predict(points) for belief in self.beliefs), strict=True))
-        mean: Array = self.shares @ means
-        variance: Array = self.shares @ (variances + (means - mean) ** 2)
-        return mean, variance
-
+    @property
     def noise(self) -> float:
         """Variance of one observation of y around its mean."""
         if len(self.beliefs) == 1:
             return self.beliefs[0].noise
         return sum(float(share) * belief.noise for share, belief in zip(self.shares, self.beliefs, strict=True))
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean [n] of y at points [n, d], and its variance: the experts' own and their disagreement."""
+        if len(self.beliefs) == 1:
+            return self.beliefs[0].predict(points)
+        means, variances = (np.stack(a) for a in zip(*(belief.predict(points) for belief in self.beliefs), strict=True))
+        return self._mixed(means, variances)
+
+    def predict_one(self, point: Array) -> tuple[float, float]:
+        """The same at one point [d], as numbers."""
+        mean, variance = self.predict(point[None])
+        return float(mean[0]), float(variance[0])
+
+    def forecast(self, point: Array, y: float) -> MixtureForecast:
+        """What was expected at `point` [d], where y came out."""
+        parts = tuple(belief.forecast(point, y) for belief in self.beliefs)
+        logs = np.array([log_mean(p.log_densities, b.weights) for p, b in zip(parts, self.beliefs, strict=True)])
+        if len(parts) == 1:
+            return MixtureForecast(parts[0].mean, parts[0].variance, logs, float(logs[0]), parts)
+        means, variances = np.array([p.mean for p in parts]), np.array([p.variance for p in parts])
+        mean, variance = self._mixed(means[:, None], variances[:, None])
+        return MixtureForecast(float(mean[0]), float(variance[0]), logs, log_mean(logs, self.shares), parts)
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The choice of one family, drawn by its share; what is expected of it is what all expect."""
@@ -52,44 +77,58 @@ class Mixture:
             return self.beliefs[0].choose(rng)
         drawn = int((self.shares.cumsum() < rng.random()).sum())
         choice = self.beliefs[min(drawn, len(self.beliefs) - 1)].choose(rng)
-        mean, variance = self.predict(choice.point[None])
-        return choice._replace(mean=float(mean[0]), variance=float(variance[0]))
+        mean, variance = self.predict_one(choice.point)
+        return choice._replace(mean=mean, variance=variance)
 
     def best(self) -> Array | None:
-        """The best point known to the family that counts most."""
+        """The best point known to the family that has the most weight."""
         return self.beliefs[int(self.shares.argmax())].best()
-
-    def log_densities(self, point: Array, y: float) -> Array:
-        """[F] log p(y) of each family."""
-        return np.array([log_mean(b.log_density(point, y), b.weights) for b in self.beliefs])
 
     def similar(self) -> Array:
         return self.beliefs[0].similar()
 
+    def _mixed(self, means: Array, variances: Array) -> tuple[Array, Array]:
+        """Mean and variance [n] of the mixture, from those of its families [F, n]."""
+        mean: Array = self.shares @ means
+        variance: Array = self.shares @ (variances + (means - mean) ** 2)
+        return mean, variance
+
 
 class EvidenceGate:
-    """Families of experts side by side: all learn from every sample, those that predicted it well speak louder."""
+    """Families of experts side by side: all learn from every sample, those that predicted it well get more weight."""
 
-    def __init__(self, families: Sequence[Family], odds: Sequence[float]) -> None:
+    def __init__(self, families: Sequence[Family[Any]], odds: Sequence[float]) -> None:
         self.families = tuple(families)
         self.experts = tuple(name for family in families for name in family.experts)
         self._odds = np.array(odds)  # nats for each family before anything is seen
         self._evidence = Evidence(np.zeros(len(self.families)))
 
+    @property
+    def samples(self) -> int:
+        """How many were learned from, failures included."""
+        return self.families[0].samples
+
     def believe(self, context: Array) -> Mixture:
         shares = SOLE if len(self.families) == 1 else softmax(self._odds + self._evidence.scores)
-        return Mixture(tuple(family.believe(context) for family in self.families), shares)
+        return Mixture(tuple([family.believe(context) for family in self.families]), shares)
 
-    def learn(self, point: Array, context: Array, values: Array, failed: bool, densities: Array | None) -> None:
-        """Fast path; `densities` [F] are those of this sample, None while nothing was believed."""
-        if densities is not None and not failed:
-            self._evidence.observe(densities)
-        for family in self.families:
-            family.learn(point, context, values, failed)
+    def score(self, forecast: MixtureForecast) -> None:
+        """Weigh the families by how likely the answer was to each."""
+        self._evidence.observe(forecast.log_densities)
 
-    def relearn(self) -> None:
-        for family in self.families:
-            family.relearn()
+    def learn(
+        self,
+        point: Array,
+        context: Array,
+        losses: Array,
+        failed: bool,
+        belief: Mixture | None,
+        forecast: MixtureForecast | None,
+    ) -> None:
+        """Have every family take in one sample, with what it believed and forecast of it."""
+        for i, family in enumerate(self.families):
+            own = None if belief is None else belief.beliefs[i]
+            family.learn(point, context, losses, failed, own, None if forecast is None else forecast.families[i])
 
     def reweigh(self, weights: Array) -> None:
         for family in self.families:

@@ -17,18 +17,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.numerics import Array, assign, product
+from rasp_tuner.core.distance import scaled_pairs, scaled_squares
+from rasp_tuner.core.numerics import Array, assign
 
-FRESH = 64  # steps in which a slot is not merged: what is recent stays sharp
-SPARE = 8  # slots beyond its size, after which as many pairs as that are merged at once
-TURN = 32  # slots that look for a partner then; they take turns
-JUMP = 6.0  # a change of more than this many times the usual one tells of a new situation, not of wobble
-FLOOR = 0.0025  # of the spread: contexts that move smoothly still have neighbours
-REACH = 1.36  # deviations of the usual distance between neighbours that still count as near
-LIKE = 2.0  # times that reach: beyond, a situation has nothing in common with another
-USUAL = 4.0  # the most that one distance adds to those statistics: twice its mean
-DIRECT = 32  # dimensions up to which differences are formed; above, squares are multiplied out
-SETTLED = 32  # samples from which on one more hardly changes the scales of the context
+SHARP_STEPS = 64  # steps in which a slot is not merged: what is recent stays sharp
+SPARE_SLOTS = 8  # slots beyond its size, after which as many pairs as that are merged at once
+MERGE_CANDIDATES = 32  # slots that look for a partner then; they take turns
+JUMP_TIMES = 6.0  # a change of more than this many times the usual one tells of a new situation, not of wobble
+LEAST_SHARE = 0.0025  # of the spread: contexts that move smoothly still have neighbours
+REACH_DEVIATIONS = 1.36  # deviations of the usual distance between neighbours that still count as near
+ALIKE_REACHES = 2.0  # times that reach: beyond, a situation has nothing in common with another
+LARGEST_DISTANCE = 4.0  # the most that one distance adds to those statistics: twice its mean
+SETTLED_SAMPLES = 32  # samples from which on one more hardly changes the scales of the context
 
 
 class SlotMemory:
@@ -39,7 +39,7 @@ class SlotMemory:
         self.count = 0
         self.steps = 0
         self._latest = 0  # the slot of the latest sample
-        rows = size + min(SPARE, size // 4)
+        rows = size + min(SPARE_SLOTS, size // 4)
         self._slots = {
             "keys": np.zeros((rows, context_dim)),
             "squares": np.zeros((rows, context_dim)),  # of the keys
@@ -57,14 +57,7 @@ class SlotMemory:
             "distance": np.array([2.0, 6.0]),  # mean and mean square of the distance between neighbours
         }
         self._scales = _scales(self._contexts["mean"], self._contexts["moment"], self._contexts["changes"])
-
-    @property
-    def prompts(self) -> Array:
-        return self._slots["prompts"][: self.count]
-
-    @property
-    def counts(self) -> Array:
-        return self._slots["counts"][: self.count]
+        self._set_views()
 
     @property
     def contexts(self) -> Array:
@@ -73,42 +66,23 @@ class SlotMemory:
         return contexts
 
     @property
-    def trust(self) -> Array:
-        """[E, N]; a view that may be written to."""
-        view: Array = self._slots["trust"][: self.count].T
-        return view
-
-    @property
     def ages(self) -> Array:
         """[N] steps since each slot's latest sample."""
         ages: Array = self.steps - 1 - self._slots["last"][: self.count]
         return ages
 
     @property
-    def latest(self) -> Array:
-        """[d_c] the context of the latest sample."""
-        latest: Array = self._contexts["latest"] + self._contexts["origin"]
-        return latest
-
-    @property
     def reach(self) -> float:
         """How far apart, in units of the wobble, two contexts of one situation may well lie."""
         mean, square = self._contexts["distance"].tolist()
-        return 2.0 + REACH * math.sqrt(max(square - mean**2, 0.0))
+        return 2.0 + REACH_DEVIATIONS * math.sqrt(max(square - mean**2, 0.0))
 
     def gaps(self, context: Array) -> Array:
         """[2, N] mean squared distances of `context` to each slot: in units of the wobble, and of the spread."""
         if not len(context):
             return np.zeros((2, self.count))
-        now = context - self._contexts["origin"]
-        scales = self._scales_at(now).both
-        keys = self._slots["keys"][: self.count]
-        if len(context) <= DIRECT:
-            near: Array = scales @ ((keys - now) ** 2).T
-            return near
-        squares = self._slots["squares"][: self.count]
-        gaps = product(scales, squares) - product(2.0 * now * scales, keys) + product(scales, now[None] ** 2)
-        return np.maximum(gaps, 0.0)
+        now, n = context - self._contexts["origin"], self.count
+        return scaled_squares(self._slots["keys"][:n], self._slots["squares"][:n], now, self._scales_at(now).both)
 
     def write(self, context: Array, prompt: Array, trust: float) -> None:
         """A new slot for one sample, whose prompt holds the sample's own sums."""
@@ -124,13 +98,14 @@ class SlotMemory:
         self._latest = i
         if self.count == len(s["counts"]):
             self._merge()
+        self._set_views()
 
     def seen_before(self, slot: int) -> bool:
         """Whether the situation of a slot is like that of an earlier one."""
         gaps = self.gaps(self._slots["keys"][slot] + self._contexts["origin"])[0][:slot]
-        return bool((gaps < LIKE * self.reach).any())
+        return bool((gaps < ALIKE_REACHES * self.reach).any())
 
-    def pardon(self) -> None:
+    def restore_trust(self) -> None:
         """The latest sample was no mistake after all."""
         self._slots["trust"][self._latest] = 1.0
 
@@ -149,11 +124,18 @@ class SlotMemory:
             assign(array, state[name])
         c = self._contexts
         self._scales = _scales(c["mean"], c["moment"], c["changes"] / max(self.steps - 1, 1))
+        self._set_views()
+
+    def _set_views(self) -> None:
+        """What experts read, and write to: the slots in use."""
+        self.prompts: Array = self._slots["prompts"][: self.count]
+        self.counts: Array = self._slots["counts"][: self.count]
+        self.trust: Array = self._slots["trust"][: self.count].T  # [E, N]
 
     def _scales_at(self, now: Array) -> "Scales":
         """Scales as if this context had come: a dimension that never moved may do so now."""
         n, c = self.steps, self._contexts
-        if n >= SETTLED and self._scales.moved == len(now):
+        if n >= SETTLED_SAMPLES and self._scales.moved == len(now):
             return self._scales
         mean, moment = (n * c["mean"] + now) / (n + 1), (n * c["moment"] + now**2) / (n + 1)
         return _scales(mean, moment, c["changes"] / max(n - 1, 1))
@@ -163,7 +145,7 @@ class SlotMemory:
         if n:
             change = (now - c["latest"]) ** 2
             if n > 3:
-                size = min(float(self._scales.both[0] @ change), USUAL)
+                size = min(float(self._scales.both[0] @ change), LARGEST_DISTANCE)
                 c["distance"] += (np.array([size, size**2]) - c["distance"]) / (n - 3)
                 change = np.minimum(change, self._scales.most)
             c["changes"] += 0.5 * change
@@ -176,14 +158,12 @@ class SlotMemory:
         """Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh."""
         s, n = self._slots, self.count
         keys, squares, counts = s["keys"], s["squares"], s["counts"]
-        fresh = s["last"] > self.steps - 1 - min(FRESH, self.size // 2)
+        fresh = s["last"] > self.steps - 1 - min(SHARP_STEPS, self.size // 2)
         settled = np.flatnonzero(~fresh)
-        turn = settled[(np.arange(TURN) + TURN * (self.steps // SPARE)) % len(settled)]
-        scale = self._scales.both[0]
-        sizes = np.einsum("nc,c->n", squares, scale)
-        gaps = sizes - product(2.0 * scale * keys[turn], keys) + sizes[turn, None]
+        turn = settled[(np.arange(MERGE_CANDIDATES) + MERGE_CANDIDATES * (self.steps // SPARE_SLOTS)) % len(settled)]
+        gaps = scaled_pairs(keys, squares, self._scales.both[0], turn)
         gaps[:, fresh] = np.inf
-        gaps[np.arange(TURN), turn] = np.inf
+        gaps[np.arange(MERGE_CANDIDATES), turn] = np.inf
         near, gone = _pairs(turn, gaps, n - self.size)
         share = (counts[gone] / (counts[gone] + counts[near]))[:, None]
         for name in ("keys", "trust"):
@@ -228,5 +208,5 @@ def _scales(mean: Array, moment: Array, changes: Array) -> Scales:
     moved = int(np.count_nonzero(moving))
     both = np.empty((2, len(mean)))
     both[1] = np.where(moving, variance, np.inf)
-    both[0] = np.maximum(changes, FLOOR * both[1])
-    return Scales(1.0 / (both * max(moved, 1)), 2.0 * JUMP * both[0], moved)
+    both[0] = np.maximum(changes, LEAST_SHARE * both[1])
+    return Scales(1.0 / (both * max(moved, 1)), 2.0 * JUMP_TIMES * both[0], moved)

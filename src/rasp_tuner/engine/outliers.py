@@ -1,8 +1,8 @@
-"""Which of a few samples are false measurements: the worst ones, if the others are likelier without them.
+"""Outliers: how far to trust a sample, and which of the first few are false measurements.
 
-Two false measurements hide each other, so samples are not judged one by one: "the k worst are false" are rival
-hypotheses, compared by the evidence of a bowl whose steepness is chosen by those that are left. One Cholesky factor
-of the samples in order of their y holds the evidence of all of them.
+Two false measurements hide each other, so the first samples are not judged one by one: "the k worst are false" are
+rival hypotheses, compared by the evidence of a bowl whose steepness is chosen by those that are left. One Cholesky
+factor of the samples in order of their y holds the evidence of all of them.
 
 symbol   shape     meaning
 phi, y   [n, p]    features of the samples; [n] their target
@@ -15,20 +15,30 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
 
+OUTLYING_DEVIATIONS = 5.0  # at which a sample counts a quarter
+LARGEST_RESIDUAL = 1e60  # squared, in units of the usual one: not trusted at all
+CHI2_MEDIAN = 0.455  # median of a squared standard normal
 NOISE = 0.3  # variance in units of a^2; what situations differ by is noise here
-ROW = 3  # false ones in a row are none: the world has changed
-FEWEST = 4  # samples that can say anything
-SHARE = 3  # no more than one in so many is false
+ROW_SAMPLES = 3  # false ones in a row are none: the world has changed
+FEWEST_SAMPLES = 4  # samples that can say anything
+ONE_IN = 3  # no more than one in so many is false
 TINY = 1e-100  # in units of the range of y: a curvature where all that is left is alike
+
+
+def residual_trust(squares: Array, scale: Array | float) -> Array:
+    """One where a squared residual is about `scale`, near zero where it is far beyond."""
+    far = np.minimum(squares, LARGEST_RESIDUAL * scale) / (OUTLYING_DEVIATIONS**2 * scale)
+    trust: Array = 1.0 / (1.0 + far) ** 2
+    return trust
 
 
 def suspects(y: Array) -> NDArray[np.intp]:
     """The worst third, best first."""
-    worst: NDArray[np.intp] = y.argsort(kind="stable")[len(y) - len(y) // SHARE :]
+    worst: NDArray[np.intp] = y.argsort(kind="stable")[len(y) - len(y) // ONE_IN :]
     return worst
 
 
-def unlikely(
+def early_outliers(
     phi: Array, y: Array, mean: Array, covariance: Array, may: NDArray[np.bool_], odds: float
 ) -> tuple[NDArray[np.bool_], float]:
     """Which samples [n] are false, and the curvature that the others have; only some `may` be. In order of time.
@@ -36,7 +46,7 @@ def unlikely(
     `mean` [p] and `covariance` [p, p] are the prior of the coefficients, in units of the curvature and its square.
     """
     n, false = len(y), np.zeros(len(y), dtype=bool)
-    size = float(np.ptp(y)) if n >= FEWEST else 0.0
+    size = float(np.ptp(y)) if n >= FEWEST_SAMPLES else 0.0
     if not size > 0.0:
         return false, 0.0
     y = y - np.median(y)
@@ -54,9 +64,9 @@ def unlikely(
     evidence[: n - int(may[worst].sum()) - 1] = -np.inf
     true = int(evidence.argmax()) + 1
     false[order[true:]] = True
-    begins = np.flatnonzero(np.convolve(false, np.ones(ROW), "valid") == ROW)  # n >= FEWEST > ROW
+    begins = np.flatnonzero(np.convolve(false, np.ones(ROW_SAMPLES), "valid") == ROW_SAMPLES)
     if len(begins):
         honest = may.copy()
-        honest[begins[:, None] + np.arange(ROW)] = False
-        return unlikely(phi, y, mean, covariance, honest, odds)
+        honest[begins[:, None] + np.arange(ROW_SAMPLES)] = False
+        return early_outliers(phi, y, mean, covariance, honest, odds)
     return false, float(a[true - 1]) * size

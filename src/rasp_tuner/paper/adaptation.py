@@ -6,14 +6,23 @@ neither can be reached in the first fifty steps (docs/PAPER.md).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from rasp_tuner.core.numerics import MOMENTUM, Array, RunningEMA, assign, logistic
-from rasp_tuner.types import Verdict
 
 ANOMALY_THRESHOLD = 2.0  # z_err above this: the error is out of the ordinary
 DISAGREEMENT_THRESHOLD = 2.0  # z-score of v above this: the experts are
+
+
+@dataclass(frozen=True, slots=True)
+class PathDecision:
+    """By which path to learn from a sample, and the reason in words."""
+
+    path: Literal["fast", "slow"]
+    reason: str
 
 
 class HybridAdaptation:
@@ -33,14 +42,14 @@ class HybridAdaptation:
         """u_t in [0, 1]: disagreement relative to its moving average, which stays as it is."""
         return logistic(self.disagreement_ema.peek(variance))
 
-    def judge(self, anomaly: float, variance: float) -> Verdict:
+    def judge(self, anomaly: float, variance: float) -> PathDecision:
         """The path for a sample with anomaly score z_err, predicted with disagreement `variance`."""
         disagreement = self.disagreement_ema.observe(variance)
         if anomaly > self.anomaly_threshold:
-            return Verdict("slow", f"unusual error (z = {anomaly:.1f})")
+            return PathDecision("slow", f"unusual error (z = {anomaly:.1f})")
         if disagreement > self.disagreement_threshold:
-            return Verdict("slow", f"experts disagree (z = {disagreement:.1f})")
-        return Verdict("fast", "nothing unusual")
+            return PathDecision("slow", f"experts disagree (z = {disagreement:.1f})")
+        return PathDecision("fast", "nothing unusual")
 
     def state(self) -> dict[str, Array]:
         return {"disagreement": self.disagreement_ema.moments}

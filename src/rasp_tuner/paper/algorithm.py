@@ -1,4 +1,4 @@
-"""PaperStack: the paper's stages joined as its Algorithm 1 joins them.
+"""PaperOptimizer: the paper's stages joined as its Algorithm 1 joins them.
 
 context -> retrieve -> candidates -> surrogate -> choose -> (the world answers) -> compose -> update
 """
@@ -9,16 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
-from rasp_tuner.engine.family import Surrogate
+from rasp_tuner.core.optimizer import FAILED_ERROR, Outcome, Proposal, Samples, Stateful
+from rasp_tuner.errors import InvalidValue
 from rasp_tuner.paper.adaptation import HybridAdaptation, ReplayBuffer
 from rasp_tuner.paper.candidates import CandidatePolicy
 from rasp_tuner.paper.composer import RealErrorComposer
 from rasp_tuner.paper.memory import PromptMemory
-from rasp_tuner.types import Batch, Explanation, Proposal, Samples, Slots, Stateful, Told, Verdict
+from rasp_tuner.paper.surrogate import Batch, Surrogate
+from rasp_tuner.types import Explanation, Metric, Slots
 
 
 @dataclass(frozen=True, slots=True)
-class PaperStack:
+class PaperOptimizer:
     """One of each stage."""
 
     composer: RealErrorComposer
@@ -29,10 +31,14 @@ class PaperStack:
     replay: ReplayBuffer
     batch_size: int
 
-    def propose(self, context: Array, point: Array, rng: np.random.Generator) -> Proposal:
-        """The candidate with the smallest LCB around `point`."""
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return self.composer.metrics
+
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
+        """The candidate with the smallest LCB around `current`."""
         seen = self.memory.retrieve(context)
-        base = self.policy.center(point, seen.hint)
+        base = self.policy.center(current, seen.hint)
         doubt = self.adaptation.doubt(float(self.surrogate.predict(base[None], seen).variance[0]))
         candidates = self.policy.propose(base, self.surrogate.gradient(base, seen), seen.hint, rng)
         prediction = self.surrogate.predict(candidates.points, seen, doubt)
@@ -50,11 +56,16 @@ class PaperStack:
         )
         return Proposal(np.clip(candidates.points[best], 0.0, 1.0), why)
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Told:
-        error = self.composer.compose(metrics)
-        return Told(error, self.learn(context, point, error, False, rng))
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Outcome:
+        return self.tell_error(context, point, self.composer.compose(metrics), rng)
 
-    def learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> Verdict:
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> Outcome:
+        return self._learn(context, point, error, False, rng)
+
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> Outcome:
+        return self._learn(context, point, FAILED_ERROR, True, rng)
+
+    def _learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> Outcome:
         """Take in one sample; a failed one teaches the surrogate but is never remembered as a best."""
         seen = self.memory.retrieve(context)
         variance = float(self.surrogate.predict(point[None], seen).variance[0])
@@ -62,12 +73,12 @@ class PaperStack:
         if not failed:
             self.memory.write(seen, point, error)
         seen = self.memory.retrieve(context)
-        verdict = self.adaptation.judge(self.composer.anomaly(error), variance)
-        if verdict.path == "slow":
+        decision = self.adaptation.judge(self.composer.anomaly(error), variance)
+        if decision.path == "slow":
             self.surrogate.update_full_emergency(self._batch(rng))
         elif seen.slots:
             self.memory.write_prompts(seen, self.surrogate.update_prompts_only(point, seen, error))
-        return verdict
+        return Outcome(error, decision.path, decision.reason)
 
     def best_known(self, context: Array) -> Array | None:
         """The best parameters tried in the most similar context; None while nothing is known."""
@@ -80,6 +91,10 @@ class PaperStack:
     def expect(self, context: Array, point: Array) -> float | None:
         del context, point
         return None  # errors are relative to their time here: a forecast for today says little about another
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        del weights
+        raise InvalidValue("preset 'paper' cannot change weights; preset 'default' can")
 
     def slots(self) -> Slots:
         keys = self.memory.keys[: len(self.memory)].copy()

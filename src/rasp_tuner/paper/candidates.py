@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.types import Prediction
+from rasp_tuner.paper.surrogate import Prediction
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rasp_tuner.core.numerics import EPSILON, LARGEST, Array, assign
-from rasp_tuner.types import Batch, Prediction, Retrieval
+from rasp_tuner.paper.surrogate import Batch, Prediction, Retrieval
 
 # torch.optim's Adam would stall the first emergency for seconds while it loads the compiler it may need
 ADAM_MEAN, ADAM_SQUARE = 0.9, 0.999

@@ -1,4 +1,4 @@
-"""AdaptiveHybridTuner: the paper's object, on plain vectors; the stack of its preset does the thinking."""
+"""AdaptiveHybridTuner: the paper's object, on plain vectors; the optimizer of its preset does the work."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,12 +9,11 @@ import numpy as np
 from rasp_tuner.core.checks import number, show, vector, whole
 from rasp_tuner.core.context_encoder import LARGEST_CONTEXT
 from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.optimizer import Outcome, Proposal
+from rasp_tuner.core.preset import Preset, resolved
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.presets import Preset, named
 from rasp_tuner.space import Layout, ParamBounds
-from rasp_tuner.types import Direction, Explanation, Metric, Proposal, Told, Verdict
-
-WORST = 1.0  # the error of a run that failed: as bad as errors get
+from rasp_tuner.types import Direction, Explanation, Metric
 
 
 class AdaptiveHybridTuner:
@@ -32,17 +31,16 @@ class AdaptiveHybridTuner:
         metrics: Mapping[str, Metric | Direction] = MappingProxyType({"error": "min"}),
         preset: str | Preset = "paper",
         seed: int = 0,
-        layout: Layout | None = None,
     ) -> None:
         if not isinstance(bounds, ParamBounds):
             raise InvalidSpace(f"bounds must be a ParamBounds, got {show(bounds)}")
         self.bounds = bounds
         self.context_dim = whole("context_dim", context_dim, 0, LARGEST_CONTEXT, InvalidSpace)
         self.context_fn = context_fn
-        self.preset = named(preset.name, preset.constants) if isinstance(preset, Preset) else named(preset)
+        self.preset = resolved(preset)
         self.seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self.rng = np.random.default_rng(self.seed)
-        self.parts = self.preset.build(layout or Layout.continuous(bounds.dim), self.context_dim, metrics, self.rng)
+        self.optimizer = self.preset.build(Layout.continuous(bounds.dim), self.context_dim, metrics, self.rng)
         self._context: Array | None = None  # in which the current theta runs
 
     def run(self, evaluate: Callable[[Array], Mapping[str, float]], steps: int) -> Iterator[tuple[Array, float]]:
@@ -52,10 +50,10 @@ class AdaptiveHybridTuner:
         for _ in range(whole("steps", steps, 0, 2**63)):
             metrics = evaluate(theta)
             after = self._look()  # before anything is learned: a context that cannot be had changes nothing
-            told = self.tell(context, theta, metrics)
-            yield theta, told.error
+            outcome = self.tell(context, theta, metrics)
+            yield theta, outcome.error
             context = after
-            theta = self.propose(context, theta).theta
+            theta = self.propose(context, theta).point
 
     def tune_one_step(self, theta: Sequence[float] | Array, error: float) -> tuple[Array, Explanation]:
         """(theta_{t+1}, info): learn that `theta` gave `error` in [0, 1], look at the new context, and move."""
@@ -65,35 +63,38 @@ class AdaptiveHybridTuner:
             raise InvalidValue(f"error must lie in [0, 1], got {score!r}; compose metrics with RealErrorComposer")
         before = self._look() if self._context is None else self._context
         after = self._look()  # before anything is learned: a context that cannot be had changes nothing
-        verdict = self.learn(before, point, score)
+        outcome = self.learn(before, point, score)
         self._context = after
         proposal = self.propose(after, point)
-        return proposal.theta, replace(proposal.why, path=verdict.path, reason=verdict.reason, error=score)
+        return proposal.point, replace(proposal.why, path=outcome.path, reason=outcome.reason, error=score)
 
     def propose(self, context: Array, theta: Array) -> Proposal:
         """Where to go next from `theta`; only the random generator moves."""
-        proposal = self.parts.propose(context, self.bounds.normalize(theta), self.rng)
-        return Proposal(self.bounds.denormalize(proposal.theta), proposal.why)
+        proposal = self.optimizer.propose(context, self.bounds.normalize(theta), self.rng)
+        return Proposal(self.bounds.denormalize(proposal.point), proposal.why)
 
-    def tell(self, context: Array, theta: Array, metrics: Mapping[str, float]) -> Told:
+    def tell(self, context: Array, theta: Array, metrics: Mapping[str, float]) -> Outcome:
         """Learn what `theta` led to in `context`."""
-        return self.parts.tell(context, self.bounds.normalize(theta), metrics, self.rng)
+        return self.optimizer.tell(context, self.bounds.normalize(theta), metrics, self.rng)
 
-    def learn(self, context: Array, theta: Array, error: float, failed: bool = False) -> Verdict:
-        """Learn from an error composed elsewhere; a failed run is never remembered as a best."""
-        return self.parts.learn(context, self.bounds.normalize(theta), error, failed, self.rng)
+    def learn(self, context: Array, theta: Array, error: float, failed: bool = False) -> Outcome:
+        """Learn from an error in [0, 1] composed elsewhere; a failed run is never remembered as a best."""
+        point = self.bounds.normalize(theta)
+        if failed:
+            return self.optimizer.tell_failed(context, point, self.rng)
+        return self.optimizer.tell_error(context, point, error, self.rng)
 
     def best_known(self, context: Array) -> Array | None:
         """The best parameters known for the context, without exploring; None while nothing is known."""
-        best = self.parts.best_known(context)
+        best = self.optimizer.best_known(context)
         return None if best is None else self.bounds.denormalize(best)
 
     def state(self) -> dict[str, Array]:
         """Everything learned, as named arrays; the random generator is not part of it."""
-        return self.parts.state()
+        return self.optimizer.state()
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.parts.restore(state)
+        self.optimizer.restore(state)
 
     def _look(self) -> Array:
         values = () if self.context_fn is None else self.context_fn()

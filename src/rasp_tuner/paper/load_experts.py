@@ -1,4 +1,4 @@
-"""Models of the error behind one protocol (base.py), one file each."""
+"""The one door to the paper's networks: torch is heavy and optional."""
 
 from importlib import import_module
 from types import ModuleType
@@ -6,8 +6,8 @@ from types import ModuleType
 from rasp_tuner.errors import MissingExtra
 
 
-def load_neural() -> ModuleType:
-    """The module of the paper's networks; torch is heavy and optional, so it is imported only through here."""
+def load_experts() -> ModuleType:
+    """The module of the paper's networks, or an error that names the extra to install."""
     try:
         return import_module("rasp_tuner.paper.experts")
     except ModuleNotFoundError as reason:

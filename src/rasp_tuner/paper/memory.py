@@ -12,9 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from rasp_tuner.core.checks import number, whole
-from rasp_tuner.core.numerics import MOMENTUM, Array, RunningEMA, assign, distances, entropy, logistic, softmax
+from rasp_tuner.core.distance import euclidean
+from rasp_tuner.core.numerics import MOMENTUM, Array, RunningEMA, assign, entropy, logistic, softmax
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.types import Retrieval
+from rasp_tuner.paper.surrogate import Retrieval
 
 
 class PromptMemory:
@@ -66,7 +67,7 @@ class PromptMemory:
                 confidence=0.0,
                 entropy=0.0,
             )
-        away = distances(self.keys[:count], context)
+        away = euclidean(self.keys[:count], context)
         nearest = np.argsort(away, kind="stable")[: self.top_k]  # ties go to the lower index: same answer everywhere
         weights = softmax(-away[nearest] / self.temperature)
         prompts = self.prompts[nearest]  # a copy: later updates do not reach into this answer

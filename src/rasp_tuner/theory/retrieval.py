@@ -9,7 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, distances
+from rasp_tuner.core.distance import euclidean
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
 
 
@@ -28,14 +29,14 @@ def guaranteed(separation: float, radius: float, key_radius: float) -> float:
 
 def nearer(context: Array, keys: Array, regime: int, name: str = "") -> Trial:
     """Measured: the distance to the right key. Bound: that to the nearest wrong one, for retrieval to be right."""
-    away = distances(keys, context)
+    away = euclidean(keys, context)
     return Trial(float(away[regime]), float(np.delete(away, regime).min()), name)
 
 
 def spread_centers(rng: np.random.Generator, count: int, dim: int, separation: float) -> Array:
     """Random centers [count, dim], the closest two exactly `separation` apart."""
     centers = rng.normal(size=(count, dim))
-    closest = min(float(distances(centers[:i], centers[i]).min()) for i in range(1, count))
+    closest = min(float(euclidean(centers[:i], centers[i]).min()) for i in range(1, count))
     return centers * (separation / closest)
 
 

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.numerics import Array, distances, softmax
+from rasp_tuner.core.distance import euclidean
+from rasp_tuner.core.numerics import Array, softmax
 from rasp_tuner.theory.claim import Claim, Trial, require
 from rasp_tuner.theory.retrieval import enough, in_ball, spread_centers
 
@@ -28,7 +29,7 @@ def bound(gap: float, temperature: float, top_k: int) -> float:
 
 def top_weights(context: Array, keys: Array, owners: Owners, temperature: float, top_k: int) -> tuple[Array, Owners]:
     """Softmax weights of the K nearest keys, and whose they are."""
-    away = distances(keys, context)
+    away = euclidean(keys, context)
     nearest = np.argsort(away, kind="stable")[:top_k]
     return softmax(-away[nearest] / temperature), owners[nearest]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from rasp_tuner.bench.domains.base import Task
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.presets import named
+from rasp_tuner.presets import PAPER, named
 from rasp_tuner.tuner import Tuner
 
 
@@ -71,7 +71,7 @@ def paper_mlp(task: Task, seed: int, settings: Mapping[str, float] | None = None
 
 def matched_mlp(dim: int, context_dim: int) -> dict[str, float]:
     """Constants of the paper preset with one expert whose weights number within 2% of the original's."""
-    usual = named("paper").constants
+    usual = PAPER
     width = dim + context_dim + usual["prompt_dim"]
     target = count_weights(width, usual)
 

@@ -1,4 +1,4 @@
-"""What family D believes in one context: predictions, its own choice, and how surprising an outcome is.
+"""DiscreteBelief: what the discrete family holds true in one context; its candidates, and the choice among them.
 
 symbol     shape      meaning
 n, d, d_c  scalar     stored rows, knobs, context dimensions
@@ -15,14 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rasp_tuner.core.distance import mean_squares
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, root
 from rasp_tuner.engine.discrete.knobs import Knobs
-from rasp_tuner.engine.family import Choice
+from rasp_tuner.engine.evidence import log_student
+from rasp_tuner.engine.family import Choice, Forecast
 
 
 @dataclass(frozen=True)
-class Constants:
+class DiscreteConstants:
     """Where experiments ended."""
 
     capacity: int = 200
@@ -55,7 +57,7 @@ class Constants:
 class Fit:
     """All that a belief needs; never changed once made, so a belief outlives later learning."""
 
-    constants: Constants
+    constants: DiscreteConstants
     knobs: Knobs
     kernel: Kernel
     points: Array
@@ -73,23 +75,26 @@ class Fit:
 
     def closeness(self, context: Array) -> Array:
         """kc [n] between a raw context and the rows'."""
-        return self.kernel.closeness(_gaps(self.contexts - standard(context, self.middle, self.width)))
+        return self.kernel.closeness(mean_squares(self.contexts, standard(context, self.middle, self.width)))
 
 
-class Belief:
-    """What family D thinks in one context."""
+class DiscreteBelief:
+    """What the family holds true in one context."""
 
     def __init__(self, fit: Fit, context: Array) -> None:
         self._fit = fit
-        self._kc = fit.closeness(context)
-        self._share = fit.kernel.blend(self._kc)
-        self._base = 1.0 + fit.kernel.vc * self._kc
-        self._barred = fit.points[(fit.failed > 0.0) & (self._kc > 0.5)]  # they failed in a context like this
+        self._kc = kc = fit.closeness(context)
+        self._share = fit.kernel.blend(kc)
+        self._base = 1.0 + fit.kernel.vc * kc
+        self._barred = fit.points[(fit.failed > 0.0) & (kc > 0.5)]  # they failed in a context like this
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of the noise-free y at points [n, d]."""
+        return self._in_units_of_y(*self._marginal(points))
+
+    def _in_units_of_y(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Mean and variance [n] of the target as those of y."""
         fit, warp = self._fit, self._fit.constants.warp
-        mean, variance = self._marginal(points)
         slope = fit.scale * np.exp(np.clip(mean, 0.0, 100.0) / warp)  # of the unwarping
         return fit.center + fit.scale * _unwarp(mean, warp), variance * slope**2
 
@@ -106,20 +111,18 @@ class Belief:
         """Variance of one observation of y around its mean, where y is no worse than its median."""
         return float(self._fit.kernel.noise * self._fit.scale**2)
 
-    def log_density(self, point: Array, y: float) -> Array:
-        """log p(y) [1] of one observation: Student-t for the warped target, with the warp's Jacobian."""
-        fit, warp, freedom = self._fit, self._fit.constants.warp, self._fit.constants.freedom
+    def forecast(self, point: Array, y: float) -> Forecast:
+        """Mean and variance of y, and the log density [1] of the observed one.
+
+        The density is Student's t of the compressed target, with the Jacobian of the compression.
+        """
+        fit, warp = self._fit, self._fit.constants.warp
         mean, variance = self._marginal(point[None])
         z = np.clip((y - fit.center) / fit.scale, -LARGEST, LARGEST)
-        spread = float(variance[0]) + fit.kernel.noise
-        error = float(warped(z, warp) - mean[0]) ** 2 / spread
-        student = (
-            math.lgamma((freedom + 1.0) / 2.0)
-            - math.lgamma(freedom / 2.0)
-            - 0.5 * math.log(freedom * math.pi * spread)
-            - 0.5 * (freedom + 1.0) * math.log1p(error / freedom)
-        )
-        return np.array([student - math.log(fit.scale) - math.log1p(max(float(z), 0.0) / warp)])
+        log = log_student(warped(z, warp) - mean, variance + fit.kernel.noise, fit.constants.freedom)
+        log -= math.log(fit.scale) + math.log1p(max(float(z), 0.0) / warp)
+        means, variances = self._in_units_of_y(mean, variance)
+        return Forecast(float(means[0]), float(variances[0]), log)
 
     def best(self) -> Array | None:
         """The point [d] tried and not failed whose posterior mean is least; None if there is none."""
@@ -129,8 +132,6 @@ class Belief:
     def choose(self, rng: np.random.Generator) -> Choice:
         """The candidate that is best in a joint posterior draw."""
         fit = self._fit
-        if len(fit.points) == 0:
-            return self._choice(fit.knobs.default, "default")
         points, sources = self._candidates(rng)
         kappa = fit.constants.kappas[int(rng.integers(len(fit.constants.kappas)))]
         mean, covariance = self._joint(points)
@@ -217,12 +218,6 @@ class Belief:
 
 def standard(contexts: Array, middle: Array, width: Array) -> Array:
     return np.minimum(np.maximum((contexts - middle) / width, -1e4), 1e4)
-
-
-def _gaps(difference: Array) -> Array:
-    """Mean squares over the last axis; zero where there is no context."""
-    gaps: Array = np.einsum("nc,nc->n", difference, difference) / max(1, difference.shape[1])
-    return gaps
 
 
 def warped(z: Array, warp: float) -> Array:

@@ -1,4 +1,4 @@
-"""Family D: a Gaussian process over stored points, with elites, for integer, categorical, boolean and rugged knobs.
+"""DiscreteFamily: a Gaussian process over stored points, for integer, categorical, boolean and rugged knobs.
 
 Main effects and a rugged term are each shared by all contexts and own to similar ones (kernel.py), so a new regime
 inherits what holds everywhere. Rows come and go by rank-one updates; every few steps all is rebuilt, contexts are
@@ -22,13 +22,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.discrete.belief import Belief, Constants, Fit, standard, warped
+from rasp_tuner.core.optimizer import Samples
+from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit, standard, warped
 from rasp_tuner.engine.discrete.kernel import JITTER, WEIGHTS, Kernel, evidence, updated
 from rasp_tuner.engine.discrete.knobs import Knobs
-from rasp_tuner.types import Samples, Slots
+from rasp_tuner.engine.family import Forecast
+from rasp_tuner.types import Slots
 
-FLAT = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
+FLAT_SLOPE = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
 # arrays with one entry a row
 ROWS = (
@@ -45,8 +48,8 @@ ROWS = (
 )
 
 
-class Discrete:
-    """Family D: `learn` from every sample whoever proposed it, `believe` something about a context."""
+class DiscreteFamily:
+    """Stored rows, their kernel matrix and its hyperparameters."""
 
     experts: tuple[str, ...] = ("elites",)
 
@@ -59,7 +62,7 @@ class Discrete:
         window: int = 0,
         **constants: float | tuple[float, ...],
     ) -> None:
-        self._constants = c = replace(Constants(), **constants)  # type: ignore[arg-type]
+        self._constants = c = replace(DiscreteConstants(), **constants)  # type: ignore[arg-type]
         self._knobs = Knobs(levels, unordered, default)
         self._window = window  # latest samples kept in the order of time, for `recent`
         dim = self._knobs.dim
@@ -72,7 +75,7 @@ class Discrete:
             "values": np.zeros((0, 0)),  # [n, K]
             "counts": np.zeros(0),
             "failed": np.zeros(0),
-            "doubt": np.zeros(0),
+            "doubt": np.zeros(0),  # times the usual noise that each row seems to have
             "noises": np.zeros(0),
             "rivals": np.zeros(0),  # how many rows of like context were better at the last refit
             "phi": self._knobs.main_effects(np.zeros((0, dim))),
@@ -94,10 +97,23 @@ class Discrete:
         }
         self._fit = self._prepare()
 
-    def learn(self, point: Array, context: Array, values: Array, failed: bool) -> None:
-        """Take in one sample; `values` [K] of a failed one are the worst seen."""
+    @property
+    def samples(self) -> int:
+        return int(self._state["clock"][0])
+
+    def learn(
+        self,
+        point: Array,
+        context: Array,
+        losses: Array,
+        failed: bool,
+        belief: DiscreteBelief | None,
+        forecast: Forecast | None,
+    ) -> None:
+        """Take in one sample; the losses [K] of a failed one are the worst seen."""
+        del forecast  # one expert: there are no rivals to score
         context = np.clip(context, -LARGEST, LARGEST)
-        values = np.clip(values, -LARGEST, LARGEST)
+        values = np.clip(losses, -LARGEST, LARGEST)
         s = self._state
         if len(s["points"]) == 0:
             s["values"] = np.zeros((0, len(values)))
@@ -105,7 +121,7 @@ class Discrete:
         if self._window:
             s["late"] = np.array([*s["late"], np.concatenate([context, point, values])][-self._window :])
         self._observe(context)
-        kc = self._fit.closeness(context)
+        kc = np.zeros(0) if belief is None else belief.similar()
         same = np.flatnonzero((s["points"] == point).all(axis=1))
         nearest = int(same[kc[same].argmax()]) if len(same) else -1
         if nearest >= 0 and kc[nearest] > self._constants.similar:
@@ -117,20 +133,14 @@ class Discrete:
             self._refit()
         self._fit = self._prepare()
 
-    def relearn(self) -> None:
-        """Refit now, not when it is due."""
-        if len(self._state["points"]):
-            self._refit()
-            self._fit = self._prepare()
-
     def reweigh(self, weights: Array) -> None:
         """From now on y = values @ weights [K], for all that was ever learned."""
         self._state["weights"] = np.array(weights, dtype=np.float64)
         self._fit = self._prepare()
 
-    def believe(self, context: Array) -> Belief:
+    def believe(self, context: Array) -> DiscreteBelief:
         """Everything known about `context` [d_c]; nothing is learned."""
-        return Belief(self._fit, np.clip(context, -LARGEST, LARGEST))
+        return DiscreteBelief(self._fit, np.clip(context, -LARGEST, LARGEST))
 
     def remembered(self) -> Slots:
         """Its rows; it does not know when each was met."""
@@ -247,7 +257,7 @@ class Discrete:
             self._knobs,
             s["phi"],
             s["steps"],
-            _pair_gaps(s["contexts"]),
+            pairwise_squares(s["contexts"]) / max(1, s["contexts"].shape[1]),
             self._target()[0],
             s["doubt"],
             s["counts"],
@@ -255,14 +265,14 @@ class Discrete:
         )
         s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
         s["rivals"] = found.rivals
-        s["noises"], s["doubt"] = found.noises, found.doubt  # doubt counts from the next refit on
+        s["noises"], s["doubt"] = found.noises, found.noise_factor  # the factors count from the next refit on
         s["clock"] = np.array([s["clock"][0], 0.0])
         self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2)
 
     def _climb(self, gradient: Array) -> None:
         """Each theta moves by the sign of its gradient, further while that lasts and less once it turns (Rprop)."""
         s, limit = self._state, 3.0 * self._loose
-        sign = np.sign(np.where(np.abs(gradient) < FLAT, 0.0, gradient))
+        sign = np.sign(np.where(np.abs(gradient) < FLAT_SLOPE, 0.0, gradient))
         s["speed"] = np.clip(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
         s["sign"] = sign
         s["theta"] = np.clip(s["theta"] + sign * s["speed"], self._start - limit, self._start + limit)
@@ -308,11 +318,3 @@ class Discrete:
 def _period(rows: int) -> int:
     """Samples between refits: a refit costs as rows cubed, so that many rows wait longer."""
     return 1 if rows <= 40 else 2 if rows <= 80 else 6
-
-
-def _pair_gaps(contexts: Array) -> Array:
-    """Mean squared gaps [n, n] between all pairs."""
-    squares = np.einsum("nc,nc->n", contexts, contexts)
-    gaps = squares[:, None] + squares - 2.0 * (contexts @ contexts.T)
-    means: Array = np.maximum(gaps, 0.0) / max(1, contexts.shape[1])
-    return means

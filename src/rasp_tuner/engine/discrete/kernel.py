@@ -1,9 +1,9 @@
-"""The hierarchical kernel of family D and its evidence, as functions over arrays.
+"""The hierarchical kernel of the discrete family and its evidence, as functions over arrays.
 
 k = 1 + v_c kc + (v_a phi'phi + v_p exp(-D)) (rho + (1 - rho) kc),   kc = exp(-gaps / (2 h^2))
 
 symbol     shape      meaning
-phi        [n, p]     main effects of points, steps [n, q] their thresholds (moves.py)
+phi        [n, p]     main effects of points, steps [n, q] their thresholds (knobs.py)
 D          [n, m]     weighted count of the steps that differ, in units of a length l
 gaps       [n, m]     mean squared gap between standardised contexts
 gram       [n, m]     v_a phi'phi + v_p exp(-D): the part that knows points only
@@ -65,13 +65,13 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class KernelEvidence:
     """What one look at all rows gives."""
 
     gram: Array  # [n, n]
     inverse: Array  # [n, n] of the kernel matrix with its noise
     noises: Array  # [n] as they stand in it
-    doubt: Array  # [n] times the usual noise that each row seems to have: EM weights of Student-t noise
+    noise_factor: Array  # [n] times the usual noise that each row seems to have: EM weights of Student-t noise
     rivals: Array  # [n] how many rows of like context are better
     gradient: Array  # [7 + d] of the log evidence in theta
 
@@ -83,13 +83,13 @@ def evidence(
     steps: Array,
     gaps: Array,
     target: Array,
-    doubt: Array,
+    noise_factor: Array,
     counts: Array,
     freedom: float,
-) -> Evidence:
-    """Rebuild the matrices of rows whose noise variance is s2 doubt / counts."""
+) -> KernelEvidence:
+    """Rebuild the matrices of rows whose noise variance is s2 noise_factor / counts."""
     usual = kernel.noise / counts
-    noises = usual * doubt + JITTER
+    noises = usual * noise_factor + JITTER
     linear = kernel.va * (phi @ phi.T)
     far = kernel.distance(steps, steps)
     rugged = kernel.vp * np.exp(-far)
@@ -124,7 +124,7 @@ def evidence(
     ) / kernel.width**2
     gradient[NOISE] = np.vdot(rest[diagonal], noises)
     gradient[WEIGHTS:] = -2.0 * np.bincount(knobs.step_knob, kernel.weights * by_step, knobs.dim)
-    return Evidence(gram, inverse, noises, (freedom + errors / usual) / (freedom + 1.0), rivals, 0.5 * gradient)
+    return KernelEvidence(gram, inverse, noises, (freedom + errors / usual) / (freedom + 1.0), rivals, 0.5 * gradient)
 
 
 def root(covariance: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What family D knows about knobs: how points become features, and which moves lead from one point to the next.
+"""Knobs: how points become features, and which moves lead from one point to the next.
 
 symbol     shape      meaning
 d, L       scalar     knobs; most grid values that any knob has

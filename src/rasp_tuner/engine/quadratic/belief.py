@@ -1,4 +1,4 @@
-"""What family Q holds true in one context: predictions of every expert, candidates, and the choice among them.
+"""QuadraticBelief: what the quadratic family holds true in one context; its candidates, and the choice among them.
 
 symbol    shape         meaning
 u         [n, d]        points relative to the default: 2 (point - default), in [-2, 2]
@@ -7,53 +7,42 @@ S, mean   [L, R, p, p]  posterior covariance of L local experts under R rival no
 E         scalar        (L + 1) R hypotheses: the last R are those of an optimum that moves with the context
 """
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, softmax
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.evidence import log_student
-from rasp_tuner.engine.family import Choice
+from rasp_tuner.engine.family import Choice, Forecast
 from rasp_tuner.engine.quadratic.moving_optimum import MovingBelief
 
-FLAT = 0.15  # of a: the least curvature a minimiser is computed with
-KAPPA = 0.7  # deviations of optimism
-PROBE = 0.35  # first move, along one knob
+LEAST_CURVATURE = 0.15  # of a: what a minimiser is computed with at least
+OPTIMISM_DEVIATIONS = 0.7  # taken off the mean when candidates are compared
+FIRST_PROBE = 0.35  # length of the first move, along one knob
 REACH = np.array([0.1, -0.1, 0.2, -0.2, 0.4, -0.4])  # moves along the least known directions
 DIRECTIONS, DRAWS = 3, 8
-TIE = 1e-6  # of the range: less of a difference than that is none
-IDLE = 1e-8  # an expert with less weight has no say in a choice; one with more may, for its doubt can be large
+TIE = 1e-6  # of the range: a smaller difference is none
+LEAST_WEIGHT = 1e-8  # an expert with less has no part in a choice; a smaller cut would lose large variances
 
 
-@dataclass(frozen=True)
 class Box:
     """The unit box as seen from the default, in u."""
 
-    default: Array  # [d]
-
-    @property
-    def dim(self) -> int:
-        return len(self.default)
-
-    @cached_property
-    def low(self) -> Array:
-        low: Array = -2.0 * self.default
-        return low
-
-    @cached_property
-    def high(self) -> Array:
-        high: Array = 2.0 * (1.0 - self.default)
-        return high
+    def __init__(self, default: Array) -> None:
+        self.default = default  # [d]
+        self.dim = len(default)
+        self.low: Array = -2.0 * default
+        self.high: Array = 2.0 * (1.0 - default)
 
 
-@dataclass(frozen=True)
-class Bowls:
-    """What family Q holds true in one context; y here is relative to the first sample, less the offset."""
+@dataclass(frozen=True, slots=True)
+class QuadraticBelief:
+    """What the family holds true in one context; y here is relative to the first sample, less the offset."""
 
-    box: "Box"
-    scores: Array  # [E] of the experts
+    box: Box
+    weights: Array  # [E] of the experts, summing to one
     noises: Array  # [E] variance of one observation, in units of a^2
+    noise: float  # the same of their mixture, in units of y^2
     kernels: Array  # [L, N] how much each slot counts for each local expert
     tried: Array  # [N, d] mean point of each slot
     targets: Array  # [N] its mean y
@@ -64,49 +53,26 @@ class Bowls:
     S: Array
     mean: Array
     moving: MovingBelief | None
-    latest: dict[bytes, tuple[Array, Array]] = field(default_factory=dict)  # what was last said of every expert, and
-    scored: dict[tuple[bytes, float], Array] = field(default_factory=dict)  # how likely y was to it: two ask for each
-
-    @cached_property
-    def weights(self) -> Array:
-        scores = self.scores
-        if self.moving is None:
-            scores = np.concatenate([scores[: -self.rivals], np.full(self.rivals, -np.inf)])
-        return softmax(scores)
-
-    @cached_property
-    def rivals(self) -> int:
-        return int(self.mean.shape[1])
-
-    @cached_property
-    def locals(self) -> int:
-        return int(self.mean.shape[0])
-
-    @cached_property
-    def noise(self) -> float:
-        return float(self.weights @ self.noises) * self.a**2
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        means, variances = self.each(points)
-        mean: Array = self.weights @ means
-        variance: Array = self.weights @ (variances + (means - mean) ** 2)
-        return mean, variance
+        return self._mixed(*self.each(points))
 
     def each(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [E, n] of every expert."""
-        key = points.tobytes()
-        if key not in self.latest:
-            mean, variance = self._predict(2.0 * (points - self.box.default))
-            self.latest.clear()
-            self.latest[key] = mean + (self.offset + self.origin), variance
-        return self.latest[key]
+        mean, variance = self._each_centred(2.0 * (points - self.box.default))
+        return mean + (self.offset + self.origin), variance
 
-    def log_density(self, point: Array, y: float) -> Array:
-        if (point.tobytes(), y) not in self.scored:
-            mean, variance = self.each(point[None])
-            self.scored.clear()
-            self.scored[point.tobytes(), y] = log_student(y - mean[:, 0], variance[:, 0] + self.noises * self.a**2)
-        return self.scored[point.tobytes(), y]
+    def forecast(self, point: Array, y: float) -> Forecast:
+        means, variances = self.each(point[None])
+        logs = log_student(y - means[:, 0], variances[:, 0] + self.noises * self.a**2)
+        mean, variance = self._mixed(means, variances)
+        return Forecast(float(mean[0]), float(variance[0]), logs)
+
+    def _mixed(self, means: Array, variances: Array) -> tuple[Array, Array]:
+        """Mean and variance [n] of the mixture, from those of its experts [E, n]."""
+        mean: Array = self.weights @ means
+        variance: Array = self.weights @ (variances + (means - mean) ** 2)
+        return mean, variance
 
     def similar(self) -> Array:
         similar: Array = self.kernels[2]
@@ -114,34 +80,57 @@ class Bowls:
 
     def summary(self, expert: int) -> tuple[Array, float]:
         """Curvatures [d] and least value of one expert, in units of y; the value is relative to the first sample."""
-        local, rival = divmod(expert, self.rivals)
-        least = FLAT * self.a
-        if local == self.locals and self.moving is not None:
+        locals_, rivals = self.mean.shape[:2]
+        local, rival = divmod(expert, rivals)
+        least = LEAST_CURVATURE * self.a
+        if local == locals_ and self.moving is not None:
             curvatures = self.moving.curvatures[rival] * self.a
             return np.maximum(curvatures, least), float(self.moving.level[rival]) * self.a + self.offset
-        c = self.mean[min(local, self.locals - 1), rival]
+        c = self.mean[min(local, locals_ - 1), rival]
         u = minimisers(self.box, c, self.a)
         return np.maximum(c[1 + self.box.dim :], least), float(features(u) @ c) + self.offset
 
     def best(self) -> Array | None:
         """The least posterior mean among the experts' minimisers, their mean, the best tried and the default."""
         u = np.concatenate([self._centres(), self._hint()[None], np.zeros((1, self.box.dim))])
-        return self._point(u[int(self._weigh(u)[0].argmin())])
+        return self._point(u[int(self._mixture_at(u)[0].argmin())])
 
     def choose(self, rng: np.random.Generator) -> Choice:
-        """The least lower confidence bound of the mixture among experts' ideas and moves around them."""
-        box, d = self.box, self.box.dim
+        """The least lower confidence bound of the mixture among experts' optima and moves around them."""
         if len(self.targets) < 2:
-            knob, sign = rng.integers(d), rng.choice([-1.0, 1.0])
-            if not box.low[knob] <= sign * PROBE <= box.high[knob]:  # the default is near this end
-                sign = -sign
-            move = np.zeros(d)
-            move[knob] = PROBE * sign
-            point = self._point(move)
-            mean, variance = self.predict(point[None])
-            return Choice(point, "first probe", float(mean[0]), float(variance[0]))
-        local, rival = divmod(int(self.weights.argmax()), self.rivals)
-        if local == self.locals and self.moving is not None:
+            return self._first_probe(rng)
+        u, centres = self._candidates(rng)
+        mean, own_variance, variance = self._mixture_at(u)
+        bound = mean - OPTIMISM_DEVIATIONS * np.sqrt(own_variance)
+        tie = TIE * float(bound.max() - bound.min())
+        chosen = int((bound + tie * rng.random(len(u))).argmin())  # ties: either way is as good
+        if chosen < centres:
+            source = "predicted optimum"
+        elif chosen == centres:
+            source = "best tried"
+        else:
+            source = "probe near it"
+        expected = float(mean[chosen]) + self.offset + self.origin
+        return Choice(self._point(u[chosen]), source, expected, float(variance[chosen]))
+
+    def _first_probe(self, rng: np.random.Generator) -> Choice:
+        """A move along one knob, drawn at random."""
+        box = self.box
+        knob, sign = rng.integers(box.dim), rng.choice([-1.0, 1.0])
+        if not box.low[knob] <= sign * FIRST_PROBE <= box.high[knob]:  # the default is near this end
+            sign = -sign
+        move = np.zeros(box.dim)
+        move[knob] = FIRST_PROBE * sign
+        point = self._point(move)
+        mean, variance = self.predict(point[None])
+        return Choice(point, "first probe", float(mean[0]), float(variance[0]))
+
+    def _candidates(self, rng: np.random.Generator) -> tuple[Array, int]:
+        """Points u [n, d] to compare: the optima of experts (how many comes second), the best tried, moves, draws."""
+        box, d = self.box, self.box.dim
+        locals_, rivals = self.mean.shape[:2]
+        local, rival = divmod(int(self.weights.argmax()), rivals)
+        if local == locals_ and self.moving is not None:
             covariance = self.moving.location_covariance(rival)
         else:
             covariance = self.S[local, rival, 1 : 1 + d, 1 : 1 + d] / 4.0
@@ -151,30 +140,18 @@ class Bowls:
         np.fill_diagonal(covariance, unsure + jitter)
         sizes, axes = np.linalg.eigh(covariance)
         moves = (axes[:, ::-1][:, :DIRECTIONS].T[:, None] * REACH[:, None]).reshape(-1, d)
-        draws = KAPPA * (rng.normal(size=(DRAWS, d)) @ (axes * np.sqrt(np.maximum(sizes, 0.0))).T)
+        draws = OPTIMISM_DEVIATIONS * (rng.normal(size=(DRAWS, d)) @ (axes * np.sqrt(np.maximum(sizes, 0.0))).T)
         centres, hint = self._centres(), self._hint()
-        leader = centres[local * self.rivals + rival]
+        leader = centres[local * rivals + rival]
         parts = (centres, hint[None], leader + moves, leader + draws, hint + moves)
-        u = np.minimum(np.maximum(np.concatenate(parts), box.low), box.high)
-        mean, doubt, variance = self._weigh(u)
-        bound = mean - KAPPA * np.sqrt(doubt)
-        tie = TIE * float(bound.max() - bound.min())
-        chosen = int((bound + tie * rng.random(len(u))).argmin())  # ties: either way is as good
-        if chosen < len(centres):
-            source = "predicted optimum"
-        elif chosen == len(centres):
-            source = "best tried"
-        else:
-            source = "probe near it"
-        expected = float(mean[chosen]) + self.offset + self.origin
-        return Choice(self._point(u[chosen]), source, expected, float(variance[chosen]))
+        return np.minimum(np.maximum(np.concatenate(parts), box.low), box.high), len(centres)
 
     def _centres(self) -> Array:
         """[E + 1, d] every expert's minimiser, and their mean."""
         box, d = self.box, self.box.dim
         local = minimisers(box, self.mean, self.a).reshape(-1, d)
         moved = (
-            local[: self.rivals]
+            local[: self.mean.shape[1]]
             if self.moving is None
             else np.minimum(np.maximum(self.moving.optimum, box.low), box.high)
         )
@@ -186,10 +163,13 @@ class Bowls:
         point: Array = self.tried[int((self.targets / self.spread + 2.0 * (1.0 - self.kernels[2])).argmin())]
         return point
 
-    def _weigh(self, u: Array) -> tuple[Array, Array, Array]:
-        """Mean less the offset, the experts' own variance, and that with their disagreement, [n]; not of idle ones."""
-        f, count = features(u), self.locals * self.rivals
-        weights = np.where(self.weights < IDLE, 0.0, self.weights)
+    def _mixture_at(self, u: Array) -> tuple[Array, Array, Array]:
+        """Mean less the offset, the experts' own variance, and that with their disagreement, [n].
+
+        Experts with next to no weight are left out.
+        """
+        f, count = features(u), self.mean.shape[0] * self.mean.shape[1]
+        weights = np.where(self.weights < LEAST_WEIGHT, 0.0, self.weights)
         weights /= weights.sum()
         means = self.mean.reshape(count, -1) @ f.T
         S = (weights[:count] @ self.S.reshape(count, -1)).reshape(f.shape[1], -1)  # f' S f is linear in S
@@ -204,10 +184,11 @@ class Bowls:
         mean = weights @ means
         return mean, doubt, doubt + weights @ (means - mean) ** 2
 
-    def _predict(self, u: Array) -> tuple[Array, Array]:
+    def _each_centred(self, u: Array) -> tuple[Array, Array]:
         """Mean less the offset, and variance, of all experts, [E, n]."""
-        f, rivals = features(u), self.rivals
-        count, p = self.locals * rivals, f.shape[1]
+        f = features(u)
+        locals_, rivals, p = self.mean.shape
+        count = locals_ * rivals
         means = self.mean.reshape(count, p) @ f.T
         variances = ((self.S.reshape(-1, p) @ f.T).reshape(count, p, -1) * f.T).sum(axis=1)
         if self.moving is None:  # they begin as the blind ones
@@ -234,5 +215,5 @@ def features(u: Array) -> Array:
 def minimisers(box: Box, mean: Array, a: float) -> Array:
     """[..., d] where quadratics with coefficients [..., p] are least within the box."""
     d = box.dim
-    best = mean[..., 1 : 1 + d] / (-2.0 * np.maximum(mean[..., 1 + d :], FLAT * a))
+    best = mean[..., 1 : 1 + d] / (-2.0 * np.maximum(mean[..., 1 + d :], LEAST_CURVATURE * a))
     return np.minimum(np.maximum(best, box.low), box.high)

@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array, assign
+from rasp_tuner.engine.outliers import CHI2_MEDIAN, residual_trust
 
-WINDOW = 128  # samples
+WINDOW_SAMPLES = 128
 RANK = 3
-SKETCH = 32  # a longer context is first projected at random to this many dimensions
-SLOPES = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
-OUTLYING = 5.0  # deviations at which a sample counts a quarter
-REFRESH = 8  # steps between looks at the principal components, once there are PLENTY
-PLENTY = 40
-YOUNG, MORE = 50, 3  # samples up to which every fit takes so many steps more
-STEEPEST = 1e12  # units of the curvature at which y saturates: a constant metric that jumps is not worth an overflow
-STEPS = (1.0, 0.4, 0.1)  # lengths tried in turn
+SKETCH_DIMENSIONS = 32  # a longer context is first projected at random to this many dimensions
+SLOPE_VARIANCE = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
+REFRESH_EVERY_STEPS = 8  # between looks at the principal components, once there are PLENTY_SAMPLES
+PLENTY_SAMPLES = 40
+YOUNG_SAMPLES, YOUNG_EXTRA_STEPS = 50, 3  # samples up to which every fit takes so many steps more
+LARGEST_TARGET = 1e12  # in units of the curvature: a constant metric that jumps must not overflow
+STEP_LENGTHS = (1.0, 0.4, 0.1)  # lengths tried in turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +81,16 @@ class MovingOptimum:
     def __init__(self, dim: int, context_dim: int, metrics: int, rivals: int) -> None:
         self.dim = dim
         self.rank = min(RANK, context_dim)
-        width = min(context_dim, SKETCH)
+        width = min(context_dim, SKETCH_DIMENSIONS)
         self._sketch = None
-        if context_dim > SKETCH:
+        if context_dim > SKETCH_DIMENSIONS:
             self._sketch = np.random.default_rng(7).normal(size=(context_dim, width)) / np.sqrt(width)
         size = 1 + dim + dim * (1 + self.rank)
         self._arrays = {
-            "points": np.zeros((WINDOW, dim)),
-            "contexts": np.zeros((WINDOW, width)),
-            "values": np.zeros((WINDOW, metrics)),
-            "weights": np.ones(WINDOW),  # of the samples; zero for one that looked false when it came
+            "points": np.zeros((WINDOW_SAMPLES, dim)),
+            "contexts": np.zeros((WINDOW_SAMPLES, width)),
+            "values": np.zeros((WINDOW_SAMPLES, metrics)),
+            "weights": np.ones(WINDOW_SAMPLES),  # of the samples; zero for one that looked false when it came
             "mean": np.zeros(width),
             "moments": np.zeros((width, width)),
             "centre": np.zeros(width),
@@ -113,7 +113,7 @@ class MovingOptimum:
     def observe(self, u: Array, context: Array, values: Array, weight: float) -> None:
         a = self._arrays
         seen = int(a["counts"][0])
-        row = seen % WINDOW
+        row = seen % WINDOW_SAMPLES
         reduced = self._reduced(context)
         a["points"][row], a["contexts"][row], a["values"][row], a["weights"][row] = u, reduced, values, weight
         gap = reduced - a["mean"]
@@ -128,32 +128,34 @@ class MovingOptimum:
     def recent(self) -> tuple[Array, Array, Array]:
         """Points u, contexts (reduced if they are long) and values of the window, oldest first; copies."""
         seen = int(self._arrays["counts"][0])
-        rows = np.arange(max(seen - WINDOW, 0), seen) % WINDOW
+        rows = np.arange(max(seen - WINDOW_SAMPLES, 0), seen) % WINDOW_SAMPLES
         return self._arrays["points"][rows], self._arrays["contexts"][rows], self._arrays["values"][rows]
 
-    def pardon(self) -> None:
+    def restore_trust(self) -> None:
         """The latest sample was no mistake after all."""
-        self._arrays["weights"][int(self._arrays["counts"][0] - 1) % WINDOW] = 1.0
+        self._arrays["weights"][int(self._arrays["counts"][0] - 1) % WINDOW_SAMPLES] = 1.0
 
-    def fit(self, weights: Array, offset: float, shared: Shared, leader: int, extra: int = 0) -> None:
+    def fit(self, weights: Array, offset: float, shared: Shared, leader: int) -> None:
         """Gauss-Newton towards y = values @ weights - offset; `leader` is the noise whose posterior guides it."""
         a, d, seen = self._arrays, self.dim, int(self._arrays["counts"][0])
-        n = min(seen, WINDOW)
-        if seen < PLENTY or seen % REFRESH == 0:
+        n = min(seen, WINDOW_SAMPLES)
+        if seen < PLENTY_SAMPLES or seen % REFRESH_EVERY_STEPS == 0:
             self._refresh()  # here, and not when a sample comes: theta and its covariance must be of one mind
         u, x = a["points"][:n], self._encoded(a["contexts"][:n])
-        y = np.clip((a["values"][:n] @ weights - offset) / shared.curvature, -STEEPEST, STEEPEST)
+        y = np.clip((a["values"][:n] @ weights - offset) / shared.curvature, -LARGEST_TARGET, LARGEST_TARGET)
         prior, precision = self._prior(shared)
         theta = prior.copy()
         if self.ready:
             theta = a["theta"].copy()
             theta[0] -= offset
-            theta[: 1 + d] = np.clip(theta[: 1 + d] / shared.curvature, -STEEPEST, STEEPEST)
+            theta[: 1 + d] = np.clip(theta[: 1 + d] / shared.curvature, -LARGEST_TARGET, LARGEST_TARGET)
         ratios = 1.0 / shared.noises
         gaps, squares, residual = _residual(theta, u, x, y)
-        trust = _trust(residual**2, float(shared.noises[leader])) * a["weights"][:n]
+        squares_left = residual**2
+        usual = max(float(np.median(squares_left)) / CHI2_MEDIAN, float(shared.noises[leader]))
+        trust = residual_trust(squares_left, usual) * a["weights"][:n]
         step = np.zeros((len(ratios), len(theta)))
-        for _ in range(1 + MORE * (n < YOUNG) + extra):
+        for _ in range(1 + YOUNG_EXTRA_STEPS * (n < YOUNG_SAMPLES)):
             jacobian = np.empty((n, len(theta)))
             jacobian[:, 0] = 1.0
             jacobian[:, 1 : 1 + d] = squares
@@ -163,7 +165,7 @@ class MovingOptimum:
             a["covariance"] = np.linalg.inv((weighted @ jacobian) * ratios[:, None, None] + precision)
             step = (a["covariance"] @ ((weighted @ residual) * ratios[:, None] + pull)[..., None])[..., 0]
             cost = ratios[leader] * (trust @ residual**2) + (prior - theta) @ pull
-            for length in STEPS:
+            for length in STEP_LENGTHS:
                 moved = theta + length * step[leader]
                 after = _residual(moved, u, x, y)
                 away = moved - prior
@@ -236,7 +238,7 @@ class MovingOptimum:
         precision = np.zeros((len(mean), len(mean)))
         precision[0, 0] = 1.0 / shared.level_variance
         precision[1 : 1 + d, 1 : 1 + d] = shared.precision
-        moves = np.full((d, 1 + self.rank), 1.0 / (shared.location_variance * SLOPES))
+        moves = np.full((d, 1 + self.rank), 1.0 / (shared.location_variance * SLOPE_VARIANCE))
         moves[:, 0] = 1.0 / shared.location_variance
         rows = np.arange(1 + d, len(mean))
         precision[rows, rows] = moves.ravel()
@@ -249,10 +251,3 @@ def _residual(theta: Array, u: Array, x: Array, y: Array) -> tuple[Array, Array,
     gaps = u - x @ theta[1 + d :].reshape(d, -1).T
     squares = gaps**2
     return gaps, squares, y - theta[0] - squares @ theta[1 : 1 + d]
-
-
-def _trust(squares: Array, noise: float) -> Array:
-    """[n] one for samples that fit, near zero for those far off."""
-    scale = max(float(np.median(squares)) / 0.455, noise)  # 0.455: median of the squared standard normal
-    trust: Array = 1.0 / (1.0 + squares / (OUTLYING**2 * scale)) ** 2
-    return trust

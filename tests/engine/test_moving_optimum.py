@@ -69,8 +69,8 @@ def test_state_restores_it():
         assert np.array_equal(a, b)
 
 
-def test_a_pardoned_sample_counts_again():
+def test_a_sample_whose_trust_is_restored_counts_again():
     model = fitted(20)
     model.observe(np.zeros(2), np.zeros(2), np.array([50.0]), 0.0)
-    model.pardon()
+    model.restore_trust()
     assert model.state()["weights"][20] == 1.0

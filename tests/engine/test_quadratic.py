@@ -1,17 +1,19 @@
 import numpy as np
 import pytest
+from teaching import teach
 
-from rasp_tuner.engine.quadratic.family import COMMON, LEVEL, LOCATION, NOISES, OWN, Quadratic
+from rasp_tuner.engine.quadratic.family import NOISES, QuadraticFamily
+from rasp_tuner.engine.quadratic.prior import COMMON_DEVIATION, LEVEL_VARIANCE, OPTIMUM_VARIANCE, OWN_DEVIATION
 
 DEFAULT = np.array([0.5, 0.3])
 
 
 def taught(samples, loss, default=DEFAULT, context=lambda _: np.zeros(1), seed=0):
     """A family that saw `loss(point)` at random points, and the points."""
-    family, rng = Quadratic(default, 1, 1), np.random.default_rng(seed)
+    family, rng = QuadraticFamily(default, 1, 1), np.random.default_rng(seed)
     points = rng.random((samples, len(default)))
     for t, point in enumerate(points):
-        family.learn(point, context(t), np.array([loss(point)]), False)
+        teach(family, point, context(t), np.array([loss(point)]), False)
     return family, points
 
 
@@ -26,10 +28,10 @@ def test_one_expert_is_bayesian_regression():
     phi = np.column_stack([np.ones(3), u, u**2])
     y = np.array([bowl(point) for point in points])
     a = belief.a
-    prior_mean = a * np.array([2 * LOCATION, 0.0, 0.0, 1.0, 1.0])
+    prior_mean = a * np.array([2 * OPTIMUM_VARIANCE, 0.0, 0.0, 1.0, 1.0])
     prior = np.zeros((5, 5))
-    prior[0, 0], prior[1, 1], prior[2, 2] = LEVEL, LOCATION / 0.25, LOCATION / 0.25
-    prior[3:, 3:] = OWN**2 * np.eye(2) + COMMON**2
+    prior[0, 0], prior[1, 1], prior[2, 2] = LEVEL_VARIANCE, OPTIMUM_VARIANCE / 0.25, OPTIMUM_VARIANCE / 0.25
+    prior[3:, 3:] = OWN_DEVIATION**2 * np.eye(2) + COMMON_DEVIATION**2
     where = np.random.default_rng(1).random((6, 2))
     f = np.column_stack([np.ones(6), 2.0 * (where - DEFAULT), (2.0 * (where - DEFAULT)) ** 2])
     mean, variance = belief.each(where)
@@ -69,14 +71,14 @@ def test_believing_is_pure():
         belief = family.believe(np.array([context]))
         belief.choose(np.random.default_rng(0))
         belief.best()
-        belief.log_density(DEFAULT, 3.0)
+        belief.forecast(DEFAULT, 3.0)
     assert {name: array.tobytes() for name, array in family.state().items()} == before
     assert all(np.array_equal(a, b) for a, b in zip(first, belief.predict(DEFAULT[None]), strict=True))
 
 
 def test_a_gross_outlier_is_hardly_trusted_and_moves_little():
     family, _ = taught(30, bowl)
-    family.learn(np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
+    teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
     assert family.slots.trust[:, -1].max() < 0.01
     assert family.slots.trust[0, :-1].min() > 0.5
     assert family.believe(np.zeros(1)).best() == pytest.approx([0.7, 0.2], abs=0.05)
@@ -87,7 +89,7 @@ def test_odd_samples_in_a_row_are_no_mistake(samples, row):
     """Two of them later on, three among the first samples."""
     family, _ = taught(samples, bowl)
     for _ in range(row):
-        family.learn(np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
+        teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
     assert family.slots.trust[0, -1] == 1.0
 
 
@@ -95,20 +97,20 @@ def test_weights_sum_to_one_and_every_expert_has_a_name():
     for samples in (1, 2, 30):
         belief = taught(samples, bowl)[0].believe(np.zeros(1))
         assert belief.weights.sum() == pytest.approx(1.0)
-        assert len(belief.weights) == len(belief.noises) == len(Quadratic.experts)
-        assert belief.log_density(DEFAULT, 3.0).shape == belief.weights.shape
+        assert len(belief.weights) == len(belief.noises) == len(QuadraticFamily.experts)
+        assert belief.forecast(DEFAULT, 3.0).log_densities.shape == belief.weights.shape
         assert belief.similar().shape == (samples,)
         assert ((belief.similar() >= 0.0) & (belief.similar() <= 1.0)).all()
 
 
 def test_other_weights_are_another_target_for_all_samples():
     rng = np.random.default_rng(0)
-    both, second = Quadratic(DEFAULT, 1, 2), Quadratic(DEFAULT, 1, 1)
+    both, second = QuadraticFamily(DEFAULT, 1, 2), QuadraticFamily(DEFAULT, 1, 1)
     both.reweigh(np.array([1.0, 0.0]))
     for point in rng.random((40, 2)):
         values = np.array([bowl(point), bowl(point, (0.1, 0.9))])
-        both.learn(point, np.zeros(1), values, False)
-        second.learn(point, np.zeros(1), values[1:], False)
+        teach(both, point, np.zeros(1), values, False, np.array([1.0, 0.0]))
+        teach(second, point, np.zeros(1), values[1:], False)
     assert both.believe(np.zeros(1)).best() == pytest.approx([0.7, 0.2], abs=0.02)
     both.reweigh(np.array([0.0, 1.0]))
     assert both.targets() == pytest.approx(second.targets())
@@ -117,22 +119,21 @@ def test_other_weights_are_another_target_for_all_samples():
 
 def test_restored_it_goes_on_in_the_same_way():
     family, _ = taught(60, bowl, context=lambda t: np.array([float(t % 3)]))
-    other = Quadratic(DEFAULT, 1, 1)
+    other = QuadraticFamily(DEFAULT, 1, 1)
     other.restore({name: array.copy() for name, array in family.state().items()})
     for part in (family, other):
-        part.learn(np.array([0.2, 0.2]), np.ones(1), np.array([9.0]), False)
-        part.relearn()
+        teach(part, np.array([0.2, 0.2]), np.ones(1), np.array([9.0]), False)
     assert all(np.array_equal(array, other.state()[name]) for name, array in family.state().items())
 
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_false_measurements_among_the_first_samples_do_not_bend_what_is_shared(failed):
     """Two hide each other; but a failure is no false measurement."""
-    rng, family = np.random.default_rng(5), Quadratic(DEFAULT, 1, 1)
+    rng, family = np.random.default_rng(5), QuadraticFamily(DEFAULT, 1, 1)
     for t in range(14):
         point = np.clip(DEFAULT + 0.2 * rng.normal(size=2), 0.0, 1.0)
         odd = t in (3, 6)
-        family.learn(point, np.zeros(1), np.array([bowl(point) + 9.0 * odd]), odd and failed)
+        teach(family, point, np.zeros(1), np.array([bowl(point) + 9.0 * odd]), odd and failed)
     trust = family.slots.trust[0]
     assert (trust[[3, 6]] < 0.01).all() == (not failed)
     if not failed:

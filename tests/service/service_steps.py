@@ -1,8 +1,8 @@
 """Steps of two studies over HTTP, the same whichever version answers; recorded by the version that wrote the folder.
 
 Record with the version to be remembered, while it serves an empty folder at URL:
-python tests/compatibility/service_steps.py URL before    # then kill the server, and keep its folder
-python tests/compatibility/service_steps.py URL after > FOLDER/service.json    # on the folder, served again
+python tests/service/service_steps.py URL before    # then kill the server, and keep its folder
+python tests/service/service_steps.py URL after > FOLDER/service.json    # on the folder, served again
 """
 
 import json

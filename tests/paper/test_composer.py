@@ -1,10 +1,8 @@
 import math
 
-import numpy as np
 import pytest
 
 from rasp_tuner import InvalidSpace, InvalidValue, Metric, RealErrorComposer
-from rasp_tuner.paper.composer import RescoringComposer
 
 
 def test_one_metric_step_by_step():
@@ -94,72 +92,3 @@ def test_state_restores_the_moments():
     other.restore(composer.state())
     assert other.compose({"a": 3.0}) == composer.compose({"a": 3.0})
     assert other.anomaly(0.2) == composer.anomaly(0.2)
-
-
-def test_rescoring_turns_metrics_so_that_lower_is_better():
-    composer = RescoringComposer({"ms": "min", "tps": Metric("max", weight=3.0)})
-    assert composer.turn({"tps": 5.0, "ms": 2.0}).tolist() == [2.0, -5.0]
-    assert composer.weights.tolist() == [0.25, 0.75]
-    with pytest.raises(InvalidValue, match="lacks"):
-        composer.turn({"ms": 2.0})
-    assert composer.seen == 0
-
-
-def test_the_target_of_one_metric_is_that_metric():
-    composer = RescoringComposer({"ms": Metric("min", weight=7.0)})
-    for value in (1.0, 5.0, 100.0, -3.0):
-        assert not composer.observe(composer.turn({"ms": value}))
-    assert composer.weights.tolist() == [1.0]
-
-
-def test_several_metrics_are_weighed_by_their_deviation_looked_at_when_samples_double():
-    composer, rng = RescoringComposer({"a": "min", "b": "min"}), np.random.default_rng(0)
-    values = rng.normal(size=(40, 2)) * [1.0, 1000.0] + [0.0, 5e4]
-    changed = [composer.observe(composer.turn({"a": a, "b": b})) for a, b in values]
-    assert [i + 1 for i, did in enumerate(changed) if did] == [2, 4, 8, 16, 32]
-    assert composer.weights == pytest.approx(0.5 / values[:32].std(axis=0))
-
-
-def test_a_constant_metric_does_not_divide_by_zero():
-    composer = RescoringComposer({"a": "min", "b": "min"})
-    for value in range(8):
-        composer.observe(composer.turn({"a": float(value), "b": 0.1}))
-    assert composer.weights[1] == 0.5
-
-
-def test_a_failure_is_a_deviation_worse_than_the_worst():
-    composer = RescoringComposer({"a": "min", "b": "max"})
-    values = np.array([[1.0, 4.0], [3.0, 2.0], [2.0, 9.0]])
-    for a, b in values:
-        composer.observe(composer.turn({"a": a, "b": b}))
-    assert composer.worst() == pytest.approx(np.array([3.0, -2.0]) + values.std(axis=0))
-
-
-def test_weights_may_change_for_some_metrics_and_bad_ones_change_nothing():
-    composer = RescoringComposer({"a": "min", "b": "max"})
-    composer.reweigh({"b": 3.0})
-    assert composer.weights.tolist() == [0.25, 0.75]
-    bad = [
-        ({"c": 1.0}, "no metric 'c'"),
-        ({"a": 2.0, "b": -1.0}, "weights.'b'"),
-        ([1.0], "must map"),
-        (None, "must map"),
-    ]
-    for weights, says in bad:
-        with pytest.raises(InvalidValue, match=says):
-            composer.reweigh(weights)
-    assert composer.weights.tolist() == [0.25, 0.75]
-    assert composer.metrics["b"] == Metric("max", 3.0)
-
-
-def test_a_rescoring_composer_restored_is_the_same():
-    composer, other = (RescoringComposer({"a": "min", "b": "max"}) for _ in range(2))
-    for t in range(11):
-        composer.observe(composer.turn({"a": t**2, "b": -t}))
-    other.restore({name: array.copy() for name, array in composer.state().items()})
-    for part in (composer, other):
-        for t in range(11):
-            part.observe(part.turn({"a": -t, "b": t**2}))
-    assert np.array_equal(composer.weights, other.weights)
-    assert np.array_equal(composer.worst(), other.worst())
-    assert composer.seen == other.seen == 22

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from teaching import teach
 
-from rasp_tuner.engine.discrete.family import Discrete
+from rasp_tuner.engine.discrete.family import DiscreteFamily
 
 LEVELS = [np.linspace(0.0, 1.0, n) for n in (2, 2, 5, 9)] + [(np.arange(4) + 0.5) / 4, None]
 UNORDERED = [False, False, False, False, True, False]
@@ -10,7 +11,7 @@ CONTEXTS = np.array([[0.0, 3.0], [2.0, -1.0], [-1.0, 1.0]])
 
 
 def family(**constants):
-    made = Discrete(LEVELS, UNORDERED, DEFAULT, 2, **constants)
+    made = DiscreteFamily(LEVELS, UNORDERED, DEFAULT, 2, **constants)
     made.reweigh(np.ones(1))
     return made
 
@@ -25,15 +26,20 @@ def random_point(rng):
     return np.array([rng.uniform() if own is None else rng.choice(own) for own in LEVELS])
 
 
+def chosen_point(made, context, rng):
+    """What it would try next; the default before anything is known, as the engine has it."""
+    return made.believe(context).choose(rng).point if made.samples else made._knobs.default
+
+
 def play(made, steps, seed=0, first=0, turn=lambda y: y, look=lambda context: context, failing=None):
     """Points chosen [steps, d] on a stream of three contexts that come back in blocks of seven."""
     chosen = []
     for t in range(first, first + steps):
         context = CONTEXTS[t // 7 % 3] + 0.05 * np.random.default_rng([seed, t]).normal(size=2)
-        point, *_ = made.believe(look(context)).choose(np.random.default_rng([seed, t, 1]))
+        point = chosen_point(made, look(context), np.random.default_rng([seed, t, 1]))
         failed = failing is not None and failing(point)
         y = 5.0 if failed else loss(point, context)
-        made.learn(point, look(context), np.array([turn(y)]), failed)
+        teach(made, point, look(context), np.array([turn(y)]), failed)
         chosen.append(point)
     return np.array(chosen)
 
@@ -43,20 +49,17 @@ def taught(samples, contexts=CONTEXTS, seed=0, made=None, **constants):
     made, rng = made or family(**constants), np.random.default_rng(seed)
     for t in range(samples):
         point, context = random_point(rng), contexts[t % len(contexts)]
-        made.learn(point, context, np.array([loss(point, context)]), False)
+        teach(made, point, context, np.array([loss(point, context)]), False)
     return made
 
 
-def test_the_first_choice_is_the_default():
-    point, source, *_ = family().believe(CONTEXTS[0]).choose(np.random.default_rng(0))
-    assert source == "default"
-    np.testing.assert_array_equal(point, DEFAULT)
+def test_nothing_is_best_before_anything_is_known():
     assert family().believe(CONTEXTS[0]).best() is None
 
 
 def test_what_was_never_tried_is_expected_to_be_worse_the_further_it_is_from_the_default():
     made = family()
-    made.learn(DEFAULT, CONTEXTS[0], np.array([3.0]), False)
+    teach(made, DEFAULT, CONTEXTS[0], np.array([3.0]), False)
     near, far = DEFAULT.copy(), DEFAULT.copy()
     near[2], far[[2, 3, 4]] = 0.75, (1.0, 0.0, 0.875)
     means = made.believe(CONTEXTS[0]).predict(np.array([DEFAULT, near, far]))[0]
@@ -70,7 +73,7 @@ def test_choices_are_legal_and_their_sources_are_named():
         sources.add(source)
         assert np.all((point >= 0.0) & (point <= 1.0))
         assert all(own is None or u in own for own, u in zip(LEVELS, point, strict=True))
-        made.learn(point, CONTEXTS[t % 3], np.array([loss(point, CONTEXTS[t % 3])]), False)
+        teach(made, point, CONTEXTS[t % 3], np.array([loss(point, CONTEXTS[t % 3])]), False)
     assert sources <= {"elite", "default", "mutation", "crossover", "main effects"}
     assert len(sources) >= 3
 
@@ -123,7 +126,7 @@ def test_log_density_is_a_density_over_y(scale):
     mean, variance = (float(a[0]) for a in belief.predict(DEFAULT[None]))
     near = mean + np.sqrt(variance + belief.noise) * np.linspace(-20.0, 20.0, 2001)
     y = np.sort(np.concatenate([near, scale * np.linspace(-30.0, 200.0, 5001) + 3.0]))
-    heights = np.exp([float(belief.log_density(DEFAULT, value)[0]) for value in y])
+    heights = np.exp([float(belief.forecast(DEFAULT, value).log_densities[0]) for value in y])
     area = float(((heights[1:] + heights[:-1]) / 2.0) @ np.diff(y))
     assert area == pytest.approx(1.0, abs=0.03)
 
@@ -131,7 +134,7 @@ def test_log_density_is_a_density_over_y(scale):
 def test_an_outlier_costs_a_bounded_density():
     made = family()
     play(made, 40)
-    assert made.believe(CONTEXTS[0]).log_density(DEFAULT, 1e6)[0] > -100.0
+    assert made.believe(CONTEXTS[0]).forecast(DEFAULT, 1e6).log_densities[0] > -100.0
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1000.0, 500.0), (1e-3, 0.0), (1e-90, 0.0), (1e90, 0.0)])
@@ -151,7 +154,7 @@ def test_reweigh_takes_effect_on_all_history():
     rng = np.random.default_rng(0)
     for _ in range(60):
         point = random_point(rng)
-        made.learn(point, CONTEXTS[0], np.array([point[0], 1.0 - point[0]]), False)
+        teach(made, point, CONTEXTS[0], np.array([point[0], 1.0 - point[0]]), False)
     for weights, best in (([1.0, 0.0], 0.0), ([0.0, 1.0], 1.0), ([2.0, 1.0], 0.0)):
         made.reweigh(np.array(weights))
         assert made.believe(CONTEXTS[0]).best()[0] == best
@@ -161,14 +164,14 @@ def test_believe_is_pure_and_a_belief_outlives_learning():
     made, untouched = taught(30, capacity=20), taught(30, capacity=20)  # full: from now on rows are replaced
     before = made.state()
     belief = made.believe(CONTEXTS[0])
-    seen = belief.predict(DEFAULT[None]), belief.log_density(DEFAULT, 1.0), belief.best()
+    seen = belief.predict(DEFAULT[None]), belief.forecast(DEFAULT, 1.0).log_densities, belief.best()
     belief.choose(np.random.default_rng(0))
     for name, array in made.state().items():
         np.testing.assert_array_equal(array, before[name])
     np.testing.assert_array_equal(play(made, 20, first=30), play(untouched, 20, first=30))
     taught(30, made=made)  # replaces every row
     np.testing.assert_array_equal(belief.predict(DEFAULT[None]), seen[0])
-    np.testing.assert_array_equal(belief.log_density(DEFAULT, 1.0), seen[1])
+    np.testing.assert_array_equal(belief.forecast(DEFAULT, 1.0).log_densities, seen[1])
     np.testing.assert_array_equal(belief.best(), seen[2])
 
 
@@ -202,7 +205,7 @@ def test_memory_is_bounded_and_what_was_best_is_kept():
 def test_equal_points_of_a_similar_context_share_a_row():
     made = family()
     for t in range(30):
-        made.learn(DEFAULT, CONTEXTS[0] + 0.01 * np.sin(t), np.array([1.0]), False)
+        teach(made, DEFAULT, CONTEXTS[0] + 0.01 * np.sin(t), np.array([1.0]), False)
     assert len(made.state()["points"]) < 15  # the first few come before a context's spread is known
 
 
@@ -217,9 +220,9 @@ def test_failed_points_are_avoided_where_they_failed():
 
 
 def test_the_only_point_ever_tried_failed():
-    made = Discrete([np.array([0.0, 1.0])], [False], np.array([0.0]), 0)
+    made = DiscreteFamily([np.array([0.0, 1.0])], [False], np.array([0.0]), 0)
     made.reweigh(np.ones(1))
-    made.learn(np.array([0.0]), np.zeros(0), np.array([1.0]), True)
+    teach(made, np.array([0.0]), np.zeros(0), np.array([1.0]), True)
     belief = made.believe(np.zeros(0))
     assert belief.best() is None
     for seed in range(20):
@@ -229,15 +232,15 @@ def test_the_only_point_ever_tried_failed():
 
 def test_a_point_that_failed_elsewhere_is_not_recommended():
     made, other = family(), np.array([1.0, 1.0, 0.5, 0.5, 0.125, 0.5])
-    made.learn(DEFAULT, CONTEXTS[0], np.array([1.0]), True)
-    made.learn(other, CONTEXTS[1], np.array([2.0]), False)
+    teach(made, DEFAULT, CONTEXTS[0], np.array([1.0]), True)
+    teach(made, other, CONTEXTS[1], np.array([2.0]), False)
     np.testing.assert_array_equal(made.believe(CONTEXTS[1]).best(), other)
 
 
 def test_a_point_that_works_again_is_recommended_again():
     made = family()
     for failed in (True, True, False):
-        made.learn(DEFAULT, CONTEXTS[0], np.array([1.0]), failed)
+        teach(made, DEFAULT, CONTEXTS[0], np.array([1.0]), failed)
     np.testing.assert_array_equal(made.believe(CONTEXTS[0]).best(), DEFAULT)
 
 
@@ -254,16 +257,16 @@ def test_a_point_that_works_again_is_recommended_again():
 def test_small_spaces_and_any_context_work(levels, unordered, context_dim):
     default = np.array([0.5 if own is None else own[0] for own in levels])
     for answer in (lambda _: 7.0, lambda point: float(point.sum()), lambda point: 1e100 * float(point.sum() - 0.5)):
-        made = Discrete(levels, unordered, default, context_dim)
+        made = DiscreteFamily(levels, unordered, default, context_dim)
         made.reweigh(np.ones(1))
         for t in range(45):
             context = np.full(context_dim, 3.0) if t < 20 else np.random.default_rng(t).normal(size=context_dim)
             belief = made.believe(context)
             point, *_ = belief.choose(np.random.default_rng(t))
             mean, variance = belief.predict(point[None])
-            numbers = [mean[0], variance[0], belief.noise, belief.log_density(point, answer(point))[0]]
+            numbers = [mean[0], variance[0], belief.noise, belief.forecast(point, answer(point)).log_densities[0]]
             assert np.all(np.isfinite(numbers))
-            made.learn(point, context, np.array([answer(point)]), False)
+            teach(made, point, context, np.array([answer(point)]), False)
 
 
 def test_extreme_values_leave_everything_finite():
@@ -275,8 +278,8 @@ def test_extreme_values_leave_everything_finite():
         belief = made.believe(context)
         point, *_ = belief.choose(rng)
         assert np.all(np.isfinite(belief.predict(point[None])))
-        assert np.isfinite(belief.log_density(point, y)[0])
-        made.learn(point, context, np.array([y]), False)
+        assert np.isfinite(belief.forecast(point, y).log_densities[0])
+        teach(made, point, context, np.array([y]), False)
     assert all(np.all(np.isfinite(array)) for array in made.state().values())
 
 

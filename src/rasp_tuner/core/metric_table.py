@@ -1,0 +1,32 @@
+"""MetricTable: the declared metrics, and the check of every value that comes in."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from rasp_tuner.core.checks import number, same_names, show
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.types import Direction, Metric
+
+
+class MetricTable:
+    """The declared metrics: their checks, directions and weights."""
+
+    def __init__(self, metrics: Mapping[str, Metric | Direction]) -> None:
+        if not isinstance(metrics, Mapping) or not metrics:
+            raise InvalidSpace(f"metrics must map at least one name to 'min', 'max' or a Metric, got {show(metrics)}")
+        self.metrics = {name: _as_metric(name, metric) for name, metric in metrics.items()}
+
+    def check(self, values: object) -> dict[str, float]:
+        """The values as floats, or a typed error; state is not touched."""
+        given = same_names("metrics", values, self.metrics)
+        return {name: number(f"metrics[{name!r}]", given[name]) for name in self.metrics}
+
+
+def _as_metric(name: object, metric: object) -> Metric:
+    if not isinstance(name, str) or not name:
+        raise InvalidSpace(f"metric names must be non-empty strings, got {show(name)}")
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, str) and metric in ("min", "max"):
+        return Metric(cast(Direction, metric))
+    raise InvalidSpace(f"metrics[{name!r}] must be 'min', 'max' or a Metric, got {show(metric)}")

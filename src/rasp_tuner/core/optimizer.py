@@ -1,0 +1,91 @@
+"""Optimizer: what both stacks are to the public face. Points [d] live in the unit box; d_c context dimensions.
+
+Also the nouns that pass between an optimizer and its caller.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.types import Explanation, Metric, Slots
+
+FAILED_ERROR = 1.0  # the error on record of a run that failed: as bad as errors get
+
+
+class Stateful(Protocol):
+    """A part that learns: what it knows can be taken out as arrays and put back."""
+
+    def state(self) -> dict[str, Array]:
+        """Everything learned, by name; the arrays may be views."""
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Take back what `state` gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Where to go next, and why."""
+
+    point: Array  # [d]
+    why: Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a sample came to, and how it was learned."""
+
+    error: float  # composed of the metrics; lower is better
+    path: Literal["fast", "slow"] = "fast"
+    reason: str = ""  # why this path, where there is a choice
+    log_density: float | None = None  # of the error, as forecast before it was learned; None where nobody forecasts
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The latest samples, oldest first."""
+
+    contexts: Array  # [n, d_c]; of a long context a fixed random projection
+    points: Array  # [n, d]
+    errors: Array  # [n] as `Explanation.error`
+
+
+class Optimizer(Stateful, Protocol):
+    """The stages of one preset, joined: identify, predict, choose; then learn."""
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """The declared metrics, with the weights they have now."""
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """Whose weights an explanation's gate holds, in words."""
+
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
+        """The next point in this context, where `current` runs now; only the generator moves."""
+
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Outcome:
+        """Learn from metrics, which are checked first."""
+
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> Outcome:
+        """Learn from an error in [0, 1] that was composed elsewhere."""
+
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> Outcome:
+        """Learn that a run failed; it is never remembered as a best."""
+
+    def best_known(self, context: Array) -> Array | None:
+        """The best point for this context without exploring; None while nothing is known."""
+
+    def expect(self, context: Array, point: Array) -> float | None:
+        """The error expected at a point; None where that is not known."""
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        """Other weights of some metrics, for all of history at once; an InvalidValue where that cannot be."""
+
+    def slots(self) -> Slots:
+        """The situations in memory, as copies."""
+
+    def recent(self) -> Samples:
+        """The latest samples, as copies; none where their order is not kept."""
