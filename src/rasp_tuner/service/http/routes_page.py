@@ -12,7 +12,7 @@ from rasp_tuner.service.http_errors import Problem
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.tables import VERSION
 
-FOLDER = Path(__file__).parent / "dashboard"
+DASHBOARD = Path(__file__).parents[1] / "dashboard"
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -47,7 +47,7 @@ def add(app: FastAPI, service: Service) -> None:
 
 def _file(name: str) -> Response:
     """A file of the dashboard's folder, and of no other."""
-    path = (FOLDER / name).resolve() if "\0" not in name and len(name) < 200 else FOLDER
-    if not path.is_relative_to(FOLDER.resolve()) or not path.is_file():
+    path = (DASHBOARD / name).resolve() if "\0" not in name and len(name) < 200 else DASHBOARD
+    if not path.is_relative_to(DASHBOARD.resolve()) or not path.is_file():
         raise Problem(404, "not_found", "no such file")
     return FileResponse(path)
