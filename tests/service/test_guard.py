@@ -8,10 +8,10 @@ import httpx
 import pytest
 from serving import STUDY, ask, definition, running, tell, view, wait_for
 
+from rasp_tuner.service.auth import SCOPES, create_key
 from rasp_tuner.service.http import asgi as application
 from rasp_tuner.service.http.app import framework
 from rasp_tuner.service.http.asgi import create_app
-from rasp_tuner.service.http.auth import SCOPES, create_key
 from rasp_tuner.service.http.gateway import TABLE
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store, sqlite_url

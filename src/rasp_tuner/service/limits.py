@@ -3,9 +3,6 @@
 import time
 from dataclasses import dataclass
 
-from rasp_tuner.service.http.schemas import CategoricalKnob, NewStudy
-from rasp_tuner.service.http_errors import invalid
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -21,20 +18,6 @@ class Limits:
     streams: int = 64  # pages that watch
     rate: float = 5_000.0  # requests a second of one key, or of one address where there are no keys
     burst: float = 10_000.0
-
-    def check(self, wanted: NewStudy) -> None:
-        """Nothing, or a 422 for a study larger than this server takes."""
-        context = wanted.context if isinstance(wanted.context, int) else len(wanted.context or ())
-        for field, count, most in (
-            ("space", len(wanted.space), self.knobs),
-            ("metrics", len(wanted.metrics), self.metrics),
-            ("context", context, self.context),
-        ):
-            if count > most:
-                raise invalid(f"{field} may have at most {most} entries, got {count}", field)
-        for name, knob in wanted.space.items():
-            if isinstance(knob, CategoricalKnob) and len(knob.choices) > self.choices:
-                raise invalid(f"space.{name}.choices may have at most {self.choices}", f"space.{name}.choices")
 
 
 class Buckets:

@@ -18,8 +18,8 @@ import uvicorn
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.http.asgi import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.http_protocol import Protocol, close_late
-from rasp_tuner.service.http.sse import Hub
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.sse import Hub
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
 SWITCH_S = 0.001  # the writer computes, the event loop waits: hand over soon

@@ -3,20 +3,18 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors as problems
-from rasp_tuner.service.http.auth import Caller, Keys
-from rasp_tuner.service.http.schemas import Forget
-from rasp_tuner.service.http.sse import Hub
+from rasp_tuner.service.auth import Caller, Keys
 from rasp_tuner.service.http_errors import Problem
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.sse import Hub
 from rasp_tuner.service.storage.erasure import Remainder, where
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import Desk
-from rasp_tuner.service.storage.transfer import Parcel, conflict
 from rasp_tuner.service.storage.writer import Job, Writer
 from rasp_tuner.service.study import study_snapshot as still
 from rasp_tuner.service.study.definition import StudyDefinition
@@ -108,17 +106,17 @@ class Service:
 
         await self.do(run, writes=True)
 
-    async def take(self, parcel: Parcel, caller: Caller) -> dict[str, Any]:
+    async def take(self, new: LiveStudy, events: list[Event], caller: Caller) -> dict[str, Any]:
         """The view of an imported study, with all its events, in one commit."""
-        pack = await asyncio.to_thread(still.capture(parcel.live))
+        pack = await asyncio.to_thread(still.capture(new))
 
         def run(desk: Desk) -> dict[str, Any]:
-            name = parcel.live.definition.name
+            name = new.definition.name
             if name in desk.shelf.rows:
-                raise conflict(name)
+                raise Problem(409, "conflict", f"a study {name!r} exists already; import it under another name", "name")
             self.room_for_one(desk)
-            live = desk.adopt(parcel.live)
-            for event in parcel.events:
+            live = desk.adopt(new)
+            for event in events:
                 desk.emit(live, event)
             desk.keep(live.id, live.seq, pack)
             desk.record(caller.name, "study imported", name)
@@ -143,7 +141,7 @@ class Service:
         result: dict[str, Any] = await self.do(run, writes=True)
         return result
 
-    async def forget(self, name: str, wanted: Forget, caller: Caller) -> dict[str, Any]:
+    async def forget(self, name: str, wanted: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """What was erased: the study is then one that never had those records, and soon so are all files."""
         rest: Remainder = await self.look(name, lambda live, _: Remainder(self.store, live, where(wanted, live)))
         erased = await asyncio.to_thread(rest.derive)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Literal
 
 from rasp_tuner.service import http_errors as problems
-from rasp_tuner.service.http.auth import Caller
+from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import Problem
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Buckets

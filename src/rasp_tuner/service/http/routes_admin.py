@@ -10,9 +10,9 @@ from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.gateway import ONE
 from rasp_tuner.service.http.openapi import describe
 from rasp_tuner.service.http.routes_study import answer, body
+from rasp_tuner.service.http.transfer import exported, imported
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import Desk
-from rasp_tuner.service.storage.transfer import exported, imported
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy
 
@@ -21,7 +21,7 @@ def add(app: FastAPI, service: Service) -> None:
     @app.post("/v1/studies", **describe("Make a study", schemas.NewStudy, schemas.StudyView, status=201))
     async def create(request: Request) -> Response:
         wanted = schemas.parse(schemas.NewStudy, body(request))
-        service.limits.check(wanted)
+        schemas.check_size(wanted, service.limits)
         definition = StudyDefinition.from_wire(wanted.model_dump(exclude_unset=True))
         new, view = await service.create(definition, request.scope["rasp.caller"])
         return answer(view, 201 if new else 200)
@@ -53,12 +53,16 @@ def add(app: FastAPI, service: Service) -> None:
     async def take(request: Request) -> Response:
         name = request.query_params.get("name")
         parcel = await asyncio.to_thread(imported, request.scope["rasp.body"], name, service.limits)
-        return answer(await service.take(parcel, request.scope["rasp.caller"]), 201)
+        return answer(await service.take(parcel.live, parcel.events, request.scope["rasp.caller"]), 201)
 
     @app.post(f"{ONE}/forget", **describe("Erase records", schemas.Forget, schemas.Forgotten))
     async def forget(request: Request) -> Response:
         wanted = schemas.parse(schemas.Forget, body(request))
-        return answer(await service.forget(request.path_params["name"], wanted, request.scope["rasp.caller"]))
+        return answer(
+            await service.forget(
+                request.path_params["name"], wanted.model_dump(exclude_defaults=True), request.scope["rasp.caller"]
+            )
+        )
 
     @app.post(f"{ONE}/freeze", **describe("Stop exploring", None, schemas.Frozen))
     async def freeze(request: Request) -> Response:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
 
 from rasp_tuner.service.http_errors import invalid
+from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME
 
 SPACE_EXAMPLE = {
@@ -292,3 +293,18 @@ def parse(model: type[M], value: Any) -> M:
         first = reason.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(str(part)[:80] for part in first["loc"])
         raise invalid(f"{field or 'the body'}: {first['msg']}"[:500], field[:200] or None) from None
+
+
+def check_size(wanted: NewStudy, limits: Limits) -> None:
+    """Raise a 422 if the study is larger than this server allows."""
+    context = wanted.context if isinstance(wanted.context, int) else len(wanted.context or ())
+    for field, count, most in (
+        ("space", len(wanted.space), limits.knobs),
+        ("metrics", len(wanted.metrics), limits.metrics),
+        ("context", context, limits.context),
+    ):
+        if count > most:
+            raise invalid(f"{field} may have at most {most} entries, got {count}", field)
+    for name, knob in wanted.space.items():
+        if isinstance(knob, CategoricalKnob) and len(knob.choices) > limits.choices:
+            raise invalid(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rasp_tuner.service.http.schemas import Forget
 from rasp_tuner.service.http_errors import Problem, invalid
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import Desk
@@ -143,22 +142,25 @@ class Remainder:
         self._events.append(event)
 
 
-def where(wanted: Forget, live: LiveStudy) -> Where:
+def where(wanted: Mapping[str, Any], live: LiveStudy) -> Where:
     """The filter of a request, or a 422: for nothing at all, or for what the study does not have."""
-    if not wanted.model_dump(exclude_defaults=True):
+    if not wanted:
         raise invalid("say which records: after, before, context, ids or keys; DELETE takes the whole study")
     context = live.definition.context
     names = context if isinstance(context, list) else [str(i) for i in range(context or 0)]
-    for name in wanted.context:
+    ranges = wanted.get("context", {})
+    for name in ranges:
         if name not in names:
             raise invalid(f"context has no {name!r} in this study", f"context.{name}")
-    limits = {name: (x[0], x[1]) if isinstance(x, list) else (x, x) for name, x in wanted.context.items()}
-    numbers = {id: ask_number(id) for id in wanted.ids}
+    limits = {name: (x[0], x[1]) if isinstance(x, list) else (x, x) for name, x in ranges.items()}
+    numbers = {id: ask_number(id) for id in wanted.get("ids", ())}
     for id, number in numbers.items():
         if number is None:
             raise invalid(f"ids: {id!r} is no id of a suggestion", "ids")
     known = frozenset(number for number in numbers.values() if number is not None)
-    return Where(wanted.after, wanted.before, limits, tuple(names), known, frozenset(wanted.keys))
+    return Where(
+        wanted.get("after"), wanted.get("before"), limits, tuple(names), known, frozenset(wanted.get("keys", ()))
+    )
 
 
 def _inside(value: float, low: float | None, high: float | None) -> bool:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.http.schemas import NewStudy, parse
-from rasp_tuner.service.http_errors import Problem, invalid
+from rasp_tuner.service.http.schemas import NewStudy, check_size, parse
+from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store
@@ -51,7 +51,7 @@ def imported(body: bytes, name: str | None, limits: Limits) -> Parcel:
     """The study in an export, rebuilt by replay; a 422 says what is wrong with it."""
     header, events = _read(body)
     wanted = parse(NewStudy, header.get("definition"))
-    limits.check(wanted)
+    check_size(wanted, limits)
     definition = StudyDefinition.from_wire(wanted.model_dump(exclude_unset=True))
     if name is not None:
         definition = replace(definition, name=check_name(name))
@@ -119,7 +119,3 @@ def _event(row: Any, seq: int) -> Event:
     if not sound:
         raise invalid(f"event {seq} is not one")
     return event
-
-
-def conflict(name: str) -> Problem:
-    return Problem(409, "conflict", f"a study {name!r} exists already; import it under another name", "name")
