@@ -1,7 +1,7 @@
-"""`rasp serve` with a fault planted from outside: the harness must see each of them. No product code knows of this.
+"""`rasp serve` with a fault planted from outside, which the scripts must detect. Product code knows nothing of it.
 
 commit-after-ack   answers are sent before the commit, which follows a moment later
-double-apply       an answer that was given before is taken as a new one
+double-apply       a repeated answer is learned as a new one
 no-sync            commits are not synced to disk
 replay-twice       building a study after a restart applies the last event of its log a second time
 """
