@@ -108,7 +108,7 @@ class Service:
 
     async def import_study(self, new: LiveStudy, events: list[Event], caller: Caller) -> dict[str, Any]:
         """Add an imported study with all its events in one commit; returns its view."""
-        pack = await asyncio.to_thread(study_snapshot.capture(new))
+        snapshot = await asyncio.to_thread(study_snapshot.capture(new))
 
         def run(work: UnitOfWork) -> dict[str, Any]:
             name = new.definition.name
@@ -120,7 +120,7 @@ class Service:
             live = work.adopt_study(new)
             for event in events:
                 work.add_event(live, event)
-            work.add_snapshot(live.id, live.seq, pack)
+            work.add_snapshot(live.id, live.seq, snapshot)
             work.audit(caller.name, "study imported", name)
             return live.view(work.now)
 

@@ -216,8 +216,8 @@ class Writer(threading.Thread):
     def _start_snapshot(self, live: LiveStudy) -> None:
         """Copy the study now, encode it in another thread, store it with a later commit."""
         self._snapshot_seq[live.id], self._replay_cpu_s[live.id] = live.seq, 0.0
-        id, seq, pack = live.id, live.seq, study_snapshot.capture(live)
-        self._encoder.submit(lambda: self.put(_snapshot_job(id, seq, pack())))
+        id, seq, encode = live.id, live.seq, study_snapshot.capture(live)
+        self._encoder.submit(lambda: self.put(_snapshot_job(id, seq, encode())))
 
     def _final_snapshot(self, live: LiveStudy) -> WriterJob:
         self._snapshot_seq[live.id] = live.seq
