@@ -1,4 +1,4 @@
-"""The README's two pictures of the dashboard: serves a made-up study, feeds it, photographs it in Chromium.
+"""Makes the README's two pictures of the dashboard: serves a simulated study and takes screenshots in Chromium.
 
 Example: python tools/dashboard_pictures.py docs/images
 """

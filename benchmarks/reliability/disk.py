@@ -19,7 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Link, Log, Server, Verdict, context_at, create, folder, good, main, metrics_of, parser
+from harness import (
+    ExportedLog,
+    Link,
+    ServerProcess,
+    Verdict,
+    context_at,
+    create,
+    folder,
+    good,
+    main,
+    metrics_of,
+    parser,
+)
 
 STUDY = "/v1/studies/web"
 BEFORE, DURING = 100, 25
@@ -27,12 +39,12 @@ READS = {"view": ("GET", ""), "history": ("GET", "/history?points=600"), "sugges
 
 
 @dataclass
-class Disk:
+class FailingDisk:
     """A folder whose disk can be made to fail."""
 
     folder: Path
-    fail: Callable[[Server], None]
-    mend: Callable[[Server], None]
+    fail: Callable[[ServerProcess], None]
+    mend: Callable[[ServerProcess], None]
     limit: int | None = None
     survives: bool = True  # whether a restarted server finds the disk failed as well
 
@@ -42,25 +54,25 @@ def sh(*command: str) -> None:
 
 
 @contextlib.contextmanager
-def full(home: Path) -> Iterator[Disk]:
+def full(home: Path) -> Iterator[FailingDisk]:
     place = home / "small"
     place.mkdir()
     sh("mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place))
     filler = place / "filler"
 
-    def fail(_: Server) -> None:
+    def fail(_: ServerProcess) -> None:
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(b"\0" * 4096):
                 pass
 
     try:
-        yield Disk(place / "data", fail, lambda _: filler.unlink())
+        yield FailingDisk(place / "data", fail, lambda _: filler.unlink())
     finally:
         sh("umount", "-l", str(place))
 
 
 @contextlib.contextmanager
-def read_only(home: Path) -> Iterator[Disk]:
+def read_only(home: Path) -> Iterator[FailingDisk]:
     place, image = home / "ext4", home / "image"
     place.mkdir()
     with image.open("wb") as file:
@@ -72,27 +84,27 @@ def read_only(home: Path) -> Iterator[Disk]:
         device = next(line.split()[0] for line in lines if line.split()[1] == str(place))
         switch = Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error"
 
-        def fail(_: Server) -> None:
+        def fail(_: ServerProcess) -> None:
             switch.write_text("1")
 
-        def mend(server: Server) -> None:
+        def mend(server: ServerProcess) -> None:
             """As an operator would: stop, check the file system, mount it again."""
             server.kill()
             sh("umount", str(place))
             subprocess.run(["e2fsck", "-fy", str(image)], check=False, capture_output=True)  # noqa: S607
             sh("mount", "-o", "loop,errors=remount-ro", str(image), str(place))
 
-        yield Disk(place / "data", fail, mend)
+        yield FailingDisk(place / "data", fail, mend)
     finally:
         sh("umount", "-l", str(place))
 
 
 @contextlib.contextmanager
-def limit(home: Path) -> Iterator[Disk]:
-    def allow(server: Server, most: int) -> None:
+def limit(home: Path) -> Iterator[FailingDisk]:
+    def allow(server: ServerProcess, most: int) -> None:
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
-    yield Disk(
+    yield FailingDisk(
         home / "data",
         lambda server: allow(server, 4096),
         lambda server: allow(server, resource.RLIM_INFINITY),
@@ -106,7 +118,7 @@ WAYS = {"full": full, "read-only": read_only, "limit": limit}
 class Client:
     """Steps, and a record of what was acknowledged."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ServerProcess) -> None:
         self.server = server
         self.acked: dict[str, dict[str, float]] = {}
         self.refused: list[tuple[str, dict[str, float]]] = []
@@ -135,8 +147,8 @@ class Client:
         self.answers[words] = self.answers.get(words, 0) + 1
 
 
-def examine(way: str, disk: Disk, verdict: Verdict) -> None:
-    server = Server(disk.folder, limit_file_size=disk.limit)
+def examine(way: str, disk: FailingDisk, verdict: Verdict) -> None:
+    server = ServerProcess(disk.folder, limit_file_size=disk.limit)
     server.said = disk.folder.parent.parent / f"{way}.stderr"  # not on the disk that fails
     try:
         server.start()
@@ -206,13 +218,13 @@ def examine(way: str, disk: Disk, verdict: Verdict) -> None:
         server.kill()
 
 
-def server_metrics(server: Server) -> int:
+def server_metrics(server: ServerProcess) -> int:
     link = server.link()
     link.send("GET", "/metrics")
     return link.receive()[0]
 
 
-def restart(way: str, server: Server, disk: Disk, verdict: Verdict) -> None:
+def restart(way: str, server: ServerProcess, disk: FailingDisk, verdict: Verdict) -> None:
     """kill -9 and a start on the disk that still fails: it serves what it has, or says in a line why not."""
     del disk
     server.kill()
@@ -231,8 +243,8 @@ def restart(way: str, server: Server, disk: Disk, verdict: Verdict) -> None:
     verdict.promise(f"{way}: started on the failed disk it serves, or ends with a line", status == 200 or one_line)
 
 
-def compare(way: str, server: Server, client: Client, verdict: Verdict) -> None:
-    log = Log.of(server.link(), "web")
+def compare(way: str, server: ServerProcess, client: Client, verdict: Verdict) -> None:
+    log = ExportedLog.of(server.link(), "web")
     tells = log.tells()
     lost = sum([e["body"]["metrics"] for e in tells.get(id, ())] != [m] for id, m in client.acked.items())
     view = good(server.link().get(STUDY))

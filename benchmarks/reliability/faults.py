@@ -1,7 +1,7 @@
-"""`rasp serve` with a fault planted from outside: the harness must see each of them. No product code knows of this.
+"""`rasp serve` with a fault planted from outside, which the scripts must detect. Product code knows nothing of it.
 
 commit-after-ack   answers are sent before the commit, which follows a moment later
-double-apply       an answer that was given before is taken as a new one
+double-apply       a repeated answer is learned as a new one
 no-sync            commits are not synced to disk
 replay-twice       building a study after a restart applies the last event of its log a second time
 """
@@ -16,10 +16,10 @@ import sqlalchemy as sa
 
 from rasp_tuner.__main__ import main
 from rasp_tuner.service.storage import store as store_module
-from rasp_tuner.service.storage import transaction as desk_module
+from rasp_tuner.service.storage import transaction as transaction_module
 from rasp_tuner.service.storage import writer as writer_module
 from rasp_tuner.service.storage.store import Store, StudyRow
-from rasp_tuner.service.storage.transaction import Desk
+from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -28,11 +28,11 @@ LAZY_S = 0.05  # between the answer and the commit
 
 
 def commit_after_ack() -> None:
-    held: list[tuple[Writer, Desk]] = []
+    held: list[tuple[Writer, UnitOfWork]] = []
     commit, answer = Writer._commit, writer_module._answer
 
-    def hold(self: Writer, desk: Desk) -> bool:
-        held.append((self, desk))
+    def hold(self: Writer, work: UnitOfWork) -> bool:
+        held.append((self, work))
         return True
 
     def answer_first(outcomes: Sequence[Any]) -> None:
@@ -61,17 +61,17 @@ def double_apply() -> None:
 
 
 def replay_twice() -> None:
-    build: Callable[[Store, StudyRow], tuple[LiveStudy, int]] = desk_module.build
+    load_study: Callable[[Store, StudyRow], tuple[LiveStudy, int]] = transaction_module.load_study
 
     def careless(store: Store, row: StudyRow) -> tuple[LiveStudy, int]:
-        live, base = build(store, row)
-        told = [event for event in store.tail(row.id, max(live.seq - 200, 0)) if event.kind == "tell"]
+        live, base = load_study(store, row)
+        told = [event for event in store.events_after(row.id, max(live.seq - 200, 0)) if event.kind == "tell"]
         if told:
-            asked = store.of_ask(row.id, told[-1].ask or 0)[0]
+            asked = store.events_of_ask(row.id, told[-1].ask or 0)[0]
             live.tuner.observe(asked.body["context"], asked.body["params"], told[-1].body["metrics"])
         return live, base
 
-    desk_module.build = careless
+    transaction_module.load_study = careless
 
 
 def no_sync() -> None:

@@ -1,4 +1,4 @@
-"""Flood: requests at a rate that the answers have no say in, as many clients that know nothing of each other send them.
+"""Flood: requests at a fixed rate, independent of the answers, like those of many separate clients.
 
 Each request has a connection to itself while it waits: a free one, else a new one. What is not answered in time, or is
 the oldest when there are as many connections as may be, is given up with its connection; a tell is sent again later.

@@ -16,19 +16,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from harness import HERE, Gone, Log, Progress, Server, Verdict, create, good, grow, main, parser, serving
-from wrong import ASKED, STUDY, Maker
+from bad_requests import ASKED, STUDY, BadRequests
+from harness import HERE, ExportedLog, Gone, Progress, ServerProcess, Verdict, create, good, grow, main, parser, serving
 
 
-def state(server: Server) -> tuple[Any, str]:
+def state(server: ServerProcess) -> tuple[Any, str]:
     """What must not change: the list of studies, which has every view, and the checksum of the log."""
     link = server.link()
-    return good(link.get("/v1/studies")), Log.of(link, "web").sha256
+    return good(link.get("/v1/studies")), ExportedLog.of(link, "web").sha256
 
 
 def bad(verdict: Verdict, count: int, seed: int) -> None:
     """Send so many bad requests."""
-    maker, statuses, kinds = Maker(seed), Counter[str](), Counter[str]()
+    maker, statuses, kinds = BadRequests(seed), Counter[str](), Counter[str]()
     wrong: dict[str, str] = {}
     changed = 0
     with serving() as server:
@@ -104,7 +104,7 @@ def schema(verdict: Verdict, examples: int, seed: int) -> None:
             command += ["--exclude-path-regex", "/live$", "--generation-database", "none", "--warnings", "off"]
             if names == "web":
                 command += ["--exclude-method", "DELETE"]
-            hooked = {**os.environ, "SCHEMATHESIS_HOOKS": "lines", "PYTHONPATH": python_path}
+            hooked = {**os.environ, "SCHEMATHESIS_HOOKS": "ndjson_hook", "PYTHONPATH": python_path}
             done = subprocess.run(command, cwd=home, env=hooked, capture_output=True, text=True, check=False)
             counts = [line.strip() for line in done.stdout.splitlines() if " generated" in line]
             verdict.figure(f"schemathesis, {names} names: test cases", counts[-1] if counts else "none")

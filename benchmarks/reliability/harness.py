@@ -1,4 +1,4 @@
-"""What the reliability scripts share: a server process, a plain HTTP connection, a study, a log, a verdict."""
+"""Shared by the reliability scripts: a server process, a plain HTTP connection, a study, a log, a verdict."""
 
 import argparse
 import contextlib
@@ -53,7 +53,7 @@ class Gone(ConnectionError):
 
 
 class Link:
-    """One kept HTTP/1.1 connection with as little of its own cost as can be: the machine's cores are the server's."""
+    """One HTTP/1.1 connection with little overhead, because clients and server share the machine's cores."""
 
     def __init__(self, port: int, timeout: float = 60.0) -> None:
         self.port, self.timeout = port, timeout
@@ -153,7 +153,7 @@ class Link:
         self._rest += part
 
 
-class Server:
+class ServerProcess:
     """`rasp serve` as a process of its own, or the same with a planted fault."""
 
     def __init__(self, data: Path, plant: str | None = None, limit_file_size: int | None = None) -> None:
@@ -180,7 +180,7 @@ class Server:
             self.process = subprocess.Popen(command, stderr=said, stdout=said, preexec_fn=limited)
 
     def start(self, seconds: float = 120.0) -> float:
-        """Seconds from its birth until it takes tells."""
+        """Seconds from its start until it answers tells."""
         started = time.perf_counter()
         self.launch()
         self.wait_ready(seconds)
@@ -237,10 +237,10 @@ class Server:
 @contextlib.contextmanager
 def serving(
     plant: str | None = None, *, data: Path | None = None, limit_file_size: int | None = None
-) -> Iterator[Server]:
+) -> Iterator[ServerProcess]:
     """A started server on an empty folder; server and folder are gone afterwards."""
     with folder() as home:
-        server = Server(data or home / "data", plant, limit_file_size)
+        server = ServerProcess(data or home / "data", plant, limit_file_size)
         try:
             server.start()
             yield server
@@ -292,14 +292,14 @@ def grow(link: Link, name: str, steps: int, *, first: int = 0, said: "Progress |
 
 
 @dataclass
-class Log:
+class ExportedLog:
     """An export, read: the study's events, and the checksum of all of it but the times."""
 
     events: list[dict[str, Any]]
     sha256: str
 
     @classmethod
-    def of(cls, link: Link, name: str) -> "Log":
+    def of(cls, link: Link, name: str) -> "ExportedLog":
         link.send("GET", f"/v1/studies/{name}/export")
         status, raw = link.receive()
         if status != 200:

@@ -5,7 +5,7 @@ time a second time while it recovers. After each restart, and for everything at 
 the log. One tell in five is sent again, as a client would whose answer got lost; it must be called a duplicate. At the
 end the state must be that of a replay of the whole log.
 
---power-cut makes each kill a power cut: what the server had not synced is gone with it (power.py; needs root).
+--power-cut makes each kill a power cut: what the server had not synced is gone with it (power_cut.py; needs root).
 
 --plant makes the server or the disk lie, and the script must then exit with 1:
   commit-after-ack   answers are sent before the commit
@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from harness import (
+    ExportedLog,
     Gone,
     Link,
-    Log,
     Progress,
-    Server,
+    ServerProcess,
     Verdict,
     context_at,
     create,
@@ -43,7 +43,7 @@ from harness import (
     parser,
     percentile,
 )
-from power import Disk, disk
+from power_cut import PowerCutDisk, power_cut_disk
 
 PLANTS = ["commit-after-ack", "drop-wal", "double-apply", "replay-twice", "no-sync"]
 AGAIN = 0.2  # of acknowledged tells are sent again
@@ -86,7 +86,7 @@ def client(port: int, study: str, seed: int, path: Path, stop: Flag) -> None:
                 time.sleep(0.02)  # an answer that did not come: the tell is still in `out`, and is sent again
 
 
-class Record:
+class Acknowledged:
     """What clients were told, read from their files as they grow."""
 
     def __init__(self, paths: list[Path]) -> None:
@@ -137,12 +137,12 @@ def missing(data: Path, wanted: list[tuple[str, str]], metrics: dict[tuple[str, 
     return lost, twice
 
 
-def judge(link: Link, study: str, record: Record) -> dict[str, int]:
+def judge(link: Link, study: str, record: Acknowledged) -> dict[str, int]:
     """The whole record of one study against its whole log."""
     try:
-        log = Log.of(link, study)
+        log = ExportedLog.of(link, study)
     except RuntimeError:
-        log = Log([], "")  # the study itself is gone: everything is lost
+        log = ExportedLog([], "")  # the study itself is gone: everything is lost
     asks, tells = log.asks(), log.tells()
     status, view = link.get(f"/v1/studies/{study}")
     counted = status == 200 and (view["asks"], view["tells"]) == (len(asks), sum(map(len, tells.values())))
@@ -198,8 +198,8 @@ def run() -> int:
     args.add_argument("--seed", type=int, default=0)
     given = args.parse_args()
     plant = None if given.plant == "drop-wal" else given.plant
-    with folder() as home, disk(home) if given.power_cut else nullcontext() as cut:
-        server = Server(home / "data" if cut is None else cut.place / "data", plant)
+    with folder() as home, power_cut_disk(home) if given.power_cut else nullcontext() as cut:
+        server = ServerProcess(home / "data" if cut is None else cut.place / "data", plant)
         server.said = home / "stderr"
         try:
             return kills(server, home, given, cut)
@@ -207,7 +207,7 @@ def run() -> int:
             server.kill()
 
 
-def kills(server: Server, home: Path, given: Any, cut: Disk | None) -> int:
+def kills(server: ServerProcess, home: Path, given: Any, cut: PowerCutDisk | None) -> int:
     rng, verdict = random.Random(given.seed), Verdict("kill")
     server.start()
     link = server.link()
@@ -225,7 +225,7 @@ def kills(server: Server, home: Path, given: Any, cut: Disk | None) -> int:
         study = studies[-1] if i == 0 else "web"
         clients.append(context.Process(target=client, args=(server.port, study, given.seed + i, path, stop)))
         clients[-1].start()
-    record, progress = Record(paths), Progress("kills", given.kills)
+    record, progress = Acknowledged(paths), Progress("kills", given.kills)
     ready, cpu, lost, twice, early = [], [], 0, 0, 0
     try:
         until = time.monotonic() + 60.0 * given.minutes
@@ -282,7 +282,7 @@ def kills(server: Server, home: Path, given: Any, cut: Disk | None) -> int:
     return verdict.end(given.json)
 
 
-def die(server: Server, plant: str | None, cut: Disk | None) -> None:
+def die(server: ServerProcess, plant: str | None, cut: PowerCutDisk | None) -> None:
     server.kill()
     if cut is not None:
         cut.cut()

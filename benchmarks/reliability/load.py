@@ -1,4 +1,4 @@
-"""Load from separate client processes: a paced one, as much as goes, batches, and ten times too much.
+"""Load from separate client processes: paced, at full speed, in batches, and at ten times the capacity.
 
 paced      arrivals at random at the stated rate; a latency counts from the moment the request was due, so a server that
            stalls cannot hide it; every ask and every tell is one durable commit, shared with those that wait beside it
@@ -24,9 +24,9 @@ from flood import SERVED, flood
 from harness import (
     BATCH,
     SPACES,
+    ExportedLog,
     Link,
-    Log,
-    Server,
+    ServerProcess,
     Verdict,
     add_space,
     context_at,
@@ -153,7 +153,7 @@ def run() -> int:
         started = time.perf_counter()
         good(link.post(f"{STUDY}/recommend", {"context": context_at(0)}))
         verdict.figure("after it: recommend, ms", 1e3 * (time.perf_counter() - started))
-        log = Log.of(link, "web")
+        log = ExportedLog.of(link, "web")
         said = server.errors()
     tells, asks = log.tells(), log.asks()
     lost = sum(not any(e["body"]["metrics"] == metrics for e in tells.get(id, ())) for id, metrics in acked.items())
@@ -180,7 +180,7 @@ def run() -> int:
     return verdict.end(given.json)
 
 
-def keep_apart(server: Server) -> None:
+def keep_apart(server: ServerProcess) -> None:
     """As if clients were elsewhere: none of them takes time from the server, nor it from them."""
     first, *others = sorted(os.sched_getaffinity(0))
     if not others:
@@ -190,13 +190,13 @@ def keep_apart(server: Server) -> None:
     os.sched_setaffinity(0, others)
 
 
-def overloaded(server: Server, rate: float, seconds: float, connections: int) -> tuple[list[Any], float]:
+def overloaded(server: ServerProcess, rate: float, seconds: float, connections: int) -> tuple[list[Any], float]:
     """What four floods counted, and for how long they sent."""
     floods = together(flood, 4, server.port, rate / 4, seconds, connections // 4)
     return floods, max(flooded[0] for flooded in floods)
 
 
-def batches(server: Server, count: int) -> tuple[float, float, float]:
+def batches(server: ServerProcess, count: int) -> tuple[float, float, float]:
     """Seconds spent telling, and asking, and the server's processor time for the tells."""
     link = server.link()
     telling = asking = used = 0.0

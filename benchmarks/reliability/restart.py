@@ -12,10 +12,10 @@ from typing import Any
 
 from harness import (
     STUDY,
+    ExportedLog,
     Link,
-    Log,
     Progress,
-    Server,
+    ServerProcess,
     Verdict,
     context_at,
     create,
@@ -47,7 +47,7 @@ def plan(steps: int, seed: int) -> Iterator[tuple[str, int]]:
 
 
 def through(
-    server: Server, steps: int, seed: int, before: Callable[[int, Link, Any], Link], said: Progress
+    server: ServerProcess, steps: int, seed: int, before: Callable[[int, Link, Any], Link], said: Progress
 ) -> list[Any]:
     """(id, params) of every step; `before` is called before each tell, and may restart the server."""
     link = server.link()
@@ -120,7 +120,7 @@ def run() -> int:
     kinds = {"clean": 0, "kill -9": 0, "kill -9 with an answer on its way": 0}
 
     with folder() as home:
-        one, many = Server(home / "one"), Server(home / "many", given.plant)
+        one, many = ServerProcess(home / "one"), ServerProcess(home / "many", given.plant)
 
         def restart(number: int, link: Link, answer: Any) -> Link:
             if number not in when:
@@ -143,11 +143,11 @@ def run() -> int:
         try:
             one.start()
             plain = through(one, given.steps, given.seed, lambda _, link, __: link, Progress("without", given.steps))
-            plain_log = Log.of(one.link(), "web")
+            plain_log = ExportedLog.of(one.link(), "web")
             one.stop()
             many.start()
             broken = through(many, given.steps, given.seed, restart, Progress("with restarts", given.steps))
-            broken_log = Log.of(many.link(), "web")
+            broken_log = ExportedLog.of(many.link(), "web")
             views = many.link().get("/v1/studies/web")[1]
         finally:
             one.kill()
@@ -172,7 +172,7 @@ def run() -> int:
     return verdict.end(given.json)
 
 
-def timeless(log: Log) -> list[Any]:
+def timeless(log: ExportedLog) -> list[Any]:
     return [[event["seq"], event["kind"], event.get("ask"), event["body"]] for event in log.events]
 
 

@@ -13,7 +13,7 @@ from harness import (
     SPACES,
     Link,
     Progress,
-    Server,
+    ServerProcess,
     Verdict,
     add_space,
     context_at,
@@ -52,7 +52,7 @@ def run() -> int:
     add_space(args)
     given = args.parse_args()
     with folder() as home:
-        server = Server(home / "data")
+        server = ServerProcess(home / "data")
         try:
             server.start()
             return soak(server, given)
@@ -60,7 +60,7 @@ def run() -> int:
             server.kill()
 
 
-def soak(server: Server, given: Any) -> int:
+def soak(server: ServerProcess, given: Any) -> int:
     verdict, link = Verdict("soak"), server.link(timeout=600.0)
     create(link, space=SPACES[given.space])
     began = time.monotonic()

@@ -12,9 +12,9 @@ import httpx
 
 from rasp_tuner.service.http.asgi import create_app
 from rasp_tuner.service.limits import Limits
-from rasp_tuner.service.server import Server, configure
+from rasp_tuner.service.server import HttpServer, uvicorn_config
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.study import study_snapshot as still
+from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
 
 STUDY = {
@@ -32,10 +32,10 @@ STUDY = {
 class NoLog:
     """A log in which nothing is found."""
 
-    def of_ask(self, _):
+    def events_of_ask(self, _):
         return []
 
-    def of_key(self, _):
+    def observation_by_key(self, _):
         return None
 
 
@@ -79,7 +79,7 @@ def play(live, count, seed=0):
 
 def whole(live):
     """Everything a study is, as bytes."""
-    return live.tuner.to_bytes(), live.view(1e9), live.history.to_json(), still.capture(live)()
+    return live.tuner.to_bytes(), live.view(1e9), live.history.to_json(), study_snapshot.capture(live)()
 
 
 @contextlib.contextmanager
@@ -88,7 +88,7 @@ def running(url, *, limits=None, **settings):
     app = create_app(Store(url), limits=limits or Limits(), **settings)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = Server(configure(app, log_level="critical", timeout_graceful_shutdown=2), app.service.hub)
+    server = HttpServer(uvicorn_config(app, log_level="critical", timeout_graceful_shutdown=2), app.service.broadcaster)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -55,7 +55,7 @@ def test_an_id_nobody_was_given_is_unknown(web, id):
 
 
 def test_tells_are_idempotent_far_beyond_what_memory_holds(database, monkeypatch):
-    monkeypatch.setattr("rasp_tuner.service.study.live_study.ANSWERED", 5)
+    monkeypatch.setattr("rasp_tuner.service.study.live_study.ANSWERS_IN_MEMORY", 5)
     with running(database) as client:
         client.post("/v1/studies", json={**STUDY, "max_pending": 5})
         steps(client, 12)

@@ -347,7 +347,7 @@ def test_with_keys_the_page_asks_for_one_and_says_what_it_may_not(tab, tmp_path,
 
 @pytest.fixture
 def make_key():
-    from rasp_tuner.service.http.auth import create_key
+    from rasp_tuner.service.auth import create_key
     from rasp_tuner.service.storage.store import Store, sqlite_url
 
     def make(data, scope):

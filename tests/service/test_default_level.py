@@ -2,7 +2,7 @@ from serving import STUDY, running, steps
 
 
 def test_the_default_level_is_the_belief_wherever_a_gain_is_judged_and_nothing_elsewhere(sqlite, monkeypatch):
-    monkeypatch.setattr("rasp_tuner.service.study.history.JUDGED", 8)
+    monkeypatch.setattr("rasp_tuner.service.study.history.GAIN_EACH_STEP_UNTIL", 8)
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY).raise_for_status()
         steps(client, 40)  # beyond the first eight only some steps are judged

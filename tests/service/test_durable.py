@@ -10,8 +10,8 @@ from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, runnin
 
 from rasp_tuner.service.storage.store import Store, StudyRow
 from rasp_tuner.service.storage.tables import events, snapshots
-from rasp_tuner.service.storage.transaction import Shelf, build
-from rasp_tuner.service.study import study_snapshot as still
+from rasp_tuner.service.storage.transaction import StudyCache, load_study
+from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
@@ -33,7 +33,7 @@ def test_a_screened_study_is_replayed_and_kept_like_any_other():
     for event in play(live, 120):
         again.apply(event)
     assert whole(again) == whole(live)
-    assert whole(still.restore(still.capture(live)(), 1, screened, 0.0)) == whole(live)
+    assert whole(study_snapshot.restore(study_snapshot.capture(live)(), 1, screened, 0.0)) == whole(live)
     why = live.suggestion("s30", NoLog(), 0.0)["why"]
     assert "has not shown yet that it helps" in why["source"]
 
@@ -47,7 +47,7 @@ def test_a_study_that_is_stopped_at_any_moment_goes_on_as_if_it_never_was(space)
         for event in expected[done:stop]:
             live.apply(event)
         live.tuner.recommend({"qps": 5.0})  # looking leaves no trace
-        live, done = still.restore(still.capture(live)(), 1, definition(space), 0.0), stop
+        live, done = study_snapshot.restore(study_snapshot.capture(live)(), 1, definition(space), 0.0), stop
     assert whole(live) == whole(straight)
 
 
@@ -59,29 +59,29 @@ def test_a_study_is_built_from_the_newest_sound_snapshot_and_the_tail(database):
         live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
         store.append(connection, [(live.id, event) for event in events])
     row = StudyRow(live.id, "web", live.definition.to_wire(), 5.0)
-    built, base = build(store, row)
+    built, base = load_study(store, row)
     assert (whole(built), base) == (whole(live), 0)
     part = LiveStudy(live.id, live.definition, 5.0)
     for event in events[:100]:
         part.apply(event)
     with store.writing() as connection:
-        store.add_snapshot(connection, live.id, 100, still.capture(part)())
+        store.add_snapshot(connection, live.id, 100, study_snapshot.capture(part)())
         store.add_snapshot(connection, live.id, 120, b"damaged")
-    built, base = build(store, row)
+    built, base = load_study(store, row)
     assert (whole(built)[:3], base) == (whole(live)[:3], 100)
     with store.writing() as connection:
         store.add_snapshot(connection, live.id, 130, b"damaged too")
     assert [seq for seq, _ in store.snapshots(live.id)] == [130, 120]
-    assert build(store, row)[1] == 0
+    assert load_study(store, row)[1] == 0
     store.close()
 
 
 def test_a_snapshot_of_an_older_version_is_read():
     live = LiveStudy(1, definition(), 5.0)
     play(live, 60)
-    mark, _, plain = still.capture(live)().partition(b"\n")
+    mark, _, plain = study_snapshot.capture(live)().partition(b"\n")
     assert mark == b"still 2"
-    assert whole(still.restore(zlib.compress(plain, 1), 1, definition(), 5.0)) == whole(live)
+    assert whole(study_snapshot.restore(zlib.compress(plain, 1), 1, definition(), 5.0)) == whole(live)
 
 
 def snapshots_of(url):
@@ -98,7 +98,7 @@ def test_a_snapshot_is_made_when_the_replay_since_the_latest_would_take_long(sql
         steps(client, 6)
         time.sleep(0.5)
         assert snapshots_of(sqlite) == []  # twelve events are no reason
-        monkeypatch.setattr("rasp_tuner.service.storage.writer.REPLAY_S", 1e-9)
+        monkeypatch.setattr("rasp_tuner.service.storage.writer.MAX_REPLAY_CPU_S", 1e-9)
         ask(client)
         wait_for(lambda: snapshots_of(sqlite) == [13], "the snapshot", 10.0)
 
@@ -108,9 +108,9 @@ def test_what_a_start_has_replayed_counts_for_the_next_snapshot(sqlite):
     with store.writing() as connection:
         live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
         store.append(connection, [(live.id, event) for event in play(live, 60)])
-    shelf = Shelf(store)
-    assert shelf.replayed(live) == 0.0
-    assert shelf.replayed(shelf.study("web", writes=True)) > 0.001
+    cache = StudyCache(store)
+    assert cache.replay_cpu_s(live) == 0.0
+    assert cache.replay_cpu_s(cache.study("web", writes=True)) > 0.001
     store.close()
 
 
@@ -187,7 +187,7 @@ def test_a_mistake_of_the_server_is_undone_and_told_without_a_trace(sqlite, monk
             def slip(*_):
                 raise ZeroDivisionError("a secret of the code")
 
-            patch.setattr(LiveStudy, "_answered", slip)
+            patch.setattr(LiveStudy, "_close_ask", slip)
             ask(client)
             answer = tell(client, "s3")
             assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
@@ -262,9 +262,9 @@ def test_two_servers_do_not_share_a_folder(process):
 
 
 def test_two_servers_do_not_share_a_postgresql_database(postgres):
-    first = Store(postgres, alone=True)
+    first = Store(postgres, exclusive=True)
     with pytest.raises(Exception, match="another server uses this database"):
-        Store(postgres, alone=True)
+        Store(postgres, exclusive=True)
     Store(postgres).close()  # `rasp keys` may come in
     first.close()
-    Store(postgres, alone=True).close()
+    Store(postgres, exclusive=True).close()

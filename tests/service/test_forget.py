@@ -6,47 +6,48 @@ import sqlite3
 import struct
 import threading
 import time
-import zlib
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving import SPACES, STUDY, NoLog, ask, definition, play, running, steps, tell, view, wait_for, whole
 
 from rasp_tuner import ExpiredSuggestion
-from rasp_tuner.service.http_errors import Problem
-from rasp_tuner.service.storage.erasure import Remainder, Where
+from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.storage.erasure import ErasureQuery, Replay
 from rasp_tuner.service.storage.store import Store, StudyRow
-from rasp_tuner.service.storage.transaction import build
-from rasp_tuner.service.study import study_snapshot as still
+from rasp_tuner.service.storage.tables import events
+from rasp_tuner.service.storage.transaction import load_study
+from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 
 
-class Shelf:
-    """A log and a desk in memory: what `Remainder` needs of a store."""
+class MemoryWork:
+    """A store and a unit of work in memory, as far as `Replay` needs them."""
 
     def __init__(self, live, events):
         self.live, self.events, self.waiting = live, events, []
 
-    def tail(self, _, after, limit=None):
+    def events_after(self, _, after, limit=None):
         return iter([event for event in self.events if event.seq > after][:limit])
 
     def study(self, _, writes):
         assert writes
         return self.live
 
-    def unsaved(self, _):
+    def uncommitted_events(self, _):
         return self.waiting
 
-    def replace(self, new, events):
+    def replace_study(self, new, events):
         self.live, self.events = new, list(events)
 
     def forget(self, where):
-        rest = Remainder(self, self.live, where)
-        erased = rest.derive()
+        replay = Replay(self, self.live, where)
+        erased = replay.run()
         if erased:
-            assert rest.finish(self)
+            assert replay.finish(self)
         return erased
 
 
@@ -100,7 +101,7 @@ def meant(events, where):
 
 times = st.one_of(st.none(), st.integers(1, 50).map(float))
 filters = st.builds(
-    Where,
+    ErasureQuery,
     after=times,
     before=times,
     context=st.one_of(st.just({}), st.just({"qps": (5.0, None)}), st.just({"qps": (0.9, 1.1)})),
@@ -115,22 +116,22 @@ def test_the_state_is_that_of_a_run_without_them(seed, space, first, second):
     study = definition(space)
     live = LiveStudy(1, study, 0.0)
     events = play(live, 40, seed)
-    shelf, gone = Shelf(live, events), set()
+    work, gone = MemoryWork(live, events), set()
     for where in (first, second):
         now_gone = meant([event for event in events if event.ask not in gone and event.key not in gone], where)
-        assert shelf.forget(where) == len(now_gone)
+        assert work.forget(where) == len(now_gone)
         gone |= now_gone
-        assert digest(shelf.live.tuner) == digest(run_without(study, events, gone))
+        assert digest(work.live.tuner) == digest(run_without(study, events, gone))
     kept = [event for event in events if event.ask not in gone and event.key not in gone]
-    left = [event for event in shelf.events if event.kind != "forgot"]
+    left = [event for event in work.events if event.kind != "forgot"]
     assert [(e.kind, e.at, e.ask, e.key, e.body) for e in left] == [(e.kind, e.at, e.ask, e.key, e.body) for e in kept]
     again = LiveStudy(0, study, 0.0)
-    for event in shelf.events:
+    for event in work.events:
         again.apply(event)
-    assert whole(again) == whole(shelf.live)
-    assert shelf.live.handed == live.handed  # no id is given twice
-    assert (shelf.live.counts.erased, shelf.live.counts.diverged) == (len(gone), 0)
-    shown = shelf.live.view(0.0)
+    assert whole(again) == whole(work.live)
+    assert work.live.next_ask == live.next_ask  # no id is given twice
+    assert (work.live.counts.erased, work.live.counts.diverged) == (len(gone), 0)
+    shown = work.live.view(0.0)
     assert shown["asks"] == shown["pending"] + shown["expired"] + shown["tells"] + shown["failures"]
 
 
@@ -138,35 +139,39 @@ def test_all_that_is_forgotten_leaves_a_new_tuner():
     live = LiveStudy(1, definition(), 0.0)
     events = [live.ask({"qps": float(i)}, float(i)) for i in range(9)]
     events += [live.tell(f"s{i}", 20.0, NoLog(), {"p99_ms": float(i)}) for i in range(5)]
-    shelf = Shelf(live, events)
-    assert shelf.forget(Where(after=0.0)) == 9
-    assert digest(shelf.live.tuner) == digest(definition().tuner())
-    assert shelf.live.ask({"qps": 1.0}, 100.0).ask == live.handed
+    work = MemoryWork(live, events)
+    assert work.forget(ErasureQuery(after=0.0)) == 9
+    assert digest(work.live.tuner) == digest(definition().tuner())
+    assert work.live.ask({"qps": 1.0}, 100.0).ask == live.next_ask
 
 
 def test_what_comes_meanwhile_is_taken_along_and_what_waits_can_still_be_told():
     live = LiveStudy(1, definition(), 0.0)
     events = [live.ask({"qps": float(i)}, float(i)) for i in range(20)]
     events += [live.tell(f"s{i}", 20.0 + i, NoLog(), {"p99_ms": float(i)}) for i in range(10)]
-    shelf = Shelf(live, list(events))
-    rest = Remainder(shelf, live, Where(context={"qps": (3.0, 4.0)}))
-    assert rest.derive() == 2
-    shelf.events += [live.ask({"qps": 3.5}, 40.0 + i) for i in range(220)]  # in the range, but after the order
-    shelf.events.append(live.tell("s15", 300.0, NoLog(), {"p99_ms": 1.0}))
-    assert not rest.finish(shelf)  # too much to do while all wait
-    rest.catch_up()
-    shelf.events.append(live.tell("s16", 301.0, NoLog(), {"p99_ms": 1.0}))
-    shelf.waiting.append(live.tell("s14", 302.0, NoLog(), {"p99_ms": 1.5}))  # of the same commit
-    log = [*shelf.events, *shelf.waiting]
-    assert rest.finish(shelf)
-    new = shelf.live
-    assert (new.counts.asks, new.counts.tells, new.handed, new.counts.erased) == (238, 11, 240, 2)
+    work = MemoryWork(live, list(events))
+    replay = Replay(work, live, ErasureQuery(context={"qps": (3.0, 4.0)}))
+    assert replay.run() == 2
+    work.events += [live.ask({"qps": 3.5}, 40.0 + i) for i in range(220)]  # in the range, but after the order
+    work.events.append(live.tell("s15", 300.0, NoLog(), {"p99_ms": 1.0}))
+    assert not replay.finish(work)  # too much to do while all wait
+    replay.catch_up()
+    work.events.append(live.tell("s16", 301.0, NoLog(), {"p99_ms": 1.0}))
+    work.waiting.append(live.tell("s14", 302.0, NoLog(), {"p99_ms": 1.5}))  # of the same commit
+    log = [*work.events, *work.waiting]
+    assert replay.finish(work)
+    new = work.live
+    assert (new.counts.asks, new.counts.tells, new.next_ask, new.counts.erased) == (238, 11, 240, 2)
     assert digest(new.tuner) == digest(run_without(live.definition, log, {3, 4}))
-    kept = still.restore(still.capture(new)(), 0, new.definition, 0.0)
-    assert (kept.floor, kept.handed, kept.first_at) == (new.floor, new.handed, new.first_at) == (240, 240, 0.0)
+    kept = study_snapshot.restore(study_snapshot.capture(new)(), 0, new.definition, 0.0)
+    assert (
+        (kept.erased_below, kept.next_ask, kept.first_at)
+        == (new.erased_below, new.next_ask, new.first_at)
+        == (240, 240, 0.0)
+    )
     assert new.tell("s17", 400.0, NoLog(), {"p99_ms": 2.0}).ask == 17
     assert new.suggestion("s239", NoLog(), 400.0)["id"] == "s239"
-    with pytest.raises(Problem, match="or it was erased"):
+    with pytest.raises(HttpError, match="or it was erased"):
         new.tell("s3", 400.0, NoLog(), {"p99_ms": 2.0})
     asked = new.ask({"qps": 1.0}, 500.0)
     assert new.suggestion("s240", NoLog(), 500.0)["params"] == asked.body["params"]
@@ -174,11 +179,8 @@ def test_what_comes_meanwhile_is_taken_along_and_what_waits_can_still_be_told():
 
 
 CANARY = {"context": 424_242.123456789, "metric": 31_337.987654321, "param": 7.654321987, "reason": "CANARY-REASON"}
-TRACES = [
-    *(str(CANARY[name]).encode() for name in CANARY),
-    *(struct.pack("<d", CANARY[name]) for name in ("context", "metric", "param")),
-    b"canary-key",
-]
+BINARY = {struct.pack("<d", CANARY[name]) for name in ("context", "metric", "param")}
+TRACES = [*(str(CANARY[name]).encode() for name in CANARY), *BINARY, b"canary-key"]
 
 
 def hits(folder):
@@ -203,41 +205,44 @@ def plant(client):
     assert client.post("/v1/studies/web/observe", json=seen).json()["status"] == "learned"
 
 
-packed = zlib.compress
-
-
 def forget(client, **which):
     answer = client.post("/v1/studies/web/forget", json=which)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
+BACKUP = "rasp.db.v1-20260101T000000.bak"
+
+
+def fill(client, folder):
+    """Put values that are to be erased into every kind of file: log, snapshots, free pages, WAL, backup."""
+    client.post("/v1/studies", json=STUDY)
+    client.post("/v1/studies", json={**STUDY, "name": "other"})
+    steps(client, 10)
+    plant(client)
+    steps(client, 25)
+    steps(client, 5, study="other")
+    wait_for(lambda: {trace for _, trace in hits(folder)} >= BINARY, "a snapshot")  # the log has them as text only
+    copy = sqlite3.connect(folder / "rasp.db")
+    copy.execute("VACUUM INTO ?", (str(folder / BACKUP),))
+    copy.execute("PRAGMA secure_delete=OFF")  # what an older version deleted may still lie in the file
+    copy.execute("CREATE TABLE old (value TEXT)")
+    copy.executemany("INSERT INTO old VALUES (?)", [(f"{CANARY['context']}{'.' * 3_000}",)] * 100)
+    copy.execute("DROP TABLE old")
+    copy.commit()
+    copy.close()
+    before = hits(folder)
+    assert {trace for _, trace in before} == set(TRACES)
+    assert {name for name, _ in before} >= {"rasp.db-wal", BACKUP}
+
+
 def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monkeypatch):
-    monkeypatch.setattr("rasp_tuner.service.storage.writer.EVERY", 10)
-    monkeypatch.setattr(
-        "rasp_tuner.service.study.study_snapshot.zlib.compress", lambda data, _: packed(data, 0)
-    )  # legible
+    monkeypatch.setattr("rasp_tuner.service.storage.writer.SNAPSHOT_EVERY_EVENTS", 10)
     with running(sqlite) as client:
-        client.post("/v1/studies", json=STUDY)
-        client.post("/v1/studies", json={**STUDY, "name": "other"})
-        steps(client, 10)
-        plant(client)
-        steps(client, 25)
-        steps(client, 5, study="other")
-        copy = sqlite3.connect(tmp_path / "rasp.db")
-        copy.execute("VACUUM INTO ?", (str(tmp_path / "rasp.db.v1-20260101T000000.bak"),))
-        copy.execute("PRAGMA secure_delete=OFF")  # what an older version deleted may still lie in the file
-        copy.execute("CREATE TABLE old (value TEXT)")
-        copy.executemany("INSERT INTO old VALUES (?)", [(f"{CANARY['context']}{'.' * 3_000}",)] * 100)
-        copy.execute("DROP TABLE old")
-        copy.commit()
-        copy.close()
-        before = hits(tmp_path)
-        assert {trace for _, trace in before} == set(TRACES)
-        assert {name for name, _ in before} >= {"rasp.db-wal", "rasp.db.v1-20260101T000000.bak"}
+        fill(client, tmp_path)
         started = time.monotonic()
         done = forget(client, context={"qps": CANARY["context"]})
-        assert done == {"erased": 5, "scrubbed": True, "backups": ["rasp.db.v1-20260101T000000.bak"]}
+        assert done == {"erased": 5, "scrubbed": True, "backups": [BACKUP]}
         assert hits(tmp_path) == []
         assert time.monotonic() - started < 60.0
         steps(client, 15)  # with new snapshots
@@ -250,6 +255,33 @@ def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monke
         assert ask(client)["id"] == "s54"
         assert client.delete("/v1/studies/other").status_code == 204
         wait_for(lambda: b'"other"' not in (tmp_path / "rasp.db").read_bytes(), "a clean file")
+
+
+def keep_snapshots(_, connection, study):
+    """As `Store.purge_rows`, which deletes the snapshots too."""
+    return connection.execute(sa.delete(events).where(events.c.study == study)).rowcount > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "where"),
+    [
+        ("secure_delete.rewrite_database", lambda _: None, "rasp.db"),
+        ("secure_delete.truncate_wal", lambda _: None, "rasp.db-wal"),
+        ("secure_delete.remove_backups", lambda _: [], BACKUP),
+        ("store.Store.purge_rows", keep_snapshots, "rasp.db"),
+    ],
+)
+def test_bytes_that_are_left_are_found(sqlite, tmp_path, monkeypatch, name, fault, where):
+    """The scan of the test above sees it when one of the steps of an erasure is left out."""
+    monkeypatch.setattr("rasp_tuner.service.storage.writer.SNAPSHOT_EVERY_EVENTS", 10)
+    monkeypatch.setattr(f"rasp_tuner.service.storage.{name}", fault)
+    with running(sqlite) as client:
+        fill(client, tmp_path)
+        assert forget(client, context={"qps": CANARY["context"]})["scrubbed"]
+        found = hits(tmp_path)
+        assert where in {file for file, _ in found}
+        if fault is keep_snapshots:
+            assert {trace for _, trace in found} >= BINARY
 
 
 def test_over_http_on_every_database_and_after_a_restart(database):
@@ -278,10 +310,10 @@ def test_over_http_on_every_database_and_after_a_restart(database):
         assert [view(client), client.get("/v1/studies/web/history").json()] == shown
     store = Store(database)
     row = next(row for row in store.studies() if row.name == "web")
-    assert build(store, row)[0].counts.diverged == 0
+    assert load_study(store, row)[0].counts.diverged == 0
     assert [line["subject"] for line in store.audit(50) if line["action"] == "records erased"] == ["web: 4", "web: 3"]
     with store.reading() as connection:
-        assert store.gone() == []
+        assert store.deleted_studies() == []
         assert "424242" not in str(connection.exec_driver_sql("SELECT * FROM events").all())
         if database.startswith("postgresql"):
             folder = Path(connection.exec_driver_sql("SHOW data_directory").scalar()) / "base"
@@ -314,15 +346,15 @@ def test_the_service_goes_on_while_it_forgets(sqlite):
 
 def test_a_study_built_from_a_log_with_erased_records_goes_on(tmp_path):
     live = LiveStudy(1, definition(), 0.0)
-    shelf = Shelf(live, play(live, 80))
-    shelf.forget(Where(before=40.0))
+    work = MemoryWork(live, play(live, 80))
+    work.forget(ErasureQuery(before=40.0))
     store = Store.in_folder(tmp_path)
     with store.writing() as connection:
         id = store.add_study(connection, "web", live.definition.to_wire(), 0.0)
-        store.append(connection, [(id, event) for event in shelf.events])
-    built, _ = build(store, StudyRow(id, "web", json.loads(json.dumps(live.definition.to_wire())), 0.0))
-    assert whole(built)[:3] == whole(shelf.live)[:3]
-    assert built.ask({"qps": 2.0}, 99.0) == shelf.live.ask({"qps": 2.0}, 99.0)
+        store.append(connection, [(id, event) for event in work.events])
+    built, _ = load_study(store, StudyRow(id, "web", json.loads(json.dumps(live.definition.to_wire())), 0.0))
+    assert whole(built)[:3] == whole(work.live)[:3]
+    assert built.ask({"qps": 2.0}, 99.0) == work.live.ask({"qps": 2.0}, 99.0)
     store.close()
 
 

@@ -13,8 +13,8 @@ from serving import STUDY, NoLog, ask, running, steps, tell
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study.regimes import Regimes
-from rasp_tuner.service.study.trace import MOST, Trace
+from rasp_tuner.service.study.regimes import RegimeTimeline
+from rasp_tuner.service.study.trace import MAX_BUCKETS, Trace
 
 
 @given(st.integers(1, 6_000), st.integers(1, 1_024))
@@ -24,33 +24,33 @@ def test_a_trace_of_any_length_keeps_means_and_extremes(count, points):
     trace = Trace(["a", "silent"])
     for value in values:
         trace.add(np.array([value, np.nan]))
-    drawn = trace.drawn("a", points)
+    drawn = trace.series_points("a", points)
     width = trace.width * trace.group(points)
-    assert trace.used <= MOST
+    assert trace.used <= MAX_BUCKETS
     assert len(drawn["step"]) <= points
     assert drawn["step"] == list(range(0, count, width))
     for i, start in enumerate(drawn["step"]):
         piece = values[start : start + width]
         assert drawn["mean"][i] == pytest.approx(piece.mean(), abs=1e-9)
         assert (drawn["min"][i], drawn["max"][i]) == (piece.min(), piece.max())
-    assert trace.drawn("silent", points)["step"] == []
+    assert trace.series_points("silent", points)["step"] == []
     again = Trace(["a", "silent"])
     again.restore(trace.state())
-    assert again.drawn("a", points) == drawn
+    assert again.series_points("a", points) == drawn
 
 
 def test_a_trace_takes_what_numbers_there_are():
     trace = Trace(["a"])
     for value in (1e308, -1e308, np.inf, np.nan, 5e-324):
         trace.add(np.array([value]))
-    assert len(trace.drawn("a", 600)["mean"]) == 3
-    json.dumps(trace.drawn("a", 600), allow_nan=False)
+    assert len(trace.series_points("a", 600)["mean"]) == 3
+    json.dumps(trace.series_points("a", 600), allow_nan=False)
 
 
 def labels(contexts):
-    regimes = Regimes(contexts.shape[1])
+    regimes = RegimeTimeline(contexts.shape[1])
     for context in contexts:
-        regimes.step(context)
+        regimes.add(context)
     out = np.full(len(contexts), -1)
     for label, start, end in regimes.segments:
         out[start : end + 1] = label
@@ -118,7 +118,7 @@ def test_the_gain_is_what_the_default_would_have_cost_more():
         truth += 50.0 - loss
         live.tell(f"s{event.ask}", float(i), NoLog(), {"p99_ms": loss})
     assert live.history.gain == pytest.approx(truth, rel=0.1)
-    level = live.history.drawn(600)["series"]["default:p99_ms"]["mean"][-1]
+    level = live.history.chart_data(600)["series"]["default:p99_ms"]["mean"][-1]
     assert level == pytest.approx(50.0, rel=0.1)
 
 

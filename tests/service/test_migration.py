@@ -6,7 +6,7 @@ from serving import STUDY, ask, running, steps, tell, view
 
 from rasp_tuner.service.storage.migration import SchemaError
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.storage.tables import VERSION
+from rasp_tuner.service.storage.tables import SCHEMA_VERSION
 
 
 def driven(url):
@@ -37,7 +37,7 @@ def test_an_older_database_is_migrated_after_a_backup(database, tmp_path):
         assert tell(client, "s4").json()["status"] == "learned"
         seen = {"context": {"qps": 1}, "params": {"pool": 3, "t": 1.0}, "metrics": {"p99_ms": 4.0}, "key": "k"}
         assert client.post("/v1/studies/web/observe", json=seen).json() == {"status": "learned"}
-        assert client.get("/version").json()["schema"] == VERSION
+        assert client.get("/version").json()["schema"] == SCHEMA_VERSION
     if database.startswith("sqlite"):
         (backup,) = tmp_path.glob("rasp.db.v1-*.bak")
         engine, table = sa.create_engine(f"sqlite:///{backup}"), "events"
@@ -55,7 +55,7 @@ def test_a_newer_database_is_refused_with_both_versions_and_untouched(database):
     engine = driven(database)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE rasp_schema SET version = 99")
-    with pytest.raises(SchemaError, match=rf"version 99, this program knows up to {VERSION}: upgrade"):
+    with pytest.raises(SchemaError, match=rf"version 99, this program knows up to {SCHEMA_VERSION}: upgrade"):
         Store(database)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT version FROM rasp_schema").scalar() == 99

@@ -58,6 +58,6 @@ def test_a_full_disk_acknowledges_nothing():
     assert not broken, told
 
 
-def test_a_crowd_is_counted_exactly():
-    told, broken = script("crowd", "--clients", 8, "--rounds", 10)
+def test_concurrent_clients_are_counted_exactly():
+    told, broken = script("concurrent_clients", "--clients", 8, "--rounds", 10)
     assert not broken, told

@@ -9,7 +9,7 @@ from serving import STUDY, Process
 from typer.testing import CliRunner
 
 from rasp_tuner.cli import app
-from rasp_tuner.service.server import listening
+from rasp_tuner.service.server import listening_socket
 from rasp_tuner.service.storage.store import Store
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what it takes to listen there is the test
@@ -105,5 +105,5 @@ def test_every_command_of_the_service_shows_an_example():
 
 def test_small_answers_are_not_held_back():
     """asyncio sets TCP_NODELAY only on sockets that say they are TCP; else every answer waits for an old one's ACK."""
-    with listening("127.0.0.1", 0) as listener:
+    with listening_socket("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP

@@ -59,7 +59,7 @@ def create_key(
     Example: rasp keys create --data ./rasp-data --scope write --study checkout
     """
     with one_line_errors("serve"), _store(data, database) as store:
-        from rasp_tuner.service.http.auth import create_key
+        from rasp_tuner.service.auth import create_key
 
         key, row = create_key(store, scope, study, label)
         typer.echo(json.dumps({"id": row.id, "key": key, "scope": scope, "study": study}) if as_json else key)

@@ -1,6 +1,6 @@
-"""The Python client of the service: `Client(url, key).study(name)` asks and tells like a Tuner.
+"""The Python client of the service: `Client(url, key).create(...)` gives a study that asks and tells like a Tuner.
 
-docs/CLIENT.md says what it does when the server is slow, refuses, or is gone.
+docs/CLIENT.md says what it does when the server is slow, refuses a request, or is down.
 """
 
 from rasp_tuner.client.client import Client
@@ -13,7 +13,9 @@ from rasp_tuner.client.errors import (
     UnknownStudy,
 )
 from rasp_tuner.client.fallback import is_fallback
-from rasp_tuner.client.study import Study, Told
+from rasp_tuner.client.study import Study, TellResult
+
+Told = TellResult  # the former name
 
 __all__ = [
     "AccessDenied",
@@ -23,6 +25,7 @@ __all__ = [
     "RequestRefused",
     "ServerUnavailable",
     "Study",
+    "TellResult",
     "Told",
     "UnknownStudy",
     "is_fallback",

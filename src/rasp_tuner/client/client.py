@@ -1,4 +1,4 @@
-"""Client: a server and a key; studies come from it."""
+"""Client: a connection to one server; it creates and opens studies."""
 
 import os
 import weakref
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.study import Study
-from rasp_tuner.client.transport import Transport, positive
+from rasp_tuner.client.transport import Transport, positive_seconds
 from rasp_tuner.client.wire import metric_specs_json, params_json, space_json
 from rasp_tuner.core.checks import whole
 from rasp_tuner.space import Knob
@@ -19,13 +19,13 @@ URL = "http://127.0.0.1:8321"
 
 
 class Client:
-    """Studies of one server; may be used from many threads, and after a fork. The end of a `with` closes it.
+    """Studies of one server. It may be used from many threads and after a fork; the end of a `with` closes it.
 
     url           where `rasp serve` listens
-    key           an API key, `rasp_...`; none is needed on the server's own machine while it has none
-    timeout       seconds a call may take, with all its repetitions, before it raises ServerUnavailable
-    ask_deadline  seconds after which `ask` and `recommend` answer by themselves; None: they wait, and raise
-    queue         how many tells wait in memory for a server that is gone; beyond that the oldest are dropped
+    key           an API key, `rasp_...`; not needed on the server's own machine while the server has no keys
+    timeout       seconds a call may take, with all its retries, before it raises ServerUnavailable
+    ask_deadline  seconds after which `ask` and `recommend` answer without the server; None: they wait, and raise
+    queue         how many tells wait in memory for a server that is down; beyond that the oldest are dropped
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Client:
         ask_deadline: float | None = 0.05,
         queue: int = 10_000,
     ) -> None:
-        self._deadline = None if ask_deadline is None else positive("ask_deadline", ask_deadline)
+        self._deadline = None if ask_deadline is None else positive_seconds("ask_deadline", ask_deadline)
         size = whole("queue", queue, 1, 10_000_000)
         self._transport = Transport(url, key, timeout)
         self._outbox = Outbox(self._transport, size)
-        own = weakref.WeakMethod(self._forked)
+        own = weakref.WeakMethod(self._after_fork)
         os.register_at_fork(after_in_child=lambda: (forked := own()) and forked())
 
     def __repr__(self) -> str:
@@ -78,9 +78,9 @@ class Client:
         default: Mapping[str, object] | None = None,
         **settings: Any,
     ) -> Study:
-        """The study of this definition, made if it is not there; Conflict if the name stands for another.
+        """The study of this definition, created if it does not exist; Conflict if the name has another definition.
 
-        Arguments as of `Tuner`; `settings`: preset, seed, guard, switching_cost, screen, max_pending, lease_s, the
+        Arguments as for `Tuner`; `settings`: preset, seed, guard, switching_cost, screen, max_pending, lease_s, the
         seconds after which an unanswered ask counts as expired, and ttl_s, after which records are erased.
         """
         definition = {
@@ -95,45 +95,46 @@ class Client:
         return self.create_from(definition)[0]
 
     def create_from(self, definition: Mapping[str, Any]) -> tuple[Study, bool]:
-        """The study a wire definition describes, and whether it is new."""
+        """The study of a definition in the JSON of the HTTP API, and whether it is new."""
         answer = self._transport.call("POST", "/v1/studies", definition)
         return self._study(answer.body), answer.status == 201
 
     def study(self, name: str, default: Mapping[str, object] | None = None) -> Study:
-        """The study of this name.
+        """An existing study; raises UnknownStudy if the server has none of this name.
 
-        Given its default, no request is made: a program can start, and run on the default, while the server is down.
+        With `default` no request is made, so a program can start and run on the default while the server is down. The
+        study must then be created by someone else, or `ask` raises UnknownStudy.
         """
         if default is not None:
             return self._study({"name": name, "default": params_json(default, "default")})
         return self._study(self._transport.call("GET", f"/v1/studies/{quote(name, safe='')}").body)
 
     def studies(self) -> list[dict[str, Any]]:
-        """The view of every study the key is for."""
+        """The views of all studies that the key allows."""
         views: list[dict[str, Any]] = self._transport.call("GET", "/v1/studies").body["studies"]
         return views
 
     def import_study(self, lines: Iterable[str], name: str | None = None) -> Study:
-        """The study an export describes, rebuilt on this server under its own name or another."""
+        """The study of an export, rebuilt on this server under its own name or another."""
         content = "".join(f"{line.rstrip()}\n" for line in lines).encode()
         path = "/v1/studies/import" + ("" if name is None else f"?name={quote(name, safe='')}")
-        timeout = max(self._transport.timeout, 600.0)  # it is replayed before it is answered
-        return self._study(self._transport.call("POST", path, content=content, again=False, timeout=timeout).body)
+        timeout = max(self._transport.timeout, 600.0)  # the server replays it before it answers
+        return self._study(self._transport.call("POST", path, content=content, idempotent=False, timeout=timeout).body)
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Whether all queued tells were sent within so many seconds."""
         return self._outbox.flush(timeout)
 
     def close(self, timeout: float = 1.0) -> None:
-        """Give queued tells so many seconds to be sent, then let go of them and of all connections."""
+        """Wait so many seconds for queued tells to be sent, then drop them and close all connections."""
         self._outbox.flush(timeout)
         self._outbox.close()
         self._transport.close()
 
-    def _forked(self) -> None:
-        """A server that forks its workers may have made the client before."""
-        self._transport.renew()
-        self._outbox.renew()
+    def _after_fork(self) -> None:
+        """Reset in the child of a fork: a web server may make the client before it forks its workers."""
+        self._transport.reset_after_fork()
+        self._outbox.reset_after_fork()
 
     def _study(self, view: Mapping[str, Any]) -> Study:
         return Study(view["name"], view["default"], self._transport, self._outbox, self._deadline)

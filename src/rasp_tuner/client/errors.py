@@ -1,4 +1,4 @@
-"""What a call to the service may raise beside the library's own errors, and which answer means which."""
+"""The client's errors, and which answer of the server raises which."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ class ClientError(RaspError):
 
 
 class ServerUnavailable(ClientError, ConnectionError):
-    """The server did not answer in time, or said that it cannot now; `retry_after` seconds if it said when."""
+    """The server did not answer in time, or is not able to now; `retry_after` seconds if it said so."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -27,18 +27,18 @@ class UnknownStudy(ClientError, LookupError):
 
 
 class Conflict(ClientError, ValueError):
-    """The name or key stands for something else already."""
+    """The name or key is already used for something else."""
 
 
 class RequestRefused(ClientError, RuntimeError):
-    """The server does not take such a request: too large, wrong host, no such path; `code` is its word for it."""
+    """The server refuses such a request: too large, wrong host, no such path; `code` is its error code."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-WORDS: Mapping[str, type[RaspError]] = {
+EXCEPTION_BY_CODE: Mapping[str, type[RaspError]] = {
     "unauthorized": AccessDenied,
     "forbidden": AccessDenied,
     "unknown_study": UnknownStudy,
@@ -47,13 +47,13 @@ WORDS: Mapping[str, type[RaspError]] = {
 }
 
 
-def of(error: Mapping[str, Any], action: str) -> RaspError:
+def exception_for(error: Mapping[str, Any], action: str) -> RaspError:
     """The exception for the server's `{"code", "message"}` in answer to `action`, the last word of the path."""
     code, message = str(error.get("code", "")), " ".join(str(error.get("message", "")).split())
     if code == "invalid_value" and action in ("studies", "import"):
         return InvalidSpace(message)
     if code == "conflict":
         return AlreadyAnswered(message) if action in ("tell", "tell_failed") else Conflict(message)
-    if code in WORDS:
-        return WORDS[code](message)
+    if code in EXCEPTION_BY_CODE:
+        return EXCEPTION_BY_CODE[code](message)
     return RequestRefused(message or f"the server refused with {code or 'no reason'}", code)

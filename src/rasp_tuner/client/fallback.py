@@ -1,4 +1,4 @@
-"""What the client knows by itself: recommendations to fall back on, and the suggestions made from them."""
+"""Answers without the server: remembered recommendations, and the suggestions made from them."""
 
 import threading
 import uuid
@@ -11,18 +11,18 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import AlreadyAnswered, UnknownSuggestion
 from rasp_tuner.space import Params
 
-PREFIX = "fallback-"
-SITUATIONS = 64  # contexts whose recommendation is remembered
-OPEN = 1_000  # fallbacks that can still be told, newest
+FALLBACK_PREFIX = "fallback-"
+MAX_CONTEXTS = 64  # with a remembered recommendation
+MAX_OPEN_FALLBACKS = 1_000  # newest, that can still be told
 
 
 def is_fallback(id: str) -> bool:
-    """Whether the client made this suggestion by itself, because the server did not answer."""
-    return id.startswith(PREFIX)
+    """Whether the client made this suggestion itself because the server did not answer."""
+    return id.startswith(FALLBACK_PREFIX)
 
 
-class Known:
-    """The default, and the latest recommendation for each of a bounded number of contexts; for many threads."""
+class RecommendationCache:
+    """The default, and the latest recommendation for each of a bounded number of contexts; thread-safe."""
 
     def __init__(self, default: Params) -> None:
         self._default = dict(default)
@@ -30,25 +30,25 @@ class Known:
         self._lock = threading.Lock()
 
     def remember(self, context: Any, params: Params) -> None:
-        """Take note of a recommendation; once full, it replaces the one whose context is nearest."""
+        """Store a recommendation; once full, it replaces the one with the nearest context."""
         where = _position(context)
         with self._lock:
             nearest = self._nearest(where)
             if nearest is not None:
                 same = np.array_equal(self._recommended[nearest][0], where)
-                if same or len(self._recommended) >= SITUATIONS:
+                if same or len(self._recommended) >= MAX_CONTEXTS:
                     del self._recommended[nearest]
             self._recommended.append((where, dict(params)))
-            del self._recommended[:-SITUATIONS]
+            del self._recommended[:-MAX_CONTEXTS]
 
     def best(self, context: Any) -> Params:
-        """The recommendation for the nearest context, the newest of equals; the default if there is none."""
+        """The recommendation for the nearest context, the newest on a tie; the default if there is none."""
         with self._lock:
             nearest = self._nearest(_position(context))
             return dict(self._default if nearest is None else self._recommended[nearest][1])
 
     def _nearest(self, where: Array) -> int | None:
-        """Distances count in widths of what was seen of each feature."""
+        """The index of the nearest context; each feature is scaled by its observed range."""
         alike = [i for i, (known, _) in enumerate(self._recommended) if known.shape == where.shape]
         if not alike:
             return None
@@ -60,8 +60,8 @@ class Known:
 
 
 @dataclass(slots=True)
-class Made:
-    """A suggestion the client made, and the metrics told of it."""
+class FallbackSuggestion:
+    """A suggestion that the client made, and its answer."""
 
     context: Any
     params: Params
@@ -70,38 +70,38 @@ class Made:
 
 
 class Fallbacks:
-    """Suggestions made without the server, until they are told; bounded, for many threads."""
+    """Suggestions made without the server, and their answers; bounded, thread-safe."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Made] = {}
+        self._open: dict[str, FallbackSuggestion] = {}
         self._lock = threading.Lock()
 
     def make(self, context: Any, params: Params) -> str:
-        """The id under which it can be told."""
-        id = f"{PREFIX}{uuid.uuid4().hex}"
+        """Store a suggestion; returns the id to tell it with."""
+        id = f"{FALLBACK_PREFIX}{uuid.uuid4().hex}"
         with self._lock:
-            self._made[id] = Made(context, dict(params))
-            while len(self._made) > OPEN:
-                del self._made[next(iter(self._made))]
+            self._open[id] = FallbackSuggestion(context, dict(params))
+            while len(self._open) > MAX_OPEN_FALLBACKS:
+                del self._open[next(iter(self._open))]
         return id
 
-    def told(self, id: str, metrics: dict[str, float] | None) -> Made | None:
-        """What was suggested, to be observed; None if the same was told before. `metrics` None: it failed."""
+    def tell(self, id: str, metrics: dict[str, float] | None) -> FallbackSuggestion | None:
+        """The suggestion, to send as an observation; None if the same was told before. `metrics` None: it failed."""
         with self._lock:
-            made = self._made.get(id)
+            made = self._open.get(id)
             if made is None:
                 raise UnknownSuggestion(
-                    f"no fallback {id!r} was made by this client, or {OPEN:,} newer ones pushed it out"
+                    f"no fallback {id!r} was made by this client, or {MAX_OPEN_FALLBACKS:,} newer ones replaced it"
                 )
             if made.metrics is None and not made.failed:
                 made.metrics, made.failed = metrics, metrics is None
                 return made
             if made.metrics != metrics:
-                raise AlreadyAnswered(f"suggestion {id!r} was answered before, and not with this")
+                raise AlreadyAnswered(f"suggestion {id!r} was answered before with other values")
             return None
 
 
 def _position(context: Any) -> Array:
-    """A context as sent over the wire -> its numbers [d_c], by name or in order."""
+    """A context as sent -> its numbers [d_c], sorted by name or in order."""
     values = [context[name] for name in sorted(context)] if isinstance(context, dict) else list(context or ())
     return np.array(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Outbox: what could not be told yet. Bounded; sent in order by one thread, which starts when there is something."""
+"""Outbox: a bounded queue of requests that wait for the server. One thread, started on demand, sends them in order."""
 
 import logging
 import threading
@@ -11,45 +11,45 @@ from rasp_tuner.client.errors import AccessDenied, ServerUnavailable
 from rasp_tuner.client.transport import Transport, backoff
 from rasp_tuner.errors import RaspError
 
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # between attempts on a server that is gone, doubling
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0  # between attempts while the server is down, doubling
 
 log = logging.getLogger("rasp_tuner.client")
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A request whose repetition changes nothing."""
+class QueuedRequest:
+    """A request that may be sent more than once (it is idempotent)."""
 
     path: str
     body: Mapping[str, Any]
 
 
 class Outbox:
-    """For many threads. What the server refuses for good is dropped with a warning: it would block the rest."""
+    """Thread-safe. A request that the server refuses for good is dropped with a warning: it would block the rest."""
 
     def __init__(self, transport: Transport, size: int) -> None:
         self._transport, self._size = transport, size
         self._closed = False
-        self.renew()
+        self.reset_after_fork()
 
-    def renew(self) -> None:
-        """Start afresh and empty; for the child of a fork: what waits is the parent's to send."""
-        self._letters: deque[Letter] = deque()
+    def reset_after_fork(self) -> None:
+        """Start with an empty queue, in the child of a fork: the parent sends what it had queued."""
+        self._requests: deque[QueuedRequest] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self.dropped = 0  # pushed out by newer ones, or refused
+        self.dropped = 0  # replaced by newer ones, or refused
 
     def __len__(self) -> int:
-        return len(self._letters)
+        return len(self._requests)
 
     def put(self, path: str, body: Mapping[str, Any]) -> None:
-        """Have it sent when the server can take it; beyond the size the oldest is dropped."""
+        """Queue a request; beyond the size the oldest is dropped."""
         with self._changed:
             if self._closed:
                 raise ServerUnavailable(f"the client of {self._transport.url} was closed: nothing can be sent")
-            self._letters.append(Letter(path, body))
-            if len(self._letters) > self._size:
-                self._letters.popleft()
+            self._requests.append(QueuedRequest(path, body))
+            if len(self._requests) > self._size:
+                self._requests.popleft()
                 self.dropped += 1
                 log.warning("the outbox holds %d and is full: the oldest was dropped", self._size)
             if self._thread is None:
@@ -58,12 +58,12 @@ class Outbox:
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Whether everything was sent within so many seconds."""
+        """Whether the queue became empty within so many seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._letters, timeout)
+            return self._changed.wait_for(lambda: not self._requests, timeout)
 
     def close(self) -> None:
-        """Send no more, and wait for what is being sent."""
+        """Stop sending, and wait for the request that is being sent."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -74,16 +74,16 @@ class Outbox:
         failures = 0
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._letters or self._closed)
+                self._changed.wait_for(lambda: self._requests or self._closed)
                 if self._closed:
                     return
-                letter = self._letters[0]
+                request = self._requests[0]
             try:
-                self._send(letter)
-            except (ServerUnavailable, AccessDenied) as error:  # a key may be mended while this waits
+                self._send(request)
+            except (ServerUnavailable, AccessDenied) as error:  # the key may become valid while this waits
                 failures += 1
                 if failures == 1:
-                    log.warning("%d told, but not sent yet: %s", len(self._letters), error)
+                    log.warning("%d told, but not sent yet: %s", len(self._requests), error)
                 wait = backoff(failures, FIRST_WAIT_S, LONGEST_WAIT_S)
                 asked = error.retry_after if isinstance(error, ServerUnavailable) else None
                 with self._changed:
@@ -91,16 +91,16 @@ class Outbox:
             else:
                 failures = 0
                 with self._changed:
-                    if self._letters and self._letters[0] is letter:
-                        self._letters.popleft()
+                    if self._requests and self._requests[0] is request:
+                        self._requests.popleft()
                     self._changed.notify_all()
 
-    def _send(self, letter: Letter) -> None:
-        """Sent, or refused for good; ServerUnavailable or AccessDenied if it should be tried again."""
+    def _send(self, request: QueuedRequest) -> None:
+        """Send, or drop if refused for good; raises ServerUnavailable or AccessDenied if it should be retried."""
         try:
-            self._transport.call("POST", letter.path, letter.body, timeout=1.0)
+            self._transport.call("POST", request.path, request.body, timeout=1.0)
         except (ServerUnavailable, AccessDenied):
             raise
         except RaspError as error:
             self.dropped += 1
-            log.warning("the server refused what was told, it is dropped: %s (%s)", error, letter.path)
+            log.warning("the server refused what was told, it is dropped: %s (%s)", error, request.path)

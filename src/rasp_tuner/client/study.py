@@ -10,7 +10,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from rasp_tuner.client.errors import ServerUnavailable
-from rasp_tuner.client.fallback import Fallbacks, Known, is_fallback
+from rasp_tuner.client.fallback import Fallbacks, RecommendationCache, is_fallback
 from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.transport import Transport
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
@@ -20,25 +20,25 @@ from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Explanation, Suggestion
 
-REFRESH_S = 0.25  # between looks at the recommendation to fall back on
-SILENCE_S = 40.0  # of a live stream, whose heart beats every 15 s
+REFRESH_EVERY_S = 0.25  # the recommendation to fall back on
+STREAM_TIMEOUT_S = 40.0  # without data; the server sends a heartbeat every 15 s
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What became of a tell."""
+class TellResult:
+    """The result of a tell."""
 
     id: str
     status: Literal["learned", "duplicate", "queued", "dropped", "rejected"]
-    late: bool = False  # it came after the suggestion had expired, and was learned all the same
+    late: bool = False  # it came after the suggestion had expired; it was learned anyway
     error: str | None = None  # why it was rejected; only in a batch
 
 
 class Study:
-    """Asks and tells over HTTP; may be used from many threads. Made by `Client.study` and `Client.create`.
+    """Asks and tells over HTTP; thread-safe. Made by `Client.create` and `Client.study`.
 
-    `ask` and `recommend` answer within `ask_deadline` seconds whatever the server does: from the server, else the
-    last recommendation known for the nearest context, else the default. All other calls are tried again until the
+    `ask` and `recommend` answer within `ask_deadline` seconds whatever the server does: from the server, else with the
+    latest known recommendation for the nearest context, else with the default. All other calls are retried until the
     client's timeout is over, and then raise ServerUnavailable.
     """
 
@@ -46,10 +46,10 @@ class Study:
         self, name: str, default: Params, transport: Transport, outbox: Outbox, ask_deadline: float | None
     ) -> None:
         self.name = name
-        self.fallbacks = 0  # answers the client gave by itself
+        self.fallbacks = 0  # answers given without the server
         self._path = f"/v1/studies/{quote(name, safe='')}"
         self._transport, self._outbox, self._deadline = transport, outbox, ask_deadline
-        self._known, self._made = Known(default), Fallbacks()
+        self._recommendations, self._fallbacks = RecommendationCache(default), Fallbacks()
         self._refresh_at = 0.0
 
     def __repr__(self) -> str:
@@ -58,16 +58,16 @@ class Study:
     def ask(self, context: Context = None) -> Suggestion:
         """Parameters to run in this context, under an id to tell with.
 
-        `is_fallback(id)` says whether the server was out of reach; a fallback is told like any other.
+        `is_fallback(id)` says whether the client answered without the server; tell a fallback like any other.
         """
         seen = context_json(context)
         try:
-            answer = self._urgent("ask", seen)
+            answer = self._call_within_deadline("ask", seen)
         except ServerUnavailable:
             if self._deadline is None:
                 raise
             params = self._fall_back(seen)
-            return Suggestion(self._made.make(seen, params), params)
+            return Suggestion(self._fallbacks.make(seen, params), params)
         self._refresh(seen)
         return Suggestion(answer["id"], answer["params"])
 
@@ -77,31 +77,31 @@ class Study:
         answer = self._transport.call("POST", f"{self._path}/ask/batch", body).body
         return [Suggestion(one["id"], one["params"]) for one in answer["suggestions"]]
 
-    def tell(self, id: str, metrics: Mapping[str, float]) -> Told:
-        """What became of it, once it is on the server's disk; a fallback's is queued, and observed later."""
+    def tell(self, id: str, metrics: Mapping[str, float]) -> TellResult:
+        """The result, once it is on the server's disk; a fallback is queued and sent later as an observation."""
         told = metrics_json(metrics)
         if is_fallback(_text("id", id)):
             return self._tell_fallback(id, told)
-        return _told(self._transport.call("POST", f"{self._path}/tell", {"id": id, "metrics": told}).body)
+        return _tell_result(self._transport.call("POST", f"{self._path}/tell", {"id": id, "metrics": told}).body)
 
-    def tell_later(self, id: str, metrics: Mapping[str, float]) -> Told:
-        """Queued at once, sent in the background; for code that may not wait. The queue is in memory only."""
+    def tell_later(self, id: str, metrics: Mapping[str, float]) -> TellResult:
+        """Queue it and send it in the background, for code that may not wait. The queue is in memory only."""
         told = metrics_json(metrics)
         if is_fallback(_text("id", id)):
             return self._tell_fallback(id, told)
         self._outbox.put(f"{self._path}/tell", {"id": id, "metrics": told})
-        return Told(id, "queued")
+        return TellResult(id, "queued")
 
-    def tell_failed(self, id: str, reason: str = "") -> Told:
-        """What became of it; a fallback's failure cannot be learned, for nobody explored there: it is dropped."""
+    def tell_failed(self, id: str, reason: str = "") -> TellResult:
+        """The result; the failure of a fallback is dropped, because `observe` has no failures."""
         body = {"id": _text("id", id), "reason": _text("reason", reason)}
         if is_fallback(id):
-            self._made.told(id, None)
-            return Told(id, "dropped")
-        return _told(self._transport.call("POST", f"{self._path}/tell_failed", body).body)
+            self._fallbacks.tell(id, None)
+            return TellResult(id, "dropped")
+        return _tell_result(self._transport.call("POST", f"{self._path}/tell_failed", body).body)
 
-    def tell_batch(self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]) -> list[Told]:
-        """One result a tell, each judged alone; what is refused comes back as "rejected", with the error.
+    def tell_batch(self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]) -> list[TellResult]:
+        """One result for each tell; a refused one has the status "rejected" and the error.
 
         `tells` is `{id: metrics}`, or a list of `{"id": ..., "metrics": ...}` and `{"id": ..., "failed": reason}`.
         """
@@ -113,12 +113,14 @@ class Study:
         answers: Iterator[Any] = iter(())
         if sent:
             answers = iter(self._transport.call("POST", f"{self._path}/tell/batch", {"tells": sent}).body["results"])
-        return [self._told_own(items[i]) if i in own else _told(next(answers)) for i in range(len(items))]
+        return [
+            self._tell_fallback_item(items[i]) if i in own else _tell_result(next(answers)) for i in range(len(items))
+        ]
 
     def observe(
         self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float], key: str | None = None
     ) -> Literal["learned", "duplicate"]:
-        """Whether it was new; the same key again changes nothing. One is made if none is given, so retries are safe."""
+        """Whether it was new; a repeated key changes nothing. Without a key one is made, so retries are safe."""
         body = {
             "context": context_json(context),
             "params": params_json(params),
@@ -134,21 +136,21 @@ class Study:
         """The best parameters known, without exploring; falls back as `ask` does."""
         seen = context_json(context)
         try:
-            params: Params = self._urgent("recommend", seen)["params"]
+            params: Params = self._call_within_deadline("recommend", seen)["params"]
         except ServerUnavailable:
             if self._deadline is None:
                 raise
             return self._fall_back(seen)
-        self._known.remember(seen, params)
+        self._recommendations.remember(seen, params)
         return params
 
     def explain(self, id: str) -> Explanation:
-        """Why `id` was suggested and, once told, what came of it; `str()` gives it in words."""
+        """Why `id` was suggested and, once told, its result; `str()` gives it in words."""
         if is_fallback(_text("id", id)):
             raise UnknownSuggestion(f"{id!r} is a fallback, which the server never saw: there is nothing to explain")
         why = self.suggestion(id)["why"]
         if why is None:
-            raise ExpiredSuggestion(f"suggestion {id!r} is so old that the tuner has let go of its reasons")
+            raise ExpiredSuggestion(f"suggestion {id!r} is so old that its explanation was dropped")
         known: dict[str, Any] = {}
         for name in (field.name for field in fields(Explanation) if field.name in why):
             known[name] = tuple(why[name]) if isinstance(why[name], list) else why[name]
@@ -181,14 +183,14 @@ class Study:
 
     def live(self) -> Iterator[dict[str, Any]]:
         """The latest step, each time there is a new one, at most five a second; ends when the server stops."""
-        for line in self._transport.lines(f"{self._path}/live", SILENCE_S):
+        for line in self._transport.lines(f"{self._path}/live", STREAM_TIMEOUT_S):
             if line.startswith("data:"):
                 yield json.loads(line[5:])
 
     def export(self) -> Iterator[str]:
         """The lines of the study's whole log, for `Client.import_study`; ServerUnavailable if it breaks off."""
         digest, last = hashlib.sha256(), ""
-        for line in self._transport.lines(f"{self._path}/export", SILENCE_S):
+        for line in self._transport.lines(f"{self._path}/export", STREAM_TIMEOUT_S):
             if last:
                 digest.update(f"{last}\n".encode())
             last = line
@@ -197,16 +199,16 @@ class Study:
             raise ServerUnavailable(f"the export of {self.name!r} broke off: its checksum is missing or does not match")
 
     def delete(self) -> None:
-        """Delete the study with all it learned."""
-        self._transport.call("DELETE", self._path, again=False)
+        """Delete the study and all its data."""
+        self._transport.call("DELETE", self._path, idempotent=False)
 
     def forget(self, *, timeout: float = 600.0, **which: Any) -> dict[str, Any]:
-        """Erase records as if they had never been: `{"erased": count, "scrubbed": files are clean, "backups": ...}`.
+        """Erase records, in files too: `{"erased": count, "scrubbed": files are clean, "backups": removed ones}`.
 
         `which` has one or more of after, before (unix seconds), context ({name: number or [low, high]}), ids, keys (of
-        observations); a record is erased if all that is given holds for it.
+        observations); a record is erased if it meets all given conditions.
         """
-        answer = self._transport.call("POST", f"{self._path}/forget", which, again=False, timeout=timeout)
+        answer = self._transport.call("POST", f"{self._path}/forget", which, idempotent=False, timeout=timeout)
         found: dict[str, Any] = answer.body
         return found
 
@@ -214,52 +216,52 @@ class Study:
         found: dict[str, Any] = self._transport.call("GET", f"{self._path}{path}").body
         return found
 
-    def _urgent(self, action: str, context: Any) -> dict[str, Any]:
+    def _call_within_deadline(self, action: str, context: Any) -> dict[str, Any]:
         path, body = f"{self._path}/{action}", {"context": context}
         if self._deadline is None:
             answer = self._transport.call("POST", path, body)
         else:
-            answer = self._transport.within(self._deadline, "POST", path, body)
+            answer = self._transport.call_within(self._deadline, "POST", path, body)
         found: dict[str, Any] = answer.body
         return found
 
     def _fall_back(self, context: Any) -> Params:
         self.fallbacks += 1
-        return self._known.best(context)
+        return self._recommendations.best(context)
 
     def _refresh(self, context: Any) -> None:
-        """Now and then, in the background, learn what would be recommended here."""
+        """At intervals, fetch the recommendation for this context in the background."""
         now = time.monotonic()
         if self._deadline is None or now < self._refresh_at:
             return
-        self._refresh_at = now + REFRESH_S
+        self._refresh_at = now + REFRESH_EVERY_S
 
         def look() -> None:
-            answer = self._transport.once("POST", f"{self._path}/recommend", {"context": context}, timeout=1.0)
-            self._known.remember(context, answer.body["params"])
+            answer = self._transport.attempt("POST", f"{self._path}/recommend", {"context": context}, timeout=1.0)
+            self._recommendations.remember(context, answer.body["params"])
 
-        self._transport.later(look)
+        self._transport.run_in_background(look)
 
-    def _tell_fallback(self, id: str, metrics: dict[str, float]) -> Told:
-        made = self._made.told(id, metrics)
+    def _tell_fallback(self, id: str, metrics: dict[str, float]) -> TellResult:
+        made = self._fallbacks.tell(id, metrics)
         if made is None:
-            return Told(id, "duplicate")
+            return TellResult(id, "duplicate")
         body = {"context": made.context, "params": made.params, "metrics": metrics, "key": id}
         self._outbox.put(f"{self._path}/observe", body)
-        return Told(id, "queued")
+        return TellResult(id, "queued")
 
-    def _told_own(self, item: Mapping[str, Any]) -> Told:
+    def _tell_fallback_item(self, item: Mapping[str, Any]) -> TellResult:
         try:
             if "metrics" in item:
                 return self._tell_fallback(item["id"], item["metrics"])
             return self.tell_failed(item["id"], item.get("failed", ""))
         except RaspError as error:
-            return Told(item["id"], "rejected", error=str(error))
+            return TellResult(item["id"], "rejected", error=str(error))
 
 
-def _told(answer: Mapping[str, Any]) -> Told:
+def _tell_result(answer: Mapping[str, Any]) -> TellResult:
     error = answer.get("error")
-    return Told(answer["id"], answer["status"], bool(answer.get("late")), error["message"] if error else None)
+    return TellResult(answer["id"], answer["status"], bool(answer.get("late")), error["message"] if error else None)
 
 
 def _text(field: str, value: object) -> str:

@@ -1,6 +1,6 @@
-"""Transport: requests that are retried where that is safe, or given up after a deadline; answers become errors.
+"""Transport: HTTP requests with retries where they are safe, and with deadlines; error answers raise exceptions.
 
-All of it may be used from many threads.
+Thread-safe.
 """
 
 import itertools
@@ -25,20 +25,20 @@ from rasp_tuner.client.errors import ServerUnavailable
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.errors import InvalidValue, RaspError
 
-WORKERS = 32  # requests under a deadline at one time; more wait, and their deadline runs
-MARGIN_S = 0.007  # of a deadline, for waking up and answering
+MAX_WORKERS = 32  # requests with a deadline at a time; more wait, and their deadline runs
+DEADLINE_MARGIN_S = 0.007  # kept back from a deadline, to wake up and answer
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between attempts, doubling
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0  # in which a server that failed twice in a row is left alone
-PATIENCE_S = 60.0  # the longest Retry-After that is believed
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0  # without requests, after two failures in a row
+MAX_RETRY_AFTER_S = 60.0  # a longer Retry-After is cut to this
 
-CHANCE = secrets.SystemRandom()  # of waits alone: threads and forks may share it, and never wait alike
+JITTER = secrets.SystemRandom()  # only for waits; safe to share between threads and forks
 
 log = logging.getLogger("rasp_tuner.client")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A status below 300 and the JSON that came with it, None if nothing did."""
+class HttpAnswer:
+    """A status below 300 and the JSON body, None if it was empty."""
 
     status: int
     body: Any
@@ -48,24 +48,24 @@ class Transport:
     """One server, one key."""
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
-        self.url, self.timeout = _checked_url(url), positive("timeout", timeout)
+        self.url, self.timeout = _checked_url(url), positive_seconds("timeout", timeout)
         self._headers = {} if key is None else {"Authorization": f"Bearer {_checked_key(key)}"}
         self._closed = False
-        self.renew()
+        self.reset_after_fork()
 
-    def renew(self) -> None:
-        """Start afresh, with no connection, thread or lock of before; for the child of a fork, which has no threads."""
+    def reset_after_fork(self) -> None:
+        """Start without old connections, threads and locks, in the child of a fork, which has no threads."""
         parts = urlsplit(self.url)
         local = parts.hostname in ("127.0.0.1", "localhost", "::1")
         trust: ssl.SSLContext | bool = True
         if parts.scheme == "http":
-            trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody; loading certificates would take a while
+            trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody: loading certificates takes time
         self._http = httpx.Client(base_url=self.url, headers=self._headers, verify=trust, trust_env=not local)
-        self._pool = ThreadPoolExecutor(WORKERS, "rasp-client")
+        self._pool = ThreadPoolExecutor(MAX_WORKERS, "rasp-client")
         self._lock = threading.Lock()
         self._failures = 0  # in a row
-        self._resume_at = 0.0  # until then requests under a deadline are not even tried
-        self._failed_at = 0.0  # what was sent before that and fails too is the same failure
+        self._resume_at = 0.0  # until then requests with a deadline are not tried
+        self._failed_at = 0.0  # a request sent before that and failing too is the same failure
 
     def call(
         self,
@@ -74,13 +74,13 @@ class Transport:
         body: object = None,
         *,
         content: bytes | None = None,
-        again: bool = True,
+        idempotent: bool = True,
         timeout: float | None = None,
-    ) -> Answer:
-        """The answer, however many attempts it takes within `timeout`; else ServerUnavailable.
+    ) -> HttpAnswer:
+        """The answer, with as many attempts as fit in `timeout`; else ServerUnavailable.
 
-        `again` False: doing it twice is not the same as once, so it is repeated only where the server surely did
-        nothing: it was not reached, or said so with 429 or 503.
+        `idempotent` False: it is retried only if the server certainly did nothing: it was not reached, or answered 429
+        or 503.
         """
         self._check_open()
         whole = self.timeout if timeout is None else timeout
@@ -88,76 +88,76 @@ class Transport:
         for attempt in itertools.count(1):
             left = until - time.monotonic()
             try:
-                answer = self.once(method, path, body, content, timeout=min(left, max(whole / 3, 1.0)))
+                answer = self.attempt(method, path, body, content, timeout=min(left, max(whole / 3, 1.0)))
             except ServerUnavailable as error:
                 pause = error.retry_after
                 if pause is None:
                     pause = backoff(attempt, FIRST_WAIT_S, LONGEST_WAIT_S)
-                safe = again or error.retry_after is not None or isinstance(error.__cause__, httpx.ConnectError)
+                safe = idempotent or error.retry_after is not None or isinstance(error.__cause__, httpx.ConnectError)
                 if not safe or time.monotonic() + pause >= until:
                     raise
                 time.sleep(pause)
             except RaspError:
-                self._worked()  # a refusal is an answer
+                self._record_success()  # a refusal is an answer, too
                 raise
             else:
-                self._worked()
+                self._record_success()
                 return answer
         raise AssertionError("the loop ends by itself")
 
-    def within(self, seconds: float, method: str, path: str, body: object = None) -> Answer:
+    def call_within(self, seconds: float, method: str, path: str, body: object = None) -> HttpAnswer:
         """The answer of one attempt, or ServerUnavailable after `seconds`, whatever the network does.
 
-        It runs on another thread, as name resolution and a server that dribbles know no deadline. A server that has
-        failed twice in a row is left alone for a while: then this raises at once.
+        It runs on another thread, because name resolution and slow answers ignore deadlines. After two failures in a
+        row no request is made for a while: then this raises at once.
         """
         self._check_open()
         started = time.monotonic()
         if started < self._resume_at:
             raise ServerUnavailable(f"{self.url} failed {self._failures} times in a row; it is left alone for a moment")
-        future = self._pool.submit(self.once, method, path, body, timeout=seconds)
+        future = self._pool.submit(self.attempt, method, path, body, timeout=seconds)
         try:
-            answer = future.result(max(started + seconds - min(MARGIN_S, seconds / 5) - time.monotonic(), 0.0))
+            answer = future.result(max(started + seconds - min(DEADLINE_MARGIN_S, seconds / 5) - time.monotonic(), 0.0))
         except TimeoutError as reason:
             future.cancel()
             late = ServerUnavailable(f"no answer from {self.url} within {1e3 * seconds:g} ms")
-            self._failed(late, started)
+            self._record_failure(late, started)
             raise late from reason
         except ServerUnavailable as error:
-            self._failed(error, started)
+            self._record_failure(error, started)
             raise
         except RaspError:
-            self._worked()
+            self._record_success()
             raise
-        self._worked()
+        self._record_success()
         return answer
 
-    def later(self, work: Callable[[], object]) -> None:
-        """Do it on another thread; a server that fails is no news here."""
+    def run_in_background(self, work: Callable[[], object]) -> None:
+        """Run `work` on another thread; ServerUnavailable is ignored there."""
         future = self._pool.submit(work)
-        future.add_done_callback(self._report)
+        future.add_done_callback(self._log_background_error)
 
     def lines(self, path: str, silence: float) -> Iterator[str]:
-        """The lines of an answer as they come; ServerUnavailable if it says nothing for `silence` seconds."""
+        """The lines of an answer as they arrive; ServerUnavailable after `silence` seconds without data."""
         self._check_open()
         with (
             _network_errors(self.url, silence),
             self._http.stream("GET", path, timeout=httpx.Timeout(silence)) as response,
         ):
             if response.status_code >= 300:
-                self._understood(response, response.read(), path)
+                self._parse_answer(response, response.read(), path)
             yield from response.iter_lines()
 
     def close(self) -> None:
-        """End all requests, also those that hang."""
+        """Stop all requests, also those that hang."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._http.close()
         self._pool.shutdown()
 
-    def once(
+    def attempt(
         self, method: str, path: str, body: object = None, content: bytes | None = None, *, timeout: float
-    ) -> Answer:
+    ) -> HttpAnswer:
         """The answer of one attempt."""
         sent: dict[str, Any] = {"json": {} if body is None else body} if method == "POST" else {}
         if content is not None:
@@ -169,18 +169,18 @@ class Transport:
             for part in response.iter_bytes():
                 parts.append(part)
                 if time.monotonic() > until:
-                    raise httpx.ReadTimeout("it dribbles")
-        return self._understood(response, b"".join(parts), path)
+                    raise httpx.ReadTimeout("the answer is too slow")
+        return self._parse_answer(response, b"".join(parts), path)
 
-    def _understood(self, response: httpx.Response, content: bytes, path: str) -> Answer:
-        """The answer, or the exception it stands for."""
+    def _parse_answer(self, response: httpx.Response, content: bytes, path: str) -> HttpAnswer:
+        """The answer, or the exception for its error."""
         status, foreign = response.status_code, False
         try:
             value = json.loads(content) if content else None
         except ValueError:
             value, foreign = None, True
         if status < 300 and not foreign:
-            return Answer(status, value)
+            return HttpAnswer(status, value)
         error = value.get("error") if isinstance(value, Mapping) else None
         if status in (429, 503) or status >= 500:
             said = error.get("message") if isinstance(error, Mapping) else f"status {status}"
@@ -189,16 +189,16 @@ class Transport:
             raise errors.RequestRefused(
                 f"{self.url} answered {path} with status {status} and no reason: is it a RASP server?", "foreign"
             )
-        raise errors.of(error, path.partition("?")[0].rsplit("/", 1)[-1])
+        raise errors.exception_for(error, path.partition("?")[0].rsplit("/", 1)[-1])
 
-    def _worked(self) -> None:
+    def _record_success(self) -> None:
         with self._lock:
             if self._failures > 1:
                 log.warning("%s answers again", self.url)
             self._failures, self._resume_at = 0, 0.0
 
-    def _failed(self, error: ServerUnavailable, sent_at: float) -> None:
-        """Leave the server alone for a while if this was not the first time, or if it asked for that."""
+    def _record_failure(self, error: ServerUnavailable, sent_at: float) -> None:
+        """Pause requests if this was not the first failure, or if the server asked for a pause."""
         with self._lock:
             if sent_at < self._failed_at:
                 return
@@ -211,7 +211,7 @@ class Transport:
             self._failed_at = time.monotonic()
             self._resume_at = self._failed_at + pause
 
-    def _report(self, future: "Future[object]") -> None:
+    def _log_background_error(self, future: "Future[object]") -> None:
         error = None if future.cancelled() or self._closed else future.exception()
         if error is not None and not isinstance(error, ServerUnavailable):
             log.warning("in the background: %s", error)
@@ -222,8 +222,8 @@ class Transport:
 
 
 def backoff(attempt: int, first: float, longest: float) -> float:
-    """Seconds to wait after attempt 1, 2, ...: doubling, bounded, and never the same for two clients."""
-    return CHANCE.uniform(0.5, 1.0) * min(first * 2.0 ** min(attempt - 1, 30), longest)
+    """Seconds to wait after attempt 1, 2, ...: doubling, bounded, with jitter."""
+    return JITTER.uniform(0.5, 1.0) * min(first * 2.0 ** min(attempt - 1, 30), longest)
 
 
 @contextmanager
@@ -239,9 +239,9 @@ def _network_errors(url: str, timeout: float) -> Iterator[None]:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds; None if it does not say so in seconds."""
+    """Seconds; None if the header is missing or not in seconds."""
     given = response.headers.get("Retry-After", "")
-    return min(float(given), PATIENCE_S) if given.isascii() and given.isdigit() else None
+    return min(float(given), MAX_RETRY_AFTER_S) if given.isascii() and given.isdigit() else None
 
 
 def _checked_url(url: object) -> str:
@@ -257,11 +257,11 @@ def _checked_url(url: object) -> str:
 
 def _checked_key(key: object) -> str:
     if not isinstance(key, str) or not re.fullmatch(r"[!-~]+", key):
-        raise InvalidValue("key must be one word of printable ASCII, as `rasp keys create` printed it")  # never shown
+        raise InvalidValue("key must be one word of printable ASCII, as `rasp keys create` printed it")  # it is secret
     return key
 
 
-def positive(field: str, value: object) -> float:
+def positive_seconds(field: str, value: object) -> float:
     seconds = number(field, value)
     if seconds <= 0.0:
         raise InvalidValue(f"{field} must be positive seconds, got {seconds!r}")

@@ -1,4 +1,4 @@
-"""What a caller gives -> plain JSON values, checked as the library checks them."""
+"""Arguments -> plain JSON values, checked like in the library."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ def params_json(params: Mapping[str, object], field: str = "params") -> Params:
 
 
 def space_json(space: Mapping[str, Knob | Mapping[str, Any]]) -> dict[str, Any]:
-    """Knobs as objects of the library, or already as the wire has them."""
+    """Knobs as objects of the library, or already as JSON."""
     if not isinstance(space, Mapping):
         raise InvalidSpace(f"space must map names to Float, Int or Categorical, got {show(space)}")
     knobs = {name: knob for name, knob in space.items() if isinstance(knob, (Float, Int, Categorical))}
@@ -52,7 +52,7 @@ def space_json(space: Mapping[str, Knob | Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(knob: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON has it: lists for tuples, nothing for what is not set."""
+    """As JSON: lists instead of tuples, no entry for an unset field."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in knob.items() if value is not None}
 
 

@@ -1,1 +1,1 @@
-"""The tuning service: studies over HTTP, with an append-only log that is the truth (extra `serve`; docs/SERVICE.md)."""
+"""The tuning service: studies over HTTP, stored as an append-only event log (extra `serve`; docs/SERVICE.md)."""

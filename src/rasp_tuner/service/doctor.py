@@ -1,4 +1,4 @@
-"""Doctor: is this machine, this folder, this database fit to serve? Looks, writes one file, and takes it away again."""
+"""Doctor: checks packages, folder, disk and database before serving. It writes one file and removes it again."""
 
 import importlib.metadata
 import os
@@ -14,14 +14,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner import __version__
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.server import ServeError, locked
+from rasp_tuner.service.server import ServeError, folder_lock
 from rasp_tuner.service.storage import migration
 from rasp_tuner.service.storage.store import sqlite_url
-from rasp_tuner.service.storage.tables import VERSION, events, keys, studies
+from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, studies
 
-LEAST_FREE = 500_000_000  # bytes: below, disks fill up sooner than people look
+MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone notices
 SLOW_FSYNC_MS = 50.0
-NEEDED = {
+REQUIRED_PACKAGES = {
     "fastapi": "serve",
     "uvicorn": "serve",
     "sqlalchemy": "serve",
@@ -31,8 +31,8 @@ NEEDED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at."""
+class HealthCheck:
+    """The result of one check; `rasp doctor --json` prints the fields."""
 
     name: str
     good: bool
@@ -40,9 +40,9 @@ class Finding:
     mend: str = ""
 
 
-def examine(data: Path, database: str | None) -> Iterator[Finding]:
-    """What was found, one after the other."""
-    yield Finding("version", True, f"rasp-tuner {__version__}, Python {sys.version.split()[0]}")
+def examine(data: Path, database: str | None) -> Iterator[HealthCheck]:
+    """The results, one after the other."""
+    yield HealthCheck("version", True, f"rasp-tuner {__version__}, Python {sys.version.split()[0]}")
     yield _extras(database)
     folder = _folder(data)
     yield folder
@@ -53,16 +53,16 @@ def examine(data: Path, database: str | None) -> Iterator[Finding]:
     if database is not None or (data / "rasp.db").exists():
         yield from _database(database or sqlite_url(data))
     else:
-        yield Finding("database", True, "none yet; the first `rasp serve` makes one")
+        yield HealthCheck("database", True, "none yet; the first `rasp serve` makes one")
 
 
-def _extras(database: str | None) -> Finding:
-    needed = NEEDED | ({"psycopg": "postgres"} if database is not None else {})
+def _extras(database: str | None) -> HealthCheck:
+    needed = REQUIRED_PACKAGES | ({"psycopg": "postgres"} if database is not None else {})
     missing = [name for name in needed if not _installed(name)]
     if missing:
         extras = ",".join(sorted({needed[name] for name in missing}))
-        return Finding("extras", False, f"missing: {', '.join(missing)}", f"pip install 'rasp-tuner[{extras}]'")
-    return Finding("extras", True, "all there")
+        return HealthCheck("extras", False, f"missing: {', '.join(missing)}", f"pip install 'rasp-tuner[{extras}]'")
+    return HealthCheck("extras", True, "all there")
 
 
 def _installed(name: str) -> bool:
@@ -73,22 +73,24 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _folder(data: Path) -> Finding:
+def _folder(data: Path) -> HealthCheck:
     if not data.is_dir():
-        return Finding("folder", False, f"{data} is not there", f"rasp serve --data {data} makes it")
+        return HealthCheck("folder", False, f"{data} is not there", f"rasp serve --data {data} makes it")
     if not os.access(data, os.W_OK | os.X_OK):
-        return Finding("folder", False, f"{data} cannot be written", "give this user the right to write there")
-    return Finding("folder", True, f"{data} can be written")
+        return HealthCheck("folder", False, f"{data} cannot be written", "give this user the right to write there")
+    return HealthCheck("folder", True, f"{data} can be written")
 
 
-def _disk(data: Path) -> Finding:
+def _disk(data: Path) -> HealthCheck:
     free = shutil.disk_usage(data).free
     said = f"{free / 1e9:.1f} GB free"
-    return Finding("disk", free >= LEAST_FREE, said, "" if free >= LEAST_FREE else "make room, or move the folder")
+    return HealthCheck(
+        "disk", free >= MIN_FREE_BYTES, said, "" if free >= MIN_FREE_BYTES else "make room, or move the folder"
+    )
 
 
-def _sync(data: Path) -> Finding:
-    """How long it takes until a small write is surely on disk: what every commit waits for."""
+def _sync(data: Path) -> HealthCheck:
+    """How long a small write takes to reach the disk: every commit waits for that."""
     path, took = data / f".doctor-{os.getpid()}", []
     try:
         with path.open("wb") as file:
@@ -99,52 +101,52 @@ def _sync(data: Path) -> Finding:
                 os.fsync(file.fileno())
                 took.append(1e3 * (time.perf_counter() - started))
     except OSError as error:
-        return Finding("fsync", False, str(error), "the disk refuses writes: check it")
+        return HealthCheck("fsync", False, str(error), "the disk refuses writes: check it")
     finally:
         path.unlink(missing_ok=True)
     middle = sorted(took)[2]
     mend = "" if middle < SLOW_FSYNC_MS else "tells will be slow here: use a faster disk"
-    return Finding("fsync", middle < SLOW_FSYNC_MS, f"{middle:.1f} ms", mend)
+    return HealthCheck("fsync", middle < SLOW_FSYNC_MS, f"{middle:.1f} ms", mend)
 
 
-def _server(data: Path) -> Finding:
+def _server(data: Path) -> HealthCheck:
     try:
-        with locked(data):
-            return Finding("server", True, "none runs on this folder")
+        with folder_lock(data):
+            return HealthCheck("server", True, "none runs on this folder")
     except ServeError:
-        return Finding("server", True, "one runs on this folder")
+        return HealthCheck("server", True, "one runs on this folder")
 
 
-def _database(url: str) -> Iterator[Finding]:
+def _database(url: str) -> Iterator[HealthCheck]:
     engine = sa.create_engine(sa.make_url(url).set(drivername=_driver(url)))
     try:
         yield from _tables(engine)
     except (SQLAlchemyError, RaspError) as error:
-        yield Finding("database", False, str(error).split("\n")[0], "check the address, or bring back a backup")
+        yield HealthCheck("database", False, str(error).split("\n")[0], "check the address, or bring back a backup")
     finally:
         engine.dispose()
 
 
-def _tables(engine: sa.Engine) -> Iterator[Finding]:
+def _tables(engine: sa.Engine) -> Iterator[HealthCheck]:
     found = migration.version(engine)
     if found is None:
-        yield Finding("schema", False, "the database holds no tables of this service", "rasp serve makes them")
+        yield HealthCheck("schema", False, "the database holds no tables of this service", "rasp serve makes them")
         return
     mends: dict[bool, Callable[[], str]] = {
         True: lambda: "upgrade rasp-tuner",
         False: lambda: "the next `rasp serve` migrates it, after a backup",
     }
-    mend = "" if found == VERSION else mends[found > VERSION]()
-    yield Finding("schema", found <= VERSION, f"version {found}, this program has {VERSION}", mend)
+    mend = "" if found == SCHEMA_VERSION else mends[found > SCHEMA_VERSION]()
+    yield HealthCheck("schema", found <= SCHEMA_VERSION, f"version {found}, this program has {SCHEMA_VERSION}", mend)
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
-            yield Finding("integrity", said == "ok", said, "" if said == "ok" else "bring back a backup")
+            yield HealthCheck("integrity", said == "ok", said, "" if said == "ok" else "bring back a backup")
         count = {
             table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
             for table in (studies, events, keys)
         }
-    yield Finding("content", True, ", ".join(f"{number} {name}" for name, number in count.items()))
+    yield HealthCheck("content", True, ", ".join(f"{number} {name}" for name, number in count.items()))
 
 
 def _driver(url: str) -> str:

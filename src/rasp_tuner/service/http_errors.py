@@ -1,4 +1,4 @@
-"""What the service answers when it cannot do what was asked: a status, a code, a sentence; never a trace."""
+"""HTTP errors: a status, a code and a sentence; never a stack trace."""
 
 import re
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from typing import Any
 
 from rasp_tuner.errors import RaspError, UnknownSuggestion
 
-FIELDS = (
+FIELD_NAMES = (
     "context|params|metrics|space|default|preset|seed|guard|switching_cost|screen|max_pending|ttl_s|id|reason"
     "|Float|Int|Categorical"
 )
 
 
-class Problem(Exception):
-    """A request that is refused; `body()` is what the caller reads."""
+class HttpError(Exception):
+    """A refused request; `body()` is the JSON that the caller gets."""
 
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, retry_after: int | None = None
@@ -29,35 +29,35 @@ class Problem(Exception):
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
-def invalid(message: str, field: str | None = None) -> Problem:
-    return Problem(422, "invalid_value", message, field)
+def invalid(message: str, field: str | None = None) -> HttpError:
+    return HttpError(422, "invalid_value", message, field)
 
 
-def unknown_study(name: str) -> Problem:
-    return Problem(404, "unknown_study", f"no study {name!r}; GET /v1/studies lists them", "name")
+def unknown_study(name: str) -> HttpError:
+    return HttpError(404, "unknown_study", f"no study {name!r}; GET /v1/studies lists them", "name")
 
 
-def damaged(name: str) -> Problem:
+def damaged_study(name: str) -> HttpError:
     message = f"study {name!r} cannot be built from its log: the server's log says why; other studies are served"
-    return Problem(500, "damaged", message, "name")
+    return HttpError(500, "damaged", message, "name")
 
 
-def storage(retry_after: int = 1) -> Problem:
+def storage_failed(retry_after: int = 1) -> HttpError:
     message = "the database cannot be written now: nothing was recorded, try again; recommend and views still answer"
-    return Problem(503, "storage", message, retry_after=retry_after)
+    return HttpError(503, "storage", message, retry_after=retry_after)
 
 
-def overloaded() -> Problem:
-    return Problem(503, "overloaded", "more requests wait than the server keeps: nothing was done", retry_after=1)
+def overloaded() -> HttpError:
+    return HttpError(503, "overloaded", "more requests wait than the server keeps: nothing was done", retry_after=1)
 
 
-def internal() -> Problem:
-    return Problem(500, "internal", "the server made a mistake; its log says more")
+def internal_error() -> HttpError:
+    return HttpError(500, "internal", "the server made a mistake; its log says more")
 
 
-def of(error: RaspError) -> Problem:
-    """The library's error as an answer; its message starts with the field."""
+def from_library_error(error: RaspError) -> HttpError:
+    """The HTTP error for an error of the library, whose message starts with the field."""
     if isinstance(error, UnknownSuggestion):
-        return Problem(404, "unknown_suggestion", str(error), "id")
-    found = re.match(rf"({FIELDS})(\[[^\]]*\])?\b", str(error))
+        return HttpError(404, "unknown_suggestion", str(error), "id")
+    found = re.match(rf"({FIELD_NAMES})(\[[^\]]*\])?\b", str(error))
     return invalid(str(error), found[0] if found else None)

@@ -1,36 +1,36 @@
-"""JSON in and out, strictly: finite numbers, each name once, text that UTF-8 can hold."""
+"""Strict JSON: finite numbers, no repeated names, valid UTF-8 text."""
 
 import json
 import math
 from typing import Any
 
-from rasp_tuner.service.http_errors import Problem
+from rasp_tuner.service.http_errors import HttpError
 
-LONGEST_INT = 40  # digits: far beyond any knob or metric, far below what slows arithmetic
+MAX_INT_DIGITS = 40  # more than any knob or metric needs; longer numbers would be slow
 
 
 def loads(body: bytes | str) -> Any:
-    """The value a JSON text stands for, or a 400 that says what is wrong with it."""
+    """The value of a JSON text; raises a 400 that says what is wrong."""
     try:
         told = body if isinstance(body, str) else body.decode(json.detect_encoding(body), "surrogatepass")
         value = _DECODER.decode(told)
         if b"\\u" in body if isinstance(body, bytes) else "\\u" in body:
-            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+            json.dumps(value, ensure_ascii=False).encode()  # raises on half a surrogate pair
     except (ValueError, RecursionError) as reason:
-        raise Problem(400, "invalid_json", f"the body is not strict JSON: {_short_reason(reason)}") from None
+        raise HttpError(400, "invalid_json", f"the body is not strict JSON: {_reason(reason)}") from None
     return value
 
 
 def dumps(value: Any) -> bytes:
-    """ASCII JSON; numbers are finite or this raises."""
+    """ASCII JSON; raises if a number is not finite."""
     return _ENCODER.encode(value).encode()
 
 
-def text(value: Any) -> str:
+def dumps_text(value: Any) -> str:
     return _ENCODER.encode(value)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         names = [name for name, _ in pairs]
@@ -39,24 +39,24 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _finite(digits: str) -> float:
+def _finite_float(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
         raise ValueError(f"the number {digits[:40]} is too large")
     return value
 
 
-def _short(digits: str) -> int:
-    if len(digits) > LONGEST_INT:
-        raise ValueError(f"the whole number {digits[:20]}... has more than {LONGEST_INT} digits")
+def _bounded_int(digits: str) -> int:
+    if len(digits) > MAX_INT_DIGITS:
+        raise ValueError(f"the whole number {digits[:20]}... has more than {MAX_INT_DIGITS} digits")
     return int(digits)
 
 
-def _constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _short_reason(reason: Exception) -> str:
+def _reason(reason: Exception) -> str:
     if isinstance(reason, RecursionError):
         return "it is nested too deeply"
     if isinstance(reason, UnicodeError):
@@ -65,6 +65,6 @@ def _short_reason(reason: Exception) -> str:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_finite, parse_int=_short, parse_constant=_constant
-)  # made once, not for every body
+    object_pairs_hook=_unique_names, parse_float=_finite_float, parse_int=_bounded_int, parse_constant=_refuse_constant
+)  # made once, not for each body
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))

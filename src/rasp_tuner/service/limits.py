@@ -1,10 +1,7 @@
-"""Limits: how large, how many, how often. All have a default that a small server can serve."""
+"""Limits on sizes, counts and rates. The defaults suit a small server."""
 
 import time
 from dataclasses import dataclass
-
-from rasp_tuner.service.http.schemas import CategoricalKnob, NewStudy
-from rasp_tuner.service.http_errors import invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,42 +14,28 @@ class Limits:
     context: int = 256
     choices: int = 1_000  # of one knob
     studies: int = 256
-    waiting: int = 2_000  # asks and tells that wait for the writer; more are refused
-    streams: int = 64  # pages that watch
-    rate: float = 5_000.0  # requests a second of one key, or of one address where there are no keys
+    waiting: int = 2_000  # asks and tells waiting for the writer; more are refused
+    streams: int = 64  # open live streams
+    rate: float = 5_000.0  # requests a second from one key, or from one address if there are no keys
     burst: float = 10_000.0
 
-    def check(self, wanted: NewStudy) -> None:
-        """Nothing, or a 422 for a study larger than this server takes."""
-        context = wanted.context if isinstance(wanted.context, int) else len(wanted.context or ())
-        for field, count, most in (
-            ("space", len(wanted.space), self.knobs),
-            ("metrics", len(wanted.metrics), self.metrics),
-            ("context", context, self.context),
-        ):
-            if count > most:
-                raise invalid(f"{field} may have at most {most} entries, got {count}", field)
-        for name, knob in wanted.space.items():
-            if isinstance(knob, CategoricalKnob) and len(knob.choices) > self.choices:
-                raise invalid(f"space.{name}.choices may have at most {self.choices}", f"space.{name}.choices")
 
+class TokenBuckets:
+    """One token bucket for each caller; bounded: the longest unused one is dropped first."""
 
-class Buckets:
-    """Token buckets by caller; bounded, the longest unused goes first."""
-
-    MOST = 10_000
+    MAX_CALLERS = 10_000
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
         self._levels: dict[str, tuple[float, float]] = {}
 
     def take(self, caller: str) -> bool:
-        """Whether the caller may do one more request now."""
+        """Whether the caller may make one more request now."""
         now = time.monotonic()
         level, at = self._levels.pop(caller, (self._burst, now))
         level = min(level + (now - at) * self._rate, self._burst)
         allowed = level >= 1.0
         self._levels[caller] = (level - 1.0 if allowed else level), now
-        if len(self._levels) > self.MOST:
+        if len(self._levels) > self.MAX_CALLERS:
             del self._levels[next(iter(self._levels))]
         return allowed

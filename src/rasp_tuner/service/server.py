@@ -1,4 +1,4 @@
-"""serve: one process, one writer, until a signal; what `rasp serve` calls."""
+"""`serve`: runs the server process until a signal; called by `rasp serve`."""
 
 import fcntl
 import importlib.util
@@ -17,34 +17,34 @@ import uvicorn
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.http.asgi import LOOPBACK, Application, create_app
-from rasp_tuner.service.http.http_protocol import Protocol, close_late
-from rasp_tuner.service.http.sse import Hub
+from rasp_tuner.service.http.http_protocol import BoundedHttpProtocol, close_late_connections
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
-SWITCH_S = 0.001  # the writer computes, the event loop waits: hand over soon
-GRACE_S = 5
-TICKS = 10  # of uvicorn, a tenth of a second each, between looks at connections
+THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
+SHUTDOWN_GRACE_S = 5
+TICKS_BETWEEN_CHECKS = 10  # of uvicorn, 0.1 s each, between checks for late connections
 
 
 class ServeError(RaspError, RuntimeError):
-    """The server cannot start as it was told to; the message says what to change."""
+    """The server cannot start; the message says what to change."""
 
 
-class Server(uvicorn.Server):
-    """Ends connections that wait in vain, and before it stops live streams, which would keep it from that."""
+class HttpServer(uvicorn.Server):
+    """Closes connections whose client is late, and ends live streams before it stops."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+    def __init__(self, config: uvicorn.Config, broadcaster: SseBroadcaster) -> None:
         super().__init__(config)
-        self._hub = hub
+        self._broadcaster = broadcaster
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % TICKS == 0:
-            close_late(self.server_state.connections)
+        if counter % TICKS_BETWEEN_CHECKS == 0:
+            close_late_connections(self.server_state.connections)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._hub.close()
+        self._broadcaster.close()
         await super().shutdown(sockets)
 
 
@@ -57,40 +57,42 @@ def serve(
     limits: Limits | None = None,
 ) -> None:
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM."""
-    if importlib.util.find_spec("fastapi") is None:  # said now, though it is loaded later
+    if importlib.util.find_spec("fastapi") is None:  # fail now, although it is loaded later
         raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
     data.mkdir(parents=True, exist_ok=True)
-    with stoppable(), locked(data), listening(host, port) as listener:
-        store = Store(database or sqlite_url(data), alone=True)
+    with exit_zero_on_sigterm(), folder_lock(data), listening_socket(host, port) as listener:
+        store = Store(database or sqlite_url(data), exclusive=True)
         loopback = is_loopback(host)
         if not loopback and not any(key.revoked is None for key in store.list_keys()):
             store.close()
             raise ServeError(
                 f"refusing to listen on {host} without API keys: make one with `rasp keys create --data {data}`"
             )
-        hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_any(host) else set())
+        hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_unspecified(host) else set())
         app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback)
-        sys.setswitchinterval(SWITCH_S)
+        sys.setswitchinterval(THREAD_SWITCH_S)
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        config = configure(app, log_level="warning", timeout_keep_alive=30, timeout_graceful_shutdown=GRACE_S)
-        Server(config, app.service.hub).run(sockets=[listener])
+        config = uvicorn_config(
+            app, log_level="warning", timeout_keep_alive=30, timeout_graceful_shutdown=SHUTDOWN_GRACE_S
+        )
+        HttpServer(config, app.service.broadcaster).run(sockets=[listener])
 
 
-def configure(app: Application, **settings: Any) -> uvicorn.Config:
-    """What uvicorn is told, whatever else it is."""
-    fixed: dict[str, Any] = {"http": Protocol, "ws": "none", "lifespan": "on", "server_header": False}
+def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:
+    """The uvicorn configuration: fixed settings and the given ones."""
+    fixed: dict[str, Any] = {"http": BoundedHttpProtocol, "ws": "none", "lifespan": "on", "server_header": False}
     return uvicorn.Config(app, access_log=False, proxy_headers=False, **fixed, **settings)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _is_any(host: str) -> bool:
+def _is_unspecified(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -98,8 +100,8 @@ def _is_any(host: str) -> bool:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGTERM ends the process with status 0: uvicorn, once all is put away, raises again what it was stopped by."""
+def exit_zero_on_sigterm() -> Iterator[None]:
+    """Make SIGTERM end the process with status 0: uvicorn raises the signal again after its shutdown."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         yield
@@ -108,10 +110,10 @@ def stoppable() -> Iterator[None]:
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket on this address; taken before anything else is done, so that a taken port costs nothing."""
+def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket bound to this address, before anything else is done, so that a port in use fails at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:  # or asyncio would not send at once
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:  # for TCP_NODELAY
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
@@ -121,8 +123,8 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def locked(data: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that there is one writer; the system lets go of it however the process ends."""
+def folder_lock(data: Path) -> Iterator[None]:
+    """Lock the folder, so that there is one writer; the system frees the lock however the process ends."""
     with (data / "lock").open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,57 +1,55 @@
-"""Service: what the routes call. Turns a request into a job for the writer and waits for its answer."""
+"""Service: called by the routes. It turns each request into a job for the writer and waits for the answer."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service import http_errors as problems
-from rasp_tuner.service.http.auth import Caller, Keys
-from rasp_tuner.service.http.schemas import Forget
-from rasp_tuner.service.http.sse import Hub
-from rasp_tuner.service.http_errors import Problem
+from rasp_tuner.service import http_errors
+from rasp_tuner.service.auth import ApiKeys, Caller
+from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
-from rasp_tuner.service.storage.erasure import Remainder, where
+from rasp_tuner.service.sse import SseBroadcaster
+from rasp_tuner.service.storage.erasure import Replay, erasure_query
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.storage.transaction import Desk
-from rasp_tuner.service.storage.transfer import Parcel, conflict
-from rasp_tuner.service.storage.writer import Job, Writer
-from rasp_tuner.service.study import study_snapshot as still
+from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.storage.writer import Writer, WriterJob
+from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.telemetry import Telemetry, facts
+from rasp_tuner.service.telemetry import Telemetry, study_numbers
 
-SCRUBBED_S = 30.0  # for which an answer to `forget` waits for the files to be clean
+CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
 
 
 class Service:
-    """One store, one writer; all methods belong to the event loop."""
+    """One store, one writer; all methods are called on the event loop."""
 
     def __init__(self, store: Store, limits: Limits, *, open_without_keys: bool) -> None:
         self.store, self.limits = store, limits
-        self.keys = Keys(store, open_without_keys)
-        self.hub = Hub(limits.streams)
+        self.keys = ApiKeys(store, open_without_keys)
+        self.broadcaster = SseBroadcaster(limits.streams)
         self.telemetry = Telemetry()
-        self.writer = Writer(store, self.hub.publish, self.telemetry.commits.observe)
+        self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe)
         self._waiting = {True: 0, False: 0}  # writes, reads
 
     @property
-    def full(self) -> bool:
-        """Whether as many asks and tells wait as may: one more would be refused."""
+    def queue_is_full(self) -> bool:
+        """Whether the maximum number of asks and tells wait: one more would be refused."""
         return self._waiting[True] >= self.limits.waiting
 
-    async def do(self, run: Callable[[Desk], Any], *, writes: bool, weight: int = 1) -> Any:
-        """The answer of a job, or the Problem it raised; refused at once if too much waits already."""
+    async def submit(self, run: Callable[[UnitOfWork], Any], *, writes: bool, weight: int = 1) -> Any:
+        """The answer of a job, or the HttpError it raised; a 503 at once if too many jobs wait."""
         if not self.writer.is_alive():
-            raise problems.storage()
+            raise http_errors.storage_failed()
         if self._waiting[writes] + weight > self.limits.waiting:
-            raise problems.overloaded()
+            raise http_errors.overloaded()
         self._waiting[writes] += weight
         future = asyncio.get_running_loop().create_future()
-        self.writer.put(Job(run, writes, future))
+        self.writer.put(WriterJob(run, writes, future))
         try:
             return await future
         finally:
@@ -60,104 +58,106 @@ class Service:
     # studies
 
     async def create(self, definition: StudyDefinition, caller: Caller) -> tuple[bool, dict[str, Any]]:
-        """Whether it is new, and its view; a 409 if the name stands for another definition."""
+        """Whether the study is new, and its view; a 409 if the name has another definition."""
 
-        def run(desk: Desk) -> tuple[bool, dict[str, Any]]:
-            if definition.name in desk.shelf.rows:
-                live = desk.study(definition.name)
+        def run(work: UnitOfWork) -> tuple[bool, dict[str, Any]]:
+            if definition.name in work.cache.rows:
+                live = work.study(definition.name)
                 if live.definition != definition:
                     message = (
                         f"study {definition.name!r} exists with another definition; delete it or take another name"
                     )
-                    raise Problem(409, "conflict", message, "name")
-                return False, live.view(desk.now)
-            self.room_for_one(desk)
-            live = desk.add(definition)
-            desk.record(caller.name, "study created", definition.name)
-            return True, live.view(desk.now)
+                    raise HttpError(409, "conflict", message, "name")
+                return False, live.view(work.now)
+            self._check_study_limit(work)
+            live = work.create_study(definition)
+            work.audit(caller.name, "study created", definition.name)
+            return True, live.view(work.now)
 
-        result: tuple[bool, dict[str, Any]] = await self.do(run, writes=True)
+        result: tuple[bool, dict[str, Any]] = await self.submit(run, writes=True)
         return result
 
-    def room_for_one(self, desk: Desk) -> None:
-        if len(desk.shelf.rows) >= self.limits.studies:
-            raise Problem(
+    def _check_study_limit(self, work: UnitOfWork) -> None:
+        if len(work.cache.rows) >= self.limits.studies:
+            raise HttpError(
                 409, "conflict", f"there are {self.limits.studies} studies already, which is the limit", "name"
             )
 
-    async def views(self, only: str | None) -> list[dict[str, Any]]:
-        def run(desk: Desk) -> list[dict[str, Any]]:
-            names = sorted(desk.shelf.rows) if only is None else [name for name in desk.shelf.rows if name == only]
+    async def list_studies(self, only: str | None) -> list[dict[str, Any]]:
+        def run(work: UnitOfWork) -> list[dict[str, Any]]:
+            names = sorted(work.cache.rows) if only is None else [name for name in work.cache.rows if name == only]
             found = []
             for name in names:
-                with contextlib.suppress(Problem):  # damaged: asked for by name, it says so
-                    found.append(desk.study(name).view(desk.now))
+                with contextlib.suppress(HttpError):  # a damaged study is left out; a request by name explains
+                    found.append(work.study(name).view(work.now))
             return found
 
-        views: list[dict[str, Any]] = await self.do(run, writes=False)
+        views: list[dict[str, Any]] = await self.submit(run, writes=False)
         return views
 
-    async def look(self, name: str, look: Callable[[LiveStudy, Desk], Any]) -> Any:
-        """What `look` sees of a study; it must change nothing."""
-        return await self.do(lambda desk: look(desk.study(name), desk), writes=False)
+    async def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Any:
+        """The result of `read` on a study; it must change nothing."""
+        return await self.submit(lambda work: read(work.study(name), work), writes=False)
 
     async def delete(self, name: str, caller: Caller) -> None:
-        def run(desk: Desk) -> None:
-            desk.remove(name)
-            desk.record(caller.name, "study deleted", name)
+        def run(work: UnitOfWork) -> None:
+            work.delete_study(name)
+            work.audit(caller.name, "study deleted", name)
 
-        await self.do(run, writes=True)
+        await self.submit(run, writes=True)
 
-    async def take(self, parcel: Parcel, caller: Caller) -> dict[str, Any]:
-        """The view of an imported study, with all its events, in one commit."""
-        pack = await asyncio.to_thread(still.capture(parcel.live))
+    async def import_study(self, new: LiveStudy, events: list[Event], caller: Caller) -> dict[str, Any]:
+        """Add an imported study with all its events in one commit; returns its view."""
+        snapshot = await asyncio.to_thread(study_snapshot.capture(new))
 
-        def run(desk: Desk) -> dict[str, Any]:
-            name = parcel.live.definition.name
-            if name in desk.shelf.rows:
-                raise conflict(name)
-            self.room_for_one(desk)
-            live = desk.adopt(parcel.live)
-            for event in parcel.events:
-                desk.emit(live, event)
-            desk.keep(live.id, live.seq, pack)
-            desk.record(caller.name, "study imported", name)
-            return live.view(desk.now)
+        def run(work: UnitOfWork) -> dict[str, Any]:
+            name = new.definition.name
+            if name in work.cache.rows:
+                raise HttpError(
+                    409, "conflict", f"a study {name!r} exists already; import it under another name", "name"
+                )
+            self._check_study_limit(work)
+            live = work.adopt_study(new)
+            for event in events:
+                work.add_event(live, event)
+            work.add_snapshot(live.id, live.seq, snapshot)
+            work.audit(caller.name, "study imported", name)
+            return live.view(work.now)
 
-        view: dict[str, Any] = await self.do(run, writes=True)
+        view: dict[str, Any] = await self.submit(run, writes=True)
         return view
 
-    async def record(self, caller: Caller, action: str, subject: str) -> None:
-        """A line in the audit log."""
-        await self.do(lambda desk: desk.record(caller.name, action, subject), writes=True)
+    async def audit(self, caller: Caller, action: str, subject: str) -> None:
+        """Add a line to the audit log."""
+        await self.submit(lambda work: work.audit(caller.name, action, subject), writes=True)
 
     async def freeze(self, name: str, frozen: bool, caller: Caller) -> dict[str, Any]:
-        def run(desk: Desk) -> dict[str, Any]:
-            live = desk.study(name, writes=True)
-            event = live.freeze(frozen, desk.now)
+        def run(work: UnitOfWork) -> dict[str, Any]:
+            live = work.study(name, writes=True)
+            event = live.freeze(frozen, work.now)
             if event is not None:
-                desk.emit(live, event)
-                desk.record(caller.name, "study frozen" if frozen else "study unfrozen", name)
+                work.add_event(live, event)
+                work.audit(caller.name, "study frozen" if frozen else "study unfrozen", name)
             return {"frozen": frozen}
 
-        result: dict[str, Any] = await self.do(run, writes=True)
+        result: dict[str, Any] = await self.submit(run, writes=True)
         return result
 
-    async def forget(self, name: str, wanted: Forget, caller: Caller) -> dict[str, Any]:
-        """What was erased: the study is then one that never had those records, and soon so are all files."""
-        rest: Remainder = await self.look(name, lambda live, _: Remainder(self.store, live, where(wanted, live)))
-        erased = await asyncio.to_thread(rest.derive)
+    async def forget(self, name: str, wanted: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Erase records: the study is rebuilt as if it never had them, then the files are cleaned."""
+        replay: Replay = await self.read(name, lambda live, _: Replay(self.store, live, erasure_query(wanted, live)))
+        erased = await asyncio.to_thread(replay.run)
 
-        def finish(desk: Desk) -> bool:
-            done = rest.finish(desk)
+        def finish(work: UnitOfWork) -> bool:
+            done = replay.finish(work)
             if done:
-                desk.record(caller.name, "records erased", f"{name}: {erased}")
+                work.audit(caller.name, "records erased", f"{name}: {erased}")
             return done
 
-        while erased and not await self.do(finish, writes=True):
-            await asyncio.to_thread(rest.catch_up)
-        backups = await self.do(lambda desk: desk.drop_backups(), writes=True)
-        until = time.monotonic() + SCRUBBED_S
+        while erased and not await self.submit(finish, writes=True):
+            await asyncio.to_thread(replay.catch_up)
+        backups = await self.submit(lambda work: work.remove_backups(), writes=True)
+        until = time.monotonic() + CLEAN_FILES_WAIT_S
         while self.writer.purging and time.monotonic() < until:
             await asyncio.sleep(0.05)
         return {"erased": erased, "scrubbed": not self.writer.purging, "backups": backups}
@@ -165,90 +165,92 @@ class Service:
     # asks and answers
 
     async def ask(self, name: str, contexts: list[Any]) -> list[dict[str, Any]]:
-        """Suggestions, or a Problem before the first of them is made."""
+        """One suggestion for each context; a wrong context raises before the first is made."""
 
-        def run(desk: Desk) -> list[dict[str, Any]]:
-            live = desk.study(name, writes=True)
+        def run(work: UnitOfWork) -> list[dict[str, Any]]:
+            live = work.study(name, writes=True)
             for i, context in enumerate(contexts if len(contexts) > 1 else []):
                 try:
                     live.tuner.check_context(context)
                 except RaspError as error:
-                    raise problems.invalid(f"contexts[{i}]: {error}", f"contexts[{i}]") from error
-            return [self._suggest(desk, live, context) for context in contexts]
+                    raise http_errors.invalid(f"contexts[{i}]: {error}", f"contexts[{i}]") from error
+            return [self._suggest(work, live, context) for context in contexts]
 
-        suggestions: list[dict[str, Any]] = await self.do(run, writes=True, weight=len(contexts))
+        suggestions: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(contexts))
         return suggestions
 
-    def _suggest(self, desk: Desk, live: LiveStudy, context: Any) -> dict[str, Any]:
+    def _suggest(self, work: UnitOfWork, live: LiveStudy, context: Any) -> dict[str, Any]:
         started = time.perf_counter()
-        event = live.ask(context, desk.now)
+        event = live.ask(context, work.now)
         self.telemetry.ask(time.perf_counter() - started)
-        desk.emit(live, event)
+        work.add_event(live, event)
         expires = event.at + live.definition.lease_s
         return {"id": ask_id(event.ask or 0), "params": event.body["params"], "expires_at": expires}
 
     async def tell(self, name: str, id: str, metrics: dict[str, float] | None, reason: str = "") -> dict[str, Any]:
-        def run(desk: Desk) -> dict[str, Any]:
-            return self._tell(desk, desk.study(name, writes=True), id, metrics, reason)
+        def run(work: UnitOfWork) -> dict[str, Any]:
+            return self._tell(work, work.study(name, writes=True), id, metrics, reason)
 
-        told: dict[str, Any] = await self.do(run, writes=True)
+        told: dict[str, Any] = await self.submit(run, writes=True)
         return told
 
-    async def tell_all(self, name: str, tells: list[tuple[str, dict[str, float] | None, str]]) -> list[dict[str, Any]]:
-        """One result a tell; each is judged alone."""
+    async def tell_batch(
+        self, name: str, tells: list[tuple[str, dict[str, float] | None, str]]
+    ) -> list[dict[str, Any]]:
+        """One result for each tell; each is accepted or rejected on its own."""
 
-        def run(desk: Desk) -> list[dict[str, Any]]:
-            live = desk.study(name, writes=True)
-            return [self._judge(desk, live, *tell) for tell in tells]
+        def run(work: UnitOfWork) -> list[dict[str, Any]]:
+            live = work.study(name, writes=True)
+            return [self._tell_in_batch(work, live, *tell) for tell in tells]
 
-        results: list[dict[str, Any]] = await self.do(run, writes=True, weight=len(tells))
+        results: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(tells))
         return results
 
-    def _judge(
-        self, desk: Desk, live: LiveStudy, id: str, metrics: dict[str, float] | None, reason: str
+    def _tell_in_batch(
+        self, work: UnitOfWork, live: LiveStudy, id: str, metrics: dict[str, float] | None, reason: str
     ) -> dict[str, Any]:
         try:
-            return self._tell(desk, live, id, metrics, reason)
+            return self._tell(work, live, id, metrics, reason)
         except RaspError as error:
-            problem = problems.of(error)
-        except Problem as error:
-            problem = error
-        self.telemetry.refused(problem.code)
-        return {"id": id, "status": "rejected", **problem.body()}
+            rejected = http_errors.from_library_error(error)
+        except HttpError as error:
+            rejected = error
+        self.telemetry.count_rejected(rejected.code)
+        return {"id": id, "status": "rejected", **rejected.body()}
 
     def _tell(
-        self, desk: Desk, live: LiveStudy, id: str, metrics: dict[str, float] | None, reason: str
+        self, work: UnitOfWork, live: LiveStudy, id: str, metrics: dict[str, float] | None, reason: str
     ) -> dict[str, Any]:
         started = time.perf_counter()
-        outcome = live.tell(id, desk.now, desk.log(live), metrics, reason)
+        outcome = live.tell(id, work.now, work.event_log(live), metrics, reason)
         if not isinstance(outcome, Event):
             return {"id": id, "status": "duplicate", "late": outcome.late}
         self.telemetry.tell(time.perf_counter() - started)
-        desk.emit(live, outcome)
+        work.add_event(live, outcome)
         return {"id": id, "status": "learned", "late": live.answer_was_late(outcome)}
 
     async def observe(
         self, name: str, context: Any, params: dict[str, Any], metrics: dict[str, float], key: str | None
     ) -> dict[str, Any]:
-        def run(desk: Desk) -> dict[str, Any]:
-            live = desk.study(name, writes=True)
-            event = live.observe(context, params, metrics, key, desk.now, desk.log(live))
+        def run(work: UnitOfWork) -> dict[str, Any]:
+            live = work.study(name, writes=True)
+            event = live.observe(context, params, metrics, key, work.now, work.event_log(live))
             if event is None:
                 return {"status": "duplicate"}
-            desk.emit(live, event)
+            work.add_event(live, event)
             return {"status": "learned"}
 
-        observed: dict[str, Any] = await self.do(run, writes=True)
+        observed: dict[str, Any] = await self.submit(run, writes=True)
         return observed
 
     async def metrics(self) -> bytes:
-        """What Prometheus reads."""
+        """The answer to /metrics."""
 
-        def run(desk: Desk) -> list[dict[str, Any]]:
-            return [facts(live, desk.now) for live in desk.shelf.live.values()]
+        def run(work: UnitOfWork) -> list[dict[str, Any]]:
+            return [study_numbers(live, work.now) for live in work.cache.live.values()]
 
-        studies = await self.do(run, writes=False)
+        studies = await self.submit(run, writes=False)
         self.telemetry.waiting.set(self._waiting[True])
         self.telemetry.failing.set(self.writer.failing)
-        self.telemetry.streams.set(self.hub.streams)
+        self.telemetry.streams.set(self.broadcaster.streams)
         return self.telemetry.text(studies)

@@ -1,4 +1,4 @@
-"""Telemetry: what Prometheus scrapes. Counts come from the studies themselves, so they survive a restart."""
+"""Telemetry: metrics for Prometheus. Counts come from the studies themselves, so they survive a restart."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,36 +8,38 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from rasp_tuner.service.study.live_study import LiveStudy
 
-STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
+HISTOGRAM_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 
 
 class Telemetry:
-    """One registry a server; `text` is the answer to /metrics."""
+    """One registry for each server; `text` is the answer to /metrics."""
 
     def __init__(self) -> None:
-        self._own = CollectorRegistry()
-        self._rejected = Counter("rasp_rejected", "Requests refused, by code.", ["code"], registry=self._own)
+        self._registry = CollectorRegistry()
+        self._rejected = Counter("rasp_rejected", "Requests refused, by code.", ["code"], registry=self._registry)
         self._steps = Histogram(
-            "rasp_step_seconds", "Time the tuner takes.", ["kind"], buckets=STEPS_S, registry=self._own
+            "rasp_step_seconds", "Time the tuner takes.", ["kind"], buckets=HISTOGRAM_BUCKETS_S, registry=self._registry
         )
         self.ask, self.tell = self._steps.labels("ask").observe, self._steps.labels("tell").observe
-        self.commits = Histogram("rasp_commit_seconds", "Time a commit takes.", buckets=STEPS_S, registry=self._own)
-        self.waiting = Gauge("rasp_waiting", "Orders that wait for the writer.", registry=self._own)
-        self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._own)
-        self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._own)
+        self.commits = Histogram(
+            "rasp_commit_seconds", "Time a commit takes.", buckets=HISTOGRAM_BUCKETS_S, registry=self._registry
+        )
+        self.waiting = Gauge("rasp_waiting", "Orders that wait for the writer.", registry=self._registry)
+        self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._registry)
+        self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._registry)
 
-    def refused(self, code: str) -> None:
-        """Count a request that was refused."""
+    def count_rejected(self, code: str) -> None:
+        """Count a refused request."""
         self._rejected.labels(code).inc()
 
     def text(self, studies: Sequence[dict[str, Any]]) -> bytes:
-        """The exposition format; `studies` are what `facts` made of each."""
+        """The exposition format; `studies` holds the `study_numbers` of each study."""
         registry = CollectorRegistry()
-        registry.register(_Facts(studies))
-        return generate_latest(self._own) + generate_latest(registry)
+        registry.register(_StudyCollector(studies))
+        return generate_latest(self._registry) + generate_latest(registry)
 
 
-def facts(live: LiveStudy, now: float) -> dict[str, Any]:
+def study_numbers(live: LiveStudy, now: float) -> dict[str, Any]:
     """The numbers of one study."""
     gate = live.history.latest.get("gate")
     return {
@@ -48,8 +50,8 @@ def facts(live: LiveStudy, now: float) -> dict[str, Any]:
     }
 
 
-class _Facts:
-    """A collector over numbers that were gathered before."""
+class _StudyCollector:
+    """A Prometheus collector over numbers that were read before."""
 
     def __init__(self, studies: Sequence[dict[str, Any]]) -> None:
         self._studies = studies

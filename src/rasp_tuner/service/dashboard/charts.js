@@ -1,8 +1,8 @@
 // All charts of a study: which there are, and which part of the history each shows.
 
 import { h } from "./dom.js";
-import { CalibrationPlot, GatePlot, MemoryPlot, NoveltyPlot, RegimePlot, letter } from "./inner.js";
-import { ChoicePlot, GainPlot, LinePlot } from "./lines.js";
+import { CalibrationPlot, GatePlot, MemoryPlot, NoveltyPlot, RegimePlot, letter } from "./tuner_charts.js";
+import { ChoicePlot, GainPlot, LinePlot } from "./line_charts.js";
 import { shown } from "./suggestions.js";
 
 const FEW = 12; // knobs shown before the rest is asked for

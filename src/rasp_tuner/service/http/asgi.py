@@ -1,6 +1,6 @@
-"""Application: the ASGI application. The guard stands before everything; the framework is loaded once all else is up.
+"""The ASGI application. The gateway checks every request; FastAPI is loaded after the server is ready.
 
-Importing it is about a fifth of the imports of a start, and asks and tells do not need it.
+FastAPI takes about a fifth of the import time of a start, and asks and tells do not need it.
 """
 
 import asyncio
@@ -10,52 +10,52 @@ from collections.abc import Iterable
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.service.http.fast_routes import direct
-from rasp_tuner.service.http.gateway import App, Guard, Message, Receive, Send
+from rasp_tuner.service.http.fast_routes import fast_routes
+from rasp_tuner.service.http.gateway import AsgiApp, Gateway, Message, Receive, Send
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.store import Store
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-REREAD_S = 0.5  # between looks at the keys, which another process may change
+RELOAD_KEYS_S = 0.5  # another process may change them
 
 log = logging.getLogger("rasp_tuner.service")
 
 
 class Application:
-    """One service, which is started and stopped with it."""
+    """One service; it starts and stops with this application."""
 
     def __init__(self, service: Service, hosts: Iterable[str]) -> None:
         self.service = service
-        self._guard = Guard(self._rest, service, hosts, direct(service))
-        self._loading: asyncio.Task[App]
+        self._gateway = Gateway(self._call_fastapi, service, hosts, fast_routes(service))
+        self._loading: asyncio.Task[AsgiApp]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._guard(scope, receive, send)
+            await self._gateway(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-        # there is nothing else here: no web sockets
+            await self._lifespan(receive, send)
+        # nothing else is supported: no web sockets
 
-    async def _rest(self, scope: Message, receive: Receive, send: Send) -> None:
-        """What the guard does not answer itself."""
+    async def _call_fastapi(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer what the gateway does not answer itself."""
         app = await asyncio.shield(self._loading)
         await app(scope, receive, send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """From start to stop, as the ASGI lifespan protocol has it."""
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Start and stop, by the ASGI lifespan protocol."""
         service = self.service
         await receive()
         service.writer.start()
         await asyncio.to_thread(service.writer.ready.wait)
         stopping = asyncio.Event()
-        rereading = asyncio.create_task(_reread(service, stopping))
-        self._loading = asyncio.create_task(asyncio.to_thread(_framework, service))
+        reloading = asyncio.create_task(_reload_keys(service, stopping))
+        self._loading = asyncio.create_task(asyncio.to_thread(_load_fastapi, service))
         await send({"type": "lifespan.startup.complete"})
         await receive()
         stopping.set()
-        await asyncio.gather(rereading, self._loading, return_exceptions=True)
-        service.hub.close()
+        await asyncio.gather(reloading, self._loading, return_exceptions=True)
+        service.broadcaster.close()
         await asyncio.to_thread(service.writer.stop)
         service.store.close()
         await send({"type": "lifespan.shutdown.complete"})
@@ -68,21 +68,21 @@ def create_app(
     limits: Limits | None = None,
     open_without_keys: bool = True,
 ) -> Application:
-    """The application on a store, which it closes at the end; `hosts` are the names it answers to."""
+    """The application on a store, which it closes at the end; `hosts` are the allowed Host headers."""
     return Application(Service(store, limits or Limits(), open_without_keys=open_without_keys), hosts)
 
 
-def _framework(service: Service) -> App:
-    from rasp_tuner.service.http.app import framework
+def _load_fastapi(service: Service) -> AsgiApp:
+    from rasp_tuner.service.http.app import create_fastapi
 
-    return framework(service)
+    return create_fastapi(service)
 
 
-async def _reread(service: Service, stopping: asyncio.Event) -> None:
-    """Take note of keys made or revoked by `rasp keys`."""
+async def _reload_keys(service: Service, stopping: asyncio.Event) -> None:
+    """Reread keys that `rasp keys` made or revoked."""
     while not stopping.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), REREAD_S)
+            await asyncio.wait_for(stopping.wait(), RELOAD_KEYS_S)
         try:
             await asyncio.to_thread(service.keys.reload)
         except SQLAlchemyError as error:

@@ -1,41 +1,41 @@
-"""Routes the guard calls itself, and so spares the way through the framework: those most requests go to, and /readyz.
+"""Fast routes: ask, tell and /readyz, which the gateway calls without FastAPI because most requests go there.
 
-So a server takes asks and tells before the framework is loaded. The framework knows these routes too, for the document.
+So a server answers asks and tells before FastAPI is loaded. FastAPI has these routes too, for the OpenAPI document.
 """
 
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http.gateway import ONE, Answer, Direct
-from rasp_tuner.service.http_errors import Problem, invalid
+from rasp_tuner.service.http.gateway import STUDY_PATH, FastRoute, RouteAnswer
+from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import loads
 from rasp_tuner.service.service import Service
 
 
-def direct(service: Service) -> dict[tuple[str, str], Direct]:
-    """By method and path, as in the guard's table."""
+def fast_routes(service: Service) -> dict[tuple[str, str], FastRoute]:
+    """Handlers by method and path, as in `ROUTE_SCOPES`."""
 
-    async def ask(name: str, body: bytes) -> Answer:
+    async def ask(name: str, body: bytes) -> RouteAnswer:
         asked = schemas.parse(schemas.Ask, loads(body))
         return 200, (await service.ask(name, [asked.context]))[0]
 
-    async def tell(name: str, body: bytes) -> Answer:
+    async def tell(name: str, body: bytes) -> RouteAnswer:
         told = schemas.parse(schemas.Tell, loads(body))
         return 200, await service.tell(name, told.id, told.metrics)
 
-    async def ask_batch(name: str, body: bytes) -> Answer:
+    async def ask_batch(name: str, body: bytes) -> RouteAnswer:
         asked = schemas.parse(schemas.AskBatch, loads(body))
         _check_batch(service, "contexts", len(asked.contexts))
         return 200, {"suggestions": await service.ask(name, list(asked.contexts))}
 
-    async def tell_batch(name: str, body: bytes) -> Answer:
+    async def tell_batch(name: str, body: bytes) -> RouteAnswer:
         told = schemas.parse(schemas.TellBatch, loads(body))
         _check_batch(service, "tells", len(told.tells))
         for i, tell in enumerate(told.tells):
             if (tell.metrics is None) == (tell.failed is None):
                 raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
         tells = [(tell.id, tell.metrics, tell.failed or "") for tell in told.tells]
-        return 200, {"results": await service.tell_all(name, tells)}
+        return 200, {"results": await service.tell_batch(name, tells)}
 
-    async def readyz(_: str, __: bytes) -> Answer:
+    async def readyz(_: str, __: bytes) -> RouteAnswer:
         writer = service.writer
         if writer.is_alive() and writer.ready.is_set() and not writer.failing:
             return 200, {"ready": True}
@@ -43,10 +43,10 @@ def direct(service: Service) -> dict[tuple[str, str], Direct]:
         return 503, {"ready": False, "reason": reason}
 
     return {
-        ("POST", f"{ONE}/ask"): ask,
-        ("POST", f"{ONE}/tell"): tell,
-        ("POST", f"{ONE}/ask/batch"): ask_batch,
-        ("POST", f"{ONE}/tell/batch"): tell_batch,
+        ("POST", f"{STUDY_PATH}/ask"): ask,
+        ("POST", f"{STUDY_PATH}/tell"): tell,
+        ("POST", f"{STUDY_PATH}/ask/batch"): ask_batch,
+        ("POST", f"{STUDY_PATH}/tell/batch"): tell_batch,
         ("GET", "/readyz"): readyz,
     }
 
@@ -54,4 +54,4 @@ def direct(service: Service) -> dict[tuple[str, str], Direct]:
 def _check_batch(service: Service, field: str, count: int) -> None:
     most = service.limits.batch
     if count > most:
-        raise Problem(413, "too_large", f"{field} may hold at most {most}, got {count}", field)
+        raise HttpError(413, "too_large", f"{field} may hold at most {most}, got {count}", field)

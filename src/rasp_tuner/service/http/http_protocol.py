@@ -1,6 +1,6 @@
-"""Protocol: HTTP/1.1 on one connection, parsed by httptools, with bounds on a request's head and on waiting for it.
+"""BoundedHttpProtocol: HTTP/1.1 on one connection, with limits on the size and the time of a request's head.
 
-uvicorn bounds neither there: a head without end would fill memory, half a request would hold its connection for ever.
+uvicorn limits neither: an endless head would fill memory, and half a request would keep its connection open for ever.
 """
 
 import asyncio
@@ -8,17 +8,17 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-LONGEST_HEAD = 65_536  # bytes, about: looked at whenever some arrive
-READ_S = 30.0  # for a head to arrive, and between two pieces of a body
+MAX_HEAD_BYTES = 65_536  # about: checked whenever bytes arrive
+READ_TIMEOUT_S = 30.0  # for the head, and between two parts of a body
 
 
-class Protocol(HttpToolsProtocol):
+class BoundedHttpProtocol(HttpToolsProtocol):
     """Closed by `close_if_late`, which the server calls every second."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head: int | None = 0  # bytes of a head that is not whole; None outside of one
-        self._waits_since: float | None = self.loop.time()  # for the client; None while it waits for us
+        self._head: int | None = 0  # bytes of an incomplete head; None outside a head
+        self._waits_since: float | None = self.loop.time()  # for the client; None while the client waits for us
 
     def data_received(self, data: bytes) -> None:
         if self._head is None and self._waits_since is not None:
@@ -26,7 +26,7 @@ class Protocol(HttpToolsProtocol):
         super().data_received(data)
         if self._head is not None:
             self._head += len(data)
-            if self._head > LONGEST_HEAD:
+            if self._head > MAX_HEAD_BYTES:
                 self.send_400_response("The head of the request is too long.")
 
     def on_message_begin(self) -> None:
@@ -42,14 +42,14 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def close_if_late(self, now: float) -> None:
-        """Close the connection if the client has begun a request, or none at all, and does not go on."""
-        if self._waits_since is not None and now - self._waits_since > READ_S:
+        """Close the connection if the client has not finished its request in time."""
+        if self._waits_since is not None and now - self._waits_since > READ_TIMEOUT_S:
             self.transport.close()
 
 
-def close_late(connections: Any) -> None:
-    """Of all connections, those whose client keeps the server waiting."""
+def close_late_connections(connections: Any) -> None:
+    """Close all connections whose client is late."""
     now = asyncio.get_running_loop().time()
     for connection in list(connections):
-        if isinstance(connection, Protocol):
+        if isinstance(connection, BoundedHttpProtocol):
             connection.close_if_late(now)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: routes read their bodies themselves, so what they take and give is described here."""
+"""The OpenAPI document. Routes read their bodies themselves, so requests and answers are described here."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def describe(
     status: int = 200,
     **query: int,
 ) -> dict[str, Any]:
-    """Arguments of a route's decorator; what it takes and gives is a model, or a content type that has none."""
+    """Arguments of a route's decorator; request and answer are a model, or a content type without one."""
     extra: dict[str, Any] = {}
     if takes is not None:
         extra["requestBody"] = {"required": True, "content": _content(takes)}
@@ -39,12 +39,12 @@ def describe(
         "responses": {status: good, "4XX": bad, "5XX": bad},
         "status_code": status,
         "response_model": None,
-        "response_class": Response,  # has no content type of its own, so the document names only what is said here
+        "response_class": Response,  # without a content type of its own, so that the document has only those given here
     }
 
 
 def add(app: FastAPI) -> None:
-    """Have `app.openapi()` give the whole document."""
+    """Make `app.openapi()` return the whole document."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -52,7 +52,7 @@ def add(app: FastAPI) -> None:
             models = [
                 model
                 for model in vars(schemas).values()
-                if isinstance(model, type) and issubclass(model, schemas.Lazy) and model.model_fields
+                if isinstance(model, type) and issubclass(model, schemas.LazyModel) and model.model_fields
             ]
             _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
             components = document.setdefault("components", {})
@@ -69,7 +69,7 @@ def add(app: FastAPI) -> None:
 
 
 def _name_path(path: str, operation: dict[str, Any]) -> None:
-    """Parameters of the path, which the routes take from the request."""
+    """Describe the parameters of the path, which the routes read from the request."""
     known = operation.setdefault("parameters", [])
     for name in ("name", "id"):
         if f"{{{name}}}" in path and not any(parameter["name"] == name for parameter in known):

@@ -1,4 +1,4 @@
-"""Routes of administration: making, listing, deleting, freezing studies; moving them in and out."""
+"""Admin routes: create, list, delete, freeze, export and import studies; erase records."""
 
 import asyncio
 from typing import Any
@@ -7,12 +7,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http.gateway import ONE
+from rasp_tuner.service.http.gateway import STUDY_PATH
 from rasp_tuner.service.http.openapi import describe
-from rasp_tuner.service.http.routes_study import answer, body
+from rasp_tuner.service.http.routes_study import json_body, json_response
+from rasp_tuner.service.http.transfer import export_lines, read_import
 from rasp_tuner.service.service import Service
-from rasp_tuner.service.storage.transaction import Desk
-from rasp_tuner.service.storage.transfer import exported, imported
+from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy
 
@@ -20,50 +20,52 @@ from rasp_tuner.service.study.live_study import LiveStudy
 def add(app: FastAPI, service: Service) -> None:
     @app.post("/v1/studies", **describe("Make a study", schemas.NewStudy, schemas.StudyView, status=201))
     async def create(request: Request) -> Response:
-        wanted = schemas.parse(schemas.NewStudy, body(request))
-        service.limits.check(wanted)
+        wanted = schemas.parse(schemas.NewStudy, json_body(request))
+        schemas.check_size(wanted, service.limits)
         definition = StudyDefinition.from_wire(wanted.model_dump(exclude_unset=True))
         new, view = await service.create(definition, request.scope["rasp.caller"])
-        return answer(view, 201 if new else 200)
+        return json_response(view, 201 if new else 200)
 
     @app.get("/v1/studies", **describe("All studies the key is for", None, schemas.StudyList))
     async def studies(request: Request) -> Response:
-        return answer({"studies": await service.views(request.scope["rasp.caller"].study)})
+        return json_response({"studies": await service.list_studies(request.scope["rasp.caller"].study)})
 
-    @app.delete(ONE, **describe("Delete it with all it learned", None, None, status=204))
+    @app.delete(STUDY_PATH, **describe("Delete it with all it learned", None, None, status=204))
     async def delete(request: Request) -> Response:
         await service.delete(request.path_params["name"], request.scope["rasp.caller"])
         return Response(status_code=204)
 
-    @app.get(f"{ONE}/export", **describe("The log, as lines of JSON", None, "application/x-ndjson"))
+    @app.get(f"{STUDY_PATH}/export", **describe("The log, as lines of JSON", None, "application/x-ndjson"))
     async def export(request: Request) -> Response:
         name, caller = request.path_params["name"], request.scope["rasp.caller"]
 
-        def look(live: LiveStudy, _: Desk) -> tuple[int, dict[str, Any], float, int]:
+        def look(live: LiveStudy, _: UnitOfWork) -> tuple[int, dict[str, Any], float, int]:
             return live.id, live.definition.to_wire(), live.created, live.seq
 
-        found = await service.look(name, look)
-        await service.record(caller, "study exported", name)
+        found = await service.read(name, look)
+        await service.audit(caller, "study exported", name)
         headers = {"Content-Disposition": f'attachment; filename="{name}.ndjson"'}
-        return StreamingResponse(exported(service.store, *found), media_type="application/x-ndjson", headers=headers)
+        return StreamingResponse(
+            export_lines(service.store, *found), media_type="application/x-ndjson", headers=headers
+        )
 
     @app.post(
         "/v1/studies/import", **describe("Take in an export", "application/x-ndjson", schemas.StudyView, status=201)
     )
     async def take(request: Request) -> Response:
         name = request.query_params.get("name")
-        parcel = await asyncio.to_thread(imported, request.scope["rasp.body"], name, service.limits)
-        return answer(await service.take(parcel, request.scope["rasp.caller"]), 201)
+        new = await asyncio.to_thread(read_import, request.scope["rasp.body"], name, service.limits)
+        return json_response(await service.import_study(new.live, new.events, request.scope["rasp.caller"]), 201)
 
-    @app.post(f"{ONE}/forget", **describe("Erase records", schemas.Forget, schemas.Forgotten))
+    @app.post(f"{STUDY_PATH}/forget", **describe("Erase records", schemas.Forget, schemas.Forgotten))
     async def forget(request: Request) -> Response:
-        wanted = schemas.parse(schemas.Forget, body(request))
-        return answer(await service.forget(request.path_params["name"], wanted, request.scope["rasp.caller"]))
+        wanted = schemas.parse(schemas.Forget, json_body(request)).model_dump(exclude_defaults=True)
+        return json_response(await service.forget(request.path_params["name"], wanted, request.scope["rasp.caller"]))
 
-    @app.post(f"{ONE}/freeze", **describe("Stop exploring", None, schemas.Frozen))
+    @app.post(f"{STUDY_PATH}/freeze", **describe("Stop exploring", None, schemas.Frozen))
     async def freeze(request: Request) -> Response:
-        return answer(await service.freeze(request.path_params["name"], True, request.scope["rasp.caller"]))
+        return json_response(await service.freeze(request.path_params["name"], True, request.scope["rasp.caller"]))
 
-    @app.post(f"{ONE}/unfreeze", **describe("Explore again", None, schemas.Frozen))
+    @app.post(f"{STUDY_PATH}/unfreeze", **describe("Explore again", None, schemas.Frozen))
     async def unfreeze(request: Request) -> Response:
-        return answer(await service.freeze(request.path_params["name"], False, request.scope["rasp.caller"]))
+        return json_response(await service.freeze(request.path_params["name"], False, request.scope["rasp.caller"]))

@@ -1,4 +1,4 @@
-"""Routes about the server itself, and the dashboard's files."""
+"""Routes of the server itself, and of the dashboard's files."""
 
 from pathlib import Path
 
@@ -7,22 +7,22 @@ from fastapi.responses import FileResponse, Response
 
 from rasp_tuner import __version__
 from rasp_tuner.service.http.openapi import describe
-from rasp_tuner.service.http.routes_study import answer
-from rasp_tuner.service.http_errors import Problem
+from rasp_tuner.service.http.routes_study import json_response
+from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Service
-from rasp_tuner.service.storage.tables import VERSION
+from rasp_tuner.service.storage.tables import SCHEMA_VERSION
 
-FOLDER = Path(__file__).parent / "dashboard"
+DASHBOARD = Path(__file__).parents[1] / "dashboard"
 
 
 def add(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", **describe("The process answers", None, "application/json"))
     async def healthz() -> Response:
-        return answer({"status": "ok"})
+        return json_response({"status": "ok"})
 
     @app.get("/version", **describe("Versions of program and database", None, "application/json"))
     async def version() -> Response:
-        return answer({"version": __version__, "schema": VERSION})
+        return json_response({"version": __version__, "schema": SCHEMA_VERSION})
 
     @app.get("/metrics", **describe("For Prometheus", None, "text/plain"))
     async def metrics() -> Response:
@@ -30,7 +30,7 @@ def add(app: FastAPI, service: Service) -> None:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
-        return answer(app.openapi())
+        return json_response(app.openapi())
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
@@ -46,8 +46,8 @@ def add(app: FastAPI, service: Service) -> None:
 
 
 def _file(name: str) -> Response:
-    """A file of the dashboard's folder, and of no other."""
-    path = (FOLDER / name).resolve() if "\0" not in name and len(name) < 200 else FOLDER
-    if not path.is_relative_to(FOLDER.resolve()) or not path.is_file():
-        raise Problem(404, "not_found", "no such file")
+    """A file from the dashboard's folder, and from no other."""
+    path = (DASHBOARD / name).resolve() if "\0" not in name and len(name) < 200 else DASHBOARD
+    if not path.is_relative_to(DASHBOARD.resolve()) or not path.is_file():
+        raise HttpError(404, "not_found", "no such file")
     return FileResponse(path)

@@ -1,4 +1,4 @@
-"""Routes of one study: asking, telling, looking."""
+"""Routes of one study: ask, tell, read."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,113 +7,123 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http.fast_routes import direct
-from rasp_tuner.service.http.gateway import ONE, Direct
+from rasp_tuner.service.http.fast_routes import fast_routes
+from rasp_tuner.service.http.gateway import STUDY_PATH, FastRoute
 from rasp_tuner.service.http.openapi import describe
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.service import Service
-from rasp_tuner.service.storage.transaction import Desk
+from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
 
-def answer(value: Any, status: int = 200) -> Response:
+def json_response(value: Any, status: int = 200) -> Response:
     return Response(dumps(value), status, media_type="application/json")
 
 
-def body(request: Request) -> Any:
-    """The JSON the guard has read."""
+def json_body(request: Request) -> Any:
+    """The JSON body, which the gateway has read."""
     return loads(request.scope["rasp.body"])
 
 
 def add(app: FastAPI, service: Service) -> None:
-    _add_direct(app, service)
-    _add_orders(app, service)
-    _add_looks(app, service)
+    _add_fast_routes(app, service)
+    _add_writes(app, service)
+    _add_reads(app, service)
 
 
-def _add_direct(app: FastAPI, service: Service) -> None:
-    """Routes that the guard answers itself: here for the document."""
+def _add_fast_routes(app: FastAPI, service: Service) -> None:
+    """Routes that the gateway answers itself; added here for the OpenAPI document."""
     said = {
-        f"{ONE}/ask": describe("Parameters to run now", schemas.Ask, schemas.Suggested),
-        f"{ONE}/tell": describe("What a suggestion led to", schemas.Tell, schemas.Told),
-        f"{ONE}/ask/batch": describe("Many at once", schemas.AskBatch, schemas.SuggestedBatch),
-        f"{ONE}/tell/batch": describe("Many at once", schemas.TellBatch, schemas.ToldBatch),
+        f"{STUDY_PATH}/ask": describe("Parameters to run now", schemas.Ask, schemas.Suggested),
+        f"{STUDY_PATH}/tell": describe("What a suggestion led to", schemas.Tell, schemas.TellAnswer),
+        f"{STUDY_PATH}/ask/batch": describe("Many at once", schemas.AskBatch, schemas.SuggestedBatch),
+        f"{STUDY_PATH}/tell/batch": describe("Many at once", schemas.TellBatch, schemas.TellBatchAnswer),
         "/readyz": describe("Tells can be taken", None, "application/json"),
     }
-    for (method, path), handler in direct(service).items():
-        app.add_api_route(path, _through_the_framework(handler), methods=[method], **said[path])
+    for (method, path), handler in fast_routes(service).items():
+        app.add_api_route(path, _as_endpoint(handler), methods=[method], **said[path])
 
 
-def _add_orders(app: FastAPI, service: Service) -> None:
-    @app.post(f"{ONE}/tell_failed", **describe("It crashed or was invalid", schemas.TellFailed, schemas.Told))
+def _add_writes(app: FastAPI, service: Service) -> None:
+    @app.post(
+        f"{STUDY_PATH}/tell_failed", **describe("It crashed or was invalid", schemas.TellFailed, schemas.TellAnswer)
+    )
     async def tell_failed(request: Request) -> Response:
-        told = schemas.parse(schemas.TellFailed, body(request))
-        return answer(await service.tell(request.path_params["name"], told.id, None, told.reason))
+        told = schemas.parse(schemas.TellFailed, json_body(request))
+        return json_response(await service.tell(request.path_params["name"], told.id, None, told.reason))
 
-    @app.post(f"{ONE}/observe", **describe("A run nobody asked for", schemas.Observe, schemas.Observed))
+    @app.post(f"{STUDY_PATH}/observe", **describe("A run nobody asked for", schemas.Observe, schemas.Observed))
     async def observe(request: Request) -> Response:
-        seen = schemas.parse(schemas.Observe, body(request))
-        return answer(
+        seen = schemas.parse(schemas.Observe, json_body(request))
+        return json_response(
             await service.observe(request.path_params["name"], seen.context, seen.params, seen.metrics, seen.key)
         )
 
-    @app.post(f"{ONE}/recommend", **describe("The best known; changes nothing", schemas.Ask, schemas.Recommended))
+    @app.post(
+        f"{STUDY_PATH}/recommend", **describe("The best known; changes nothing", schemas.Ask, schemas.Recommended)
+    )
     async def recommend(request: Request) -> Response:
-        context = schemas.parse(schemas.Ask, body(request)).context
-        params = await service.look(request.path_params["name"], lambda live, _: live.tuner.recommend(context))
-        return answer({"params": params})
+        context = schemas.parse(schemas.Ask, json_body(request)).context
+        params = await service.read(request.path_params["name"], lambda live, _: live.tuner.recommend(context))
+        return json_response({"params": params})
 
 
-def _through_the_framework(handler: Direct) -> Callable[[Request], Awaitable[Response]]:
+def _as_endpoint(handler: FastRoute) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         status, value = await handler(request.path_params.get("name", ""), request.scope.get("rasp.body", b""))
-        return answer(value, status)
+        return json_response(value, status)
 
     route.__name__ = handler.__name__
     return route
 
 
-def _add_looks(app: FastAPI, service: Service) -> None:
-    @app.get(ONE, **describe("Definition and counts", None, schemas.StudyView))
+def _add_reads(app: FastAPI, service: Service) -> None:
+    @app.get(STUDY_PATH, **describe("Definition and counts", None, schemas.StudyView))
     async def view(request: Request) -> Response:
-        return answer(await service.look(request.path_params["name"], lambda live, desk: live.view(desk.now)))
+        return json_response(await service.read(request.path_params["name"], lambda live, work: live.view(work.now)))
 
-    @app.get(f"{ONE}/suggestions", **describe("The newest suggestions", None, schemas.Suggestions, limit=50))
+    @app.get(f"{STUDY_PATH}/suggestions", **describe("The newest suggestions", None, schemas.Suggestions, limit=50))
     async def suggestions(request: Request) -> Response:
-        limit = _whole(request, "limit", 50, 200)
-        shown = await service.look(request.path_params["name"], lambda live, desk: live.suggestions(limit, desk.now))
-        return answer({"suggestions": shown})
+        limit = _int_from_query(request, "limit", 50, 200)
+        shown = await service.read(request.path_params["name"], lambda live, work: live.suggestions(limit, work.now))
+        return json_response({"suggestions": shown})
 
-    @app.get(f"{ONE}/suggestions/{{id}}", **describe("One, and why it was made", None, schemas.ExplainedSuggestion))
+    @app.get(
+        f"{STUDY_PATH}/suggestions/{{id}}", **describe("One, and why it was made", None, schemas.ExplainedSuggestion)
+    )
     async def suggestion(request: Request) -> Response:
         id = request.path_params["id"]
 
-        def look(live: LiveStudy, desk: Desk) -> dict[str, Any]:
-            return live.suggestion(id, desk.log(live), desk.now)
+        def look(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+            return live.suggestion(id, work.event_log(live), work.now)
 
-        return answer(await service.look(request.path_params["name"], look))
+        return json_response(await service.read(request.path_params["name"], look))
 
-    @app.get(f"{ONE}/history", **describe("Series for the dashboard", None, schemas.HistoryView, points=600))
+    @app.get(f"{STUDY_PATH}/history", **describe("Series for the dashboard", None, schemas.HistoryView, points=600))
     async def history(request: Request) -> Response:
-        points = _whole(request, "points", 600, 1_024)
-        return answer(await service.look(request.path_params["name"], lambda live, _: live.history.drawn(points)))
+        points = _int_from_query(request, "points", 600, 1_024)
+        return json_response(
+            await service.read(request.path_params["name"], lambda live, _: live.history.chart_data(points))
+        )
 
-    @app.get(f"{ONE}/memory", **describe("Situations in memory", None, schemas.MemoryView))
+    @app.get(f"{STUDY_PATH}/memory", **describe("Situations in memory", None, schemas.MemoryView))
     async def memory(request: Request) -> Response:
-        return answer(await service.look(request.path_params["name"], lambda live, _: live.history.slots(live.tuner)))
+        return json_response(
+            await service.read(request.path_params["name"], lambda live, _: live.history.memory_map(live.tuner))
+        )
 
-    @app.get(f"{ONE}/live", **describe("Server-sent events", None, "text/event-stream"))
+    @app.get(f"{STUDY_PATH}/live", **describe("Server-sent events", None, "text/event-stream"))
     async def live(request: Request) -> Response:
         name = request.path_params["name"]
-        await service.look(name, lambda live, _: live.seq)  # a 404 now rather than a stream of nothing
-        service.hub.check_room()
-        return StreamingResponse(service.hub.stream(name), media_type="text/event-stream")
+        await service.read(name, lambda live, _: live.seq)  # a 404 now instead of an empty stream
+        service.broadcaster.check_stream_limit()
+        return StreamingResponse(service.broadcaster.stream(name), media_type="text/event-stream")
 
 
-def _whole(request: Request, name: str, usual: int, most: int) -> int:
-    """A whole number from the query."""
-    given = request.query_params.get(name, str(usual))
+def _int_from_query(request: Request, name: str, default: int, most: int) -> int:
+    """A whole number from the query string."""
+    given = request.query_params.get(name, str(default))
     if not (given.isascii() and given.isdigit()) or len(given) > 9 or not 1 <= int(given) <= most:
         raise invalid(f"{name} must be a whole number from 1 to {most}", name)
     return int(given)

@@ -1,11 +1,12 @@
-"""What requests and answers look like: pydantic models, strict, with examples. The OpenAPI document is made of them."""
+"""Requests and answers as strict pydantic models with examples; the OpenAPI document is made from them."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
 
 from rasp_tuner.service.http_errors import invalid
-from rasp_tuner.service.study.definition import NAME
+from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.study.definition import NAME_PATTERN
 
 SPACE_EXAMPLE = {
     "pool": {"type": "int", "low": 1, "high": 64, "log": True},
@@ -19,8 +20,8 @@ CONTEXT_EXAMPLE = {"qps": 420.0}
 Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
 Number = FiniteFloat
-Choice = str | bool | int | FiniteFloat | None
-Context = Annotated[
+KnobValue = str | bool | int | FiniteFloat | None
+ContextField = Annotated[
     dict[Word, Number] | list[Number] | None,
     Field(
         default=None,
@@ -28,27 +29,27 @@ Context = Annotated[
         examples=[CONTEXT_EXAMPLE],
     ),
 ]
-Metrics = Annotated[dict[Word, Number], Field(min_length=1, examples=[METRICS_EXAMPLE])]
-Params = Annotated[dict[Word, Choice], Field(min_length=1, examples=[PARAMS_EXAMPLE])]
+MetricsField = Annotated[dict[Word, Number], Field(min_length=1, examples=[METRICS_EXAMPLE])]
+ParamsField = Annotated[dict[Word, KnobValue], Field(min_length=1, examples=[PARAMS_EXAMPLE])]
 Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["out of memory"])]
 
 
 M = TypeVar("M", bound=BaseModel)
 
 
-class Lazy(BaseModel):
-    """Made up when first used, not at every start."""
+class LazyModel(BaseModel):
+    """Compiled at first use, not at every start."""
 
     model_config = ConfigDict(defer_build=True)
 
 
-class Strict(Lazy):
-    """No unknown names, no conversions."""
+class StrictModel(LazyModel):
+    """A request: no unknown names, no conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class FloatKnob(Strict):
+class FloatKnob(StrictModel):
     type: Literal["float"]
     low: Number
     high: Number
@@ -56,7 +57,7 @@ class FloatKnob(Strict):
     step: Number | None = None
 
 
-class IntKnob(Strict):
+class IntKnob(StrictModel):
     type: Literal["int"]
     low: int
     high: int
@@ -64,135 +65,135 @@ class IntKnob(Strict):
     step: int = 1
 
 
-class CategoricalKnob(Strict):
+class CategoricalKnob(StrictModel):
     type: Literal["categorical"]
-    choices: list[Choice] = Field(min_length=2)
+    choices: list[KnobValue] = Field(min_length=2)
 
 
-Knob = Annotated[FloatKnob | IntKnob | CategoricalKnob, Field(discriminator="type")]
+KnobSpec = Annotated[FloatKnob | IntKnob | CategoricalKnob, Field(discriminator="type")]
 
 
-class MetricSpec(Strict):
+class MetricSpec(StrictModel):
     direction: Literal["min", "max"] = "min"
     weight: Number = 1.0
 
 
-class NewStudy(Strict):
-    """A study: what may be tuned, what is measured, what is known when asking."""
+class NewStudy(StrictModel):
+    """A study: the knobs, the metrics, and the context that is known when asking."""
 
-    name: str = Field(pattern=f"^{NAME}$", examples=["checkout"])
-    space: dict[Word, Knob] = Field(min_length=1, examples=[SPACE_EXAMPLE])
+    name: str = Field(pattern=f"^{NAME_PATTERN}$", examples=["checkout"])
+    space: dict[Word, KnobSpec] = Field(min_length=1, examples=[SPACE_EXAMPLE])
     metrics: dict[Word, MetricSpec | Literal["min", "max"]] = Field(
         min_length=1, examples=[{"p99_ms": {"direction": "min"}}]
     )
     context: list[Word] | int | None = Field(default=None, examples=[["qps"]])
-    default: Params | None = None
+    default: ParamsField | None = None
     preset: str = "default"
     seed: int = Field(default=0, ge=0, le=2**64 - 1)
     guard: Number | None = None
     switching_cost: Number = 0.0
-    screen: bool = Field(default=False, description="Contexts have a say only once they have shown that they help.")
+    screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")
     lease_s: Number = 3600.0
     max_pending: int = 1000
     ttl_s: Number | None = Field(default=None, description="Records older than this are erased; null: none.")
 
 
-class Ask(Strict):
-    context: Context
+class Ask(StrictModel):
+    context: ContextField
 
 
-class AskBatch(Strict):
+class AskBatch(StrictModel):
     contexts: list[dict[Word, Number] | list[Number] | None] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
 
 
-class Tell(Strict):
+class Tell(StrictModel):
     id: Id
-    metrics: Metrics
+    metrics: MetricsField
 
 
-class TellFailed(Strict):
+class TellFailed(StrictModel):
     id: Id
     reason: Reason = ""
 
 
-class TellItem(Strict):
-    """Metrics, or the reason of a failure."""
+class TellItem(StrictModel):
+    """Metrics, or the reason for a failure."""
 
     id: Id
     metrics: dict[Word, Number] | None = Field(default=None, examples=[METRICS_EXAMPLE])
     failed: str | None = Field(default=None, max_length=2_000)
 
 
-class TellBatch(Strict):
+class TellBatch(StrictModel):
     tells: list[TellItem] = Field(min_length=1)
 
 
-class Observe(Strict):
-    context: Context
-    params: Params
-    metrics: Metrics
-    key: Word | None = Field(default=None, description="The same key again changes nothing.", examples=["run-17"])
+class Observe(StrictModel):
+    context: ContextField
+    params: ParamsField
+    metrics: MetricsField
+    key: Word | None = Field(default=None, description="A repeated key changes nothing.", examples=["run-17"])
 
 
 Limit = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
 
 
-class Forget(Strict):
-    """Which records to erase: those for which everything that is given holds."""
+class Forget(StrictModel):
+    """Which records to erase: those that meet all given conditions."""
 
     after: Number | None = Field(default=None, description="Unix seconds: asked, answered or observed then or later.")
     before: Number | None = Field(default=None, description="Unix seconds: and before then.")
     context: dict[Word, Number | Limit] = Field(
         default_factory=dict,
-        description="A number, or low and high, null for open; of a context without names, by place: 0, 1, ...",
+        description="A number, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
         examples=[{"qps": [400, None]}],
     )
     ids: list[Id] = Field(default_factory=list, max_length=10_000)
     keys: list[Word] = Field(default_factory=list, max_length=10_000, description="Of observations.")
 
 
-class Forgotten(Lazy):
+class Forgotten(LazyModel):
     erased: int = Field(description="Records.")
-    scrubbed: bool = Field(description="Whether the files are clean already; if not, they will be shortly.")
-    backups: list[str] = Field(description="Copies made by migrations, which were removed.")
+    scrubbed: bool = Field(description="Whether the files are clean; if not, they will be shortly.")
+    backups: list[str] = Field(description="Removed backups, which migrations had made.")
 
 
-class Suggested(Lazy):
+class Suggested(LazyModel):
     id: Id
-    params: Params
+    params: ParamsField
     expires_at: float
 
 
-class SuggestedBatch(Lazy):
+class SuggestedBatch(LazyModel):
     suggestions: list[Suggested]
 
 
-class Told(Lazy):
+class TellAnswer(LazyModel):
     id: Id
     status: Literal["learned", "duplicate"]
     late: bool
 
 
-class TellResult(Lazy):
+class TellBatchResult(LazyModel):
     id: str
     status: Literal["learned", "duplicate", "rejected"]
     late: bool | None = None
     error: dict[str, Any] | None = None
 
 
-class ToldBatch(Lazy):
-    results: list[TellResult]
+class TellBatchAnswer(LazyModel):
+    results: list[TellBatchResult]
 
 
-class Observed(Lazy):
+class Observed(LazyModel):
     status: Literal["learned", "duplicate"]
 
 
-class Recommended(Lazy):
-    params: Params
+class Recommended(LazyModel):
+    params: ParamsField
 
 
-class Frozen(Lazy):
+class Frozen(LazyModel):
     frozen: bool
 
 
@@ -213,15 +214,15 @@ class StudyView(NewStudy):
     last_event_at: float | None
 
 
-class StudyList(Lazy):
+class StudyList(LazyModel):
     studies: list[StudyView]
 
 
-class SuggestionView(Lazy):
+class SuggestionView(LazyModel):
     id: Id
     asked_at: float
     context: Any = None
-    params: Params
+    params: ParamsField
     status: Literal["pending", "expired", "told", "failed"]
     late: bool
     metrics: dict[str, float] | None = None
@@ -229,28 +230,28 @@ class SuggestionView(Lazy):
     explanation: str
 
 
-class Suggestions(Lazy):
+class Suggestions(LazyModel):
     suggestions: list[SuggestionView]
 
 
 class ExplainedSuggestion(SuggestionView):
-    why: dict[str, Any] | None = Field(description="Fields of the explanation; null once the tuner has let go of it.")
+    why: dict[str, Any] | None = Field(description="Fields of the explanation; null once the tuner has dropped it.")
 
 
-class Series(Lazy):
+class Series(LazyModel):
     step: list[int]
     mean: list[float]
     min: list[float]
     max: list[float]
 
 
-class Gate(Lazy):
+class Gate(LazyModel):
     experts: list[str]
     step: list[int]
     weights: list[list[float]]
 
 
-class HistoryView(Lazy):
+class HistoryView(LazyModel):
     steps: int
     bucket: int
     gain_total: float
@@ -261,7 +262,7 @@ class HistoryView(Lazy):
     calibration: dict[str, Any]
 
 
-class SlotView(Lazy):
+class SlotView(LazyModel):
     x: float
     y: float
     visits: float
@@ -269,26 +270,41 @@ class SlotView(Lazy):
     last_visit: int | None
 
 
-class MemoryView(Lazy):
+class MemoryView(LazyModel):
     slots: list[SlotView]
     explained: float
 
 
-class ErrorBody(Lazy):
+class ErrorBody(LazyModel):
     code: str = Field(examples=["invalid_value"])
     message: str
     field: str | None = None
 
 
-class Error(Lazy):
+class Error(LazyModel):
     error: ErrorBody
 
 
 def parse(model: type[M], value: Any) -> M:
-    """The value as the model says, or a 422 that names the field."""
+    """The value as a model; a 422 names the wrong field."""
     try:
         return model.model_validate(value)
     except ValidationError as reason:
         first = reason.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(str(part)[:80] for part in first["loc"])
         raise invalid(f"{field or 'the body'}: {first['msg']}"[:500], field[:200] or None) from None
+
+
+def check_size(wanted: NewStudy, limits: Limits) -> None:
+    """Raise a 422 if the study is larger than this server allows."""
+    context = wanted.context if isinstance(wanted.context, int) else len(wanted.context or ())
+    for field, count, most in (
+        ("space", len(wanted.space), limits.knobs),
+        ("metrics", len(wanted.metrics), limits.metrics),
+        ("context", context, limits.context),
+    ):
+        if count > most:
+            raise invalid(f"{field} may have at most {most} entries, got {count}", field)
+    for name, knob in wanted.space.items():
+        if isinstance(knob, CategoricalKnob) and len(knob.choices) > limits.choices:
+            raise invalid(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")

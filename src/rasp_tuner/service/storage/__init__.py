@@ -1,1 +1,1 @@
-"""Rows on disk and the one thread that writes them."""
+"""Rows on disk, and the one thread that writes them."""

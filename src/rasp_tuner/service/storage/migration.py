@@ -1,4 +1,4 @@
-"""From an older database to this one, after a backup; a newer one is refused with both versions named."""
+"""Upgrades an older database after a backup; refuses a newer one and names both versions."""
 
 import time
 from collections.abc import Callable
@@ -6,32 +6,32 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.storage.tables import VERSION, audit, events, events_key, meta, schema
+from rasp_tuner.service.storage.tables import SCHEMA_VERSION, audit, events, events_key, meta, schema
 
 
 class SchemaError(RaspError, RuntimeError):
-    """The database was made by a version this one cannot work with."""
+    """The database was made by a version that this one cannot use."""
 
 
 def prepare(engine: sa.Engine) -> None:
-    """Tables of this version: made, migrated to, or found."""
+    """Make sure that the tables have this version: create or migrate them."""
     if engine.dialect.name == "postgresql":
         events_key.dialect_options["postgresql"]["where"] = events.c.key.is_not(None)
     found = version(engine)
     if found is None:
         with engine.begin() as connection:
             meta.create_all(connection)
-            connection.execute(sa.insert(schema), {"version": VERSION})
-    elif found > VERSION:
+            connection.execute(sa.insert(schema), {"version": SCHEMA_VERSION})
+    elif found > SCHEMA_VERSION:
         raise SchemaError(
-            f"the database has schema version {found}, this program knows up to {VERSION}: upgrade rasp-tuner"
+            f"the database has schema version {found}, this program knows up to {SCHEMA_VERSION}: upgrade rasp-tuner"
         )
-    elif found < VERSION:
+    elif found < SCHEMA_VERSION:
         _backup(engine, found)
         with engine.begin() as connection:
-            for step in range(found, VERSION):
+            for step in range(found, SCHEMA_VERSION):
                 _STEPS[step](connection)
-            connection.execute(sa.update(schema).values(version=VERSION))
+            connection.execute(sa.update(schema).values(version=SCHEMA_VERSION))
 
 
 def version(engine: sa.Engine) -> int | None:
@@ -43,11 +43,11 @@ def version(engine: sa.Engine) -> int | None:
 
 
 def _backup(engine: sa.Engine, found: int) -> None:
-    """A copy of everything as it is: a file beside a SQLite database, a schema inside a PostgreSQL one."""
+    """Copy everything: into a file next to a SQLite database, into a schema of a PostgreSQL one."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     if engine.dialect.name == "sqlite":
         target = f"{engine.url.database}.v{found}-{stamp}.bak"
-        raw = engine.raw_connection()  # a copy is not made inside a transaction
+        raw = engine.raw_connection()  # VACUUM INTO does not run inside a transaction
         try:
             raw.cursor().execute("VACUUM INTO ?", (target,))
         finally:
@@ -63,7 +63,7 @@ def _backup(engine: sa.Engine, found: int) -> None:
 
 
 def _one_to_two(connection: sa.Connection) -> None:
-    """Observations can carry a key; admin actions are written down."""
+    """Observations can have a key; admin actions are in an audit log."""
     connection.exec_driver_sql("ALTER TABLE events ADD COLUMN key VARCHAR(128)")
     events_key.create(connection)
     audit.create(connection)

@@ -1,4 +1,4 @@
-"""Sweeper: erases records that have outlived their study's `ttl_s`. Replays beside the writer, one study at a time."""
+"""RetentionTask: erases records older than their study's `ttl_s`. Replays next to the writer, one study at a time."""
 
 import logging
 import time
@@ -7,67 +7,67 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.service.storage.erasure import Cancelled, Remainder, Where
+from rasp_tuner.service.storage.erasure import ErasureQuery, Replay, ReplayCancelled
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.storage.transaction import Desk
+from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
-LOOK_S = 1.0  # between looks at the ages of studies
-FAILED_S = 30.0  # until the next look after one that came to nothing
+CHECK_EVERY_S = 1.0  # between checks of the studies' ages
+RETRY_AFTER_FAILURE_S = 30.0  # until the next check after a replay that failed or erased nothing
 
 log = logging.getLogger("rasp_tuner.service")
 
 
-class Sweeper:
-    """`put` hands the last step of a sweep to the writer. `look` belongs to the writer's thread."""
+class RetentionTask:
+    """`submit` hands the last step to the writer. `start_if_due` is called in the writer's thread only."""
 
-    def __init__(self, store: Store, put: Callable[[Callable[[Desk], None]], None]) -> None:
-        self._store, self._put = store, put
-        self._pool = ThreadPoolExecutor(1, "rasp-sweeper")
-        self._look_at = 0.0
-        self._rest: Remainder | None = None  # what is being swept
+    def __init__(self, store: Store, submit: Callable[[Callable[[UnitOfWork], None]], None]) -> None:
+        self._store, self._submit = store, submit
+        self._pool = ThreadPoolExecutor(1, "rasp-retention")
+        self._next_check_at = 0.0
+        self._replay: Replay | None = None  # the one under way
 
-    def look(self, studies: Iterable[LiveStudy]) -> None:
-        """Begin a sweep if one is due and none is under way."""
-        if self._rest is not None or time.monotonic() < self._look_at:
+    def start_if_due(self, studies: Iterable[LiveStudy]) -> None:
+        """Start a replay if a study has expired records and no replay is under way."""
+        if self._replay is not None or time.monotonic() < self._next_check_at:
             return
-        self._look_at, now = time.monotonic() + LOOK_S, time.time()
+        self._next_check_at, now = time.monotonic() + CHECK_EVERY_S, time.time()
         for live in studies:
-            if live.outlived(now) and live.definition.ttl_s is not None:
-                self._rest = Remainder(self._store, live, Where(before=now - live.definition.ttl_s))
-                self._pool.submit(self._beside, self._rest, self._rest.derive)
+            if live.has_expired_records(now) and live.definition.ttl_s is not None:
+                self._replay = Replay(self._store, live, ErasureQuery(before=now - live.definition.ttl_s))
+                self._pool.submit(self._run, self._replay, self._replay.run)
                 return
 
     def stop(self) -> None:
-        if self._rest is not None:
-            self._rest.cancelled = True
+        if self._replay is not None:
+            self._replay.cancelled = True
         self._pool.shutdown()
 
-    def _beside(self, rest: Remainder, replay: Callable[[], int]) -> None:
-        """Replay in the sweeper's thread; then go to the desk, if there is something to erase."""
+    def _run(self, replay: Replay, step: Callable[[], int]) -> None:
+        """Replay in this task's thread; if there is something to erase, hand the rest to the writer."""
         erased = 0
         try:
-            erased = replay()
-        except Cancelled:
+            erased = step()
+        except ReplayCancelled:
             pass
         except SQLAlchemyError as error:
             log.error("the log of a study could not be read to erase old records: %s", error)
         except Exception:
             log.exception("a study could not be replayed without its old records: they are still there")
         if erased:
-            self._put(lambda desk: self._finish(rest, desk))
+            self._submit(lambda work: self._finish(replay, work))
         else:
-            self._look_at, self._rest = time.monotonic() + FAILED_S, None
+            self._next_check_at, self._replay = time.monotonic() + RETRY_AFTER_FAILURE_S, None
 
-    def _finish(self, rest: Remainder, desk: Desk) -> None:
+    def _finish(self, replay: Replay, work: UnitOfWork) -> None:
         try:
-            done = rest.finish(desk)
+            done = replay.finish(work)
         except BaseException:
-            self._rest = None
+            self._replay = None
             raise
         if not done:
-            self._pool.submit(self._beside, rest, rest.catch_up)
+            self._pool.submit(self._run, replay, replay.catch_up)
             return
-        self._rest = None
-        desk.drop_backups()
-        desk.record("server", "records outlived", f"{rest.name}: {rest.records}")
+        self._replay = None
+        work.remove_backups()
+        work.audit("server", "records outlived", f"{replay.name}: {replay.erased}")

@@ -1,8 +1,8 @@
-"""Scrub: make what was deleted absent from the files of a database, not only from its tables.
+"""Secure delete: removes deleted values from the files of a database, not only from its tables.
 
-SQLite: the file is written anew (VACUUM), then the write-ahead log is copied into it and cut to nothing. PostgreSQL:
-the tables are written anew, and statistics, which would quote values, are not kept of columns that hold any. Its own
-write-ahead log and archives of that keep what was erased until they are recycled: no client can help that.
+SQLite: the file is rewritten (VACUUM), then the write-ahead log is copied into it and truncated. PostgreSQL: the tables
+are rewritten, and columns with user values have no statistics, because those would contain values. PostgreSQL's
+write-ahead log and its archives keep erased values until they are recycled; a client cannot change that.
 """
 
 import re
@@ -14,53 +14,53 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 TABLES = ("events", "snapshots", "studies")
-VALUES = (("events", "body"), ("events", "key"), ("snapshots", "data"))
-BACKUP = r"rasp_backup_v\d+_.*"
+VALUE_COLUMNS = (("events", "body"), ("events", "key"), ("snapshots", "data"))
+BACKUP_SCHEMA = r"rasp_backup_v\d+_.*"
 
 
-def keep_no_statistics(engine: sa.Engine) -> None:
-    """Have PostgreSQL copy no values into its catalogue, where `database` could not reach them."""
+def disable_statistics(engine: sa.Engine) -> None:
+    """Stop PostgreSQL from copying values into its catalogue, which `rewrite_database` cannot clean."""
     if engine.dialect.name == "postgresql":
         with engine.begin() as connection:
-            for table, column in VALUES:
+            for table, column in VALUE_COLUMNS:
                 connection.exec_driver_sql(f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS 0")
 
 
-def database(engine: sa.Engine) -> None:
-    """Write tables and log anew; raises OperationalError if something is in the way: try again later."""
+def rewrite_database(engine: sa.Engine) -> None:
+    """Rewrite tables and log; raises OperationalError if another connection blocks it: try again later."""
     if engine.dialect.name == "sqlite":
-        _plainly(engine, ["VACUUM"])
-        write_ahead_log(engine)
+        _outside_transaction(engine, ["VACUUM"])
+        truncate_wal(engine)
     else:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for table in TABLES:
                 connection.exec_driver_sql(f"VACUUM (FULL) {table}")
 
 
-def write_ahead_log(engine: sa.Engine) -> None:
-    """Cut SQLite's log to nothing."""
+def truncate_wal(engine: sa.Engine) -> None:
+    """Truncate SQLite's write-ahead log."""
     if engine.dialect.name == "sqlite":
-        busy, *_ = _plainly(engine, ["PRAGMA wal_checkpoint(TRUNCATE)"])
+        busy, *_ = _outside_transaction(engine, ["PRAGMA wal_checkpoint(TRUNCATE)"])
         if busy:
             raise OperationalError("wal_checkpoint", {}, RuntimeError("a reader is in the way"))
 
 
-def backups(connection: sa.Connection) -> list[str]:
-    """Remove the copies that migrations made; their names."""
+def remove_backups(connection: sa.Connection) -> list[str]:
+    """Remove the backups that migrations made; returns their names."""
     if connection.dialect.name == "sqlite":
         file = Path(connection.engine.url.database or "")
         found = sorted(file.parent.glob(f"{file.name}.v*-*.bak"))
         for copy in found:
             copy.unlink()
         return [copy.name for copy in found]
-    schemas = [name for name in sa.inspect(connection).get_schema_names() if re.fullmatch(BACKUP, name)]
+    schemas = [name for name in sa.inspect(connection).get_schema_names() if re.fullmatch(BACKUP_SCHEMA, name)]
     for schema in schemas:
         connection.execute(sa.schema.DropSchema(schema, cascade=True))
     return schemas
 
 
-def _plainly(engine: sa.Engine, statements: Sequence[str]) -> tuple[int, ...]:
-    """The first row of the last statement, none of them in a transaction."""
+def _outside_transaction(engine: sa.Engine, statements: Sequence[str]) -> tuple[int, ...]:
+    """Run statements outside a transaction; returns the first row of the last one."""
     raw = engine.raw_connection()
     try:
         cursor = raw.cursor()

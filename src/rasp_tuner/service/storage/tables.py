@@ -1,8 +1,8 @@
-"""The tables. `VERSION` counts changes of them; migration.py knows how to get here from older ones."""
+"""The tables. `SCHEMA_VERSION` counts their changes; migration.py upgrades older databases."""
 
 import sqlalchemy as sa
 
-VERSION = 2
+SCHEMA_VERSION = 2
 
 meta = sa.MetaData()
 
@@ -12,10 +12,10 @@ studies = sa.Table(
     "studies",
     meta,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.String(64), unique=True),  # null once deleted: the name is free again, rows go bit by bit
+    sa.Column("name", sa.String(64), unique=True),  # null once deleted: the name is free, rows are purged in steps
     sa.Column("definition", sa.Text, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
-    sqlite_autoincrement=True,  # an id is never used again, so that no late row can join another study
+    sqlite_autoincrement=True,  # ids are never reused, so no late row can join another study
 )
 
 events = sa.Table(
@@ -33,13 +33,13 @@ events = sa.Table(
 sa.Index("events_ask", events.c.study, events.c.ask, sqlite_where=events.c.ask.is_not(None))
 events_key = sa.Index(
     "events_key", events.c.study, events.c.key, unique=True, sqlite_where=events.c.key.is_not(None)
-)  # migration.py says the same to PostgreSQL: named here, it would be loaded at every start
+)  # migration.py sets the same condition for PostgreSQL: set here, its dialect would be loaded at every start
 
 snapshots = sa.Table(
     "snapshots",
     meta,
     sa.Column("study", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),  # of the last event in it
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),  # of its last event
     sa.Column("sha256", sa.String(64), nullable=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
@@ -48,7 +48,7 @@ keys = sa.Table(
     "keys",
     meta,
     sa.Column("id", sa.String(16), primary_key=True),
-    sa.Column("sha256", sa.String(64), nullable=False),  # of the secret, which is kept nowhere
+    sa.Column("sha256", sa.String(64), nullable=False),  # of the secret, which is not stored
     sa.Column("scope", sa.String(8), nullable=False),
     sa.Column("study", sa.String(64)),  # null: all
     sa.Column("label", sa.String(128), nullable=False),

@@ -1,7 +1,7 @@
-"""The writer: the one thread that touches studies. Takes all that waits, does it, commits once, then answers.
+"""The writer: the only thread that changes studies. It runs all waiting jobs, commits once, then answers them.
 
-Nobody is answered before the commit. If it fails nobody is acknowledged, and the studies that were touched are
-forgotten and built again from snapshot and log. Jobs that only read are answered all the same.
+No job is answered before the commit. If the commit fails, all writing jobs get an error, and the studies they changed
+are loaded again from snapshot and log. Jobs that only read are still answered.
 """
 
 import asyncio
@@ -18,30 +18,30 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service import http_errors as problems
-from rasp_tuner.service.http_errors import Problem
-from rasp_tuner.service.storage.retention import Sweeper
+from rasp_tuner.service import http_errors
+from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.storage.transaction import Desk, Shelf, Undone
-from rasp_tuner.service.study import study_snapshot as still
+from rasp_tuner.service.storage.transaction import RolledBack, StudyCache, UnitOfWork
+from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 
-EVERY = 1_000  # events of a study between snapshots, at most
-REPLAY_S = 0.3  # processor time that a replay since the latest snapshot may take, at most
-AT_ONCE = 512  # jobs done under one commit
-IDLE_S = 0.2
-BUSY_S = 0.25  # after which erasing goes on though there is always something else to do
-AGAIN_S = 2.0  # until erasing is tried again after it failed
-WARM_S = 1.0  # for which studies are built before the server is ready
+SNAPSHOT_EVERY_EVENTS = 1_000  # events of a study between snapshots, at most
+MAX_REPLAY_CPU_S = 0.3  # CPU time that replaying the events since the latest snapshot may take, at most
+MAX_JOBS_PER_COMMIT = 512
+IDLE_WAIT_S = 0.2  # for a job; then idle work is done
+PURGE_UNDER_LOAD_S = 0.25  # between purge steps while jobs keep coming
+RETRY_PURGE_S = 2.0  # after a purge that failed
+PRELOAD_S = 1.0  # of loading studies before the server is ready
 
 log = logging.getLogger("rasp_tuner.service")
 
 
 @dataclass(slots=True)
-class Job:
-    """Something to do at the desk; `run` returns the answer or raises a Problem."""
+class WriterJob:
+    """One request to the writer; `run` returns the answer or raises an HttpError."""
 
-    run: Callable[[Desk], Any]
+    run: Callable[[UnitOfWork], Any]
     writes: bool
     future: "asyncio.Future[Any] | None" = None
 
@@ -53,27 +53,27 @@ class Writer(threading.Thread):
         self, store: Store, published: Callable[[Sequence[LiveStudy]], None], committed: Callable[[float], None]
     ) -> None:
         super().__init__(name="rasp-writer", daemon=True)
-        self.store, self.shelf = store, Shelf(store)
-        self.failing = False  # the latest commit failed, and no probe has worked since
+        self.store, self.cache = store, StudyCache(store)
+        self.failing = False  # the latest commit failed, and no test write has succeeded since
         self.ready = threading.Event()
         self._published, self._committed = published, committed
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._packer = ThreadPoolExecutor(1, "rasp-packer")
-        self._saved: dict[int, int] = {}  # study -> seq of its latest snapshot, or of the one being packed
-        self._spent: dict[int, float] = {}  # study -> processor seconds that the events since then took
-        self.purging = True  # rows of deleted studies may be left, in tables or in files
+        self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
+        self._encoder = ThreadPoolExecutor(1, "rasp-snapshots")
+        self._snapshot_seq: dict[int, int] = {}  # study -> seq of its latest snapshot, also one being encoded
+        self._replay_cpu_s: dict[int, float] = {}  # study -> CPU seconds that the events since then took
+        self.purging = True  # rows of deleted studies may be left in tables or files
         self._purge_at = 0.0
-        self._sweeper = Sweeper(store, lambda run: self.put(Job(run, writes=True)))
+        self._retention = RetentionTask(store, lambda run: self.put(WriterJob(run, writes=True)))
 
-    def put(self, job: Job) -> None:
+    def put(self, job: WriterJob) -> None:
         self._jobs.put(job)
 
     def stop(self) -> None:
-        """Finish what waits, write snapshots, and end."""
+        """Finish the waiting jobs, write snapshots, and end."""
         self._jobs.put(None)
-        self._sweeper.stop()
+        self._retention.stop()
         self.join()
-        self._packer.shutdown()
+        self._encoder.shutdown()
 
     def run(self) -> None:
         try:
@@ -83,89 +83,93 @@ class Writer(threading.Thread):
             self.ready.set()  # so that the server starts, and /readyz says what is wrong
             with contextlib.suppress(queue.Empty):
                 while job := self._jobs.get_nowait():
-                    _answer([(job.future, problems.storage())] if job.future else [])
+                    _answer([(job.future, http_errors.storage_failed())] if job.future else [])
             raise
 
     def _run(self) -> None:
-        self.shelf.warm(WARM_S)
+        self.cache.preload(PRELOAD_S)
         self.ready.set()
         going = True
         while going:
             try:
-                pressed = self.purging and time.monotonic() >= self._purge_at
-                jobs: list[Job | None] = [self._jobs.get(timeout=0.0 if pressed else IDLE_S)]
+                purge_now = self.purging and time.monotonic() >= self._purge_at
+                jobs: list[WriterJob | None] = [self._jobs.get(timeout=0.0 if purge_now else IDLE_WAIT_S)]
             except queue.Empty:
                 self._idle()
                 continue
             try:
-                while len(jobs) < AT_ONCE:
+                while len(jobs) < MAX_JOBS_PER_COMMIT:
                     jobs.append(self._jobs.get_nowait())
             except queue.Empty:
                 pass
             going = None not in jobs
-            self._work([job for job in jobs if job is not None])
-            if self.purging and time.monotonic() >= self._purge_at + BUSY_S:
+            self._process([job for job in jobs if job is not None])
+            if self.purging and time.monotonic() >= self._purge_at + PURGE_UNDER_LOAD_S:
                 self._purge()
-            self._sweeper.look(self.shelf.live.values())
-        self._work([self._snapshot(live) for live in self.shelf.live.values() if self._due(live, 1)])
+            self._retention.start_if_due(self.cache.live.values())
+        self._process([self._final_snapshot(live) for live in self.cache.live.values() if self._snapshot_due(live, 1)])
 
-    def _work(self, jobs: Sequence[Job]) -> None:
-        """Do the jobs, commit, answer."""
+    def _process(self, jobs: Sequence[WriterJob]) -> None:
+        """Run the jobs, commit, answer."""
         if self.failing and any(job.writes for job in jobs):
             self._probe()
-        desk = Desk(self.store, self.shelf, time.time())
-        outcomes = [problems.storage() if job.writes and self.failing else self._do(job, desk) for job in jobs]
-        committed = self._commit(desk)
+        work = UnitOfWork(self.store, self.cache, time.time())
+        outcomes = [
+            http_errors.storage_failed() if job.writes and self.failing else self._run_job(job, work) for job in jobs
+        ]
+        committed = self._commit(work)
         if not committed:
             outcomes = [
-                problems.storage() if job.writes and not isinstance(outcome, Problem) else outcome
+                http_errors.storage_failed() if job.writes and not isinstance(outcome, HttpError) else outcome
                 for job, outcome in zip(jobs, outcomes, strict=True)
             ]
-        self.purging |= committed and desk.removed
+        self.purging |= committed and work.deletes_study
         _answer([(job.future, outcome) for job, outcome in zip(jobs, outcomes, strict=True) if job.future])
-        if committed and desk.touched:
-            self._published(list(desk.touched.values()))
-            for live, share in desk.shares():
-                self._spent[live.id] = self._spent.get(live.id, self.shelf.replayed(live)) + share * desk.spent
-                if self._due(live, EVERY) or self._spent[live.id] > REPLAY_S:
-                    self._pack(live)
+        if committed and work.changed:
+            self._published(list(work.changed.values()))
+            for live, share in work.event_shares():
+                self._replay_cpu_s[live.id] = (
+                    self._replay_cpu_s.get(live.id, self.cache.replay_cpu_s(live)) + share * work.cpu_s
+                )
+                if self._snapshot_due(live, SNAPSHOT_EVERY_EVENTS) or self._replay_cpu_s[live.id] > MAX_REPLAY_CPU_S:
+                    self._start_snapshot(live)
 
-    def _do(self, job: Job, desk: Desk) -> Any:
+    def _run_job(self, job: WriterJob, work: UnitOfWork) -> Any:
         started = time.thread_time()
         try:
-            answer = job.run(desk)
+            answer = job.run(work)
             if job.writes:
-                desk.spent += time.thread_time() - started
+                work.cpu_s += time.thread_time() - started
             return answer
-        except Problem as problem:
-            return problem
+        except HttpError as error:
+            return error
         except RaspError as error:
-            return problems.of(error)
+            return http_errors.from_library_error(error)
         except SQLAlchemyError as error:
             log.error("the database failed: %s", error)
-            desk.broken |= job.writes
-            return problems.storage()
+            work.failed |= job.writes
+            return http_errors.storage_failed()
         except Exception:
             log.exception("a request failed; the studies it touched are built again from their logs")
-            desk.broken |= job.writes
-            return problems.internal()
+            work.failed |= job.writes
+            return http_errors.internal_error()
 
-    def _commit(self, desk: Desk) -> bool:
-        """Whether everything the desk did is on disk; if not, it is undone."""
+    def _commit(self, work: UnitOfWork) -> bool:
+        """Whether all changes are on disk; if not, they are undone."""
         started = time.perf_counter()
         try:
-            desk.finish()
-        except Undone:
-            desk.undo()
+            work.commit()
+        except RolledBack:
+            work.roll_back()
         except SQLAlchemyError as error:
             log.error("commit failed, nothing was acknowledged: %s", error)
             self.failing = True
-            desk.undo()
+            work.roll_back()
         except Exception:
             log.exception("commit failed, nothing was acknowledged")
-            desk.undo()
+            work.roll_back()
         else:
-            if desk.wrote:
+            if work.wrote:
                 self._committed(time.perf_counter() - started)
             return True
         return False
@@ -180,55 +184,55 @@ class Writer(threading.Thread):
             self.failing = False
 
     def _idle(self) -> None:
-        """What can wait: the probe of a failed disk, rows of deleted studies, studies nobody has asked for yet."""
+        """Idle work: test a failed disk, purge deleted studies, load studies, erase expired records."""
         if self.failing:
             self._probe()
         elif self.purging and time.monotonic() >= self._purge_at:
             self._purge()
         else:
-            self.shelf.warm(IDLE_S)
-            self._sweeper.look(self.shelf.live.values())
+            self.cache.preload(IDLE_WAIT_S)
+            self._retention.start_if_due(self.cache.live.values())
 
     def _purge(self) -> None:
-        """Some rows of deleted studies; once there are none, their traces in files."""
+        """Delete some rows of deleted studies; once none are left, clean the files."""
         self._purge_at = time.monotonic()
         try:
-            gone = self.store.gone()
+            gone = self.store.deleted_studies()
             for study in gone:
                 with self.store.writing() as connection:
-                    if self.store.purge(connection, study):
+                    if self.store.purge_rows(connection, study):
                         return
             if gone:
-                self.store.scrub()
-                self.store.bury(gone)
+                self.store.rewrite_files()
+                self.store.drop_purged_studies(gone)
             self.purging = False
         except SQLAlchemyError as error:
             log.error("what was deleted could not be erased yet: %s", error)
-            self._purge_at += AGAIN_S
+            self._purge_at += RETRY_PURGE_S
 
-    def _due(self, live: LiveStudy, events: int) -> bool:
-        return live.seq - self._saved.setdefault(live.id, self.shelf.base(live)) >= events
+    def _snapshot_due(self, live: LiveStudy, events: int) -> bool:
+        return live.seq - self._snapshot_seq.setdefault(live.id, self.cache.snapshot_seq(live)) >= events
 
-    def _pack(self, live: LiveStudy) -> None:
-        """Copy the study now; pack it elsewhere; store it with a later commit."""
-        self._saved[live.id], self._spent[live.id] = live.seq, 0.0
-        id, seq, pack = live.id, live.seq, still.capture(live)
-        self._packer.submit(lambda: self.put(_keep(id, seq, pack())))
+    def _start_snapshot(self, live: LiveStudy) -> None:
+        """Copy the study now, encode it in another thread, store it with a later commit."""
+        self._snapshot_seq[live.id], self._replay_cpu_s[live.id] = live.seq, 0.0
+        id, seq, encode = live.id, live.seq, study_snapshot.capture(live)
+        self._encoder.submit(lambda: self.put(_snapshot_job(id, seq, encode())))
 
-    def _snapshot(self, live: LiveStudy) -> Job:
-        self._saved[live.id] = live.seq
-        return _keep(live.id, live.seq, still.capture(live)())
+    def _final_snapshot(self, live: LiveStudy) -> WriterJob:
+        self._snapshot_seq[live.id] = live.seq
+        return _snapshot_job(live.id, live.seq, study_snapshot.capture(live)())
 
 
-def _keep(id: int, seq: int, data: bytes) -> Job:
-    def run(desk: Desk) -> None:
-        desk.keep(id, seq, data)
+def _snapshot_job(id: int, seq: int, data: bytes) -> WriterJob:
+    def run(work: UnitOfWork) -> None:
+        work.add_snapshot(id, seq, data)
 
-    return Job(run, writes=True)
+    return WriterJob(run, writes=True)
 
 
 def _answer(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-    """Hand all answers to their event loop in one go."""
+    """Send all answers to the event loop in one call."""
     if outcomes:
         outcomes[0][0].get_loop().call_soon_threadsafe(_settle, outcomes)
 
@@ -236,7 +240,7 @@ def _answer(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
 def _settle(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
     for future, outcome in outcomes:
         if future.done():
-            continue  # the caller went away; what was committed stays
+            continue  # the caller has gone; the commit stays
         if isinstance(outcome, Exception):
             future.set_exception(outcome)
         else:

@@ -1,26 +1,28 @@
-"""StudyDefinition: a study's wire JSON <-> the arguments of a Tuner; the only place that knows both."""
+"""StudyDefinition: converts between a study's JSON and the arguments of a Tuner; no other file knows both."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from rasp_tuner.core.checks import number, whole
 from rasp_tuner.errors import InvalidSpace, RaspError
 from rasp_tuner.presets import NAMES
-from rasp_tuner.service.http_errors import invalid, of
+from rasp_tuner.service.http_errors import from_library_error, invalid
 from rasp_tuner.space import Params, Space
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Metric
 
-NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
-LONGEST_LEASE = 30 * 86_400.0
-MOST_PENDING = 10_000
+NAME_PATTERN = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
+MAX_LEASE_S = 30 * 86_400.0
+MAX_PENDING_LIMIT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class StudyDefinition:
-    """What a study is; all fields filled in, so that equal definitions are equal."""
+    """What a study is. All defaults are filled in, so equal studies compare equal."""
 
     name: str
     space: dict[str, dict[str, Any]]
@@ -38,10 +40,10 @@ class StudyDefinition:
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
-        """The definition a request describes, or a 422 that names the field."""
+        """The definition that a request describes; a 422 names the wrong field."""
         check_name(data["name"])
         try:
-            space = Space.from_json({name: _plain(fields) for name, fields in data["space"].items()})
+            space = Space.from_json({name: _without_unset(fields) for name, fields in data["space"].items()})
             metrics = {name: _metric(given) for name, given in data["metrics"].items()}
             default = data.get("default")
             point = (
@@ -53,7 +55,7 @@ class StudyDefinition:
             guard = data.get("guard")
             definition = cls(
                 name=data["name"],
-                space=_lists(space.to_json()),
+                space=_space_json(space.to_json()),
                 metrics={name: {"direction": m.direction, "weight": m.weight} for name, m in metrics.items()},
                 context=data.get("context"),
                 default=space.from_unit(point),
@@ -63,19 +65,19 @@ class StudyDefinition:
                 switching_cost=number("switching_cost", data.get("switching_cost", 0.0), InvalidSpace),
                 screen=data.get("screen", False),
                 lease_s=_lease(data.get("lease_s", 3600.0)),
-                max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MOST_PENDING, InvalidSpace),
+                max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MAX_PENDING_LIMIT, InvalidSpace),
                 ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
             )
-            definition.tuner()  # checks the rest
+            definition.tuner()  # raises on anything else that is wrong
         except RaspError as error:
-            raise of(error) from error
+            raise from_library_error(error) from error
         return definition
 
     def to_wire(self) -> dict[str, Any]:
         return asdict(self)
 
     def tuner(self) -> Tuner:
-        """A tuner that has seen nothing."""
+        """A new tuner, without any data."""
         return Tuner(
             Space.from_json(self.space).knobs,
             {name: Metric(**fields) for name, fields in self.metrics.items()},
@@ -91,13 +93,13 @@ class StudyDefinition:
 
 
 def check_name(name: object) -> str:
-    """`name` if it may name a study, else a 422."""
-    if not isinstance(name, str) or not re.fullmatch(NAME, name):
+    """`name` if it is a valid name of a study, else a 422."""
+    if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
         raise invalid("name must be 1 to 64 of A-Z a-z 0-9 . _ - and not start with a dot", "name")
     return name
 
 
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_unset(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None or name == "choices"}
 
 
@@ -106,15 +108,13 @@ def _metric(given: Any) -> Metric:
 
 
 def _center(dim: int) -> Any:
-    import numpy as np
-
     return np.full(dim, 0.5)
 
 
-def _lists(space: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """As JSON gives it back: lists for tuples, nothing for what is not set."""
+def _space_json(space: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """As JSON: lists instead of tuples, no entry for an unset field."""
     return {
-        name: {key: list(value) if isinstance(value, tuple) else value for key, value in _plain(fields).items()}
+        name: {key: list(value) if isinstance(value, tuple) else value for key, value in _without_unset(fields).items()}
         for name, fields in space.items()
     }
 
@@ -125,13 +125,13 @@ def _ttl(value: object, lease: float) -> float | None:
     seconds = number("ttl_s", value, InvalidSpace)
     if seconds < lease:
         raise InvalidSpace(
-            f"ttl_s must be at least lease_s, for which answers are waited for, got {seconds!r} < {lease!r}"
+            f"ttl_s must be at least lease_s, the time allowed for an answer, got {seconds!r} < {lease!r}"
         )
     return seconds
 
 
 def _lease(value: object) -> float:
     seconds = number("lease_s", value, InvalidSpace)
-    if not 1.0 <= seconds <= LONGEST_LEASE:
-        raise InvalidSpace(f"lease_s must lie in [1, {LONGEST_LEASE:g}], got {seconds!r}")
+    if not 1.0 <= seconds <= MAX_LEASE_S:
+        raise InvalidSpace(f"lease_s must lie in [1, {MAX_LEASE_S:g}], got {seconds!r}")
     return seconds

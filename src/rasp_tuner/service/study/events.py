@@ -1,4 +1,4 @@
-"""Events: what happened to a study, in order; the log of them is the truth, everything else is computed from it."""
+"""Events: what happened to a study, in order. Everything else is computed from the log of events."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -17,16 +17,16 @@ class Event:
     failed    reason
     observe   context, params, metrics
     freeze, unfreeze   nothing
-    forgot    first of a log from which records were erased; `handed`: numbers of asks below it may be missing, and are
-              not used again; `records`: how many were erased so far
+    forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and
+              are not reused; `records`: how many were erased so far
     """
 
     seq: int  # 1, 2, ... within the study
     kind: Kind
     at: float  # unix seconds
     body: dict[str, Any]
-    ask: int | None = None  # number of the suggestion: 7 of "s7"
-    key: str | None = None  # of an observation that must count once
+    ask: int | None = None  # number of the suggestion: 7 for "s7"
+    key: str | None = None  # of an observation that must be learned only once
 
 
 def ask_id(number: int) -> str:
@@ -34,7 +34,7 @@ def ask_id(number: int) -> str:
 
 
 def ask_number(id: str) -> int | None:
-    """7 of "s7"; None for anything no tuner issues."""
+    """7 for "s7"; None for a text that is no id of a suggestion."""
     digits = id[1:]
     if not id.startswith("s") or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
         return None

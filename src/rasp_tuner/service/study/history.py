@@ -1,8 +1,8 @@
-"""History: what the dashboard draws of a study. Computed from events alone, bounded, saved with the snapshot.
+"""History: the data of a study's charts. Computed from events alone, bounded in size, saved with the snapshot.
 
-The gain of a step is the error expected of the default in the step's context, less the error that came. Expected by the
-engine's belief just before it learned the step; under preset "paper" by the mean error of the default's own runs. After
-128 steps one step in four is judged, and counts for four.
+The gain of a step is the error expected of the default in the step's context, minus the measured error. The expectation
+is the engine's prediction just before it learned the step; under preset "paper" it is the mean error of the default's
+own runs. After 128 steps the gain is computed for one step in four and counted four times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,21 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.regimes import Regimes
+from rasp_tuner.service.study.regimes import RegimeTimeline
 from rasp_tuner.service.study.trace import Trace
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
-EVENTS = 300  # marks kept for the timeline, newest
-JUDGED, ONE_IN = 128, 4  # steps whose gain is judged; after them one in so many is, and counts for all of them
-NOVEL = 0.7  # novelty from which on a step is marked, as the paper's threshold
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+MAX_MARKS = 300  # newest events shown on the timeline
+GAIN_EACH_STEP_UNTIL = 128  # steps; later the gain is computed for one step in GAIN_EVERY_STEPS and scaled up
+GAIN_EVERY_STEPS = 4
+NOVELTY_THRESHOLD = 0.7  # a step above it is marked; the paper's threshold
+COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 HALF_WIDTHS = (0.1257, 0.2533, 0.3853, 0.5244, 0.6745, 0.8416, 1.0364, 1.2816, 1.6449, 1.9600)  # normal quantiles
 
 
 class History:
-    """Series, regimes, marks, calibration; `learned` and `noted` are told of every event that moves the tuner."""
+    """Series, regimes, marks, calibration. Every event that changes the tuner is passed to `add_step` or `add_mark`."""
 
     def __init__(self, definition: StudyDefinition, experts: Sequence[str]) -> None:
         self._definition, self.experts = definition, tuple(experts)
@@ -39,24 +40,24 @@ class History:
         series += [f"param:{name}" for name in definition.space]
         self.trace = Trace([*series, *(f"gate:{i}" for i in range(len(self.experts)))])
         self._shown = series
-        self.regimes = Regimes(self._dim)
+        self.regimes = RegimeTimeline(self._dim)
         self.marks: list[dict[str, Any]] = []
         self.gain = 0.0  # summed over all steps
-        self.calibration = [0] * (1 + len(LEVELS))  # forecasts that came true or not, then those within each level
+        self.calibration = [0] * (1 + len(COVERAGE_LEVELS))  # number of forecasts, then how many fell within each level
         self._default_runs: dict[str, list[float]] = {}  # [count, mean] of "error" and of each metric at the default
         self.latest: dict[str, Any] = {}
 
-    def expectation(self, tuner: Tuner, context: Any) -> float | None:
-        """The error expected of the default, before the step is learned."""
+    def expected_default_error(self, tuner: Tuner, context: Any) -> float | None:
+        """The error expected of the default; call it before the step is learned."""
         step = self.trace.steps
-        if tuner.learned < 3 or (step >= JUDGED and step % ONE_IN):
+        if tuner.learned < 3 or (step >= GAIN_EACH_STEP_UNTIL and step % GAIN_EVERY_STEPS):
             return None
         expected = tuner.expected_of_default(context)
         if expected is None and "error" in self._default_runs:
             return self._default_runs["error"][1]
         return expected
 
-    def learned(
+    def add_step(
         self,
         at: float,
         context: Any,
@@ -67,27 +68,27 @@ class History:
         *,
         late: bool = False,
     ) -> None:
-        """One step: a sample was told, observed, or failed (`metrics` None)."""
+        """Add a step: a sample that was told or observed, or that failed (`metrics` None)."""
         step = self.trace.steps
         error = self._error(metrics, why)
         gain = None if error is None or expected is None else expected - error
         novelty = None if why is None or not why.gate else why.novelty
-        self._count(metrics, error, params, why)
+        self._update_counts(metrics, error, params, why)
         values = [error, gain, novelty]
         values += [None if metrics is None else metrics[name] for name in self._definition.metrics]
         values += [self._default_level(name, expected) for name in self._definition.metrics]
-        values += [self._drawable(name, params[name]) for name in self._definition.space]
+        values += [self._param_as_number(name, params[name]) for name in self._definition.space]
         gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
         self.trace.add(np.array([*values, *gate], dtype=np.float64))
-        self.gain += (gain or 0.0) * (1 if step < JUDGED else ONE_IN)
-        regime = self.regimes.step(self._vector(context))
+        self.gain += (gain or 0.0) * (1 if step < GAIN_EACH_STEP_UNTIL else GAIN_EVERY_STEPS)
+        regime = self.regimes.add(self._context_vector(context))
         if metrics is None:
             self._mark(step, at, "failed")
         if late:
             self._mark(step, at, "late")
         if why is not None and why.path == "slow":
             self._mark(step, at, "slow")
-        if novelty is not None and novelty > NOVEL:
+        if novelty is not None and novelty > NOVELTY_THRESHOLD:
             self._mark(step, at, "novel")
         self.latest = {
             "step": step,
@@ -105,34 +106,34 @@ class History:
             "gate": gate if gate and gate[0] is not None else None,
         }
 
-    def noted(self, at: float, kind: str) -> None:
-        """Something that is no step: frozen, unfrozen."""
+    def add_mark(self, at: float, kind: str) -> None:
+        """Add an event that is no step: freeze, unfreeze."""
         self._mark(self.trace.steps, at, kind)
 
-    def drawn(self, points: int) -> dict[str, Any]:
-        """What GET history answers."""
+    def chart_data(self, points: int) -> dict[str, Any]:
+        """The answer to GET history."""
         steps, weights = self.trace.means([f"gate:{i}" for i in range(len(self.experts))], points)
         total = self.calibration[0]
         return {
             "steps": self.trace.steps,
             "bucket": self.trace.width * self.trace.group(points),
             "gain_total": self.gain,
-            "series": {name: self.trace.drawn(name, points) for name in self._shown},
+            "series": {name: self.trace.series_points(name, points) for name in self._shown},
             "gate": {"experts": list(self.experts), "step": steps, "weights": weights},
             "regimes": [{"regime": label, "from": start, "to": end} for label, start, end in self.regimes.segments],
             "events": list(self.marks),
             "calibration": {
-                "expected": list(LEVELS) if total else [],
+                "expected": list(COVERAGE_LEVELS) if total else [],
                 "observed": [within / total for within in self.calibration[1:]] if total else [],
                 "count": total,
             },
         }
 
-    def slots(self, tuner: Tuner) -> dict[str, Any]:
-        """What GET memory answers: slots on the two axes along which they differ most."""
+    def memory_map(self, tuner: Tuner) -> dict[str, Any]:
+        """The answer to GET memory: the slots on the two axes along which they differ most."""
         slots = tuner.slots()
-        x, explained = _flat(slots.contexts)
-        regimes = self.regimes.of(slots.contexts)
+        x, explained = _principal_axes(slots.contexts)
+        regimes = self.regimes.nearest_labels(slots.contexts)
         latest = self.trace.steps - 1
         return {
             "slots": [
@@ -149,7 +150,7 @@ class History:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it that is not an array; a copy."""
+        """A copy of all state except the arrays."""
         return {
             "marks": list(self.marks),
             "gain": self.gain,
@@ -171,26 +172,26 @@ class History:
         regimes = {name[8:]: array for name, array in state.items() if name.startswith("regimes/")}
         self.regimes.restore(data["regimes"], regimes)
 
-    def _vector(self, context: Any) -> Array:
+    def _context_vector(self, context: Any) -> Array:
         if isinstance(context, Mapping):
             context = [context[name] for name in self._names]
         return np.clip(np.array(context or [], dtype=np.float64), -1e100, 1e100)
 
     def _error(self, metrics: Mapping[str, float] | None, why: Explanation | None) -> float | None:
         if metrics is None:
-            return None  # a failure has no size
+            return None  # a failure has no error value
         if why is not None:
             return why.error
-        return self._turned(metrics)
+        return self._single_metric_error(metrics)
 
-    def _turned(self, metrics: Mapping[str, float]) -> float | None:
-        """The error of an observation: known where the engine's target is the one metric there is."""
+    def _single_metric_error(self, metrics: Mapping[str, float]) -> float | None:
+        """The error of an observation; known only if the study has one metric, which is then the engine's target."""
         if len(metrics) > 1 or self._definition.preset != "default":
             return None
         name, value = next(iter(metrics.items()))
         return float(value) if self._definition.metrics[name]["direction"] == "min" else -float(value)
 
-    def _count(
+    def _update_counts(
         self,
         metrics: Mapping[str, float] | None,
         error: float | None,
@@ -210,24 +211,24 @@ class History:
                 self.calibration[1 + i] += far <= width
 
     def _default_level(self, name: str, expected: float | None) -> float | None:
-        """What the default would give: by the belief where one metric is the target, else its mean so far."""
+        """The default's expected metric: predicted if there is one metric, else the mean of its runs so far."""
         if len(self._definition.metrics) == 1 and self._definition.preset == "default":
             return expected if expected is None or self._definition.metrics[name]["direction"] == "min" else -expected
         run = self._default_runs.get(name)
         return None if run is None else run[1]
 
-    def _drawable(self, name: str, value: Any) -> float:
-        """A parameter as a number: of a choice, its place in the list."""
+    def _param_as_number(self, name: str, value: Any) -> float:
+        """A parameter as a number; for a categorical knob, the index of the choice."""
         choices = self._choices[name]
         return float(value) if choices is None else float(choices.index(value))
 
     def _mark(self, step: int, at: float, kind: str) -> None:
         self.marks.append({"step": step, "at": at, "kind": kind})
-        del self.marks[:-EVENTS]
+        del self.marks[:-MAX_MARKS]
 
 
-def _flat(contexts: Array) -> tuple[Array, float]:
-    """Contexts [n, d_c], standardised, on their first two principal axes [n, 2], and the share of variance shown."""
+def _principal_axes(contexts: Array) -> tuple[Array, float]:
+    """Standardised contexts [n, d_c] on their first two principal axes [n, 2], and the explained share of variance."""
     n = len(contexts)
     flat = np.zeros((n, 2))
     if n < 2 or not contexts.shape[1]:
@@ -239,6 +240,6 @@ def _flat(contexts: Array) -> tuple[Array, float]:
     if total <= 0.0:
         return flat, 1.0
     for i, axis in enumerate(axes[:2]):
-        sign = 1.0 if axis[int(np.abs(axis).argmax())] >= 0.0 else -1.0  # so that the map does not flip between looks
+        sign = 1.0 if axis[int(np.abs(axis).argmax())] >= 0.0 else -1.0  # so that the map does not flip
         flat[:, i] = centred @ axis * sign
     return flat, float((sizes[:2] ** 2).sum()) / total

@@ -1,9 +1,10 @@
-"""Regimes: which situations a study has met, as the dashboard colours them. Not part of the tuner.
+"""RegimeTimeline: which situations a study has met, for the dashboard's colours. The tuner does not use it.
 
-A regime is a running mean of contexts. A context belongs to the nearest one, unless it lies farther than `OPENS` from
-all of them: then it opens another, up to twelve. Distance is the mean over dimensions of the squared difference in
-units of the dimension's variance; a dimension whose steps are as large as its whole spread counts little.
-Regimes that come to lie close together become one, and the older label stays. Contexts in order are all it depends on.
+A regime is a running mean of contexts. A context belongs to the nearest regime, unless it is farther than
+`NEW_REGIME_DISTANCE` from all of them: then it opens a new one, up to twelve. The distance is the mean over dimensions
+of the squared difference divided by the dimension's variance; a dimension whose steps are as large as its whole spread
+has little weight. Regimes that move close together are merged, and the older label stays. The result depends only on
+the sequence of contexts.
 """
 
 from collections.abc import Mapping
@@ -13,17 +14,17 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 
-MOST = 12
-OPENS = 0.5  # squared distance beyond which a context is something new
-JOINS = 0.2  # squared distance below which two regimes are one
-LEAST = 0.05  # what a dimension of pure noise counts beside one that holds still
-OFTEN = 16  # steps between looks at the scale, once there were a few
-PATIENCE = 64  # steps between looks for regimes that became one
-SEGMENTS = 400  # of the timeline; the two oldest neighbours of equal label, or the shortest, give way
+MAX_REGIMES = 12
+NEW_REGIME_DISTANCE = 0.5  # squared; a context farther than this opens a new regime
+MERGE_DISTANCE = 0.2  # squared; regimes closer than this are merged
+MIN_WEIGHT = 0.05  # of a dimension of pure noise, relative to one that stays constant within regimes
+RESCALE_EVERY_STEPS = 16  # after the first MERGE_EVERY_STEPS steps; before, at every step
+MERGE_EVERY_STEPS = 64
+MAX_SEGMENTS = 400  # of the timeline; beyond that the shortest is joined to its predecessor
 
 
-class Regimes:
-    """Labels 0, 1, ... in order of appearance, and the timeline of them."""
+class RegimeTimeline:
+    """Labels 0, 1, ... in order of appearance, and their timeline."""
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -36,14 +37,14 @@ class Regimes:
         self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
         self._scale = np.zeros(dim)
 
-    def step(self, context: Array) -> int:
+    def add(self, context: Array) -> int:
         """The label of the next context [d_c]."""
         self._observe(context)
-        if self.steps < PATIENCE or self.steps % OFTEN == 0:
+        if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0:
             self._rescale()
-        gaps = self.gaps(context[None])[0]
+        gaps = self.squared_distances(context[None])[0]
         nearest = int(gaps.argmin()) if len(gaps) else -1
-        if nearest < 0 or (gaps[nearest] > OPENS and len(self.labels) < MOST):
+        if nearest < 0 or (gaps[nearest] > NEW_REGIME_DISTANCE and len(self.labels) < MAX_REGIMES):
             nearest = len(self.labels)
             self.labels.append(self._opened)
             self._opened += 1
@@ -56,33 +57,33 @@ class Regimes:
             self.segments[-1][2] = self.steps
         else:
             self.segments.append([label, self.steps, self.steps])
-            self._shorten()
+            self._drop_shortest_segment()
         self.steps += 1
-        if self.steps % PATIENCE == 0 or self.steps & (self.steps - 1) == 0:
-            self._join()
+        if self.steps % MERGE_EVERY_STEPS == 0 or self.steps & (self.steps - 1) == 0:
+            self._merge_close_regimes()
         return self.segments[-1][0]
 
-    def of(self, contexts: Array) -> list[int]:
-        """The label of the nearest regime to each of some contexts [n, d_c]."""
+    def nearest_labels(self, contexts: Array) -> list[int]:
+        """The label of the nearest regime for each context [n, d_c]."""
         if not self.labels:
             return [0] * len(contexts)
-        return [self.labels[i] for i in self.gaps(contexts).argmin(axis=1).tolist()]
+        return [self.labels[i] for i in self.squared_distances(contexts).argmin(axis=1).tolist()]
 
-    def gaps(self, contexts: Array) -> Array:
+    def squared_distances(self, contexts: Array) -> Array:
         """[n, regimes] squared distances."""
         difference = contexts[:, None] - self._centres
-        with np.errstate(over="ignore"):  # a jump by a hundred orders of magnitude is infinitely far
+        with np.errstate(over="ignore"):  # an overflow means infinitely far
             gaps: Array = (difference * difference) @ self._scale
         return gaps
 
     def _rescale(self) -> None:
-        """What a squared difference in each dimension counts."""
+        """Update the weight of a squared difference in each dimension."""
         _, squares, changes, _ = self._moments
         variance = squares / max(self.steps, 1)
         moving = variance > 1e-200
-        still = 1.0 - np.minimum(changes / max(self.steps - 1, 1) / np.where(moving, variance, 1.0), 1.0)
-        weights = np.where(moving, np.maximum(still, LEAST), 0.0)
-        self._scale = weights / np.where(moving, variance, 1.0) / max(float(weights.sum()), LEAST)
+        stability = 1.0 - np.minimum(changes / max(self.steps - 1, 1) / np.where(moving, variance, 1.0), 1.0)
+        weights = np.where(moving, np.maximum(stability, MIN_WEIGHT), 0.0)
+        self._scale = weights / np.where(moving, variance, 1.0) / max(float(weights.sum()), MIN_WEIGHT)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -113,13 +114,13 @@ class Regimes:
         squares += gap * (context - mean)
         latest[:] = context
 
-    def _join(self) -> None:
-        """Make one of the two nearest regimes while they are close; the older label stays."""
+    def _merge_close_regimes(self) -> None:
+        """Merge the two nearest regimes while they are close; the older label stays."""
         while len(self.labels) > 1:
-            gaps = self.gaps(self._centres)
+            gaps = self.squared_distances(self._centres)
             np.fill_diagonal(gaps, np.inf)
             one, other = sorted(int(i) for i in np.unravel_index(int(gaps.argmin()), gaps.shape))
-            if gaps[one, other] > JOINS:
+            if gaps[one, other] > MERGE_DISTANCE:
                 return
             share = self._counts[other] / (self._counts[one] + self._counts[other])
             self._centres[one] += share * (self._centres[other] - self._centres[one])
@@ -138,9 +139,9 @@ class Regimes:
                 joined.append([now, start, end])
         self.segments = joined
 
-    def _shorten(self) -> None:
-        """Let the shortest of the inner segments go to the one before it, once there are too many."""
-        if len(self.segments) <= SEGMENTS:
+    def _drop_shortest_segment(self) -> None:
+        """If there are too many segments, join the shortest inner one to its predecessor."""
+        if len(self.segments) <= MAX_SEGMENTS:
             return
         lengths = [end - start for _, start, end in self.segments[1:-1]]
         shortest = 1 + lengths.index(min(lengths))

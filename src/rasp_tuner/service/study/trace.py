@@ -1,13 +1,13 @@
-"""Trace: a study's history for the dashboard, bounded whatever its length.
+"""Trace: series over the steps of a study, in a bounded number of buckets.
 
 symbol   shape     meaning
-counts   [B, S]    values of series s that fell into bucket b; a series may be silent in a step
-sums     [B, S]    their sum, so that means stay exact when buckets merge
-lows     [B, S]    the least of them
-highs    [B, S]    the greatest
-B        scalar    buckets in use, at most 1,024; each holds `width` steps, the last one maybe fewer
+counts   [B, S]    number of values of series s in bucket b; a step may have no value of a series
+sums     [B, S]    their sum, so that means stay exact when buckets are merged
+lows     [B, S]    their minimum
+highs    [B, S]    their maximum
+B        scalar    buckets in use, at most 1,024; each holds `width` steps, the last one may hold fewer
 
-When all are in use, neighbours merge and the width doubles: a step costs the same at the millionth as at the first.
+When all are in use, neighbours are merged and the width doubles. So a step costs the same however long the study is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,46 +17,46 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 
-MOST = 1_024
-FIRST = 64  # rows at birth; they double as they fill
-NAMES = ("counts", "sums", "lows", "highs")
-FAR = 1e300
+MAX_BUCKETS = 1_024
+INITIAL_ROWS = 64  # allocated at first; doubled when full
+ARRAY_NAMES = ("counts", "sums", "lows", "highs")
+MAX_ABS_VALUE = 1e300
 
 
 class Trace:
-    """One column a series, named at birth."""
+    """One column for each series."""
 
     def __init__(self, series: Sequence[str]) -> None:
         self.series = tuple(series)
         self.steps = 0
         self.width = 1
-        self._rows = _empty(FIRST, len(self.series))
+        self._rows = _empty(INITIAL_ROWS, len(self.series))
 
     @property
     def used(self) -> int:
         return -(-self.steps // self.width)
 
     def add(self, values: Array) -> None:
-        """One step: a value [S] of each series, NaN where it is silent."""
+        """Add a step: one value [S] for each series, NaN where there is none."""
         row = self.steps // self.width
-        if row == MOST:
-            self._halve()
+        if row == MAX_BUCKETS:
+            self._merge_neighbours()
             row = self.steps // self.width
         if row == len(self._rows["counts"]):
             self._grow()
         told = np.isfinite(values)
         known = np.where(told, values, 0.0)
-        _bound(known)
-        counts, sums, lows, highs = (self._rows[name][row] for name in NAMES)
+        _clip(known)
+        counts, sums, lows, highs = (self._rows[name][row] for name in ARRAY_NAMES)
         counts += told
         sums += known
-        _bound(sums)
+        _clip(sums)
         np.minimum(lows, known, out=lows, where=told)
         np.maximum(highs, known, out=highs, where=told)
         self.steps += 1
 
-    def drawn(self, name: str, points: int) -> dict[str, list[Any]]:
-        """`step`, `mean`, `min`, `max` of a series in at most `points` pieces; silent pieces are left out."""
+    def series_points(self, name: str, points: int) -> dict[str, list[Any]]:
+        """`step`, `mean`, `min`, `max` of a series in at most `points` pieces; pieces without values are left out."""
         column = self.series.index(name)
         rows = {part: array[: self.used, column] for part, array in self._rows.items()}
         group = self.group(points)
@@ -74,11 +74,11 @@ class Trace:
         }
 
     def group(self, points: int) -> int:
-        """How many buckets make one piece when at most `points` are drawn."""
+        """How many buckets make one piece, for at most `points` pieces."""
         return max(-(-self.used // max(points, 1)), 1)
 
     def means(self, names: Sequence[str], points: int) -> tuple[list[int], list[list[float]]]:
-        """Steps, and a row of means of these series for each; only where all of them spoke."""
+        """Steps, and a row of means of these series for each; only where all of them have values."""
         columns = [self.series.index(name) for name in names]
         starts = np.arange(0, self.used, self.group(points))
         if not len(starts) or not columns:
@@ -89,13 +89,13 @@ class Trace:
         return (starts[heard] * self.width).tolist(), (sums[heard] / counts[heard]).tolist()
 
     def state(self) -> dict[str, Array]:
-        """Copies of everything; `restore` takes them back."""
+        """Copies of all arrays, for `restore`."""
         rows = {name: array[: self.used].copy() for name, array in self._rows.items()}
         return {**rows, "clock": np.array([self.steps, self.width], dtype=np.float64)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         self.steps, self.width = (int(x) for x in state["clock"])
-        size = FIRST
+        size = INITIAL_ROWS
         while size < self.used:
             size *= 2
         self._rows = _empty(size, len(self.series))
@@ -106,20 +106,20 @@ class Trace:
         more = _empty(len(self._rows["counts"]), len(self.series))
         self._rows = {name: np.concatenate([array, more[name]]) for name, array in self._rows.items()}
 
-    def _halve(self) -> None:
-        old, self._rows = self._rows, _empty(MOST, len(self.series))
-        half = MOST // 2
+    def _merge_neighbours(self) -> None:
+        old, self._rows = self._rows, _empty(MAX_BUCKETS, len(self.series))
+        half = MAX_BUCKETS // 2
         for name, fold in (("counts", np.add), ("sums", np.add), ("lows", np.minimum), ("highs", np.maximum)):
             self._rows[name][:half] = fold(old[name][0::2], old[name][1::2])
         self.width *= 2
 
 
-def _bound(values: Array) -> None:
-    """As np.clip in place, in a fraction of its time on so few."""
-    np.minimum(values, FAR, out=values)
-    np.maximum(values, -FAR, out=values)
+def _clip(values: Array) -> None:
+    """Like np.clip in place, but faster on small arrays."""
+    np.minimum(values, MAX_ABS_VALUE, out=values)
+    np.maximum(values, -MAX_ABS_VALUE, out=values)
 
 
 def _empty(rows: int, series: int) -> dict[str, Array]:
-    fill = {"counts": 0.0, "sums": 0.0, "lows": FAR, "highs": -FAR}
-    return {name: np.full((rows, series), fill[name]) for name in NAMES}
+    fill = {"counts": 0.0, "sums": 0.0, "lows": MAX_ABS_VALUE, "highs": -MAX_ABS_VALUE}
+    return {name: np.full((rows, series), fill[name]) for name in ARRAY_NAMES}

@@ -8,11 +8,11 @@ import httpx
 import pytest
 from serving import STUDY, ask, definition, running, tell, view, wait_for
 
+from rasp_tuner.service.auth import SCOPES, create_key
 from rasp_tuner.service.http import asgi as application
-from rasp_tuner.service.http.app import framework
+from rasp_tuner.service.http.app import create_fastapi
 from rasp_tuner.service.http.asgi import create_app
-from rasp_tuner.service.http.auth import SCOPES, create_key
-from rasp_tuner.service.http.gateway import TABLE
+from rasp_tuner.service.http.gateway import ROUTE_SCOPES
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
@@ -37,11 +37,11 @@ def asked(tmp_path_factory):
 
 def test_every_route_is_in_the_table_and_every_row_is_a_route(sqlite):
     store = Store(sqlite)
-    app = framework(create_app(store).service)
+    app = create_fastapi(create_app(store).service)
     routes = {(method, route.path) for route in app.routes for method in route.methods - {"HEAD"}}
     store.close()
-    assert routes == set(TABLE)
-    open_to_all = {path for (_, path), needs in TABLE.items() if needs == "nothing"}
+    assert routes == set(ROUTE_SCOPES)
+    open_to_all = {path for (_, path), needs in ROUTE_SCOPES.items() if needs == "nothing"}
     assert open_to_all == {"/", "/studies/{name}", "/static/{path:path}", "/healthz", "/readyz", "/version"}
 
 
@@ -62,8 +62,8 @@ def test_every_route_asks_for_its_scope(sqlite):
     store.close()
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY, headers={"authorization": f"Bearer {keys['admin']}"})
-        deleting = [row for row in TABLE.items() if row[0][0] == "DELETE"]
-        for (method, path), needs in [row for row in TABLE.items() if row not in deleting] + deleting:
+        deleting = [row for row in ROUTE_SCOPES.items() if row[0][0] == "DELETE"]
+        for (method, path), needs in [row for row in ROUTE_SCOPES.items() if row not in deleting] + deleting:
             refused = {None, "rasp_00000000_x"} if needs != "nothing" else set()
             assert all(send(client, method, path, key) == 401 for key in refused), path
             for scope, key in sorted(keys.items(), key=lambda item: SCOPES.index(item[0])):
@@ -296,9 +296,9 @@ def test_what_is_shed_is_not_even_read(sqlite):
     assert b"overloaded" in sent[1]["body"]
 
 
-def test_asks_are_answered_before_the_framework_is_loaded(sqlite, monkeypatch):
-    loaded, load = threading.Event(), application._framework
-    monkeypatch.setattr(application, "_framework", lambda service: loaded.wait(30) and load(service))
+def test_asks_are_answered_before_fastapi_is_loaded(sqlite, monkeypatch):
+    loaded, load = threading.Event(), application._load_fastapi
+    monkeypatch.setattr(application, "_load_fastapi", lambda service: loaded.wait(30) and load(service))
     store = Store(sqlite)
     with store.writing() as connection:
         store.add_study(connection, "web", definition().to_wire(), 0.0)
@@ -313,7 +313,7 @@ def test_asks_are_answered_before_the_framework_is_loaded(sqlite, monkeypatch):
         assert client.get("/healthz").status_code == 200
 
 
-def test_a_mistake_before_the_framework_is_told_without_a_trace(web, monkeypatch):
+def test_a_mistake_before_fastapi_is_told_without_a_trace(web, monkeypatch):
     def slip(*_):
         raise ZeroDivisionError("a secret of the code")
 
@@ -327,7 +327,7 @@ def test_the_document_describes_every_route_with_examples(shared):
     document = shared.get("/openapi.json").json()
     described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
     pages = {("GET", path) for path in ("/", "/studies/{name}", "/static/{path:path}", "/openapi.json")}
-    assert described == set(TABLE) - pages
+    assert described == set(ROUTE_SCOPES) - pages
     references = [value for value in walk(document) if isinstance(value, str) and value.startswith("#/")]
     assert references
     for reference in references:

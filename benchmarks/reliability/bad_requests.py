@@ -1,4 +1,4 @@
-"""Requests that are wrong: each in at least one way, made at random, the same ones for the same seed."""
+"""Random bad requests: each is wrong in at least one way; the same seed gives the same requests."""
 
 import json
 import random
@@ -12,10 +12,10 @@ WRONG_NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" * 60, "0
 WRONG_VALUES = ["null", "[]", "{}", '""', "[1]", '{"a": 1}', '"x"', "false", "[null]", '{"": 1}', *WRONG_NUMBERS]
 POSTS = ["ask", "ask/batch", "tell", "tell/batch", "tell_failed", "observe", "recommend"]
 GETS = ["", "/suggestions", "/suggestions/s1", "/history", "/memory", "/export"]
-Made = tuple[str, bytes]
+NamedRequest = tuple[str, bytes]
 
 
-class Maker:
+class BadRequests:
     """Bad requests, each by one of the methods below; deterministic by its seed."""
 
     def __init__(self, seed: int) -> None:
@@ -44,12 +44,12 @@ class Maker:
             self.bad_bytes,
         ]
 
-    def request(self) -> Made:
+    def request(self) -> NamedRequest:
         """A name for its kind, and the bytes to send."""
         make = self.rng.choice(self._kinds)
         return make.__name__, make()
 
-    # what would be right
+    # correct requests
 
     def _right(self, path: str) -> dict[str, Any]:
         context, params, metrics = {"qps": 1.0}, {"pool": 4, "timeout": 1.0}, {"p99_ms": 20.0}
@@ -84,7 +84,7 @@ class Maker:
     def _word(self) -> str:
         return "".join(self.rng.choices(string.ascii_letters + string.digits, k=self.rng.randint(3, 12)))
 
-    # what is wrong
+    # wrong requests
 
     def broken_json(self) -> bytes:
         path = self._some()

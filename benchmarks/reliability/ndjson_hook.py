@@ -1,4 +1,4 @@
-"""A hook of schemathesis: how a body of lines of JSON is written, so that it can try the import too."""
+"""A schemathesis hook that writes NDJSON bodies, so that it can test the import too."""
 
 from typing import Any
 

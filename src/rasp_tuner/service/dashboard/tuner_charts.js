@@ -3,7 +3,7 @@
 import { s } from "./dom.js";
 import { linear, percent, value, whole } from "./numbers.js";
 import { Plot } from "./plot.js";
-import { TimePlot, area, line, middles, pieceAt } from "./time.js";
+import { TimePlot, area, line, middles, pieceAt } from "./time_plot.js";
 
 const LANES = 58; // room for the names of lanes
 const KINDS = {

@@ -1,7 +1,8 @@
-"""A disk whose power can be cut: what was not synced is gone, as no kill -9 alone can show.
+"""A disk that simulates power cuts: unsynced data is lost, which kill -9 alone does not show.
 
-An ext4 in a file. What programs write stays in the cache of that file system until they sync; only then it reaches the
-file. So a copy of the file, taken the moment after a kill, is what a disk would hold after a power cut. Needs root.
+An ext4 file system in a file. What programs write stays in the cache of that file system until they sync; only then it
+reaches the file. So a copy of the file, taken right after a kill, is what a disk would hold after a power cut. Needs
+root.
 """
 
 import contextlib
@@ -9,17 +10,17 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-SIZE = 512 << 20
+DISK_BYTES = 512 << 20
 
 
-class Disk:
+class PowerCutDisk:
     """Mounted at `place`."""
 
     def __init__(self, home: Path) -> None:
         self.place, self._home, self._cuts = home / "disk", home, 0
         self.place.mkdir()
         with self._image.open("wb") as file:
-            file.truncate(SIZE)
+            file.truncate(DISK_BYTES)
         sh("mkfs.ext4", "-q", str(self._image))
         self._mount()
 
@@ -31,7 +32,7 @@ class Disk:
         sh("mount", "-o", "loop", str(self._image), str(self.place))
 
     def cut(self) -> None:
-        """Go on with what had reached the disk; nobody may have files open on it."""
+        """Continue with the data that had reached the disk; no process may have files open on it."""
         before = self._image
         self._cuts += 1
         sh("cp", "--sparse=always", str(before), str(self._image))
@@ -48,8 +49,8 @@ def sh(*command: str) -> None:
 
 
 @contextlib.contextmanager
-def disk(home: Path) -> Iterator[Disk]:
-    made = Disk(home)
+def power_cut_disk(home: Path) -> Iterator[PowerCutDisk]:
+    made = PowerCutDisk(home)
     try:
         yield made
     finally:

@@ -1,4 +1,4 @@
-"""Many concurrent clients, each so many rounds of ask and tell, while the dashboard is open: are the counts exact?
+"""Many concurrent clients ask and tell while the dashboard is open: are the counts exact?
 
 Each client is a process with one connection. A watcher reads the live stream of the study all the time and, every two
 seconds, what the page reads: view, history, memory, suggestions.
@@ -14,8 +14,8 @@ from typing import Any
 
 from harness import (
     SPACES,
+    ExportedLog,
     Link,
-    Log,
     Progress,
     Verdict,
     add_space,
@@ -87,12 +87,12 @@ def page(port: int, stop: Flag, out: Connection) -> None:
 
 
 def run() -> int:
-    args = parser(__doc__, "python benchmarks/reliability/crowd.py --clients 64 --rounds 1000")
+    args = parser(__doc__, "python benchmarks/reliability/concurrent_clients.py --clients 64 --rounds 1000")
     args.add_argument("--clients", type=int, default=16)
     args.add_argument("--rounds", type=int, default=20)
     add_space(args)
     given = args.parse_args()
-    total, verdict = given.clients * given.rounds, Verdict("crowd")
+    total, verdict = given.clients * given.rounds, Verdict("concurrent_clients")
     context = multiprocessing.get_context("fork")
     with serving() as server:
         link = server.link(timeout=120.0)
@@ -109,9 +109,9 @@ def run() -> int:
 
         watchers = [spawn(stream, stop), spawn(page, stop)]
         began = time.perf_counter()
-        crowd = [spawn(client, given.rounds, number, done) for number in range(given.clients)]
+        clients = [spawn(client, given.rounds, number, done) for number in range(given.clients)]
         results = []
-        for process, end in crowd:
+        for process, end in clients:
             while not end.poll(0.5):
                 progress.to(done.value)
                 if process.exitcode not in (None, 0):
@@ -125,7 +125,7 @@ def run() -> int:
         for process, _ in watchers:
             process.join()
         view = good(server.link().get(STUDY))
-        log, said = Log.of(server.link(timeout=120.0), "web"), server.errors()
+        log, said = ExportedLog.of(server.link(timeout=120.0), "web"), server.errors()
     acked = {id: metrics for result in results for id, metrics in result[0].items()}
     other = [answer for result in results for answer in result[1]]
     rounds = [x for result in results for x in result[2]]

@@ -1,4 +1,4 @@
-"""Export and import of a study: its log as lines of JSON, framed by a header and a checksum.
+"""Export and import of a study: its event log as lines of JSON, with a header and a checksum.
 
 {"format": "rasp-study", "version": 1, "definition": {...}, "created": ..., "events": n}
 {"seq": 1, "kind": "ask", "at": ..., "body": {...}, "ask": 0}
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.http.schemas import NewStudy, parse
-from rasp_tuner.service.http_errors import Problem, invalid
+from rasp_tuner.service.http.schemas import NewStudy, check_size, parse
+from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store
@@ -22,16 +22,16 @@ from rasp_tuner.service.study.definition import StudyDefinition, check_name
 from rasp_tuner.service.study.events import KINDS, Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
-FORMAT, VERSION = "rasp-study", 1
-LINES = 200  # sent at a time
+FORMAT, FORMAT_VERSION = "rasp-study", 1
+LINES_PER_CHUNK = 200
 
 
-def exported(store: Store, live_id: int, definition: dict[str, Any], created: float, last: int) -> Iterator[bytes]:
-    """The lines of a study up to event `last`; reads the database as it goes."""
+def export_lines(store: Store, live_id: int, definition: dict[str, Any], created: float, last: int) -> Iterator[bytes]:
+    """The lines of a study up to event `last`, read from the database step by step."""
     digest, count = hashlib.sha256(), 0
-    header = {"format": FORMAT, "version": VERSION, "definition": definition, "created": created, "events": last}
-    lines = itertools.chain([dumps(header) + b"\n"], (_line(event) for event in store.tail(live_id, 0, last)))
-    while chunk := list(itertools.islice(lines, LINES)):
+    header = {"format": FORMAT, "version": FORMAT_VERSION, "definition": definition, "created": created, "events": last}
+    lines = itertools.chain([dumps(header) + b"\n"], (_line(event) for event in store.events_after(live_id, 0, last)))
+    while chunk := list(itertools.islice(lines, LINES_PER_CHUNK)):
         part = b"".join(chunk)
         digest.update(part)
         count += len(chunk)
@@ -40,18 +40,18 @@ def exported(store: Store, live_id: int, definition: dict[str, Any], created: fl
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """A study that was read and replayed, and has no place yet."""
+class StudyImport:
+    """A study that was read and replayed, but is not stored yet."""
 
     live: LiveStudy
     events: list[Event]
 
 
-def imported(body: bytes, name: str | None, limits: Limits) -> Parcel:
-    """The study in an export, rebuilt by replay; a 422 says what is wrong with it."""
+def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
+    """The study of an export, rebuilt by replay; a 422 says what is wrong."""
     header, events = _read(body)
     wanted = parse(NewStudy, header.get("definition"))
-    limits.check(wanted)
+    check_size(wanted, limits)
     definition = StudyDefinition.from_wire(wanted.model_dump(exclude_unset=True))
     if name is not None:
         definition = replace(definition, name=check_name(name))
@@ -73,7 +73,7 @@ def imported(body: bytes, name: str | None, limits: Limits) -> Parcel:
             raise invalid(f"event {event.seq} cannot be replayed: {str(reason)[:200]}") from reason
         if event.kind == "ask" and event.ask is not None:
             unanswered.add(event.ask)
-    return Parcel(live, events)
+    return StudyImport(live, events)
 
 
 def _line(event: Event) -> bytes:
@@ -83,7 +83,7 @@ def _line(event: Event) -> bytes:
 
 
 def _read(body: bytes) -> tuple[dict[str, Any], list[Event]]:
-    """Header and events, after format, version, count and checksum were found right."""
+    """Header and events; checks format, version, count and checksum."""
     whole = body.rstrip(b"\n")
     start = whole.rfind(b"\n") + 1
     if start == 0:
@@ -92,8 +92,10 @@ def _read(body: bytes) -> tuple[dict[str, Any], list[Event]]:
     header = loads(lines[0])
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise invalid(f"not an export: the first line must say format {FORMAT!r}")
-    if header.get("version") != VERSION:
-        raise invalid(f"the export has version {str(header.get('version'))[:20]}, this server reads version {VERSION}")
+    if header.get("version") != FORMAT_VERSION:
+        raise invalid(
+            f"the export has version {str(header.get('version'))[:20]}, this server reads version {FORMAT_VERSION}"
+        )
     if not isinstance(end, dict) or end.get("sha256") != hashlib.sha256(body[:start]).hexdigest():
         raise invalid("the export is damaged: its checksum does not match")
     if not end.get("count") == header.get("events") == len(lines) - 1:
@@ -119,7 +121,3 @@ def _event(row: Any, seq: int) -> Event:
     if not sound:
         raise invalid(f"event {seq} is not one")
     return event
-
-
-def conflict(name: str) -> Problem:
-    return Problem(409, "conflict", f"a study {name!r} exists already; import it under another name", "name")

@@ -2,7 +2,7 @@
 
 import { s } from "./dom.js";
 import { quantile, signed, value, whole } from "./numbers.js";
-import { TimePlot, area, line, middles, pieceAt } from "./time.js";
+import { TimePlot, area, line, middles, pieceAt } from "./time_plot.js";
 
 /** The range to draw: all means, and the band but for its rarest peaks, which are cut at the edge. */
 function range({ mean, min, max }, others) {
