@@ -125,7 +125,7 @@ def _standardise(values: Array) -> Array:
 
 
 def build(name: str, work: Path) -> None:
-    """Measure every batch of a data set into work/<name>/, then write data/<name>_table.npz."""
+    """Measure every batch of a data set into work/<name>/, then write <name>_table.npz."""
     dataset = Dataset(name)
     parts = work / name
     parts.mkdir(parents=True, exist_ok=True)
