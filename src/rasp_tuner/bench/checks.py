@@ -18,9 +18,7 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.space import Categorical, Float, Int, Space
 from rasp_tuner.types import Metric
 
-GROWTH = (
-    2**20
-)  # bytes an agent may gain from step 300 to step 600: books of what was asked, but not a copy of each step
+MAX_GROWTH_BYTES = 2**20  # from step 300 to 600: room for a list of suggestions, not for a copy of each step
 
 
 class ContractBroken(RaspError, AssertionError):
@@ -231,7 +229,10 @@ def memory_is_bounded(subject: Subject) -> None:
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    subject.require(grown < GROWTH, f"from step 300 to 600 memory grows by less than {GROWTH} bytes, got {grown}")
+    subject.require(
+        grown < MAX_GROWTH_BYTES,
+        f"from step 300 to 600 memory grows by less than {MAX_GROWTH_BYTES} bytes, got {grown}",
+    )
 
 
 RULES: tuple[Callable[[Subject], None], ...] = (

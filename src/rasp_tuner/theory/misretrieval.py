@@ -11,7 +11,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial
-from rasp_tuner.theory.descent import Descent
+from rasp_tuner.theory.descent import DescentConstants
 from rasp_tuner.theory.problems import Regime, bowl
 from rasp_tuner.theory.ragd import play
 from rasp_tuner.theory.regret import draw_world, to_go, total
@@ -22,7 +22,7 @@ def worst_loss(regimes: Sequence[Regime]) -> float:
     return max(regime.worst for regime in regimes)
 
 
-def way_back(regimes: Sequence[Regime], descent: Descent) -> float:
+def way_back(regimes: Sequence[Regime], descent: DescentConstants) -> float:
     """K: the most that one mistaken update adds to the regret still to come, max_r V_r(D_r) - V_r(D_r - h_r).
 
     D_r is the farthest point of Theta from w*_r and h_r = min(eta G, D_r) the longest kick.
@@ -36,17 +36,17 @@ def way_back(regimes: Sequence[Regime], descent: Descent) -> float:
     return max(costs)
 
 
-def printed_bound(regimes: Sequence[Regime], descent: Descent, starts: Array, mistakes: int) -> float:
+def printed_bound(regimes: Sequence[Regime], descent: DescentConstants, starts: Array, mistakes: int) -> float:
     """sum_r C_r + M_T Delta_max, with the paper's C_r."""
     return total(regimes, descent, starts, printed=True) + mistakes * worst_loss(regimes)
 
 
-def frozen_bound(regimes: Sequence[Regime], descent: Descent, starts: Array, mistakes: int) -> float:
+def frozen_bound(regimes: Sequence[Regime], descent: DescentConstants, starts: Array, mistakes: int) -> float:
     """The same with the mended C_r: for mistakes that update nothing."""
     return total(regimes, descent, starts, printed=False) + mistakes * worst_loss(regimes)
 
 
-def bound(regimes: Sequence[Regime], descent: Descent, starts: Array, mistakes: int) -> float:
+def bound(regimes: Sequence[Regime], descent: DescentConstants, starts: Array, mistakes: int) -> float:
     """sum_r V_r(d_r) + M_T (Delta_max + K): for mistakes that update the wrong state."""
     starting = sum(to_go(descent, r.distance(start), r.tilt) for r, start in zip(regimes, starts, strict=True))
     return starting + mistakes * (worst_loss(regimes) + way_back(regimes, descent))
@@ -57,7 +57,7 @@ BOUNDS = {"printed": printed_bound, "frozen": frozen_bound, "mended": bound}
 
 def measure(
     regimes: Sequence[Regime],
-    descent: Descent,
+    descent: DescentConstants,
     starts: Array,
     active: Sequence[int],
     retrieved: Sequence[int],
@@ -85,7 +85,7 @@ def poisoned(*, which: str) -> Trial:
     regime 0; its gradient sends state 0 from 0 to the edge of Theta, from where eta = 1.9 swings back slowly."""
     step = 1.9
     regimes = [bowl(0.0), bowl(1.0 / step)]
-    descent = Descent.on(*regimes, relative_step=step)
+    descent = DescentConstants.on(*regimes, relative_step=step)
     starts = np.array([[0.0], [1.0 / step]])
     active, retrieved = ([1] + [0] * 49) * 20, [0] * 1000
     return measure(regimes, descent, starts, active, retrieved, which, "x^2/2, every 50th step misled, eta = 1.9")
@@ -94,7 +94,7 @@ def poisoned(*, which: str) -> Trial:
 def paid_twice(*, which: str) -> Trial:
     """The plainest case, eta = 1: every mistake is paid once when it is made and once when it is undone."""
     regimes, starts = [bowl(-1.0), bowl(1.0)], np.array([[-1.0], [1.0]])
-    descent = Descent.on(*regimes, relative_step=1.0)
+    descent = DescentConstants.on(*regimes, relative_step=1.0)
     return measure(regimes, descent, starts, [1, 0] * 50, [0] * 100, which, "every mistake paid twice, eta = 1")
 
 

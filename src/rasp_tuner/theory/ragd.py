@@ -6,13 +6,13 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import require
-from rasp_tuner.theory.descent import Descent
+from rasp_tuner.theory.descent import DescentConstants
 from rasp_tuner.theory.problems import Regime
 
 
 def play(
     regimes: Sequence[Regime],
-    descent: Descent,
+    descent: DescentConstants,
     starts: Array,
     active: Sequence[int],
     retrieved: Sequence[int] | None = None,
@@ -26,7 +26,7 @@ def play(
 
     >>> from rasp_tuner.theory.problems import bowl
     >>> pair = [bowl(0.0), bowl(1.0)]
-    >>> descent = Descent.on(*pair, relative_step=1.0)
+    >>> descent = DescentConstants.on(*pair, relative_step=1.0)
     >>> play(pair, descent, np.zeros((2, 1)), active=[0, 1, 0, 1]).tolist()
     [0.0, 0.5, 0.0, 0.0]
     """

@@ -8,16 +8,16 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidValue, MissingExtra
 
 
-def is_path(name: str) -> bool:
+def is_import_path(name: str) -> bool:
     """Whether the name says where to import from.
 
-    >>> is_path("my_package.agents:Mine"), is_path("cma-es")
+    >>> is_import_path("my_package.agents:Mine"), is_import_path("cma-es")
     (True, False)
     """
     return re.fullmatch(r"\w+(\.\w+)*:\w+", name) is not None
 
 
-def imported(path: str, what: str) -> Any:
+def import_named(path: str, what: str) -> Any:
     """What stands at module:Name; `what` it is to be is said in errors."""
     module, _, name = path.partition(":")
     try:
