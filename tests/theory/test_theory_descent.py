@@ -12,7 +12,7 @@ from rasp_tuner.errors import BrokenAssumption
 from rasp_tuner.theory import gradient_error, misretrieval, regret, sandwich
 from rasp_tuner.theory.claim import ROUNDING
 from rasp_tuner.theory.descent import DescentConstants
-from rasp_tuner.theory.problems import Regime, bowl
+from rasp_tuner.theory.problems import Regime, quadratic_1d
 from rasp_tuner.theory.ragd import play
 
 UP = 1.0 + ROUNDING
@@ -67,8 +67,8 @@ def test_regret_to_go_pays_for_a_contracted_step_exactly(data, dim, step, distan
     regime = data.draw(regimes(dim))
     descent = DescentConstants.on(regime, relative_step=step)
     paid = sandwich.upper(descent.smoothness, distance, regime.tilt)
-    later = regret.to_go(descent, descent.kappa * distance, regime.tilt)
-    assert math.isclose(later + paid, regret.to_go(descent, distance, regime.tilt), rel_tol=1e-9)
+    later = regret.regret_to_go(descent, descent.kappa * distance, regime.tilt)
+    assert math.isclose(later + paid, regret.regret_to_go(descent, distance, regime.tilt), rel_tol=1e-9)
 
 
 @settings(max_examples=40)
@@ -104,10 +104,10 @@ def test_gradient_errors_cost_at_most_the_mended_bound(data, dim, step, size, st
 @pytest.mark.parametrize(
     ("trial", "ratio"),
     [
-        (sandwich.tilted_bowl(printed=True), 21.0),  # (x + x^2/2) / (x^2/2) at x = 0.1
+        (sandwich.tilted_quadratic(printed=True), 21.0),  # (x + x^2/2) / (x^2/2) at x = 0.1
         (regret.one_step_home(printed=True), 21.0),
         (misretrieval.paid_twice(which="printed"), 2.0),
-        (gradient_error.outward(printed=True), 1.31092),
+        (gradient_error.outward_errors(printed=True), 1.31092),
     ],
 )
 def test_the_printed_bounds_break_where_the_counterexamples_say(trial, ratio):
@@ -116,11 +116,11 @@ def test_the_printed_bounds_break_where_the_counterexamples_say(trial, ratio):
 
 def test_large_steps_break_the_printed_bounds_without_limit():
     """Poisoned states come home as 1 / (1 - kappa^2), rocked ones are amplified as 1 / (2 - eta L)^2."""
-    assert misretrieval.poisoned(which="printed").ratio > 2.3
-    assert gradient_error.rocking(printed=True).ratio > 17.0
-    for make in (misretrieval.poisoned, misretrieval.paid_twice):
+    assert misretrieval.slow_recovery(which="printed").ratio > 2.3
+    assert gradient_error.oscillating_errors(printed=True).ratio > 17.0
+    for make in (misretrieval.slow_recovery, misretrieval.paid_twice):
         assert make(which="mended").ratio <= 1.0
-    assert gradient_error.rocking(printed=False).ratio <= 1.0
+    assert gradient_error.oscillating_errors(printed=False).ratio <= 1.0
 
 
 @pytest.mark.parametrize("which", ["frozen", "mended"])
@@ -130,7 +130,7 @@ def test_the_mended_bounds_of_mistakes_cannot_be_less(which):
 
 
 def test_a_constant_error_reaches_the_mended_factor():
-    assert gradient_error.pushed().ratio == pytest.approx(1.0)
+    assert gradient_error.constant_error().ratio == pytest.approx(1.0)
 
 
 @settings(max_examples=50)
@@ -152,14 +152,20 @@ def test_without_errors_the_bound_is_the_regret_theorems_for_usual_steps(world):
             "strictly between 0 and 2 / L, got step = 0.5, L = 4.0",
         ),
         (lambda: DescentConstants(mu=5.0, smoothness=4.0, step=0.1), "0 < mu <= L"),
-        (lambda: bowl(0.5, slope=1.0), "no feasible direction may go down"),
-        (lambda: bowl(-1.0, slope=-1.0), "no feasible direction may go down"),
-        (lambda: bowl(1.5), "must lie in Theta"),
-        (lambda: bowl(0.0, curvature=0.0), "strongly convex"),
+        (lambda: quadratic_1d(0.5, slope=1.0), "no feasible direction may go down"),
+        (lambda: quadratic_1d(-1.0, slope=-1.0), "no feasible direction may go down"),
+        (lambda: quadratic_1d(1.5), "must lie in Theta"),
+        (lambda: quadratic_1d(0.0, curvature=0.0), "strongly convex"),
         (lambda: sandwich.upper(1.0, 1.0, -1.0), "tilt"),
         (lambda: regret.printed_constant(DescentConstants(1.0, 1.0, 1.0), -1.0), "distance"),
-        (lambda: play([bowl(0.0)], DescentConstants(1.0, 1.0, 1.0), np.array([[2.0]]), [0]), "start must lie in Theta"),
-        (lambda: play([bowl(0.0)], DescentConstants(1.0, 1.0, 1.0), np.zeros((1, 1)), [0], []), "one retrieval a step"),
+        (
+            lambda: play([quadratic_1d(0.0)], DescentConstants(1.0, 1.0, 1.0), np.array([[2.0]]), [0]),
+            "start must lie in Theta",
+        ),
+        (
+            lambda: play([quadratic_1d(0.0)], DescentConstants(1.0, 1.0, 1.0), np.zeros((1, 1)), [0], []),
+            "one retrieval a step",
+        ),
     ],
 )
 def test_outside_its_assumptions_there_is_no_bound(broken, words):

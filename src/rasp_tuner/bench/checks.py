@@ -65,7 +65,7 @@ class Subject:
         stream: int = 0,
         scale: float = 1.0,
     ) -> Array:
-        """Ask and tell `steps` times on a noisy bowl; every suggestion [steps, d], each found legal.
+        """Ask and tell `steps` times on a noisy quadratic; every suggestion [steps, d], each found legal.
 
         The context is always the same array, overwritten after every ask: an agent must not keep it.
         """
@@ -90,7 +90,7 @@ class Subject:
 
 
 def metrics_at(task: Task, point: Array, rng: np.random.Generator, scale: float = 1.0) -> dict[str, float]:
-    """A noisy bowl around 0.3, turned for metrics where more is better."""
+    """A noisy quadratic around 0.3, negated for metrics where more is better."""
     loss = scale * (float(((point - 0.3) ** 2).sum()) + 0.01 * float(rng.normal()))
     return {name: loss if metric.direction == "min" else -loss for name, metric in task.metrics.items()}
 

@@ -18,7 +18,7 @@ def is_import_path(name: str) -> bool:
 
 
 def import_named(path: str, what: str) -> Any:
-    """What stands at module:Name; `what` it is to be is said in errors."""
+    """The object at module:Name; `what` names its role in errors."""
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)

@@ -11,7 +11,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
-from rasp_tuner.theory.problems import Regime, bowl, draw_regime, project
+from rasp_tuner.theory.problems import Regime, draw_regime, project, quadratic_1d
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
         yield contraction(*draw_start(rng), printed=printed)
 
 
-def one_bowl(*, printed: bool) -> Trial:
+def equal_curvature(*, printed: bool) -> Trial:
     """Where mu = L both factors are the same and exact."""
-    regime = bowl(0.25)
+    regime = quadratic_1d(0.25)
     descent = DescentConstants.on(regime, relative_step=0.5)
     return contraction(regime, descent, np.array([1.0]), printed=printed, name="a bowl with mu = L")
 
@@ -88,7 +88,7 @@ CLAIMS = (
         "|w' - w*|^2 <= q |w - w*|^2",
         WHERE,
         partial(_trials, printed=True),
-        (partial(one_bowl, printed=True),),
+        (partial(equal_curvature, printed=True),),
     ),
     Claim(
         "contraction",
@@ -96,6 +96,6 @@ CLAIMS = (
         "|w' - w*| <= kappa |w - w*|, kappa^2 <= q",
         WHERE,
         partial(_trials, printed=False),
-        (partial(one_bowl, printed=False),),
+        (partial(equal_curvature, printed=False),),
     ),
 )

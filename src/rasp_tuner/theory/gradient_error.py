@@ -12,7 +12,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial
 from rasp_tuner.theory.descent import DescentConstants, draw_relative_step
-from rasp_tuner.theory.problems import Regime, bowl, draw_regime
+from rasp_tuner.theory.problems import Regime, draw_regime, quadratic_1d
 from rasp_tuner.theory.regret import printed_constant
 from rasp_tuner.theory.sandwich import upper
 
@@ -90,25 +90,25 @@ def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
         yield measure(regime, descent, start, errors, int(rng.integers(2, 200)), printed=printed)
 
 
-def outward(*, printed: bool) -> Trial:
+def outward_errors(*, printed: bool) -> Trial:
     """f = x^2/2, eta = 0.05, every error half of x and away from 0: the dropped term is all that matters."""
-    regime = bowl(0.0)
+    regime = quadratic_1d(0.0)
     descent = DescentConstants.on(regime, relative_step=0.05)
     name = "x^2/2, eta = 0.05, errors of size x/2 outwards"
     return measure(regime, descent, np.ones(1), lambda _, x: -0.5 * x, 400, printed=printed, name=name)
 
 
-def rocking(*, printed: bool) -> Trial:
+def oscillating_errors(*, printed: bool) -> Trial:
     """f = x^2/2, eta = 1.9 / L, errors +-0.05 in step with the swing: amplified to |x| = 0.95."""
-    regime = bowl(0.0)
+    regime = quadratic_1d(0.0)
     descent = DescentConstants.on(regime, relative_step=1.9)
     name = "x^2/2, eta = 1.9, errors +-0.05 in step with the swing"
     return measure(regime, descent, np.zeros(1), _with_the_swing, 400, printed=printed, name=name)
 
 
-def pushed() -> Trial:
+def constant_error() -> Trial:
     """Under a constant error f rests at eps^2 / (2 mu): the mended factor cannot be less."""
-    regime = bowl(0.0)
+    regime = quadratic_1d(0.0)
     descent = DescentConstants.on(regime, relative_step=1.0)
     name = "x^2/2, eta = 1, constant error"
     return measure(regime, descent, np.zeros(1), lambda _, x: np.full_like(x, 0.5), 400, printed=False, name=name)
@@ -125,7 +125,7 @@ CLAIMS = (
         "sum_n f(w_n) - f* <= C_r + eta/(1-q) sum eps_n^2",
         "interior minimiser, 0 < eta < 2/L",
         partial(_trials, printed=True),
-        (partial(outward, printed=True), partial(rocking, printed=True)),
+        (partial(outward_errors, printed=True), partial(oscillating_errors, printed=True)),
     ),
     Claim(
         "gradient error",
@@ -133,6 +133,6 @@ CLAIMS = (
         "sum_n f(w_n) - f* <= (1+l/b)(G* d + L d^2/2) + (1/eta-mu)+ d^2/2 + (max(1/mu,eta)/2 + l/(2b^2)) sum eps_n^2",
         "minimiser anywhere in Theta, 0 < eta < 2/L; b = 1/eta - L/2, l = (L - 1/eta)+",
         partial(_trials, printed=False),
-        (partial(outward, printed=False), partial(rocking, printed=False), pushed),
+        (partial(outward_errors, printed=False), partial(oscillating_errors, printed=False), constant_error),
     ),
 )

@@ -24,8 +24,8 @@ def play(
     Where retrieval errs, what comes back is the active regime's gradient, and the wrong state takes the step; with
     `learn_from_mistakes=False` it stays as it is.
 
-    >>> from rasp_tuner.theory.problems import bowl
-    >>> pair = [bowl(0.0), bowl(1.0)]
+    >>> from rasp_tuner.theory.problems import quadratic_1d
+    >>> pair = [quadratic_1d(0.0), quadratic_1d(1.0)]
     >>> descent = DescentConstants.on(*pair, relative_step=1.0)
     >>> play(pair, descent, np.zeros((2, 1)), active=[0, 1, 0, 1]).tolist()
     [0.0, 0.5, 0.0, 0.0]

@@ -42,7 +42,7 @@ def register(name: str, factory: Factory) -> None:
 
 
 def registered() -> dict[str, Factory]:
-    """What was registered here, which other processes do not know."""
+    """The agents registered in this process; worker processes must be sent them."""
     return {name: entry for name, entry in AGENTS.items() if not isinstance(entry, str)}
 
 

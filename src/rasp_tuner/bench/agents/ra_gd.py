@@ -1,4 +1,4 @@
-"""RA-GD: projected gradient descent with the regimes and the true loss known (paper, Theorem regret). A floor.
+"""RA-GD: projected gradient descent with the regimes and the true loss known (paper, Theorem regret). An oracle.
 
 It plays w_r and then moves it by a projected gradient step on the true loss of the condition it was played in. The
 step eta of a regime starts at a move across the whole box and is halved until the descent inequality of a 1/eta-smooth

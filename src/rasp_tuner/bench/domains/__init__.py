@@ -65,7 +65,7 @@ def register(name: str, build: Callable[[], ExperimentDomain[Any]]) -> None:
 
 
 def registered() -> dict[str, Callable[[], ExperimentDomain[Any]]]:
-    """What was registered here, which other processes do not know."""
+    """The domains registered in this process; worker processes must be sent them."""
     return {name: build for name, build in DOMAINS.items() if name not in BUILT_IN}
 
 

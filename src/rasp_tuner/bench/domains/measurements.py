@@ -1,4 +1,4 @@
-"""Table: measured configurations, contexts and metrics, read from a CSV or npz file."""
+"""MeasurementTable: measured configurations, contexts and metrics, read from a CSV or npz file."""
 
 import csv
 import gzip

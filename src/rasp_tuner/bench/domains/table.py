@@ -108,7 +108,7 @@ class TableDomain(ExperimentDomain[Visit]):
 
     @property
     def default(self) -> Array:
-        """What runs today, in the unit box: as given, or the most central configuration that runs in every context."""
+        """The settings before tuning [d]: as given, or the most central configuration that runs in every context."""
         ranks = np.round(self._code[self._default] * self._steps).astype(int).tolist()
         values = {
             name: knob.choices[rank] if isinstance(knob, Categorical) else rank

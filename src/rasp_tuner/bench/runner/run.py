@@ -25,7 +25,7 @@ HEADER = ",".join(COLUMNS) + "\n"
 
 @dataclass(frozen=True)
 class UserPlugins:
-    """What the user brought along, which travels with the cells to processes that lack it."""
+    """Agents and domains of the user, sent to worker processes with each cell."""
 
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))  # to import module:Name from
     agents: Mapping[str, Factory] = field(default_factory=agents.registered)

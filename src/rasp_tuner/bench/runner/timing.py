@@ -1,7 +1,7 @@
 """Step times of agents side by side (paper, Section Efficiency). The runs themselves are timed under changing load.
 
-All agents live in one process and take turns of a few steps, so whatever else the machine does slows all of them alike.
-That is why a domain is timed in one sitting: times of two sittings say more about the machine than about the agents.
+All agents live in one process and take turns of a few steps, so other load slows all of them alike. An interrupted
+domain is timed from the start: times of two sessions differ more by the machine than by the agent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
