@@ -105,8 +105,8 @@ def test_the_first_picture_relates_cumulative_regret_to_that_of_doing_nothing_at
     assert overview.paragraph(view) == (
         "After 100 steps RASP-Tuner has 0.25 times the regret of never changing a setting and random search 2.00 times:"
         " lower is better. Regret adds up how much worse each step was than the best possible settings. Each method"
-        " tuned 9 systems whose conditions change, with 2 random seeds; the numbers are geometric means over the"
-        " systems."
+        " tuned 9 simulated systems whose conditions change, with 2 random seeds; the numbers are geometric means over"
+        " the systems."
     )
 
 
@@ -138,7 +138,7 @@ def test_the_svg_is_small_well_formed_and_its_labels_do_not_overlap():
     heights = sorted(float(t.get("y")) for t in labels if t.text != "100")
     assert len(heights) == 6
     assert min(np.diff(heights)) >= 17.9
-    assert "paper's algorithm 50.00" in {t.text for t in labels}  # beyond the axis, but named
+    assert "paper's RASP 50.00" in {t.text for t in labels}  # beyond the axis, but named
 
 
 def test_the_page_opens_with_one_picture_and_one_paragraph():

@@ -16,7 +16,7 @@ from rasp_tuner.core.numerics import Array
 
 PLAIN_NAMES = {
     "rasp": "RASP-Tuner",
-    "rasp-paper": "paper's algorithm",
+    "rasp-paper": "paper's RASP",
     "static": "no tuning",
     "random": "random search",
     "cma-es": "CMA-ES",
@@ -43,6 +43,12 @@ class Overview:
         """Regret at the end relative to never changing anything."""
         return {agent: float(curve[-1]) for agent, curve in self.curves.items()}
 
+    @property
+    def systems(self) -> str:
+        """How many domains there are, and whether all are simulated."""
+        simulated = all(domain.split("+")[0] in SYNTHETIC for domain in self.domains)
+        return f"{len(self.domains)} {'simulated ' if simulated else ''}system{'s' if len(self.domains) > 1 else ''}"
+
 
 def overview(runs: Sequence[Runs]) -> Overview | None:
     """The horizon with the most domains to compare on, the shortest of equals; None without `static` or an opponent."""
@@ -55,16 +61,13 @@ def paragraph(view: Overview) -> str:
     """What the picture shows, for a reader who knows nothing of it."""
     fewest, most = view.seeds
     seeds = f"{most} random seed{'s' if most > 1 else ''}" if fewest == most else f"{fewest} to {most} random seeds"
-    systems, mean = "one system whose conditions change", ""
-    if len(view.domains) > 1:
-        systems = f"{len(view.domains)} systems whose conditions change"
-        mean = "; the numbers are geometric means over the systems"
+    mean = "; the numbers are geometric means over the systems" if len(view.domains) > 1 else ""
     (first, least), *others = ((plain_name(a), f"{end:.2f} times") for a, end in view.ends.items() if a != "static")
     said = [f"{first} has {least} the regret of never changing a setting", *(f"{name} {end}" for name, end in others)]
     listed = " and ".join([", ".join(said[:-1]), said[-1]]) if others else said[0]
     return (
         f"After {view.horizon:,} steps {listed}: lower is better. Regret adds up how much worse each step was than the"
-        f" best possible settings. Each method tuned {systems}, with {seeds}{mean}."
+        f" best possible settings. Each method tuned {view.systems} whose conditions change, with {seeds}{mean}."
     )
 
 

@@ -12,6 +12,7 @@ LEFT, RIGHT, TOP, BOTTOM = 34, 168, 58, 42  # margins; labels of the lines stand
 TITLE = "Cumulative regret relative to no tuning"
 LABEL_GAP = 18  # least distance of two labels
 MAX_HEIGHT = 3.2  # times the regret of no tuning: what lies above is cut off
+MAX_LETTERS = 14  # of a name beside its line
 MAX_POINTS = 200  # of a line
 INK = "#787e86"  # contrast above 4 on white and on black
 COLOURS = {
@@ -29,10 +30,9 @@ def regret_svg(view: Overview) -> str:
     """Cumulative regret relative to no tuning, one labelled line an agent; text without any outer source."""
     ceiling = min(1.08 * max(max(view.ends.values()), 1.0), MAX_HEIGHT)
     seeds = " to ".join(str(n) for n in dict.fromkeys(view.seeds))
-    systems = f"{len(view.domains)} systems" if len(view.domains) > 1 else view.domains[0]
     parts = [
         f'<text x="2" y="18" font-size="17" font-weight="600">{TITLE}</text>',
-        f'<text x="2" y="39">{escape(systems)}, {view.horizon:,} steps, {seeds} seeds. Lower is better.</text>',
+        f'<text x="2" y="39">{view.systems}, {view.horizon:,} steps, {seeds} seeds. Lower is better.</text>',
         *_axes(ceiling, view.horizon),
         f'<clipPath id="plot"><path d="M0 {TOP - 2}H{WIDTH}V{HEIGHT}H0"/></clipPath>',
     ]
@@ -40,14 +40,13 @@ def regret_svg(view: Overview) -> str:
     colours = {agent: COLOURS.get(agent) or next(others) for agent in view.curves}
     heights = _apart([min(max(_y(end, ceiling), TOP), HEIGHT - BOTTOM) for end in view.ends.values()])
     for (agent, curve), height in reversed(list(zip(view.curves.items(), heights, strict=True))):  # the best on top
-        ours = agent == "rasp"
-        style = f'stroke="{colours[agent]}" stroke-width="{3.5 if ours else 2}"'
+        width, weight = (3.5, 700) if agent == "rasp" else (2, 400)
         dashes = ' stroke-dasharray="6 4"' if agent == "static" else ""
+        colour, label = colours[agent], f"{escape(_fitting(plain_name(agent)))} {view.ends[agent]:.2f}"
         parts += [
-            f'<path d="{_path(curve, ceiling)}" fill="none" clip-path="url(#plot)" {style}{dashes}/>',
-            f'<text x="{WIDTH - RIGHT + 8}" y="{height + 5:.1f}" fill="{colours[agent]}"'
-            f"{' font-weight=' + chr(34) + '700' + chr(34) if ours else ''}>"
-            f"{escape(plain_name(agent))} {view.ends[agent]:.2f}</text>",
+            f'<path d="{_path(curve, ceiling)}" clip-path="url(#plot)" fill="none" stroke="{colour}"'
+            f' stroke-width="{width}"{dashes}/>',
+            f'<text x="{WIDTH - RIGHT + 8}" y="{height + 5:.1f}" fill="{colour}" font-weight="{weight}">{label}</text>',
         ]
     said = ", ".join(f"{plain_name(agent)} {end:.2f}" for agent, end in view.ends.items())
     return (
@@ -55,6 +54,10 @@ def regret_svg(view: Overview) -> str:
         ' font-family="system-ui, -apple-system, Segoe UI, sans-serif" font-size="15">'
         f"<title>{TITLE}, at the end: {escape(said)}</title>{''.join(parts)}</svg>\n"
     )
+
+
+def _fitting(name: str) -> str:
+    return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
 
 
 def _axes(ceiling: float, horizon: int) -> list[str]:
