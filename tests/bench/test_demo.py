@@ -24,3 +24,10 @@ def test_cells_of_older_code_are_not_used(tmp_path):
     assert runs.horizon == 100
     assert stale.read_text() == "of older code"  # nor is anybody's work thrown away
     assert (tmp_path / "report.html").is_file()
+
+
+def test_the_demo_writes_the_picture_of_the_readme(tmp_path):
+    cells = [cell for cell in demo.cells(1) if cell.agent in ("static", "random")]
+    demo.play(cells, tmp_path, lambda _cell: None, jobs=1)
+    assert (tmp_path / "regret.svg").read_text() in (tmp_path / "report.html").read_text()
+    assert "random search" in (tmp_path / "regret.svg").read_text()

@@ -6,7 +6,7 @@ import pytest
 from rasp_tuner.bench import agents
 from rasp_tuner.bench.agents.random import RandomSearch
 from rasp_tuner.bench.runner import memory_growth as memory
-from rasp_tuner.bench.runner.memory_growth import Growth
+from rasp_tuner.bench.runner.memory_growth import MemoryGrowth
 from rasp_tuner.bench.runner.protocol import Cell
 
 
@@ -52,14 +52,14 @@ def test_a_slow_agent_stops_early_but_not_before_its_windows_are_full():
 
 def test_what_is_saved_is_what_is_loaded(tmp_path):
     assert memory.load(tmp_path) is None
-    memory.save(tmp_path, "D", 100, {"a": Growth(0, 100, 1.5)})
+    memory.save(tmp_path, "D", 100, {"a": MemoryGrowth(0, 100, 1.5)})
     assert memory.load(tmp_path) == ("D", 100, {"a": (0, 100, 1.5)})
     (tmp_path / "memory.json").write_text(json.dumps({"domain": "D", "horizon": 100, "kib_per_100_steps": {"a": 1.5}}))
     assert memory.load(tmp_path) is None  # of an older version
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path):
-    memory.save(tmp_path, "5_Switching_LQR", 60, {"random": Growth(50, 60, -1.5)})
+    memory.save(tmp_path, "5_Switching_LQR", 60, {"random": MemoryGrowth(50, 60, -1.5)})
     assert list(memory.measure(tmp_path, ["random", "static"], "5_Switching_LQR", 60)) == ["random", "static"]
     known = memory.load(tmp_path)[2]
     assert known["random"].kib == -1.5

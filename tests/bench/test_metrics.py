@@ -67,8 +67,10 @@ def test_ratios_use_the_seeds_both_ran():
 
 
 def test_the_later_half_is_related_to_the_first():
-    assert metrics.later_share(runs("a", [[1.0, 3.0, 9.0, 1.0, 1.0]])) == 0.5  # an odd step in the middle is in neither
-    assert math.isnan(metrics.later_share(runs("a", [[0.0, 1.0]])))
+    assert (
+        metrics.second_half_ratio(runs("a", [[1.0, 3.0, 9.0, 1.0, 1.0]])) == 0.5
+    )  # an odd step in the middle is in neither
+    assert math.isnan(metrics.second_half_ratio(runs("a", [[0.0, 1.0]])))
 
 
 def test_geometric_mean():

@@ -102,8 +102,8 @@ def test_what_the_paper_leaves_open_is_marked():
     assert "replay buffer" in listed
 
 
-def test_both_reports_end_with_the_hyperparameters():
-    runs = streams(static=[5, 5], random=[20, 24])
+def test_both_reports_have_the_hyperparameters_where_the_papers_agents_ran():
+    runs = streams(static=[5, 5], gp_ucb=[20, 24])
     assert "| CMA-ES | initial sigma | 0.2 of the mean box width |" in html_report.as_markdown(runs)
     page = html_report.as_html(runs)
     assert '<td class="words">initial sigma</td>' in page

@@ -1,15 +1,18 @@
 import json
 import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from rasp_tuner import InvalidValue
+from rasp_tuner.bench import domains
 from rasp_tuner.bench.agents import AGENTS
-from rasp_tuner.bench.analysis import metrics, summary, verdicts
+from rasp_tuner.bench.analysis import claims, metrics, overview, summary, verdicts
 from rasp_tuner.bench.domains import PAPER, SYNTHETIC
 from rasp_tuner.bench.report import figures, html_report, results, tables
+from rasp_tuner.bench.report.regret_figure import regret_svg
 from rasp_tuner.bench.runner import memory_growth as memory
 from rasp_tuner.bench.runner import run, timing
 from rasp_tuner.bench.runner.protocol import COLUMNS, Cell, plan
@@ -28,49 +31,136 @@ def everywhere(**totals):
     return [made(agent.replace("_", "-"), values, domain) for domain in SYNTHETIC for agent, values in totals.items()]
 
 
-def test_the_first_lines_say_plainly_who_loses_to_doing_nothing():
+def test_the_summary_says_plainly_who_loses_to_doing_nothing():
     runs = everywhere(static=[10.0, 11.0], random=[30.0, 31.0], rasp_paper=[20.0, 21.0], rasp=[1.0, 2.0])
-    assert verdicts.lead(runs) == [
-        "T = 100: rasp-paper LOSES to never changing anything (1.95 times its regret, lower on 0 of 9 domains),"
-        " beats random search (0.67 times its regret, lower on 9 of 9 domains).",
+    assert verdicts.summaries(runs) == [
         "T = 100: rasp beats never changing anything (0.14 times its regret, lower on 9 of 9 domains),"
         " beats random search (0.05 times its regret, lower on 9 of 9 domains).",
+        "T = 100: rasp-paper loses to never changing anything (1.95 times its regret, lower on 0 of 9 domains),"
+        " beats random search (0.67 times its regret, lower on 9 of 9 domains).",
     ]
 
 
-def test_the_best_peer_has_a_place_in_the_first_lines_and_a_tie_is_called_one():
+def test_the_best_peer_has_a_place_in_the_summary_and_a_tie_is_called_one():
     runs = everywhere(static=[10.0], cma_es=[5.0], ra_gd=[0.1], rasp=[5.001])
-    (line,) = verdicts.lead(runs)
+    (line,) = verdicts.summaries(runs)
     assert "ties with the best peer, cma-es (1.00 times its regret, lower on 0 of 9 domains)" in line
-    assert verdicts.lead(everywhere(rasp=[1.0])) == []
+    assert verdicts.summaries(everywhere(rasp=[1.0])) == []
 
 
-def test_the_first_lines_name_the_domains_outside_the_nine_where_ours_loses():
-    runs = [
-        made(agent, totals, domain)
-        for domain, by_agent in {
-            "A1_Adversarial_Context": {"static": [0, 0], "rasp": [1, 2]},
-            "H1_Recurring_Regimes": {"static": [9, 9], "tpe": [3, 4], "rasp": [4, 5]},
-            "S1_California_Housing": {"static": [8, 8], "rasp": [8, 8.01]},
-            "S2_Boston_Housing": {"static": [5, 5], "rasp": [6, 6]},
-            "S3_Digits": {"random": [9, 9], "rasp": [8, 8]},
-        }.items()
-        for agent, totals in by_agent.items()
+OUTSIDE = {
+    "A1_Adversarial_Context": {"static": [0, 0], "rasp": [1, 2]},
+    "H1_Recurring_Regimes": {"static": [9, 9], "tpe": [3, 4], "rasp": [4, 5]},
+    "S1_California_Housing": {"static": [8, 8], "rasp": [8, 8.01]},
+    "S2_Boston_Housing": {"static": [5, 5], "rasp": [6, 6]},
+    "S3_Digits": {"random": [9, 9], "rasp": [8, 8]},
+}
+
+
+def test_every_domain_is_named_where_ours_loses_and_a_tie_is_no_loss():
+    runs = [made(agent, totals, domain) for domain, each in OUTSIDE.items() for agent, totals in each.items()]
+    assert verdicts.losses([*everywhere(static=[4, 4], rasp=[1, 1]), *runs]) == [
+        "T = 100: rasp has more regret than never changing anything on A1 Adversarial, S2 Boston, and more than the"
+        " best peer of the domain on A1 Adversarial (static), H1 Recurring (tpe), S2 Boston (static).",
+        verdicts.ON_A1,
+        verdicts.ON_STREAMS,
     ]
-    assert verdicts.lead([*everywhere(static=[4, 4], rasp=[1, 1]), *runs])[1:] == [
-        "T = 100, outside the nine: rasp LOSES to never changing anything on A1, S2; beats it on H1; ties with it on"
-        " S1. It LOSES to the best peer of the domain on A1 (static), H1 (tpe), S2 (static); beats it on S3 (random);"
-        " ties with it on S1 (static)."
+    assert verdicts.losses(everywhere(static=[4, 4], rasp=[1, 1])) == []
+
+
+def test_who_loses_everywhere_is_said_so_and_the_papers_stack_comes_last():
+    runs = everywhere(static=[4, 4], tpe=[2, 2], rasp=[3, 3], rasp_paper=[9, 9])
+    nine = ", ".join(f"{domains.short_name(name)} (tpe)" for name in SYNTHETIC)
+    assert verdicts.losses(runs[: 4 * 8] + [r for r in runs[4 * 8 :] if r.agent != "tpe"])[0] == (
+        f"T = 100: rasp has more regret than the best peer of the domain on {nine.rsplit(', ', 1)[0]}."
+    )
+    assert verdicts.losses(runs) == [
+        "T = 100: rasp has more regret than the best peer of the domain on all 9 domains.",
+        "T = 100: rasp-paper has more regret than never changing anything on all 9 domains,"
+        " and more than the best peer of the domain on all 9 domains.",
     ]
 
 
-def test_the_first_lines_say_when_a_peer_ran_on_fewer_seeds():
+def test_words_say_when_a_peer_ran_on_fewer_seeds():
     agents = {"static": [9, 9], "turbo": [3], "rasp": [2, 4]}
-    runs = [made(a, totals, d) for d in (*SYNTHETIC, "H1_Recurring_Regimes") for a, totals in agents.items()]
-    nine, rest = verdicts.lead(runs)
-    assert "beats the best peer, turbo (1 seed: 0.67 times its regret, lower on 9 of 9 domains)" in nine
-    assert "never changing anything (0.33 times" in nine  # both seeds
-    assert rest.endswith("It beats the best peer of the domain on H1 (turbo, 1 seed).")
+    (line,) = verdicts.summaries(everywhere(**agents))
+    assert "beats the best peer, turbo (1 seed: 0.67 times its regret, lower on 9 of 9 domains)" in line
+    assert "never changing anything (0.33 times" in line  # both seeds
+    (line,) = verdicts.losses(everywhere(**{**agents, "turbo": [1]})[:3])
+    assert line.endswith("the best peer of the domain on 1 LLM (turbo, 1 seed).")
+
+
+def curves(**slopes):
+    """One run an agent on each of the nine whose regret is its slope at every step."""
+    return [r for name, slope in slopes.items() for r in everywhere(**{name: [slope * 100, slope * 100]})]
+
+
+def test_the_first_picture_relates_cumulative_regret_to_that_of_doing_nothing_at_the_end():
+    runs = [*curves(static=2.0, random=4.0, rasp=0.5), made("static", [0, 0], PAPER[9]), made("rasp", [1, 1], PAPER[9])]
+    view = overview.overview(runs)
+    assert (view.horizon, view.domains, view.seeds) == (100, SYNTHETIC, (2, 2))
+    assert list(view.curves) == ["rasp", "static", "random"]  # the lowest first
+    assert view.curves["random"] == pytest.approx(np.arange(1, 101) / 50)
+    assert view.ends == pytest.approx({"rasp": 0.25, "static": 1.0, "random": 2.0})
+    assert overview.paragraph(view) == (
+        "After 100 steps RASP-Tuner has 0.25 times the regret of never changing a setting and random search 2.00 times:"
+        " lower is better. Regret adds up how much worse each step was than the best possible settings. Each method"
+        " tuned 9 simulated systems whose conditions change, with 2 random seeds; the numbers are geometric means over"
+        " the systems."
+    )
+
+
+def test_the_first_picture_ends_at_the_numbers_of_the_table():
+    rng = np.random.default_rng(0)
+    runs = [made(a, rng.uniform(1, 9, size=3), d) for d in SYNTHETIC for a in ("static", "rasp", "tpe")]
+    assert overview.overview(runs).ends == pytest.approx(metrics.geometric_means(runs, 100))
+
+
+def test_there_is_no_picture_without_something_to_relate_to():
+    assert overview.overview(curves(rasp=1.0)) is None
+    assert overview.overview(curves(static=1.0)) is None
+    assert overview.overview(everywhere(static=[0, 0], rasp=[1, 1])) is None
+    assert "<svg" not in html_report.as_html(curves(rasp=1.0))
+
+
+def test_the_first_picture_shows_few_peers_and_the_best_of_them():
+    many = {f"agent_{i}": 1.0 + i for i in range(9)}
+    view = overview.overview(curves(static=1.0, rasp=0.5, rasp_paper=3.0, ra_gd=0.1, random=9.0, **many))
+    assert set(view.curves) == {"static", "rasp", "rasp-paper", "random", "agent-0", "agent-1", "agent-2"}
+
+
+def test_the_svg_is_small_well_formed_and_its_labels_do_not_overlap():
+    view = overview.overview(curves(static=1.0, rasp=0.99, rasp_paper=50.0, random=1.01, tpe=1.0, cma_es=40.0))
+    text = regret_svg(view)
+    assert len(text) < 20_000
+    root = ElementTree.fromstring(text)  # noqa: S314
+    labels = [t for t in root.iter("{http://www.w3.org/2000/svg}text") if float(t.get("x")) > 400]
+    heights = sorted(float(t.get("y")) for t in labels if t.text != "100")
+    assert len(heights) == 6
+    assert min(np.diff(heights)) >= 17.9
+    assert "paper's RASP 50.00" in {t.text for t in labels}  # beyond the axis, but named
+
+
+def test_the_page_opens_with_one_picture_and_one_paragraph():
+    page = html_report.as_html(curves(static=2.0, random=4.0, rasp=0.5))
+    opening = page.split("<h1>")[1].split("<h2>")[0]
+    assert re.fullmatch(
+        r'[^<]*</h1><figure class="first"><svg.*</svg>\s*</figure><p class="lead">[^<]+</p>', opening, re.S
+    )
+
+
+def test_claims_that_were_not_measured_are_not_shown():
+    runs = everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0])
+    shown = [row[0] for row in tables.claims_table(runs)[1]]
+    assert "beats never changing anything on all nine tasks" in shown
+    assert len(shown) < len(claims.findings(runs))
+    for page in (html_report.as_html(runs), html_report.as_markdown(runs)):
+        assert "not measured" not in page
+
+
+def test_the_papers_constants_are_shown_where_its_agents_ran():
+    assert "Hyperparameters" not in html_report.as_html(everywhere(static=[1.0], rasp=[1.0]))
+    assert "Hyperparameters" in html_report.as_html(everywhere(static=[1.0], rasp_paper=[1.0]))
 
 
 @pytest.mark.parametrize(("static", "best"), [([9, 9.1], "tpe"), ([1, 1.1], "static")])
@@ -174,7 +264,7 @@ def test_step_times_of_the_runs_are_said_to_be_under_load(folder):
 
 
 def test_step_times_of_the_timing_pass_are_drawn_where_there_are_some(folder):
-    times = {timing.DOMAIN: {"rasp": timing.Times(500, 1.2, 1.5, 5.0)}}
+    times = {timing.DOMAIN: {"rasp": timing.StepTimes(500, 1.2, 1.5, 5.0)}}
     page = html_report.as_html(metrics.load(folder / "steps.csv"), (), times)
     drawn = page.split("Figure 3: step time")[1]
     assert f"On {timing.DOMAIN}, all agents in one process" in drawn[:100]
@@ -183,7 +273,7 @@ def test_step_times_of_the_timing_pass_are_drawn_where_there_are_some(folder):
 
 def test_the_claim_about_step_time_is_read_from_the_timing_pass(tmp_path):
     run.run_plan(list(plan(PAPER[:1], ["static", "rasp-paper"], 1, 100)), tmp_path)
-    step = {name: timing.Times(500, ms, ms, ms) for name, ms in (("gp-ucb", 40.0), ("rasp-paper", 4.0))}
+    step = {name: timing.StepTimes(500, ms, ms, ms) for name, ms in (("gp-ucb", 40.0), ("rasp-paper", 4.0))}
     timing.save(tmp_path, 500, {timing.DOMAIN: step})
     for path in html_report.write(tmp_path):
         assert "10.0 times lower: 4 against 40 ms" in path.read_text()
@@ -205,7 +295,7 @@ def test_names_are_escaped():
 def test_settings_go_into_a_table_of_their_own_and_memory_growth_too(tmp_path):
     names = ["static", "rasp-paper", "rasp-paper[top_k=1]"]
     run.run_plan(list(plan(SYNTHETIC, names, 1, 12)), tmp_path)
-    memory.save(tmp_path, "D", 12, {"static": memory.Growth(2, 12, 0.25)})
+    memory.save(tmp_path, "D", 12, {"static": memory.MemoryGrowth(2, 12, 0.25)})
     page, text = html_report.write(tmp_path)
     assert "| top_k | 1 | 3 |" in text.read_text()
     assert 'alt="regret against each constant"' in page.read_text()

@@ -1,5 +1,6 @@
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -7,6 +8,7 @@ from rasp_tuner import InvalidValue
 from rasp_tuner.bench import agents
 from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.analysis.metrics import load
+from rasp_tuner.bench.analysis.verdicts import NO_LOSS
 from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS, create
 from rasp_tuner.bench.report import results
 from rasp_tuner.bench.runner import run, suites, timing
@@ -67,10 +69,43 @@ def section(page, title):
     return page.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def test_the_page_begins_with_who_loses_and_with_what_wrote_it(page):
-    assert page.startswith("# Results\n\n- **T = 100: rasp-paper ")
-    assert "never changing anything" in page.splitlines()[2]
-    assert "`rasp results --seeds 2`" in page
+ORDER = [
+    "Where it loses",
+    "The paper's nine domains in words",
+    "How to read this page",
+    "T = 100",
+    "T = 1,000",
+    "The paper's claims",
+    "Step time",
+    "Calibration",
+    "Steps to adapt",
+    "Memory growth",
+]
+
+
+def headings(text):
+    return [line.removeprefix("## ").split(" on ")[0] for line in text.splitlines() if line.startswith("## ")]
+
+
+def test_the_page_opens_with_the_table_then_says_where_it_loses_then_details(page):
+    opening, rest = page.split("\n## ", 1)
+    assert opening.startswith("# Results\n\nRegret relative to `static`")
+    assert opening.split("\n\n")[2].startswith("| agent | 1 LLM |")
+    assert rest.startswith("Where it loses\n\n- T = 100: rasp-paper has more regret than never changing anything")
+    assert headings(page) == [*ORDER, "Missing"]
+    assert "`rasp results --seeds 2`" in section(page, "How to read this page")
+
+
+def test_the_committed_page_has_the_same_order():
+    committed = (Path(__file__).parents[2] / "docs" / "RESULTS.md").read_text()
+    assert headings(committed) == ORDER
+    assert committed.split("\n\n")[2].startswith("| agent | 1 LLM |")
+    assert "**T =" not in committed
+
+
+def test_a_page_without_losses_says_so():
+    plan = [Cell(PAPER[4], "static", 0, 100)]
+    assert section(results.page([], plan), "Where it loses").strip() == f"- {NO_LOSS}"
 
 
 def test_what_is_not_finished_is_named(page):
@@ -87,7 +122,10 @@ def test_step_times_come_from_the_timing_pass_alone(folder, page):
     assert "|" not in section(page, "Step time")
     quick = [c for c in PLAN if c.agent in QUICK and c.domain == PAPER[0]]
     times = {
-        timing.DOMAIN: {"random": timing.Times(500, 0.5, 0.625, 2.0), "botorch": timing.Times(175, 700.0, 710, 1e3)}
+        timing.DOMAIN: {
+            "random": timing.StepTimes(500, 0.5, 0.625, 2.0),
+            "botorch": timing.StepTimes(175, 700.0, 710, 1e3),
+        }
     }
     told = section(results.page(load(run.merge(quick, folder)), quick, times=times), "Step time")
     assert "| random | 500 | 0.500 | 0.625 | 2.00 |\n| botorch | 175 | 700 | 710 | 1000 |" in told
@@ -100,7 +138,7 @@ def test_a_finished_plan_misses_nothing(folder):
 
 
 def test_rows_and_columns_are_where_they_should_be(page):
-    table = section(page, "T = 100").split("###")[0]
+    table = page.split("\n## ")[0]
     head = next(line for line in table.splitlines() if line.startswith("| agent"))
     assert [name.strip().split()[0] for name in head.split("|")[2:-1]] == [
         *["1", "2", "3", "4", "5", "6", "7", "8", "9"], "geo-mean", "A1", "A2", "H1", "seeds",
@@ -126,8 +164,8 @@ def test_regrets_of_the_synthetic_domains_have_intervals_at_both_horizons(page):
     assert "S1" not in short  # the streams have a table of their own
 
 
-def test_the_page_says_why_the_oracle_is_no_floor_on_one_domain(page):
-    assert "no floor on 6_Smooth_Quadratic" in page
+def test_the_page_says_why_the_oracle_is_no_lower_bound_on_one_domain(page):
+    assert "no lower bound on 6_Smooth_Quadratic" in page
 
 
 def test_the_oracle_is_a_step_late_where_every_step_is_new():

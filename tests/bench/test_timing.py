@@ -54,7 +54,7 @@ def test_what_is_measured_is_kept_with_the_steps_it_took(tmp_path):
 
 
 def test_a_domain_is_timed_in_one_sitting_and_once(tmp_path):
-    old = timing.Times(20, -1.0, -1.0, -1.0)
+    old = timing.StepTimes(20, -1.0, -1.0, -1.0)
     timing.save(tmp_path, 20, {DOMAIN: {"static": old}, "D": {"x": old}})
     assert sum(steps for _, steps in timing.measure(tmp_path, {DOMAIN: ["static"]}, 20)) == 20
     assert timing.load(tmp_path)[DOMAIN]["static"] == old

@@ -19,7 +19,7 @@ UP = 1.0 + ROUNDING
 
 @given(past=st.lists(values, max_size=20), value=values, change=values, momentum=momenta)
 def test_the_error_moves_no_further_than_sigma_before_the_step_allows(past, value, change, momentum):
-    trial = composer.moved(past, value, change, momentum, printed=False)
+    trial = composer.stability_trial(past, value, change, momentum, printed=False)
     assert trial.measured <= trial.bound * UP + 1e-12
 
 
@@ -29,7 +29,7 @@ def test_sigma_after_the_step_allows_too_little():
 
 
 def test_errors_of_different_times_are_in_no_order():
-    assert composer.later().ratio > 1.5
+    assert composer.error_across_time().ratio > 1.5
 
 
 @given(momentum=momenta, steps=st.integers(1, 500), deviations=st.floats(0.01, 8.0))

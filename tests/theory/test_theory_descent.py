@@ -11,8 +11,8 @@ from worlds import points, regimes, relative_steps, worlds
 from rasp_tuner.errors import BrokenAssumption
 from rasp_tuner.theory import gradient_error, misretrieval, regret, sandwich
 from rasp_tuner.theory.claim import ROUNDING
-from rasp_tuner.theory.descent import Descent
-from rasp_tuner.theory.problems import Regime, bowl
+from rasp_tuner.theory.descent import DescentConstants
+from rasp_tuner.theory.problems import Regime, quadratic_1d
 from rasp_tuner.theory.ragd import play
 
 UP = 1.0 + ROUNDING
@@ -22,7 +22,7 @@ UP = 1.0 + ROUNDING
 @given(data=st.data(), dim=st.integers(1, 3), step=relative_steps)
 def test_a_step_contracts_by_kappa_wherever_the_minimiser_is(data, dim, step):
     regime, point = data.draw(regimes(dim)), data.draw(points(dim))
-    descent = Descent.on(regime, relative_step=step)
+    descent = DescentConstants.on(regime, relative_step=step)
     after = regime.distance(descent.move(point, regime.gradient(point)))
     assert after <= descent.kappa * regime.distance(point) * UP + 1e-14
     assert descent.kappa**2 <= descent.q * UP + 1e-15
@@ -30,7 +30,7 @@ def test_a_step_contracts_by_kappa_wherever_the_minimiser_is(data, dim, step):
 
 
 def test_q_is_zero_for_a_round_bowl_and_the_step_that_ends_in_its_middle():
-    assert Descent(mu=1.0, smoothness=1.0, step=1.0).q == 0.0  # the paper has q in the open interval (0, 1)
+    assert DescentConstants(mu=1.0, smoothness=1.0, step=1.0).q == 0.0  # the paper has q in the open interval (0, 1)
 
 
 @settings(max_examples=100)
@@ -65,10 +65,10 @@ def test_the_printed_constants_are_right_for_interior_minimisers(world, seed):
 def test_regret_to_go_pays_for_a_contracted_step_exactly(data, dim, step, distance):
     """V(kappa d) + G* d + L d^2 / 2 = V(d): what the proof of the misretrieval theorem lives on."""
     regime = data.draw(regimes(dim))
-    descent = Descent.on(regime, relative_step=step)
+    descent = DescentConstants.on(regime, relative_step=step)
     paid = sandwich.upper(descent.smoothness, distance, regime.tilt)
-    later = regret.to_go(descent, descent.kappa * distance, regime.tilt)
-    assert math.isclose(later + paid, regret.to_go(descent, distance, regime.tilt), rel_tol=1e-9)
+    later = regret.regret_to_go(descent, descent.kappa * distance, regime.tilt)
+    assert math.isclose(later + paid, regret.regret_to_go(descent, distance, regime.tilt), rel_tol=1e-9)
 
 
 @settings(max_examples=40)
@@ -96,7 +96,7 @@ def test_gradient_errors_cost_at_most_the_mended_bound(data, dim, step, size, st
         "outward": lambda _, x: -size * x,
         "rocking": lambda n, _: push * (-1) ** n,
     }[kind]
-    descent = Descent.on(regime, relative_step=step)
+    descent = DescentConstants.on(regime, relative_step=step)
     trial = gradient_error.measure(regime, descent, start, errors, steps, printed=False)
     assert trial.measured <= trial.bound * UP + 1e-12
 
@@ -104,10 +104,10 @@ def test_gradient_errors_cost_at_most_the_mended_bound(data, dim, step, size, st
 @pytest.mark.parametrize(
     ("trial", "ratio"),
     [
-        (sandwich.tilted_bowl(printed=True), 21.0),  # (x + x^2/2) / (x^2/2) at x = 0.1
+        (sandwich.tilted_quadratic(printed=True), 21.0),  # (x + x^2/2) / (x^2/2) at x = 0.1
         (regret.one_step_home(printed=True), 21.0),
         (misretrieval.paid_twice(which="printed"), 2.0),
-        (gradient_error.outward(printed=True), 1.31092),
+        (gradient_error.outward_errors(printed=True), 1.31092),
     ],
 )
 def test_the_printed_bounds_break_where_the_counterexamples_say(trial, ratio):
@@ -116,11 +116,11 @@ def test_the_printed_bounds_break_where_the_counterexamples_say(trial, ratio):
 
 def test_large_steps_break_the_printed_bounds_without_limit():
     """Poisoned states come home as 1 / (1 - kappa^2), rocked ones are amplified as 1 / (2 - eta L)^2."""
-    assert misretrieval.poisoned(which="printed").ratio > 2.3
-    assert gradient_error.rocking(printed=True).ratio > 17.0
-    for make in (misretrieval.poisoned, misretrieval.paid_twice):
+    assert misretrieval.slow_recovery(which="printed").ratio > 2.3
+    assert gradient_error.oscillating_errors(printed=True).ratio > 17.0
+    for make in (misretrieval.slow_recovery, misretrieval.paid_twice):
         assert make(which="mended").ratio <= 1.0
-    assert gradient_error.rocking(printed=False).ratio <= 1.0
+    assert gradient_error.oscillating_errors(printed=False).ratio <= 1.0
 
 
 @pytest.mark.parametrize("which", ["frozen", "mended"])
@@ -130,14 +130,14 @@ def test_the_mended_bounds_of_mistakes_cannot_be_less(which):
 
 
 def test_a_constant_error_reaches_the_mended_factor():
-    assert gradient_error.pushed().ratio == pytest.approx(1.0)
+    assert gradient_error.constant_error().ratio == pytest.approx(1.0)
 
 
 @settings(max_examples=50)
 @given(world=worlds(most=1))
 def test_without_errors_the_bound_is_the_regret_theorems_for_usual_steps(world):
     (regime,), descent, _ = world
-    usual = Descent(descent.mu, descent.smoothness, min(descent.step, 1.0 / descent.smoothness))
+    usual = DescentConstants(descent.mu, descent.smoothness, min(descent.step, 1.0 / descent.smoothness))
     distance, tilt = 0.7, regime.tilt
     assert gradient_error.bound(usual, distance, tilt, 0.0) >= regret.constant(usual, distance, tilt)
     telescoped = sandwich.upper(usual.smoothness, distance, tilt) + (1.0 / usual.step - usual.mu) * distance**2 / 2.0
@@ -147,16 +147,25 @@ def test_without_errors_the_bound_is_the_regret_theorems_for_usual_steps(world):
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (lambda: Descent(mu=1.0, smoothness=4.0, step=0.5), "strictly between 0 and 2 / L, got step = 0.5, L = 4.0"),
-        (lambda: Descent(mu=5.0, smoothness=4.0, step=0.1), "0 < mu <= L"),
-        (lambda: bowl(0.5, slope=1.0), "no feasible direction may go down"),
-        (lambda: bowl(-1.0, slope=-1.0), "no feasible direction may go down"),
-        (lambda: bowl(1.5), "must lie in Theta"),
-        (lambda: bowl(0.0, curvature=0.0), "strongly convex"),
+        (
+            lambda: DescentConstants(mu=1.0, smoothness=4.0, step=0.5),
+            "strictly between 0 and 2 / L, got step = 0.5, L = 4.0",
+        ),
+        (lambda: DescentConstants(mu=5.0, smoothness=4.0, step=0.1), "0 < mu <= L"),
+        (lambda: quadratic_1d(0.5, slope=1.0), "no feasible direction may go down"),
+        (lambda: quadratic_1d(-1.0, slope=-1.0), "no feasible direction may go down"),
+        (lambda: quadratic_1d(1.5), "must lie in Theta"),
+        (lambda: quadratic_1d(0.0, curvature=0.0), "strongly convex"),
         (lambda: sandwich.upper(1.0, 1.0, -1.0), "tilt"),
-        (lambda: regret.printed_constant(Descent(1.0, 1.0, 1.0), -1.0), "distance"),
-        (lambda: play([bowl(0.0)], Descent(1.0, 1.0, 1.0), np.array([[2.0]]), [0]), "start must lie in Theta"),
-        (lambda: play([bowl(0.0)], Descent(1.0, 1.0, 1.0), np.zeros((1, 1)), [0], []), "one retrieval a step"),
+        (lambda: regret.printed_constant(DescentConstants(1.0, 1.0, 1.0), -1.0), "distance"),
+        (
+            lambda: play([quadratic_1d(0.0)], DescentConstants(1.0, 1.0, 1.0), np.array([[2.0]]), [0]),
+            "start must lie in Theta",
+        ),
+        (
+            lambda: play([quadratic_1d(0.0)], DescentConstants(1.0, 1.0, 1.0), np.zeros((1, 1)), [0], []),
+            "one retrieval a step",
+        ),
     ],
 )
 def test_outside_its_assumptions_there_is_no_bound(broken, words):

@@ -19,17 +19,17 @@ UP = 1.0 + ROUNDING
 @given(seed=seeds, count=st.integers(2, 6), dim=st.integers(1, 5), key_radius=st.floats(0.0, 2.0))
 def test_retrieval_is_perfect_above_twice_both_radii(seed, count, dim, key_radius):
     rng = np.random.default_rng(seed)
-    separation = retrieval.enough(1.0, key_radius) * 1.0001
+    separation = retrieval.sufficient_separation(1.0, key_radius) * 1.0001
     centers = retrieval.spread_centers(rng, count, dim, separation)
     keys = np.array([retrieval.in_ball(rng, center, key_radius) for center in centers])
     for regime, center in enumerate(centers):
-        trial = retrieval.nearer(retrieval.in_ball(rng, center, 1.0), keys, regime)
-        assert trial.ratio <= retrieval.guaranteed(separation, 1.0, key_radius) * UP < 1.0
+        trial = retrieval.retrieval_trial(retrieval.in_ball(rng, center, 1.0), keys, regime)
+        assert trial.ratio <= retrieval.worst_distance_ratio(separation, 1.0, key_radius) * UP < 1.0
 
 
 @given(gap=st.floats(2.01, 3.99))
 def test_between_two_and_four_radii_retrieval_may_err(gap):
-    trial = retrieval.nearer(np.array([1.0]), np.array([[-1.0], [gap - 1.0]]), 0)
+    trial = retrieval.retrieval_trial(np.array([1.0]), np.array([[-1.0], [gap - 1.0]]), 0)
     assert trial.ratio == pytest.approx(2.0 / (gap - 2.0))
     assert trial.ratio > 1.0
 
@@ -37,9 +37,9 @@ def test_between_two_and_four_radii_retrieval_may_err(gap):
 @given(gap=st.floats(0.01, 0.999), key_radius=st.floats(0.0, 1.0))
 def test_less_than_twice_both_radii_is_never_enough(gap, key_radius):
     """Sharp for every pair of radii: on a line, the right key at the far end of its ball, the wrong one at the near."""
-    separation = gap * retrieval.enough(1.0, key_radius)
+    separation = gap * retrieval.sufficient_separation(1.0, key_radius)
     keys = np.array([[-key_radius], [separation - key_radius]])
-    assert retrieval.nearer(np.array([1.0]), keys, 0).ratio > 1.0
+    assert retrieval.retrieval_trial(np.array([1.0]), keys, 0).ratio > 1.0
 
 
 @given(dim=st.integers(1, 300), u=st.floats(1e-3, 300.0))
@@ -93,7 +93,7 @@ def test_the_memory_errs_as_often_as_computed_and_no_more_in_many_dimensions():
 @given(seed=seeds, dim=st.integers(1, 4), each=st.integers(1, 3), gap=st.floats(0.05, 5.0), tau=st.floats(0.05, 5.0))
 def test_wrong_regimes_weigh_no_more_than_the_bound(seed, dim, each, gap, tau):
     rng = np.random.default_rng(seed)
-    centers = retrieval.spread_centers(rng, 3, dim, retrieval.enough(0.5, 0.5) + gap)
+    centers = retrieval.spread_centers(rng, 3, dim, retrieval.sufficient_separation(0.5, 0.5) + gap)
     owners = np.repeat(np.arange(3, dtype=np.int64), each)
     keys = np.array([retrieval.in_ball(rng, centers[owner], 0.5) for owner in owners])
     context = retrieval.in_ball(rng, centers[0], 0.5)
@@ -111,8 +111,11 @@ def test_two_equal_keys_share_the_weight_at_every_temperature(tau):
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (lambda: retrieval.enough(-1.0, 0.0), "radii"),
-        (lambda: retrieval.guaranteed(4.0, 1.0, 1.0), r"separation > 2 \(rho \+ rho_k\), got separation = 4.0"),
+        (lambda: retrieval.sufficient_separation(-1.0, 0.0), "radii"),
+        (
+            lambda: retrieval.worst_distance_ratio(4.0, 1.0, 1.0),
+            r"separation > 2 \(rho \+ rho_k\), got separation = 4.0",
+        ),
         (lambda: noisy.chi_tail(0, 1.0), "dim >= 1"),
         (lambda: noisy.bound(1.0, 1.0, 2, key_radius=0.5), "Delta > 2 rho_k"),
         (lambda: noisy.bound(1.0, 0.0, 2), "sigma > 0"),

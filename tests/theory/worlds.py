@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from rasp_tuner.theory.descent import Descent
+from rasp_tuner.theory.descent import DescentConstants
 from rasp_tuner.theory.problems import Regime
 
 inside = st.floats(-1.0, 1.0)
@@ -35,4 +35,4 @@ def worlds(draw, most=3, interior=False):
     count = draw(st.integers(1, most))
     chosen = [draw(regimes(dim, interior)) for _ in range(count)]
     starts = np.array([draw(points(dim)) for _ in range(count)])
-    return chosen, Descent.on(*chosen, relative_step=draw(relative_steps)), starts
+    return chosen, DescentConstants.on(*chosen, relative_step=draw(relative_steps)), starts

@@ -18,9 +18,7 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.space import Categorical, Float, Int, Space
 from rasp_tuner.types import Metric
 
-GROWTH = (
-    2**20
-)  # bytes an agent may gain from step 300 to step 600: books of what was asked, but not a copy of each step
+MAX_GROWTH_BYTES = 2**20  # from step 300 to 600: room for a list of suggestions, not for a copy of each step
 
 
 class ContractBroken(RaspError, AssertionError):
@@ -67,7 +65,7 @@ class Subject:
         stream: int = 0,
         scale: float = 1.0,
     ) -> Array:
-        """Ask and tell `steps` times on a noisy bowl; every suggestion [steps, d], each found legal.
+        """Ask and tell `steps` times on a noisy quadratic; every suggestion [steps, d], each found legal.
 
         The context is always the same array, overwritten after every ask: an agent must not keep it.
         """
@@ -92,7 +90,7 @@ class Subject:
 
 
 def metrics_at(task: Task, point: Array, rng: np.random.Generator, scale: float = 1.0) -> dict[str, float]:
-    """A noisy bowl around 0.3, turned for metrics where more is better."""
+    """A noisy quadratic around 0.3, negated for metrics where more is better."""
     loss = scale * (float(((point - 0.3) ** 2).sum()) + 0.01 * float(rng.normal()))
     return {name: loss if metric.direction == "min" else -loss for name, metric in task.metrics.items()}
 
@@ -231,7 +229,10 @@ def memory_is_bounded(subject: Subject) -> None:
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    subject.require(grown < GROWTH, f"from step 300 to 600 memory grows by less than {GROWTH} bytes, got {grown}")
+    subject.require(
+        grown < MAX_GROWTH_BYTES,
+        f"from step 300 to 600 memory grows by less than {MAX_GROWTH_BYTES} bytes, got {grown}",
+    )
 
 
 RULES: tuple[Callable[[Subject], None], ...] = (

@@ -18,8 +18,9 @@ h1, h2 { line-height: 1.2 } h2 { margin-top: 2.5rem; border-bottom: 1px solid #d
 caption { text-align: left; padding: .3rem 0; font-weight: 600 }
 th, td { padding: .25rem .35rem; border-bottom: 1px solid #e5e5e5; text-align: right; vertical-align: top }
 td { white-space: nowrap } .words { text-align: left } .long { white-space: normal }
-.win { background: #e3f4e3 } .lose { background: #fbe6e3 } .lead { font-size: 1.1rem; font-weight: 600 }
-img { max-width: 100%; height: auto } summary { cursor: pointer; font-weight: 600 }
+.win { background: #e3f4e3 } .lose { background: #fbe6e3 } .lead { font-size: 1.1rem; max-width: 46rem }
+img, svg { max-width: 100%; height: auto } figure.first { margin: 1rem 0; max-width: 46rem }
+summary { cursor: pointer; font-weight: 600 }
 @media (max-width: 40rem) { .wide img { max-width: none } }
 """
 

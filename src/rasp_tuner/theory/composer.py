@@ -46,7 +46,7 @@ def _proposition(rng: np.random.Generator) -> Iterator[Trial]:
         yield Trial(errors[0], errors[1])
 
 
-def moved(
+def stability_trial(
     past: Sequence[float], value: float, change: float, momentum: float, *, printed: bool, name: str = ""
 ) -> Trial:
     """How far `change` in the last value moves the error, against the bound with the sigma of either version."""
@@ -66,15 +66,15 @@ def _stability(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
         momentum, scale = float(rng.uniform(0.5, 0.99)), float(10.0 ** rng.uniform(-3, 3))
         past = (rng.normal(size=int(rng.integers(0, 20))) * scale).tolist()
         value, change = (float(x) * scale for x in rng.normal(size=2) * 10.0 ** rng.uniform(-2, 3, size=2))
-        yield moved(past, value, change, momentum, printed=printed)
+        yield stability_trial(past, value, change, momentum, printed=printed)
 
 
 def far_outlier(*, printed: bool) -> Trial:
     """m = 0.8, fresh moments: from a value far above to one 60 below, sigma_t is that of the far one."""
-    return moved([], 1e6, -1e6 - 60.0, 0.8, printed=printed, name="m = 0.8, from 10^6 to -60")
+    return stability_trial([], 1e6, -1e6 - 60.0, 0.8, printed=printed, name="m = 0.8, from 10^6 to -60")
 
 
-def later() -> Trial:
+def error_across_time() -> Trial:
     """One metric that *is* the loss: 2 at first, 9 after fifty tens. The smaller loss has the larger error."""
     metrics = {"loss": Metric("min")}
     early = composed(metrics, [], [2.0], MOMENTUM)
@@ -106,7 +106,7 @@ CLAIMS = (
         "f(theta_s) <= f(theta_t) implies e_s <= e_t",
         "not claimed, but memory compares the errors of different times; one metric, the loss itself",
         _across,
-        (later,),
+        (error_across_time,),
     ),
     Claim(
         "composer stability",

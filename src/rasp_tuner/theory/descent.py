@@ -11,11 +11,11 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
-from rasp_tuner.theory.problems import Regime, bowl, draw_regime, project
+from rasp_tuner.theory.problems import Regime, draw_regime, project, quadratic_1d
 
 
 @dataclass(frozen=True, slots=True)
-class Descent:
+class DescentConstants:
     """The constants of projected gradient descent with step eta on mu-strongly convex, L-smooth functions."""
 
     mu: float
@@ -28,7 +28,7 @@ class Descent:
         require(inside, "the step must lie strictly between 0 and 2 / L", step=self.step, L=self.smoothness)
 
     @classmethod
-    def on(cls, *regimes: Regime, relative_step: float) -> "Descent":
+    def on(cls, *regimes: Regime, relative_step: float) -> "DescentConstants":
         """With the constants all these regimes share; `relative_step` is eta L."""
         mu, smoothness = min(r.mu for r in regimes), max(r.smoothness for r in regimes)
         return cls(mu, smoothness, relative_step / smoothness)
@@ -52,13 +52,17 @@ def draw_relative_step(rng: np.random.Generator) -> float:
     return 1.0 if rng.uniform() < 0.25 else float(rng.uniform(0.05, 1.95))
 
 
-def draw_start(rng: np.random.Generator) -> tuple[Regime, Descent, Array]:
+def draw_start(rng: np.random.Generator) -> tuple[Regime, DescentConstants, Array]:
     """A regime of one to four dimensions, a step and a point of Theta."""
     regime = draw_regime(rng, int(rng.integers(1, 5)), interior=bool(rng.integers(2)))
-    return regime, Descent.on(regime, relative_step=draw_relative_step(rng)), rng.uniform(-1.0, 1.0, regime.dim)
+    return (
+        regime,
+        DescentConstants.on(regime, relative_step=draw_relative_step(rng)),
+        rng.uniform(-1.0, 1.0, regime.dim),
+    )
 
 
-def contraction(regime: Regime, descent: Descent, point: Array, *, printed: bool, name: str = "") -> Trial:
+def contraction(regime: Regime, descent: DescentConstants, point: Array, *, printed: bool, name: str = "") -> Trial:
     factor = np.sqrt(descent.q) if printed else descent.kappa
     after = regime.distance(descent.move(point, regime.gradient(point)))
     return Trial(after, float(factor * regime.distance(point)), name)
@@ -69,10 +73,10 @@ def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
         yield contraction(*draw_start(rng), printed=printed)
 
 
-def one_bowl(*, printed: bool) -> Trial:
+def equal_curvature(*, printed: bool) -> Trial:
     """Where mu = L both factors are the same and exact."""
-    regime = bowl(0.25)
-    descent = Descent.on(regime, relative_step=0.5)
+    regime = quadratic_1d(0.25)
+    descent = DescentConstants.on(regime, relative_step=0.5)
     return contraction(regime, descent, np.array([1.0]), printed=printed, name="a bowl with mu = L")
 
 
@@ -84,7 +88,7 @@ CLAIMS = (
         "|w' - w*|^2 <= q |w - w*|^2",
         WHERE,
         partial(_trials, printed=True),
-        (partial(one_bowl, printed=True),),
+        (partial(equal_curvature, printed=True),),
     ),
     Claim(
         "contraction",
@@ -92,6 +96,6 @@ CLAIMS = (
         "|w' - w*| <= kappa |w - w*|, kappa^2 <= q",
         WHERE,
         partial(_trials, printed=False),
-        (partial(one_bowl, printed=False),),
+        (partial(equal_curvature, printed=False),),
     ),
 )

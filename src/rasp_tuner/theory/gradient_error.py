@@ -11,20 +11,20 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial
-from rasp_tuner.theory.descent import Descent, draw_relative_step
-from rasp_tuner.theory.problems import Regime, bowl, draw_regime
+from rasp_tuner.theory.descent import DescentConstants, draw_relative_step
+from rasp_tuner.theory.problems import Regime, draw_regime, quadratic_1d
 from rasp_tuner.theory.regret import printed_constant
 from rasp_tuner.theory.sandwich import upper
 
 Errors = Callable[[int, Array], Array]  # (n, w_n - w*) -> delta_n
 
 
-def printed_bound(descent: Descent, distance: float, squares: float) -> float:
+def printed_bound(descent: DescentConstants, distance: float, squares: float) -> float:
     """C_r + eta / (1 - q) sum eps_n^2."""
     return printed_constant(descent, distance) + descent.step / (1.0 - descent.q) * squares
 
 
-def bound(descent: Descent, distance: float, tilt: float, squares: float) -> float:
+def bound(descent: DescentConstants, distance: float, tilt: float, squares: float) -> float:
     """(1 + l/b) (G* d + L d^2/2) + (1/eta - mu)+ d^2/2 + (max(1/mu, eta)/2 + l/(2 b^2)) sum eps_n^2.
 
     Here b = 1/eta - L/2 > 0 and l = (L - 1/eta)+, which vanishes for steps up to 1 / L: what is left then of the
@@ -37,7 +37,7 @@ def bound(descent: Descent, distance: float, tilt: float, squares: float) -> flo
     return first + start + (0.5 * max(1.0 / mu, step) + excess / (2.0 * decrease**2)) * squares
 
 
-def descend(regime: Regime, descent: Descent, start: Array, errors: Errors, steps: int) -> tuple[float, Array]:
+def descend(regime: Regime, descent: DescentConstants, start: Array, errors: Errors, steps: int) -> tuple[float, Array]:
     """Total regret of `steps` visits, and the squared error of the update after each [steps]."""
     point, regret, squares = start, 0.0, np.empty(steps)
     for n in range(steps):
@@ -49,7 +49,14 @@ def descend(regime: Regime, descent: Descent, start: Array, errors: Errors, step
 
 
 def measure(
-    regime: Regime, descent: Descent, start: Array, errors: Errors, steps: int, *, printed: bool, name: str = ""
+    regime: Regime,
+    descent: DescentConstants,
+    start: Array,
+    errors: Errors,
+    steps: int,
+    *,
+    printed: bool,
+    name: str = "",
 ) -> Trial:
     """The mended bound leaves out the last error, which no visit sees."""
     regret, squares = descend(regime, descent, start, errors, steps)
@@ -78,31 +85,31 @@ def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
         dim = int(rng.integers(1, 4))
         # the printed bound is given interior minimisers, so that nothing but the errors can break it
         regime = draw_regime(rng, dim, interior=printed or bool(rng.integers(2)))
-        descent = Descent.on(regime, relative_step=draw_relative_step(rng))
+        descent = DescentConstants.on(regime, relative_step=draw_relative_step(rng))
         start, errors = rng.uniform(-1.0, 1.0, dim), draw_errors(rng, dim)
         yield measure(regime, descent, start, errors, int(rng.integers(2, 200)), printed=printed)
 
 
-def outward(*, printed: bool) -> Trial:
+def outward_errors(*, printed: bool) -> Trial:
     """f = x^2/2, eta = 0.05, every error half of x and away from 0: the dropped term is all that matters."""
-    regime = bowl(0.0)
-    descent = Descent.on(regime, relative_step=0.05)
+    regime = quadratic_1d(0.0)
+    descent = DescentConstants.on(regime, relative_step=0.05)
     name = "x^2/2, eta = 0.05, errors of size x/2 outwards"
     return measure(regime, descent, np.ones(1), lambda _, x: -0.5 * x, 400, printed=printed, name=name)
 
 
-def rocking(*, printed: bool) -> Trial:
+def oscillating_errors(*, printed: bool) -> Trial:
     """f = x^2/2, eta = 1.9 / L, errors +-0.05 in step with the swing: amplified to |x| = 0.95."""
-    regime = bowl(0.0)
-    descent = Descent.on(regime, relative_step=1.9)
+    regime = quadratic_1d(0.0)
+    descent = DescentConstants.on(regime, relative_step=1.9)
     name = "x^2/2, eta = 1.9, errors +-0.05 in step with the swing"
     return measure(regime, descent, np.zeros(1), _with_the_swing, 400, printed=printed, name=name)
 
 
-def pushed() -> Trial:
+def constant_error() -> Trial:
     """Under a constant error f rests at eps^2 / (2 mu): the mended factor cannot be less."""
-    regime = bowl(0.0)
-    descent = Descent.on(regime, relative_step=1.0)
+    regime = quadratic_1d(0.0)
+    descent = DescentConstants.on(regime, relative_step=1.0)
     name = "x^2/2, eta = 1, constant error"
     return measure(regime, descent, np.zeros(1), lambda _, x: np.full_like(x, 0.5), 400, printed=False, name=name)
 
@@ -118,7 +125,7 @@ CLAIMS = (
         "sum_n f(w_n) - f* <= C_r + eta/(1-q) sum eps_n^2",
         "interior minimiser, 0 < eta < 2/L",
         partial(_trials, printed=True),
-        (partial(outward, printed=True), partial(rocking, printed=True)),
+        (partial(outward_errors, printed=True), partial(oscillating_errors, printed=True)),
     ),
     Claim(
         "gradient error",
@@ -126,6 +133,6 @@ CLAIMS = (
         "sum_n f(w_n) - f* <= (1+l/b)(G* d + L d^2/2) + (1/eta-mu)+ d^2/2 + (max(1/mu,eta)/2 + l/(2b^2)) sum eps_n^2",
         "minimiser anywhere in Theta, 0 < eta < 2/L; b = 1/eta - L/2, l = (L - 1/eta)+",
         partial(_trials, printed=False),
-        (partial(outward, printed=False), partial(rocking, printed=False), pushed),
+        (partial(outward_errors, printed=False), partial(oscillating_errors, printed=False), constant_error),
     ),
 )

@@ -11,10 +11,10 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial
-from rasp_tuner.theory.descent import Descent
-from rasp_tuner.theory.problems import Regime, bowl
+from rasp_tuner.theory.descent import DescentConstants
+from rasp_tuner.theory.problems import Regime, quadratic_1d
 from rasp_tuner.theory.ragd import play
-from rasp_tuner.theory.regret import draw_world, to_go, total
+from rasp_tuner.theory.regret import draw_world, regret_to_go, total
 
 
 def worst_loss(regimes: Sequence[Regime]) -> float:
@@ -22,7 +22,7 @@ def worst_loss(regimes: Sequence[Regime]) -> float:
     return max(regime.worst for regime in regimes)
 
 
-def way_back(regimes: Sequence[Regime], descent: Descent) -> float:
+def mistake_cost(regimes: Sequence[Regime], descent: DescentConstants) -> float:
     """K: the most that one mistaken update adds to the regret still to come, max_r V_r(D_r) - V_r(D_r - h_r).
 
     D_r is the farthest point of Theta from w*_r and h_r = min(eta G, D_r) the longest kick.
@@ -32,24 +32,24 @@ def way_back(regimes: Sequence[Regime], descent: Descent) -> float:
     for regime in regimes:
         kick = min(descent.step * steepest, regime.reach)
         before, after = regime.reach - kick, regime.reach
-        costs.append(to_go(descent, after, regime.tilt) - to_go(descent, before, regime.tilt))
+        costs.append(regret_to_go(descent, after, regime.tilt) - regret_to_go(descent, before, regime.tilt))
     return max(costs)
 
 
-def printed_bound(regimes: Sequence[Regime], descent: Descent, starts: Array, mistakes: int) -> float:
+def printed_bound(regimes: Sequence[Regime], descent: DescentConstants, starts: Array, mistakes: int) -> float:
     """sum_r C_r + M_T Delta_max, with the paper's C_r."""
     return total(regimes, descent, starts, printed=True) + mistakes * worst_loss(regimes)
 
 
-def frozen_bound(regimes: Sequence[Regime], descent: Descent, starts: Array, mistakes: int) -> float:
+def frozen_bound(regimes: Sequence[Regime], descent: DescentConstants, starts: Array, mistakes: int) -> float:
     """The same with the mended C_r: for mistakes that update nothing."""
     return total(regimes, descent, starts, printed=False) + mistakes * worst_loss(regimes)
 
 
-def bound(regimes: Sequence[Regime], descent: Descent, starts: Array, mistakes: int) -> float:
+def bound(regimes: Sequence[Regime], descent: DescentConstants, starts: Array, mistakes: int) -> float:
     """sum_r V_r(d_r) + M_T (Delta_max + K): for mistakes that update the wrong state."""
-    starting = sum(to_go(descent, r.distance(start), r.tilt) for r, start in zip(regimes, starts, strict=True))
-    return starting + mistakes * (worst_loss(regimes) + way_back(regimes, descent))
+    starting = sum(regret_to_go(descent, r.distance(start), r.tilt) for r, start in zip(regimes, starts, strict=True))
+    return starting + mistakes * (worst_loss(regimes) + mistake_cost(regimes, descent))
 
 
 BOUNDS = {"printed": printed_bound, "frozen": frozen_bound, "mended": bound}
@@ -57,7 +57,7 @@ BOUNDS = {"printed": printed_bound, "frozen": frozen_bound, "mended": bound}
 
 def measure(
     regimes: Sequence[Regime],
-    descent: Descent,
+    descent: DescentConstants,
     starts: Array,
     active: Sequence[int],
     retrieved: Sequence[int],
@@ -80,12 +80,12 @@ def _trials(rng: np.random.Generator, *, which: str) -> Iterator[Trial]:
         yield measure(regimes, descent, starts, active.tolist(), retrieved.tolist(), which)
 
 
-def poisoned(*, which: str) -> Trial:
-    """Two bowls, both states at their minimisers: the paper's C_r are zero. Every fiftieth step, regime 1 is taken for
-    regime 0; its gradient sends state 0 from 0 to the edge of Theta, from where eta = 1.9 swings back slowly."""
+def slow_recovery(*, which: str) -> Trial:
+    """Two quadratics, both states at their minimisers, so the paper's C_r are zero. Every fiftieth step regime 1 is
+    taken for regime 0: its gradient sends state 0 to the edge of Theta, from where eta = 1.9 swings back slowly."""
     step = 1.9
-    regimes = [bowl(0.0), bowl(1.0 / step)]
-    descent = Descent.on(*regimes, relative_step=step)
+    regimes = [quadratic_1d(0.0), quadratic_1d(1.0 / step)]
+    descent = DescentConstants.on(*regimes, relative_step=step)
     starts = np.array([[0.0], [1.0 / step]])
     active, retrieved = ([1] + [0] * 49) * 20, [0] * 1000
     return measure(regimes, descent, starts, active, retrieved, which, "x^2/2, every 50th step misled, eta = 1.9")
@@ -93,8 +93,8 @@ def poisoned(*, which: str) -> Trial:
 
 def paid_twice(*, which: str) -> Trial:
     """The plainest case, eta = 1: every mistake is paid once when it is made and once when it is undone."""
-    regimes, starts = [bowl(-1.0), bowl(1.0)], np.array([[-1.0], [1.0]])
-    descent = Descent.on(*regimes, relative_step=1.0)
+    regimes, starts = [quadratic_1d(-1.0), quadratic_1d(1.0)], np.array([[-1.0], [1.0]])
+    descent = DescentConstants.on(*regimes, relative_step=1.0)
     return measure(regimes, descent, starts, [1, 0] * 50, [0] * 100, which, "every mistake paid twice, eta = 1")
 
 
@@ -106,7 +106,7 @@ CLAIMS = (
         "R_T <= sum_r C_r + M_T Delta_max",
         "interior minimisers; a mistake updates the wrong state, as RA-GD does",
         partial(_trials, which="printed"),
-        (partial(poisoned, which="printed"), partial(paid_twice, which="printed")),
+        (partial(slow_recovery, which="printed"), partial(paid_twice, which="printed")),
     ),
     Claim(
         "misretrieval, state kept",
@@ -114,7 +114,7 @@ CLAIMS = (
         "R_T <= sum_r C_r + M_T Delta_max, mended C_r",
         f"{WHERE}; a mistake updates nothing",
         partial(_trials, which="frozen"),
-        (partial(poisoned, which="frozen"), partial(paid_twice, which="frozen")),
+        (partial(slow_recovery, which="frozen"), partial(paid_twice, which="frozen")),
     ),
     Claim(
         "misretrieval",
@@ -122,6 +122,6 @@ CLAIMS = (
         "R_T <= sum_r V_r(d_r) + M_T (Delta_max + K), K = max_r V_r(D_r) - V_r(D_r - min(eta G, D_r))",
         f"{WHERE}; a mistake updates the wrong state",
         partial(_trials, which="mended"),
-        (partial(poisoned, which="mended"), partial(paid_twice, which="mended")),
+        (partial(slow_recovery, which="mended"), partial(paid_twice, which="mended")),
     ),
 )

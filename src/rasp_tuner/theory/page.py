@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rasp_tuner import __version__
-from rasp_tuner.core import html_page as markup
+from rasp_tuner.core import html_page
 from rasp_tuner.core.html_page import Table
 from rasp_tuner.theory.claim import Outcome, ratio
 from rasp_tuner.theory.figure import figure
@@ -50,9 +50,9 @@ def write(outcomes: Sequence[Outcome], folder: Path) -> tuple[Path, Path]:
         "<p>One point an instance, on logarithmic axes. Above the line, in the shaded half, a bound is broken;"
         " counterexamples made by hand are ringed, and what is too small for an axis lies on its edge."
         " The number beside a version is its worst measured / bound. The proofs are in docs/THEORY.md.</p>",
-        markup.embedded(picture.read_bytes(), "measured against bound, a panel a claim"),
-        markup.table(as_table(outcomes, statements=True), "Every claim, as the paper prints it and as it is proved"),
+        html_page.embedded(picture.read_bytes(), "measured against bound, a panel a claim"),
+        html_page.table(as_table(outcomes, statements=True), "Every claim, as the paper prints it and as it is proved"),
         f"<p>rasp-tuner {__version__}, rasp theory.</p>",
     ]
-    page.write_text(markup.page(title, body))
+    page.write_text(html_page.page(title, body))
     return picture, page

@@ -99,13 +99,13 @@ class Regime:
         return self.look(point)[1]
 
 
-def bowl(minimiser: float, slope: float = 0.0, curvature: float = 1.0) -> Regime:
+def quadratic_1d(minimiser: float, slope: float = 0.0, curvature: float = 1.0) -> Regime:
     """In one dimension: f(w) = slope x + curvature x^2 / 2."""
     return Regime(np.array([minimiser]), np.array([slope]), np.array([[curvature]]))
 
 
 def draw_regime(rng: np.random.Generator, dim: int, *, interior: bool = False) -> Regime:
-    """A rotated bowl of any condition up to 30, with ripples or not; minimiser on the boundary unless `interior`."""
+    """A rotated quadratic, condition up to 30, with or without ripples; minimiser on the boundary unless `interior`."""
     turn, _ = np.linalg.qr(rng.normal(size=(dim, dim)))
     curvature = turn @ np.diag(np.exp(rng.uniform(np.log(1 / 30), 0.0, dim))) @ turn.T
     ripples = rng.normal(size=(rng.integers(0, 3), dim)) * rng.uniform(0.1, 1.0)

@@ -6,13 +6,13 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import require
-from rasp_tuner.theory.descent import Descent
+from rasp_tuner.theory.descent import DescentConstants
 from rasp_tuner.theory.problems import Regime
 
 
 def play(
     regimes: Sequence[Regime],
-    descent: Descent,
+    descent: DescentConstants,
     starts: Array,
     active: Sequence[int],
     retrieved: Sequence[int] | None = None,
@@ -24,9 +24,9 @@ def play(
     Where retrieval errs, what comes back is the active regime's gradient, and the wrong state takes the step; with
     `learn_from_mistakes=False` it stays as it is.
 
-    >>> from rasp_tuner.theory.problems import bowl
-    >>> pair = [bowl(0.0), bowl(1.0)]
-    >>> descent = Descent.on(*pair, relative_step=1.0)
+    >>> from rasp_tuner.theory.problems import quadratic_1d
+    >>> pair = [quadratic_1d(0.0), quadratic_1d(1.0)]
+    >>> descent = DescentConstants.on(*pair, relative_step=1.0)
     >>> play(pair, descent, np.zeros((2, 1)), active=[0, 1, 0, 1]).tolist()
     [0.0, 0.5, 0.0, 0.0]
     """

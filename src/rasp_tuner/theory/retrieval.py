@@ -14,20 +14,20 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
 
 
-def enough(radius: float, key_radius: float) -> float:
+def sufficient_separation(radius: float, key_radius: float) -> float:
     """The separation above which retrieval is perfect: 4 rho for keys that are contexts, 2 rho for keys at centers."""
     require(radius >= 0.0 and key_radius >= 0.0, "radii are not negative", radius=radius, key_radius=key_radius)
     return 2.0 * (radius + key_radius)
 
 
-def guaranteed(separation: float, radius: float, key_radius: float) -> float:
+def worst_distance_ratio(separation: float, radius: float, key_radius: float) -> float:
     """A distance ratio (right key over nearest wrong key) that is never exceeded; below one."""
-    holds = separation > enough(radius, key_radius)
+    holds = separation > sufficient_separation(radius, key_radius)
     require(holds, "separation > 2 (rho + rho_k)", separation=separation, rho=radius, rho_k=key_radius)
     return (radius + key_radius) / (separation - radius - key_radius)
 
 
-def nearer(context: Array, keys: Array, regime: int, name: str = "") -> Trial:
+def retrieval_trial(context: Array, keys: Array, regime: int, name: str = "") -> Trial:
     """Measured: the distance to the right key. Bound: that to the nearest wrong one, for retrieval to be right."""
     away = euclidean(keys, context)
     return Trial(float(away[regime]), float(np.delete(away, regime).min()), name)
@@ -52,21 +52,25 @@ def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
     while True:
         count, dim = int(rng.integers(2, 7)), int(rng.integers(1, 5))
         key_radius = 1.0 if printed else float(rng.choice([0.0, 0.5, 1.0]))
-        least = 2.0 if printed else enough(1.0, key_radius)
+        least = 2.0 if printed else sufficient_separation(1.0, key_radius)
         centers = spread_centers(rng, count, dim, least * (1.0 + 10.0 ** rng.uniform(-4.0, 0.0)))
         keys = np.array([in_ball(rng, center, key_radius) for center in centers])
         regime = int(rng.integers(count))
-        yield nearer(in_ball(rng, centers[regime], 1.0), keys, regime)
+        yield retrieval_trial(in_ball(rng, centers[regime], 1.0), keys, regime)
 
 
 def three_radii_apart() -> Trial:
     """rho = 1, centers 0 and 3, keys -1 and 2, context 1: the right key is 2 away, the wrong one 1."""
-    return nearer(np.array([1.0]), np.array([[-1.0], [2.0]]), 0, "centers 0 and 3, rho = 1, keys -1 and 2, context 1")
+    return retrieval_trial(
+        np.array([1.0]), np.array([[-1.0], [2.0]]), 0, "centers 0 and 3, rho = 1, keys -1 and 2, context 1"
+    )
 
 
 def just_enough() -> Trial:
     """The same with the second regime moved to 4.01: right by a hair."""
-    return nearer(np.array([1.0]), np.array([[-1.0], [3.01]]), 0, "centers 0 and 4.01, keys -1 and 3.01, context 1")
+    return retrieval_trial(
+        np.array([1.0]), np.array([[-1.0], [3.01]]), 0, "centers 0 and 4.01, keys -1 and 3.01, context 1"
+    )
 
 
 CLAIMS = (

@@ -11,7 +11,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.theory.claim import Claim, Trial, require
 from rasp_tuner.theory.descent import draw_start
-from rasp_tuner.theory.problems import Regime, bowl
+from rasp_tuner.theory.problems import Regime, quadratic_1d
 
 
 def lower(mu: float, distance: float) -> float:
@@ -42,9 +42,11 @@ def above(regime: Regime, point: Array, *, printed: bool, name: str = "") -> Tri
     return Trial(regime.excess(point), upper(regime.smoothness, regime.distance(point), tilt), name)
 
 
-def tilted_bowl(*, printed: bool) -> Trial:
+def tilted_quadratic(*, printed: bool) -> Trial:
     """f(w) = x + x^2 / 2 with x = w + 1 >= 0: at x = 0.1 it is 0.105, and the paper allows x^2 / 2 = 0.005."""
-    return above(bowl(-1.0, slope=1.0), np.array([-0.9]), printed=printed, name="x + x^2/2 on x >= 0, at x = 0.1")
+    return above(
+        quadratic_1d(-1.0, slope=1.0), np.array([-0.9]), printed=printed, name="x + x^2/2 on x >= 0, at x = 0.1"
+    )
 
 
 CLAIMS = (
@@ -54,7 +56,7 @@ CLAIMS = (
         "f(w) - f* <= L/2 |w - w*|^2",
         "minimiser anywhere in Theta",
         partial(_trials, printed=True),
-        (partial(tilted_bowl, printed=True),),
+        (partial(tilted_quadratic, printed=True),),
     ),
     Claim(
         "sandwich",
@@ -62,6 +64,6 @@ CLAIMS = (
         "mu/2 |w - w*|^2 <= f(w) - f* <= G* |w - w*| + L/2 |w - w*|^2",
         "minimiser anywhere in Theta; G* = |gradient at w*|",
         partial(_trials, printed=False),
-        (partial(tilted_bowl, printed=False),),
+        (partial(tilted_quadratic, printed=False),),
     ),
 )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rasp_tuner.core.distance import euclidean
 from rasp_tuner.core.numerics import Array, softmax
 from rasp_tuner.theory.claim import Claim, Trial, require
-from rasp_tuner.theory.retrieval import enough, in_ball, spread_centers
+from rasp_tuner.theory.retrieval import in_ball, spread_centers, sufficient_separation
 
 Owners = NDArray[np.int64]  # of each key, its regime
 
@@ -47,7 +47,7 @@ def _trials(rng: np.random.Generator, *, printed: bool) -> Iterator[Trial]:
     while True:
         dim, count, gap = int(rng.integers(1, 5)), int(rng.integers(2, 5)), float(10.0 ** rng.uniform(-1.0, 1.0))
         radius, temperature = float(rng.uniform(0.0, 1.0)), gap / float(rng.uniform(0.1, 10.0))
-        centers = spread_centers(rng, count, dim, enough(radius, radius) + gap)
+        centers = spread_centers(rng, count, dim, sufficient_separation(radius, radius) + gap)
         owners = np.repeat(np.arange(count, dtype=np.int64), 1 if rng.uniform() < 0.5 else 2)
         keys = np.array([in_ball(rng, centers[owner], radius) for owner in owners])
         yield measure(in_ball(rng, centers[0], radius), keys, owners, gap, temperature, printed=printed)

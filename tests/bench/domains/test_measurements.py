@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rasp_tuner.bench.domains.measurements import Table, read_csv, read_npz
+from rasp_tuner.bench.domains.measurements import MeasurementTable, read_csv, read_npz
 from rasp_tuner.bench.domains.table import TableFile
 from rasp_tuner.errors import InvalidValue
 
 PLAIN = "a,where,time\n1,x,3\n2,x,7\n1,y,1\n2,y,5\n"
 
 
-def read(path: Path, text: str | bytes) -> Table:
+def read(path: Path, text: str | bytes) -> MeasurementTable:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return read_csv(path, ["a"], ["where"], ["time"])
 
 
-def same(one: Table, other: Table) -> None:
+def same(one: MeasurementTable, other: MeasurementTable) -> None:
     assert (one.knobs, one.configurations) == (other.knobs, other.configurations)
     np.testing.assert_array_equal(one.contexts, other.contexts)
     assert list(one.metrics) == list(other.metrics)

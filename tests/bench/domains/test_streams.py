@@ -1,12 +1,14 @@
 """The tabular streams: data as shipped, exact regret, and tables that are really what the script measures."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import rasp_tuner
 from rasp_tuner.bench.domains import stream_data
-from rasp_tuner.bench.domains.stream_data import CorruptData, load
+from rasp_tuner.bench.domains.stream_data import CorruptData, MissingData, load
 from rasp_tuner.bench.domains.stream_tables import WINDOWS, Dataset, gradient_norms
 from rasp_tuner.bench.domains.streams import BATCHES, LEVELS, NOISE, STREAMS, TabularStream
 
@@ -49,8 +51,8 @@ def test_the_windows_cross_all_rows_and_never_train_on_the_validation_rows(name:
 
 
 def test_a_changed_file_is_refused(tmp_path) -> None:
-    for file in ("boston.npz", stream_data.SUMS):
-        shutil.copy(stream_data.DATA / file, tmp_path)
+    for file in ("boston.npz", stream_data.SUMS_FILE):
+        shutil.copy(stream_data.data_folder() / file, tmp_path)
     assert load("boston", tmp_path)["target"].shape == (506,)
     content = bytearray((tmp_path / "boston.npz").read_bytes())
     content[len(content) // 2] ^= 1
@@ -60,10 +62,31 @@ def test_a_changed_file_is_refused(tmp_path) -> None:
 
 
 def test_every_file_has_a_checksum() -> None:
-    shipped = {path.stem for path in stream_data.DATA.glob("*.npz")}
+    shipped = {path.stem for path in stream_data.data_folder().glob("*.npz")}
     assert shipped == {"california", "boston", "california_table", "boston_table", "digits_table"}
     for name in shipped:
         load(name)
+
+
+def test_where_the_data_are_missing_the_error_says_how_to_get_them(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RASP_STREAM_DATA", str(tmp_path / "nowhere"))
+    for fail in (STREAMS["S3_Digits"], lambda: stream_data.save("x", {"values": np.zeros(1)})):
+        with pytest.raises(MissingData, match="clone of the repository, or set RASP_STREAM_DATA to") as caught:
+            fail()
+        assert str(tmp_path / "nowhere") in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_variable_names_another_folder(tmp_path, monkeypatch) -> None:
+    stream_data.save("x", {"values": np.arange(3.0)}, tmp_path)
+    monkeypatch.setenv("RASP_STREAM_DATA", str(tmp_path))
+    assert load("x")["values"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_the_package_contains_no_large_file() -> None:
+    package = Path(rasp_tuner.__file__).parent
+    files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert {path.name: path.stat().st_size for path in files if path.stat().st_size > 100_000} == {}
 
 
 def test_saving_twice_gives_the_same_bytes(tmp_path) -> None:

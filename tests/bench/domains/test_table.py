@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner.bench.domains.base import InvalidConfiguration
-from rasp_tuner.bench.domains.measurements import Table, read_csv, read_npz
+from rasp_tuner.bench.domains.measurements import MeasurementTable, read_csv, read_npz
 from rasp_tuner.bench.domains.table import TableDomain
 from rasp_tuner.bench.domains.wrappers import Outliers
 from rasp_tuner.errors import InvalidValue
@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def table(path: Path) -> Table:
+def table(path: Path) -> MeasurementTable:
     return read_csv(path, KNOBS, CONTEXT, METRICS)
 
 
@@ -49,17 +49,17 @@ def visit(domain: TableDomain, row: int) -> object:
     return next(omega for omega in domain.build_sequence(500, 0) if omega.row == row)
 
 
-def test_knobs_are_typed_and_constants_left_out(table: Table) -> None:
+def test_knobs_are_typed_and_constants_left_out(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"time_ms": "min"})
     assert domain.space.knobs == {"threads": Int(0, 2), "codec": Categorical(["lz4", "zstd"])}
 
 
-def test_contexts_are_numbers_and_one_hot_words(table: Table) -> None:
+def test_contexts_are_numbers_and_one_hot_words(table: MeasurementTable) -> None:
     np.testing.assert_array_equal(table.contexts, [[0.0, 1.0, 2.0], [1.0, 0.0, 32.0]])
     assert TableDomain(table, {"time_ms": "min"}).context_dim == 3
 
 
-def test_log_loss_is_the_log_of_how_many_times_worse_than_the_best_of_the_context(table: Table) -> None:
+def test_log_loss_is_the_log_of_how_many_times_worse_than_the_best_of_the_context(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"time_ms": "min"})
     small, large = visit(domain, SMALL), visit(domain, LARGE)
     assert domain.true_loss(theta(domain, 1, "zstd"), small) == pytest.approx(np.log(80 / 20))
@@ -70,7 +70,7 @@ def test_log_loss_is_the_log_of_how_many_times_worse_than_the_best_of_the_contex
     }
 
 
-def test_raw_loss_is_the_objective_turned_so_that_less_is_better(table: Table) -> None:
+def test_raw_loss_is_the_objective_turned_so_that_less_is_better(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"mb_per_s": "max", "time_ms": "min"}, loss="raw")
     large = visit(domain, LARGE)
     assert domain.true_loss(theta(domain, 16, "lz4"), large) == domain.minimum(large) == -80.0
@@ -81,12 +81,12 @@ def test_raw_loss_is_the_objective_turned_so_that_less_is_better(table: Table) -
     assert {name: metric.direction for name, metric in domain.metrics.items()} == {"mb_per_s": "max", "time_ms": "min"}
 
 
-def test_the_log_loss_of_a_metric_that_should_be_large_counts_times_below_the_best(table: Table) -> None:
+def test_the_log_loss_of_a_metric_that_should_be_large_counts_times_below_the_best(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"mb_per_s": "max"})
     assert domain.true_loss(theta(domain, 1, "lz4"), visit(domain, SMALL)) == pytest.approx(np.log(20 / 10))
 
 
-def test_a_configuration_that_cannot_run_fails_and_costs_the_worst_of_its_context(table: Table) -> None:
+def test_a_configuration_that_cannot_run_fails_and_costs_the_worst_of_its_context(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"time_ms": "min"})
     settings = theta(domain, 16, "lz4")
     with pytest.raises(InvalidConfiguration, match=r"'threads': 16.0.*cannot run in context 0 of table"):
@@ -95,13 +95,13 @@ def test_a_configuration_that_cannot_run_fails_and_costs_the_worst_of_its_contex
     assert domain.true_loss(settings, visit(domain, LARGE)) == 0.0
 
 
-def test_unmeasured_settings_stand_for_the_nearest_measured_ones(table: Table) -> None:
+def test_unmeasured_settings_stand_for_the_nearest_measured_ones(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"time_ms": "min"})  # 16 threads with zstd was never measured
     assert domain.configuration(theta(domain, 16, "zstd")) == {"threads": 4.0, "codec": "zstd", "fixed": 7.0}
     assert domain.configuration(theta(domain, 16, "lz4")) == {"threads": 16.0, "codec": "lz4", "fixed": 7.0}
 
 
-def test_every_measured_configuration_can_be_reached_and_none_beats_the_minimum(table: Table) -> None:
+def test_every_measured_configuration_can_be_reached_and_none_beats_the_minimum(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"time_ms": "min"})
     rng = np.random.default_rng(0)
     points = [domain.theta(point) for point in rng.uniform(size=(200, 2))]
@@ -110,7 +110,7 @@ def test_every_measured_configuration_can_be_reached_and_none_beats_the_minimum(
         assert min(domain.true_loss(point, omega) for point in points) == domain.minimum(omega)
 
 
-def test_the_default_is_central_and_runs_everywhere_or_as_given(table: Table) -> None:
+def test_the_default_is_central_and_runs_everywhere_or_as_given(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"time_ms": "min"})
     assert domain.configuration(domain.theta(domain.default)) == {"threads": 4.0, "codec": "lz4", "fixed": 7.0}
     today = {"threads": 16, "codec": "lz4", "fixed": 7}
@@ -129,7 +129,7 @@ def test_the_default_runs_everywhere_even_if_the_middle_does_not(tmp_path: Path)
     assert domain.configuration(domain.theta(domain.default)) == {"a": 3.0}
 
 
-def test_contexts_recur_in_blocks_and_the_stream_is_pure(table: Table) -> None:
+def test_contexts_recur_in_blocks_and_the_stream_is_pure(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"time_ms": "min"}, block=(3, 6), context_noise=0.1)
     stream = domain.build_sequence(200, 1)
     rows = [domain.regime(omega) for omega in stream]
@@ -143,7 +143,7 @@ def test_contexts_recur_in_blocks_and_the_stream_is_pure(table: Table) -> None:
     np.testing.assert_allclose(spread, 0.1, rtol=0.2)
 
 
-def test_noise_has_the_size_asked_for(table: Table) -> None:
+def test_noise_has_the_size_asked_for(table: MeasurementTable) -> None:
     domain = TableDomain(table, {"time_ms": "min"}, noise=0.05)
     omega, rng = visit(domain, SMALL), np.random.default_rng(0)
     seen = [domain.metric_fn(theta(domain, 1, "lz4"), omega, rng)["log_time_ms"] for _ in range(3000)]
@@ -158,7 +158,7 @@ def test_one_context_is_a_stream_too(tmp_path: Path) -> None:
     assert {domain.regime(omega) for omega in domain.build_sequence(50, 0)} == {0}
 
 
-def test_wrappers_take_tables_even_where_the_default_cannot_run(table: Table) -> None:
+def test_wrappers_take_tables_even_where_the_default_cannot_run(table: MeasurementTable) -> None:
     domain = Outliers(TableDomain(table, {"time_ms": "min"}, default={"threads": 16, "codec": "lz4", "fixed": 7}))
     assert domain.task().metrics == domain.inner.metrics
     np.testing.assert_array_equal(domain.default, domain.inner.default)
@@ -173,7 +173,7 @@ def test_repeated_measurements_are_averaged_and_missing_pairs_cannot_run(tmp_pat
     np.testing.assert_array_equal(table.metrics["time"], [[4.0, 7.0], [1.0, np.nan]])
 
 
-def test_an_npz_file_gives_the_same_domain(tmp_path: Path, table: Table) -> None:
+def test_an_npz_file_gives_the_same_domain(tmp_path: Path, table: MeasurementTable) -> None:
     path = tmp_path / "table.npz"
     np.savez(
         path,
@@ -284,7 +284,7 @@ def test_what_is_not_an_npz_file_is_refused(tmp_path: Path) -> None:
         ({"block": (5, 3)}, "block must be"),
     ],
 )
-def test_bad_settings_are_refused(table: Table, settings: dict[str, object], message: str) -> None:
+def test_bad_settings_are_refused(table: MeasurementTable, settings: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         TableDomain(table, **{"metrics": {"time_ms": "min"}, **settings})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rasp_tuner.bench.agents.base import Agent, Factory
 from rasp_tuner.bench.domains.base import Task
-from rasp_tuner.bench.runner.plugins import imported, is_path
+from rasp_tuner.bench.plugins import import_named, is_import_path
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidValue
 
@@ -41,8 +41,8 @@ def register(name: str, factory: Factory) -> None:
     AGENTS[name] = factory
 
 
-def own() -> dict[str, Factory]:
-    """What was registered here, which other processes do not know."""
+def registered() -> dict[str, Factory]:
+    """The agents registered in this process; worker processes must be sent them."""
     return {name: entry for name, entry in AGENTS.items() if not isinstance(entry, str)}
 
 
@@ -55,7 +55,7 @@ def parse(name: str) -> tuple[str, dict[str, float]]:
     ('my_package.agents:Mine', {})
     """
     found = re.fullmatch(r"([^\[\]]+)(?:\[(\w+=[-+.\w]+(?:,\w+=[-+.\w]+)*)\])?", name)
-    if found is None or not (found[1] in AGENTS or is_path(found[1])):
+    if found is None or not (found[1] in AGENTS or is_import_path(found[1])):
         raise InvalidValue(
             f"no agent {show(name)}; there are {sorted(AGENTS)}, with settings as in rasp-paper[top_k=1],"
             " and your own as module:Factory"
@@ -81,7 +81,7 @@ def resolve(name: str) -> Factory:
     plain, settings = parse(name)
     entry = AGENTS.get(plain, plain)
     if isinstance(entry, str):
-        entry = imported(f"{__name__}.{entry}" if plain in AGENTS else entry, "agent")
+        entry = import_named(f"{__name__}.{entry}" if plain in AGENTS else entry, "agent")
     build: Factory = entry
     return partial(build, **_as_arguments(plain, build, settings)) if settings else build
 

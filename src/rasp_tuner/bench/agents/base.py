@@ -1,4 +1,4 @@
-"""What an agent is, and the book-keeping that most of them share."""
+"""What an agent is, and the record of open suggestions that most of them share."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -46,8 +46,8 @@ class Run:
 class ScalarAgent(ABC):
     """An agent that minimises one number: remembers what it asked, and folds metrics into that number.
 
-    A single metric is passed on as it is, turned so that lower is better: the most a peer can be given. Several are
-    composed as in the paper. A failure counts as the worst number seen so far; failures before any number wait for it.
+    A single metric is passed on as it is, negated where more is better. Several are composed as in the paper. A failure
+    counts as the worst number seen so far; failures before any number wait for it.
     """
 
     def __init__(self, task: Task, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""RA-GD: projected gradient descent with the regimes and the true loss known (paper, Theorem regret). A floor.
+"""RA-GD: projected gradient descent with the regimes and the true loss known (paper, Theorem regret). An oracle.
 
 It plays w_r and then moves it by a projected gradient step on the true loss of the condition it was played in. The
 step eta of a regime starts at a move across the whole box and is halved until the descent inequality of a 1/eta-smooth
@@ -21,7 +21,7 @@ HALVINGS = 60
 
 
 @dataclass(slots=True)
-class Descent:
+class RegimeDescent:
     """w_r in the unit box and the last step size of its regime."""
 
     point: Array
@@ -34,7 +34,7 @@ class RaGd:
     def __init__(self, task: Task, seed: int) -> None:
         del seed  # nothing is random
         self.task = task
-        self.regimes: dict[int, Descent] = {}
+        self.regimes: dict[int, RegimeDescent] = {}
         self._truth: tuple[ExperimentDomain[object], object] | None = None
         self._pending: dict[str, tuple[ExperimentDomain[object], object] | None] = {}
         self._asked = 0
@@ -66,11 +66,11 @@ class RaGd:
         truth = self._pending.pop(id)
         if truth is not None:
             domain, omega = truth
-            regime = self.regimes.setdefault(domain.regime(omega), Descent(self.task.default.copy()))
+            regime = self.regimes.setdefault(domain.regime(omega), RegimeDescent(self.task.default.copy()))
             descend(regime, domain, omega)
 
 
-def descend(regime: Descent, domain: ExperimentDomain[object], omega: object) -> None:
+def descend(regime: RegimeDescent, domain: ExperimentDomain[object], omega: object) -> None:
     """One projected step w <- clip(w - eta slope), with eta as the head of this file says."""
 
     def loss(point: Array) -> float:

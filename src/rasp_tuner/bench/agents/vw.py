@@ -1,8 +1,8 @@
 """Vowpal Wabbit CATS: a contextual bandit with continuous actions, one tree per knob.
 
 CATS chooses one number, so every knob has a CATS of its own; all see the same context and are charged the same cost.
-VW wants costs in [0, 1], whatever the metric's scale: 0 is the least seen so far and 1 the greatest. That near-zero
-costs mark the good actions matters: on a bowl with two regimes a z-score around 0.5 ended at twice the loss.
+VW wants costs in [0, 1]: here 0 is the least loss seen so far and 1 the greatest. Good actions must cost nearly zero:
+on a quadratic loss with two regimes, z-scores around 0.5 ended at twice the loss.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from rasp_tuner.bench.agents.cma import new_seed
 from rasp_tuner.bench.domains.base import Task
 from rasp_tuner.core.numerics import Array
 
-ACTIONS = 8  # leaves of a tree, a power of two; on that bowl 16 and 32 were behind after 3,000 steps
+ACTIONS = 8  # leaves of a tree, a power of two; on that loss 16 and 32 were behind after 3,000 steps
 BANDWIDTH = 1.0 / ACTIONS  # actions are smoothed over their neighbours
 
 

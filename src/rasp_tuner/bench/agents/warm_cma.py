@@ -2,7 +2,7 @@
 
 from rasp_tuner.bench.agents.base import Run, ScalarAgent
 from rasp_tuner.bench.agents.cma import SIGMA, Search, new_seed
-from rasp_tuner.bench.agents.regimes import Regimes
+from rasp_tuner.bench.agents.context_regimes import ContextRegimes
 from rasp_tuner.bench.domains.base import Task
 from rasp_tuner.core.numerics import Array
 
@@ -17,7 +17,7 @@ class WarmCmaEs(ScalarAgent):
 
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__(task, seed)
-        self.regimes = Regimes(task.context_dim)
+        self.regimes = ContextRegimes(task.context_dim)
         self._searches = [Search(task.default, SIGMA)]
 
     def suggest(self, context: Array) -> Array:

@@ -155,7 +155,7 @@ def adaptation(r: Runs, best_level: float, static_level: float) -> Adaptation | 
     return Adaptation(int(np.isfinite(steps).sum()), len(steps), median if np.isfinite(median) else None)
 
 
-def arrivals(r: Runs) -> list[list[tuple[int, float]]]:
+def regret_after_switches(r: Runs) -> list[list[tuple[int, float]]]:
     """Of each seed, block after block: the regime, and the mean regret of the first ADAPT_WINDOW steps in it."""
     told = []
     for regimes, regret in zip(r["regime"], r["regret"], strict=True):
@@ -172,7 +172,7 @@ def settled_level(r: Runs) -> float:
     return float(r["loss"][:, -tail:].mean())
 
 
-def later_share(r: Runs) -> float:
+def second_half_ratio(r: Runs) -> float:
     """Regret of the second half of the steps relative to the first: below one, what was learned paid."""
     half = r["regret"].shape[1] // 2
     first = float(r["regret"][:, :half].sum())

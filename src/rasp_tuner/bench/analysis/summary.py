@@ -13,8 +13,8 @@ from rasp_tuner.bench.analysis.metrics import (
     calibration,
     geometric_means,
     latency,
-    later_share,
     ratios,
+    second_half_ratio,
     settled_level,
     shared_totals,
 )
@@ -52,7 +52,7 @@ def _at(horizon: int, runs: Sequence[Runs]) -> dict[str, Any]:
                 "ratio_to_static": relative.get(r.agent, {}).get(r.domain),
                 **latency(r),
                 "adaptation": adapted._asdict() if (adapted := adapts(r, here)) else None,
-                "second_half_to_first": later_share(r),
+                "second_half_to_first": second_half_ratio(r),
                 "calibration": calibration(r),
             }
             for r in here

@@ -6,7 +6,7 @@ from typing import Any
 from rasp_tuner.bench.domains import beyond, streams, synthetic
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.bench.domains.wrappers import harder
-from rasp_tuner.bench.runner.plugins import imported, is_path
+from rasp_tuner.bench.plugins import import_named, is_import_path
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidValue
 
@@ -64,17 +64,27 @@ def register(name: str, build: Callable[[], ExperimentDomain[Any]]) -> None:
     DOMAINS[name] = build
 
 
-def own() -> dict[str, Callable[[], ExperimentDomain[Any]]]:
-    """What was registered here, which other processes do not know."""
+def registered() -> dict[str, Callable[[], ExperimentDomain[Any]]]:
+    """The domains registered in this process; worker processes must be sent them."""
     return {name: build for name, build in DOMAINS.items() if name not in BUILT_IN}
+
+
+def short_name(domain: str) -> str:
+    """The first two words of a name, narrow enough for a table of many columns.
+
+    >>> short_name("1_LLM_Inference"), short_name("1_LLM_Inference+delay=3")
+    ('1 LLM', '1 LLM +delay=3')
+    """
+    plain, *ways = domain.split("+")
+    return " ".join([*plain.split("_")[:2], *(f"+{way}" for way in ways)])
 
 
 def create(name: str) -> ExperimentDomain[Any]:
     """A fresh domain; a name may say how it is made harder, as in H1_Recurring_Regimes+outliers+delay=3."""
     plain, *ways = name.split("+")
-    if plain not in DOMAINS and not is_path(plain):
+    if plain not in DOMAINS and not is_import_path(plain):
         raise InvalidValue(f"no domain {show(plain)}; there are {list(DOMAINS)}, and your own as module:Name")
-    domain: ExperimentDomain[Any] = DOMAINS[plain]() if plain in DOMAINS else imported(plain, "domain")()
+    domain: ExperimentDomain[Any] = DOMAINS[plain]() if plain in DOMAINS else import_named(plain, "domain")()
     domain.paper_constants = PAPER_CONSTANTS.get(plain, domain.paper_constants)
     for way in ways:
         domain = harder(domain, way)

@@ -30,7 +30,7 @@ class Task:
     space: Space
     metrics: Mapping[str, Metric]
     context_dim: int
-    default: Array  # [d] in the unit box: what runs today
+    default: Array  # [d] in the unit box: the settings before tuning
     paper_constants: Mapping[str, float] = field(default_factory=dict)  # what the paper changes in its stack here
 
 
@@ -71,7 +71,7 @@ class ExperimentDomain(ABC, Generic[Omega]):
 
     @property
     def default(self) -> Array:
-        """What runs today, in the unit box: the middle."""
+        """The settings before tuning, in the unit box: the middle."""
         return self.space.snap(np.full(self.space.dim, 0.5))
 
     def task(self) -> Task:

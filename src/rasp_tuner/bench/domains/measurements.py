@@ -1,4 +1,4 @@
-"""Table: measured configurations, contexts and metrics, read from a CSV or npz file."""
+"""MeasurementTable: measured configurations, contexts and metrics, read from a CSV or npz file."""
 
 import csv
 import gzip
@@ -25,7 +25,7 @@ STAR = "what the star stands for"  # the context column that a metric with a sta
 
 
 @dataclass(frozen=True)
-class Table:
+class MeasurementTable:
     """n configurations of d knobs, m contexts with d_c features, and one array [m, n] a metric; NaN cannot run."""
 
     knobs: tuple[str, ...]
@@ -64,7 +64,9 @@ class Table:
         return sorted(set(self.column(knob)))
 
 
-def read_csv(path: str | Path, knobs: Sequence[str], context: Sequence[str], metrics: Sequence[str]) -> Table:
+def read_csv(
+    path: str | Path, knobs: Sequence[str], context: Sequence[str], metrics: Sequence[str]
+) -> MeasurementTable:
     """The table in a CSV file with one row for each measurement: knob, context and metric columns; gzip is fine.
 
     An empty metric, or one of `BLANKS`, says that it cannot run there; so does a pair of configuration and context that
@@ -81,7 +83,7 @@ def read_csv(path: str | Path, knobs: Sequence[str], context: Sequence[str], met
     configurations, configuration_of = _distinct(zip(*(_levels(sheet.columns[name]) for name in knobs), strict=True))
     features, context_of = _distinct(zip(*(_levels(sheet.columns[name]) for name in seen), strict=True))
     shape = len(features), len(configurations)
-    return Table(
+    return MeasurementTable(
         tuple(knobs),
         tuple(configurations),
         _one_hot(features),
@@ -89,7 +91,7 @@ def read_csv(path: str | Path, knobs: Sequence[str], context: Sequence[str], met
     )
 
 
-def read_npz(path: str | Path, metrics: Sequence[str]) -> Table:
+def read_npz(path: str | Path, metrics: Sequence[str]) -> MeasurementTable:
     """The table in an npz file: `configurations` [n, d], `contexts` [m, d_c], each metric [m, n], maybe `knobs` [d].
 
     Configurations and contexts may be words; a column of them that are all numbers is taken as numbers.
@@ -112,7 +114,7 @@ def read_npz(path: str | Path, metrics: Sequence[str]) -> Table:
         raise InvalidValue(
             f"{path}: knobs must be {d} names, one for each column of configurations, got shape {names.shape}"
         )
-    return Table(
+    return MeasurementTable(
         tuple(map(str, names)),
         tuple(_by_row(configurations)),
         _one_hot(_by_row(contexts)) if contexts.dtype.kind in "SU" else _floats(f"{path}: contexts", contexts),

@@ -7,7 +7,7 @@ import numpy as np
 from rasp_tuner.core.checks import number, whole
 from rasp_tuner.errors import InvalidValue
 
-LONGEST = 10**7  # steps; more is a slip of the keyboard
+MAX_HORIZON_STEPS = 10**7  # steps; more is a typing error
 STREAM = 0x57EA  # keeps the stream's random numbers apart from those of an agent with the same seed
 
 
@@ -33,7 +33,7 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def check_horizon(horizon: int) -> int:
-    return whole("horizon", horizon, 1, LONGEST)
+    return whole("horizon", horizon, 1, MAX_HORIZON_STEPS)
 
 
 def not_negative(field: str, value: float) -> float:

@@ -1,9 +1,12 @@
-"""The committed arrays of the tabular streams, checked against data/SHA256SUMS whenever they are read."""
+"""The arrays of the tabular streams, checked against SHA256SUMS whenever they are read.
+
+They live in benchmarks/data/streams of the repository and are not part of the installed package.
+"""
 
 import hashlib
 import io
+import os
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +15,56 @@ from numpy.typing import NDArray
 
 from rasp_tuner.errors import RaspError
 
-DATA = Path(str(files("rasp_tuner.bench"))) / "data"
-SUMS = "SHA256SUMS"  # the format of the sha256sum command
+FOLDER_VARIABLE = "RASP_STREAM_DATA"  # names a folder that is used in place of the repository's
+REPOSITORY_FOLDER = Path(__file__).parents[4] / "benchmarks" / "data" / "streams"
+SUMS_FILE = "SHA256SUMS"  # the format of the sha256sum command
 
 
 class CorruptData(RaspError, OSError):
-    """A committed array file is not the one its checksum was taken of."""
+    """A data file does not match its checksum."""
 
 
-def load(name: str, folder: Path = DATA) -> dict[str, NDArray[Any]]:
-    """The named arrays of data/<name>.npz."""
-    file = f"{name}.npz"
+class MissingData(RaspError, FileNotFoundError):
+    """A data file is not on this machine: the installed package does not contain the stream tables."""
+
+
+def data_folder() -> Path:
+    """Where the arrays are: the folder in RASP_STREAM_DATA if it is set, else that of the repository."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named else REPOSITORY_FOLDER
+
+
+def load(name: str, folder: Path | None = None) -> dict[str, NDArray[Any]]:
+    """The named arrays of <name>.npz."""
+    folder, file = folder or data_folder(), f"{name}.npz"
+    if not (folder / file).is_file():
+        raise _missing(folder / file)
     content = (folder / file).read_bytes()
     expected, found = _sums(folder).get(file), hashlib.sha256(content).hexdigest()
     if found != expected:
-        raise CorruptData(f"{file} must have the SHA-256 sum {expected}, got {found}; install the package again")
+        raise CorruptData(f"{folder / file} must have the SHA-256 sum {expected}, got {found}; restore it with git")
     with np.load(io.BytesIO(content)) as arrays:
         return dict(arrays)
 
 
-def save(name: str, arrays: Mapping[str, NDArray[Any]], folder: Path = DATA) -> None:
-    """Write data/<name>.npz and its checksum; the same arrays give the same bytes."""
-    file = f"{name}.npz"
+def save(name: str, arrays: Mapping[str, NDArray[Any]], folder: Path | None = None) -> None:
+    """Write <name>.npz and its checksum; the same arrays give the same bytes."""
+    folder, file = folder or data_folder(), f"{name}.npz"
+    if not folder.is_dir():
+        raise _missing(folder)
     np.savez_compressed(folder / file, **arrays)  # type: ignore[arg-type]
     sums = _sums(folder) | {file: hashlib.sha256((folder / file).read_bytes()).hexdigest()}
-    (folder / SUMS).write_text("".join(f"{sums[key]}  {key}\n" for key in sorted(sums)))
+    (folder / SUMS_FILE).write_text("".join(f"{sums[key]}  {key}\n" for key in sorted(sums)))
+
+
+def _missing(path: Path) -> MissingData:
+    return MissingData(
+        f"stream data {path} is missing: work in a clone of the repository,"
+        f" or set {FOLDER_VARIABLE} to a copy of its benchmarks/data/streams"
+    )
 
 
 def _sums(folder: Path) -> dict[str, str]:
-    path = folder / SUMS
+    path = folder / SUMS_FILE
     lines = path.read_text().splitlines() if path.exists() else []
     return {file: digest for digest, file in (line.split() for line in lines)}

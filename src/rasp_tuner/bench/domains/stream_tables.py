@@ -23,7 +23,7 @@ from rasp_tuner.bench.domains.stream_data import load, save
 from rasp_tuner.bench.domains.streams import BATCHES, LEVELS
 from rasp_tuner.core.numerics import Array
 
-CLIP = 5.0  # standard deviations: one absurd row must not decide a moment
+CLIP_DEVIATIONS = 5.0  # one extreme row must not decide a mean
 RIDGE = 1.0  # penalty of the base model, per window
 
 
@@ -61,7 +61,8 @@ class Dataset:
         self.windows = WINDOWS[name]
         self.features = features.astype(np.float32)  # [n, k] what the regressor sees
         self.target = _standardise(target.astype(np.float64))  # [n]
-        self.described = np.clip(_standardise(_summarised(name, features)), -CLIP, CLIP)  # [n, a] for the context
+        described = _standardise(_summarised(name, features))
+        self.described = np.clip(described, -CLIP_DEVIATIONS, CLIP_DEVIATIONS)  # [n, a] for the context
 
     def curve(self, batch: int, learning_rate: float, max_depth: float, subsample: float, seed: int) -> Array:
         """Validation MSE at every level of n_estimators [16]: the stages of one fit."""
@@ -125,7 +126,7 @@ def _standardise(values: Array) -> Array:
 
 
 def build(name: str, work: Path) -> None:
-    """Measure every batch of a data set into work/<name>/, then write data/<name>_table.npz."""
+    """Measure every batch of a data set into work/<name>/, then write <name>_table.npz."""
     dataset = Dataset(name)
     parts = work / name
     parts.mkdir(parents=True, exist_ok=True)

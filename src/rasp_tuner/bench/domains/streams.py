@@ -77,7 +77,7 @@ class TabularStream(ExperimentDomain[int]):
 
     @property
     def default(self) -> Array:
-        """What runs today: the default settings of scikit-learn."""
+        """The settings before tuning: scikit-learn's default."""
         return self.space.to_unit(SCIKIT_LEARN_DEFAULT)
 
 

@@ -1,6 +1,6 @@
 """The ten domains of the paper's Appendix A. What the paper leaves open is a constant here, with its reason.
 
-No constant depends on the seed: a seed moves only contexts and noise. `WORLD` draws what is too large to write down.
+No constant depends on the run's seed, which moves only contexts and noise. `WORLD_SEED` draws the large arrays.
 Optima written "in the unit box" lie in 0.15 .. 0.85, away from its middle, where the static default sits.
 NOISE of a domain is about 5% of the mean loss of that default, unless the paper says noise-free.
 """
@@ -23,7 +23,7 @@ from rasp_tuner.bench.domains.target import (
 )
 from rasp_tuner.core.numerics import Array
 
-WORLD = 2024  # seed of what is drawn once for all, with the number of the scenario
+WORLD_SEED = 2024  # seed, together with the domain's number, of what is drawn once for all runs
 
 # 1_LLM_Inference
 LLM_BOX = {  # ranges that serving engines accept; whole-number knobs are relaxed, as in the paper's box in R^4
@@ -35,13 +35,15 @@ LLM_BOX = {  # ranges that serving engines accept; whole-number knobs are relaxe
 LLM_OPTIMA = np.array(  # in the unit box: chat, code, summaries differ in every knob
     [[0.65, 0.70, 0.30, 0.35], [0.20, 0.25, 0.40, 0.80], [0.35, 0.45, 0.80, 0.60]]
 )
-LLM_CENTRES = np.random.default_rng([WORLD, 1]).normal(0.0, 768**-0.5, (3, 768))  # norm about 1, as encoders give
+LLM_CENTRES = np.random.default_rng([WORLD_SEED, 1]).normal(0.0, 768**-0.5, (3, 768))  # norm about 1, as encoders give
 LLM_SPREAD = 0.02  # of each coordinate: neighbours of one cluster have cosine 0.77, of two clusters 0
 LLM_NOISE = 0.007
 
 # 2_AutoML_HPO
 HPO_BLOCK = 100  # steps until the next dataset, as the paper writes
-HPO_MAP = np.random.default_rng([WORLD, 2]).normal(size=(6, 10))  # logits of spread 3: datasets differ in most knobs
+HPO_MAP = np.random.default_rng([WORLD_SEED, 2]).normal(
+    size=(6, 10)
+)  # logits of spread 3: datasets differ in most knobs
 HPO_RANGE = (0.15, 0.85)  # the sigmoid is stretched to this, so the optimum stays inside the box
 HPO_VALLEY = 10.0  # gentler than Rosenbrock's 100, so that the floor of the valley slopes by more than the noise
 HPO_SCALE = 0.05  # the default's loss is then about 0.8: the size of a validation error
@@ -106,7 +108,7 @@ TRACE_LEVEL = np.array([1.2, -0.9, 0.8, -1.2, -0.7])  # logits around which the 
 TRACE_PERIODS = np.array([100, 200, 250, 400, 500])  # steps; divisors of the length, so the waves join
 TRACE_SWING = 0.6  # amplitude of the sinusoids, in logits
 TRACE_WALK = (0.98, 0.08)  # memory and step of the random walk, in logits: spread 0.4, so it stays inside the box
-TRACE_SHOCKS = np.random.default_rng([WORLD, 9]).normal(size=(TRACE_LENGTH, 5))  # what moves the walk
+TRACE_SHOCKS = np.random.default_rng([WORLD_SEED, 9]).normal(size=(TRACE_LENGTH, 5))  # what moves the walk
 TRACE_VIEW = np.array(  # the context sees three mixtures of the five optima: enough to follow, not to read off
     [[1.0, 0.5, 0.0, 0.0, -0.5], [0.0, 1.0, -0.5, 0.5, 0.0], [0.5, 0.0, 0.5, 1.0, -1.0]]
 )

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from rasp_tuner.bench.domains.base import ExperimentDomain, InvalidConfiguration
-from rasp_tuner.bench.domains.measurements import Level, Table, as_number, read_csv, read_npz
+from rasp_tuner.bench.domains.measurements import Level, MeasurementTable, as_number, read_csv, read_npz
 from rasp_tuner.bench.domains.schedules import check_horizon, generator, not_negative, recurring
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import Array
@@ -53,7 +53,7 @@ class TableDomain(ExperimentDomain[Visit]):
 
     def __init__(
         self,
-        table: Table,
+        table: MeasurementTable,
         metrics: Mapping[str, Direction],
         name: str = "table",
         loss: Loss = "log",
@@ -108,7 +108,7 @@ class TableDomain(ExperimentDomain[Visit]):
 
     @property
     def default(self) -> Array:
-        """What runs today, in the unit box: as given, or the most central configuration that runs in every context."""
+        """The settings before tuning [d]: as given, or the most central configuration that runs in every context."""
         ranks = np.round(self._code[self._default] * self._steps).astype(int).tolist()
         values = {
             name: knob.choices[rank] if isinstance(knob, Categorical) else rank
@@ -219,7 +219,7 @@ def _knob(levels: Sequence[Level]) -> Knob:
     return Categorical(levels) if isinstance(levels[0], str) else Int(0, len(levels) - 1)
 
 
-def _as_seen(table: Table, metrics: Mapping[str, Direction], loss: Loss) -> dict[str, Array]:
+def _as_seen(table: MeasurementTable, metrics: Mapping[str, Direction], loss: Loss) -> dict[str, Array]:
     if loss not in ("log", "raw"):
         raise InvalidValue(f"loss (--loss) must be 'log' or 'raw', got {show(loss)}")
     if not metrics:

@@ -7,12 +7,14 @@ from pathlib import Path
 from rasp_tuner import __version__
 from rasp_tuner.bench.analysis import summary
 from rasp_tuner.bench.analysis.metrics import Runs, calibration, latency, load
-from rasp_tuner.bench.analysis.verdicts import lead
+from rasp_tuner.bench.analysis.overview import overview, paragraph
+from rasp_tuner.bench.analysis.verdicts import losses
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
-from rasp_tuner.bench.report import figures, paper_tables, tables
+from rasp_tuner.bench.report import figures, paper_tables, sensitivity, tables
+from rasp_tuner.bench.report.regret_figure import regret_svg
 from rasp_tuner.bench.runner import memory_growth as memory
-from rasp_tuner.bench.runner import sensitivity, timing
-from rasp_tuner.core import html_page as markup
+from rasp_tuner.bench.runner import timing
+from rasp_tuner.core import html_page
 from rasp_tuner.core.html_page import Table
 from rasp_tuner.presets import PAPER
 
@@ -20,20 +22,27 @@ ADVERSARIAL = ("A1_Adversarial_Context", "A2_Adversarial_Offcentre")
 BANDS = (
     "Lines are means over seeds, bands their 95% intervals. Losses are on a log axis, linear below 0.001, where the"
     " lower half of a band mirrors the upper one. Regret is drawn up to about three times that of the static default;"
-    " who goes beyond is named above the panel, with the regret at the end."
+    " agents beyond that are named above the panel, with their regret at the end."
 )
+PICTURE = "regret.svg"
 LOAD = "Step times were taken under parallel load, several runs at a time: compare them with care."
-Measured = dict[str, dict[str, timing.Times]]
-SHOWN = 8  # lines that can be told apart in one picture; the tables hold every agent
-FIRST = ("static", "random", "cma-es", "gp-ucb", "rasp-paper", "rasp", "ra-gd")  # drawn before all others
+Measured = dict[str, dict[str, timing.StepTimes]]
+MAX_LINES = 8  # lines that can be told apart in one picture; the tables hold every agent
+ALWAYS_DRAWN = ("static", "random", "cma-es", "gp-ucb", "rasp-paper", "rasp", "ra-gd")  # drawn before all others
 
 
 def write(folder: Path, runs: Sequence[Runs] | None = None) -> tuple[Path, Path]:
-    """Write DIR/report.html and DIR/report.md from DIR/steps.csv, or from its runs at hand; return both paths."""
+    """Write DIR/report.html and DIR/report.md from DIR/steps.csv, or from its runs at hand; return both paths.
+
+    DIR/regret.svg is the picture both begin with; there is none without `static` to relate to.
+    """
     runs = load(folder / "steps.csv") if runs is None else runs
     page, text = folder / "report.html", folder / "report.md"
     page.write_text(as_html(runs, memory_tables(folder), timing.load(folder)))
     text.write_text(as_markdown(runs, memory_tables(folder), timing.load(folder)))
+    view = overview(_plain(runs))
+    if view is not None:
+        (folder / PICTURE).write_text(regret_svg(view))
     return page, text
 
 
@@ -50,11 +59,12 @@ def memory_tables(folder: Path) -> list[tuple[str, Table]]:
 
 def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times: Measured | None = None) -> str:
     """The summary as Markdown; `extra` are further tables with their titles, `times` those of `timing`."""
-    plain = [r for r in runs if "[" not in r.agent]
-    parts = ["# Results", *(f"**{line}**\n" for line in lead(plain)), f"rasp-tuner {__version__}.", ""]
-    claimed = tables.claims_table(plain, times)
-    if claimed[1]:
-        parts += ["## The paper's claims", tables.markdown(claimed)]
+    plain = _plain(runs)
+    parts, view = ["# Benchmark report"], overview(plain)
+    if view is not None:
+        parts += [f"![Cumulative regret relative to never changing anything]({PICTURE})", paragraph(view)]
+    if lost := losses(plain):
+        parts += ["## Where it loses", "\n".join(f"- {line}" for line in lost)]
     for horizon in sorted({r.horizon for r in plain}):
         title = f"## Regret relative to the static default, T = {horizon:,}"
         parts += [title, tables.markdown(tables.ratio_table(plain, horizon))]
@@ -67,40 +77,51 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), t
         for words, table in told:
             parts += [words, tables.markdown(table)]
         parts += [f"### All numbers, T = {horizon:,}", LOAD, tables.markdown(tables.detail_table(plain, horizon))]
+    claimed = tables.claims_table(plain, times)
+    if claimed[1]:
+        parts += ["## The paper's claims", tables.markdown(claimed)]
     for horizon, points in sensitivity.swept(runs).items():
         parts += [f"## {sensitivity.TITLE}, T = {horizon:,}", tables.markdown(sensitivity.as_table(points))]
     for title, table in extra:
         parts += [f"## {title}", tables.markdown(table)]
-    parts += ["## Hyperparameters", paper_tables.CONSTANTS_NOTE, tables.markdown(paper_tables.hyperparameters())]
+    if _has_papers_agents(plain):
+        parts += ["## Hyperparameters", paper_tables.CONSTANTS_NOTE, tables.markdown(paper_tables.hyperparameters())]
+    parts.append(f"Written by rasp-tuner {__version__}.")
     return "\n\n".join(parts) + "\n"
 
 
 def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times: Measured | None = None) -> str:
     """The whole page: tables and figures, with nothing to fetch; `extra` and `times` as in `as_markdown`."""
-    plain = [r for r in runs if "[" not in r.agent]
+    plain = _plain(runs)
     title = "RASP-Tuner: benchmark report"
-    body = [f"<h1>{title}</h1>", *(f'<p class="lead">{escape(line)}</p>' for line in lead(plain))]
-    claimed = tables.claims_table(plain, times)
-    if claimed[1]:
-        body += ["<h2>The paper's claims</h2>", markup.table(claimed)]
-    for horizon, points in sensitivity.swept(runs).items():
-        body += [
-            f"<h2>{sensitivity.TITLE}, T = {horizon:,}</h2>",
-            markup.image(figures.sensitivity(points, PAPER), "regret against each constant"),
-            markup.table(
-                sensitivity.as_table(points),
-                "Regret relative to the static default, geometric mean of the nine domains",
-            ),
-        ]
+    body, view = [f"<h1>{title}</h1>"], overview(plain)
+    if view is not None:
+        body += [f'<figure class="first">{regret_svg(view)}</figure>', f'<p class="lead">{escape(paragraph(view))}</p>']
+    if lost := losses(plain):
+        body += ["<h2>Where it loses</h2>", "<ul>", *(f"<li>{escape(line)}</li>" for line in lost), "</ul>"]
     for horizon in sorted({r.horizon for r in plain}):
         here = [r for r in plain if r.horizon == horizon]
         if {r.agent for r in here} != {"static"}:  # which alone is only there to relate to
             body += _at(here, horizon)
+    claimed = tables.claims_table(plain, times)
+    if claimed[1]:
+        body += ["<h2>The paper's claims</h2>", "<p>Those that these runs can answer.</p>", html_page.table(claimed)]
+    for horizon, points in sensitivity.swept(runs).items():
+        body += [
+            f"<h2>{sensitivity.TITLE}, T = {horizon:,}</h2>",
+            html_page.image(figures.sensitivity(points, PAPER), "regret against each constant"),
+            html_page.table(
+                sensitivity.as_table(points),
+                "Regret relative to the static default, geometric mean of the nine domains",
+            ),
+        ]
     body += _step_times(plain, (times or {}).get(timing.DOMAIN, {}))
     for heading, table in extra:
-        body += [f"<h2>{escape(heading)}</h2>", markup.table(table)]
-    body += ["<h2>Hyperparameters</h2>", f"<p>{escape(paper_tables.CONSTANTS_NOTE)}</p>"]
-    return markup.page(title, [*body, markup.table(paper_tables.hyperparameters())])
+        body += [f"<h2>{escape(heading)}</h2>", html_page.table(table)]
+    if _has_papers_agents(plain):
+        constants = f"<p>{escape(paper_tables.CONSTANTS_NOTE)}</p>" + html_page.table(paper_tables.hyperparameters())
+        body += ["<h2>Hyperparameters</h2>", html_page.folded("The paper's constants beside ours", constants)]
+    return html_page.page(title, [*body, f"<p>Written by rasp-tuner {__version__}.</p>"])
 
 
 def stream_tables(runs: Sequence[Runs], horizon: int) -> list[tuple[str, Table]]:
@@ -113,19 +134,28 @@ def stream_tables(runs: Sequence[Runs], horizon: int) -> list[tuple[str, Table]]
 
 
 def drawn(runs: Sequence[Runs]) -> list[Runs]:
-    """The runs of at most SHOWN agents: those everyone asks for, then the best of the rest."""
+    """The runs of at most MAX_LINES agents: those everyone asks for, then the best of the rest."""
     horizon = runs[0].horizon
     order = tables.ranked(runs, horizon)
-    chosen = [a for a in FIRST if a in order]
-    chosen += [a for a in order if a not in chosen and not a.startswith("rasp")][: max(0, SHOWN - len(chosen))]
-    return [r for r in runs if r.agent in (chosen if len(order) > SHOWN else order)]
+    chosen = [a for a in ALWAYS_DRAWN if a in order]
+    chosen += [a for a in order if a not in chosen and not a.startswith("rasp")][: max(0, MAX_LINES - len(chosen))]
+    return [r for r in runs if r.agent in (chosen if len(order) > MAX_LINES else order)]
+
+
+def _plain(runs: Sequence[Runs]) -> list[Runs]:
+    """Without agents whose constants are swept: those have tables of their own."""
+    return [r for r in runs if "[" not in r.agent]
+
+
+def _has_papers_agents(runs: Sequence[Runs]) -> bool:
+    return any(r.agent.startswith(("rasp-paper", "gp-ucb")) for r in runs)
 
 
 def _at(here: Sequence[Runs], horizon: int) -> list[str]:
     """Tables and figures of one horizon."""
     body = [
         f"<h2>T = {horizon:,}</h2>",
-        markup.table(tables.ratio_table(here, horizon), "Regret relative to the static default", shade=True),
+        html_page.table(tables.ratio_table(here, horizon), "Regret relative to the static default", shade=True),
         "<p>Below one beats doing nothing. In brackets: the regret itself, where the static default has none.</p>",
     ]
     body.append(f"<p>{BANDS}</p>")
@@ -135,12 +165,12 @@ def _at(here: Sequence[Runs], horizon: int) -> list[str]:
     for agent in ("rasp", "rasp-paper"):
         tests = tables.best_peer_table(here, horizon, agent)
         if tests[1]:
-            body.append(markup.table(tests, f"{agent} against the best peer of each domain, paired t-test"))
-    numbers = f"<p>{LOAD}</p>" + markup.table(tables.detail_table(here, horizon))
-    return [*body, markup.folded(f"All numbers, T = {horizon:,}", numbers)]
+            body.append(html_page.table(tests, f"{agent} against the best peer of each domain, paired t-test"))
+    numbers = f"<p>{LOAD}</p>" + html_page.table(tables.detail_table(here, horizon))
+    return [*body, html_page.folded(f"All numbers, T = {horizon:,}", numbers)]
 
 
-def _step_times(runs: Sequence[Runs], times: Mapping[str, timing.Times]) -> list[str]:
+def _step_times(runs: Sequence[Runs], times: Mapping[str, timing.StepTimes]) -> list[str]:
     """Figure 3, middle: from the timing pass if there was one, else from the runs themselves."""
     agents = {r.agent for r in runs}
     if not agents:
@@ -150,7 +180,7 @@ def _step_times(runs: Sequence[Runs], times: Mapping[str, timing.Times]) -> list
     return [
         "<h2>Figure 3: step time</h2>",
         f"<p>{f'On {timing.DOMAIN}, all agents in one process, taking turns.' if times else LOAD}</p>",
-        markup.image(figures.latencies(taken), "median step time by agent"),
+        html_page.image(figures.latencies(taken), "median step time by agent"),
     ]
 
 
@@ -169,16 +199,19 @@ def _figures(here: Sequence[Runs]) -> list[str]:
     }
     if any(len(by_agent) > 1 for by_agent in ablation.values()):
         figure = figures.bars(ablation, "cumulative regret", log=True)
-        body += ["<h3>Figure 3: with and without memory</h3>", markup.image(figure, "regret with and without memory")]
+        body += [
+            "<h3>Figure 3: with and without memory</h3>",
+            html_page.image(figure, "regret with and without memory"),
+        ]
     steps = _adaptation(few, here)
     if steps:
         body += [
             "<h3>Figure 3: steps to adapt</h3>",
-            markup.image(figures.adaptation(steps, horizon), "steps to adapt by domain and agent"),
-            markup.table(tables.adaptation_table(here, horizon, domains)),
+            html_page.image(figures.adaptation(steps, horizon), "steps to adapt by domain and agent"),
+            html_page.table(tables.adaptation_table(here, horizon, domains)),
         ]
     body += [
-        *_trajectories(few, "Figure 4: context that says nothing", ADVERSARIAL),
+        *_trajectories(few, "Figure 4: uninformative context", ADVERSARIAL),
         *_trajectories(few, "Figure 5: tabular streams", STREAMS),
         *_table3(here),
         *_trajectories(few, "Further domains", sorted(present - {*SYNTHETIC, *ADVERSARIAL, *STREAMS})),
@@ -187,7 +220,7 @@ def _figures(here: Sequence[Runs]) -> list[str]:
     if predicting:
         body += [
             "<h3>Calibration of the predicted deviation</h3>",
-            markup.image(figures.reliability(predicting), "reliability"),
+            html_page.image(figures.reliability(predicting), "reliability"),
         ]
     return body
 
@@ -210,10 +243,10 @@ def _table3(here: Sequence[Runs]) -> list[str]:
     told = stream_tables(here, here[0].horizon)
     body = ["<h3>Table 3: tabular streams</h3>"] if told else []
     for words, table in told:
-        body += [f"<p>{escape(words)}</p>", markup.table(table)]
+        body += [f"<p>{escape(words)}</p>", html_page.table(table)]
     return body
 
 
 def _trajectories(here: Sequence[Runs], title: str, domains: Sequence[str]) -> list[str]:
     shown = [name for name in domains if any(r.domain == name for r in here)]
-    return [f"<h3>{title}</h3>", markup.image(figures.trajectories(here, shown), title)] if shown else []
+    return [f"<h3>{title}</h3>", html_page.image(figures.trajectories(here, shown), title)] if shown else []

@@ -9,18 +9,18 @@ import numpy as np
 
 from rasp_tuner.bench.agents import cma, gp_ucb
 from rasp_tuner.bench.analysis.metrics import ADAPT_SHARE, ADAPT_WINDOW, Runs, select
-from rasp_tuner.bench.domains import PAPER_CONSTANTS, STREAMS
-from rasp_tuner.bench.report.tables import short, spread
+from rasp_tuner.bench.domains import PAPER_CONSTANTS, STREAMS, short_name
+from rasp_tuner.bench.report.tables import spread
 from rasp_tuner.core.html_page import Table
 from rasp_tuner.core.numerics import EPSILON
 from rasp_tuner.presets import PAPER, named
 from rasp_tuner.types import Metric
 
-Cell = tuple[float, float]  # mean and standard error; NaN where it is not known
-UNKNOWN: Cell = (float("nan"), float("nan"))
+MeanAndError = tuple[float, float]  # mean and standard error; NaN where it is not known
+UNKNOWN: MeanAndError = (float("nan"), float("nan"))
 
 PEERS = ("cma-es", "gp-ucb", "random")  # as the paper's columns: CMA-ES, BayesianOpt, Random
-PRINTED: dict[str, tuple[Cell, ...]] = {  # RASP-Tuner, then PEERS
+PRINTED: dict[str, tuple[MeanAndError, ...]] = {  # RASP-Tuner, then PEERS
     "S1_California_Housing": ((10.463, 0.129), (13.733, 0.110), (12.445, 0.109), (22.884, 0.081)),
     "S2_Boston_Housing": ((8.377, 0.127), (11.149, 0.110), (10.111, 0.107), (18.941, 0.081)),
     "S3_Digits": ((6.455, 0.125), (9.555, 0.111), (8.044, 0.103), (14.998, 0.081)),
@@ -121,11 +121,11 @@ def _stream_rows() -> list[list[str]]:
     for stream, printed in PRINTED_KNOBS.items():
         constants = named("paper", PAPER_CONSTANTS[stream]).constants
         for (name, words), value in zip(STREAM_KNOBS.items(), printed, strict=True):
-            rows.append([short(stream), words, f"{value:g}", f"{constants[name]:g}"])
+            rows.append([short_name(stream), words, f"{value:g}", f"{constants[name]:g}"])
     return rows
 
 
-def _measured(runs: Sequence[Runs], stream: str, agent: str, horizon: int) -> Cell:
+def _measured(runs: Sequence[Runs], stream: str, agent: str, horizon: int) -> MeanAndError:
     r = select(runs, domain=stream, agent=agent, horizon=horizon)
     if r is None:
         return UNKNOWN
@@ -133,7 +133,7 @@ def _measured(runs: Sequence[Runs], stream: str, agent: str, horizon: int) -> Ce
     return float(r.totals.mean()), float(r.totals.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
 
 
-def _row(stream: str, whose: str, cells: Sequence[Cell]) -> list[str]:
+def _row(stream: str, whose: str, cells: Sequence[MeanAndError]) -> list[str]:
     saved = improvement(*(mean for mean, _ in cells))
     texts = ["-" if mean != mean else f"{mean:.2f}" + spread(error) for mean, error in cells]
-    return [short(stream), whose, *texts, "-" if saved != saved else f"{100 * saved:+.1f}%"]
+    return [short_name(stream), whose, *texts, "-" if saved != saved else f"{100 * saved:+.1f}%"]

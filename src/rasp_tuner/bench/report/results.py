@@ -7,10 +7,10 @@ from pathlib import Path
 from rasp_tuner import __version__
 from rasp_tuner.bench.agents import AGENTS
 from rasp_tuner.bench.analysis import summary
-from rasp_tuner.bench.analysis.claim_checks import COMPARABLE, HANDFUL
+from rasp_tuner.bench.analysis.claim_checks import COMPARABLE, HANDFUL_STEPS
 from rasp_tuner.bench.analysis.metrics import ADAPT_SHARE, ADAPT_WINDOW, Runs, geometric_means, load
-from rasp_tuner.bench.analysis.verdicts import lead
-from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS
+from rasp_tuner.bench.analysis.verdicts import NO_LOSS, losses, summaries
+from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS, short_name
 from rasp_tuner.bench.report import html_report, tables
 from rasp_tuner.bench.report.tables import markdown
 from rasp_tuner.bench.runner import memory_growth as memory
@@ -24,17 +24,17 @@ DOMAINS = (*PAPER, *BEYOND)
 SHORT, LONG = suites.SHORT, suites.LONG
 MADE_OF = ("numpy", "scipy", "torch", "cmaes", "optuna", "botorch", "gpytorch", "vowpalwabbit")
 NO_FLOOR = (
-    "`ra-gd` is no floor on 6_Smooth_Quadratic. There the context, and with it the optimum, is drawn anew at every"
-    " step, and the whole stream is one regime. One gradient step on the loss just met leads towards the optimum that"
-    " has just gone: the oracle is always a step late, and farther from the next optimum than the middle of the box is."
+    "`ra-gd` is no lower bound on 6_Smooth_Quadratic. There the optimum is drawn anew at every step, and the whole"
+    " stream is one regime. A gradient step leads towards the optimum of the step before: the oracle is always one step"
+    " late, and farther from the next optimum than the middle of the box is."
 )
 MEMORY_DOMAIN, MEMORY_STEPS = "H1_Recurring_Regimes", 1200  # beyond every window, RASP's ledger of 1,000 among them
 
 HEAP = (
-    f"Growth of the heap by tracemalloc over the last {memory.SPAN} steps of {MEMORY_STEPS:,}: by then every window is"
-    " full, the 200 points of the GPs, RASP's 200 slots and its ledger of 1,000 suggestions, and an agent that is"
-    f" bounded shows about 0. An agent that has spent {memory.BUDGET_S:.0f} s of processor time stops at the next"
-    f" {memory.MARK} steps, but not before step {memory.LEAST}; the table says where it was measured."
+    f"Growth of the heap by tracemalloc over the last {memory.SPAN_STEPS} steps of {MEMORY_STEPS:,}: by then every"
+    " window is full, the 200 points of the GPs, RASP's 200 slots and its ledger of 1,000 suggestions, and a bounded"
+    f" agent shows about 0. An agent that has spent {memory.BUDGET_S:.0f} s of processor time stops at the next"
+    f" {memory.LOOK_EVERY_STEPS} steps, but not before step {memory.MIN_STEPS}; the table says where it was measured."
 )
 
 
@@ -60,23 +60,31 @@ def page(
     runs: Sequence[Runs],
     cells: Sequence[Cell],
     heap: Sequence[tuple[str, Table]] = (),
-    times: Mapping[str, Mapping[str, timing.Times]] | None = None,
+    times: Mapping[str, Mapping[str, timing.StepTimes]] | None = None,
 ) -> str:
     """The page in Markdown; `cells` is the plan, of which some may have no runs yet."""
     known = {(r.domain, r.agent, r.horizon, seed) for r in runs for seed in r.seeds}
     missing = [c for c in cells if (c.domain, c.agent, c.horizon, c.seed) not in known]
     seeds = max(c.seed for c in cells) + 1
-    parts = ["# Results", "\n".join(f"- **{line}**" for line in lead(runs))]
+    parts = [
+        "# Results",
+        f"Regret relative to `static`, which never changes anything, after {SHORT} steps: **below one beats doing"
+        " nothing.** `rasp` is this library's default. `rasp-paper` is the paper's algorithm. `ra-gd` is an oracle that"
+        " is shown the truth; it is no competitor.",
+        _or_missing(tables.ratio_table(runs, SHORT, DOMAINS)),
+        "In brackets: the regret itself, where `static` has none, since its default is already optimal.",
+        "## Where it loses",
+        "\n".join(f"- {line}" for line in losses(runs) or [NO_LOSS]),
+        "## The paper's nine domains in words",
+        "\n".join(f"- {line}" for line in summaries(runs)) or "Missing.",
+        "## How to read this page",
+        f"This page is a reference, written by `make bench` (`rasp results --seeds {seeds}`) with rasp-tuner"
+        f" {__version__} beside {_versions()}. [BENCHMARKS.md](BENCHMARKS.md) describes domains and agents. Regret is"
+        " the true loss minus the least loss possible at that step, added up over T steps. A ratio is the mean regret"
+        " over seeds divided by that of `static`.",
+    ]
     if missing:
         parts.append(f"**{len(missing):,} of {len(cells):,} runs are missing;** [the end](#missing) says which.")
-    parts.append(
-        f"Written by `make bench` (`rasp results --seeds {seeds}`) with rasp-tuner {__version__}; [BENCHMARKS.md]"
-        "(BENCHMARKS.md) describes domains and agents. Regret is the true loss minus the least loss possible at that"
-        " step, added up over T steps. A ratio is the mean regret over seeds divided by that of `static`, which never"
-        " leaves the default: **below one beats doing nothing.** `rasp` is the library's default preset, `rasp-paper`"
-        " the paper's stack to the letter. `ra-gd` is an oracle: it is shown regimes and slopes, and is no competitor."
-        f" The page was written beside {_versions()}."
-    )
     parts += [*_short(runs), *_long(runs, seeds), *_beside(runs, times or {})]
     for title, table in heap:
         parts += [f"## {title}", HEAP, markdown(table)]
@@ -93,9 +101,7 @@ def _short(runs: Sequence[Runs]) -> list[str]:
         return [*parts, "Missing."]
     told = html_report.stream_tables(runs, SHORT)
     parts += [
-        "Relative to `static`. In brackets: the regret itself, where `static` has none: A1 starts at its answer."
-        + _best_kappa(runs, SHORT),
-        markdown(tables.ratio_table(runs, SHORT, DOMAINS)),
+        "The table of ratios opens this page." + _best_kappa(runs, SHORT),
         NO_FLOOR,
         *_intervals(runs, SHORT),
         "### Tabular streams",
@@ -128,7 +134,7 @@ def _long(runs: Sequence[Runs], seeds: int) -> list[str]:
         "### Second half relative to the first",
         "Where regimes come back: regret of steps 501 to 1,000 divided by that of steps 1 to 500. The row of `static`"
         " shows how much the halves themselves differ.",
-        _or_missing(tables.later_table(runs, LONG)),
+        _or_missing(tables.second_half_table(runs, LONG)),
     ]
 
 
@@ -143,14 +149,14 @@ def _best_peers(runs: Sequence[Runs], horizon: int) -> list[str]:
     return [_or_missing(tables.best_peer_table(runs, horizon, agent)) for agent in ("rasp", "rasp-paper")]
 
 
-def _beside(runs: Sequence[Runs], times: Mapping[str, Mapping[str, timing.Times]]) -> list[str]:
+def _beside(runs: Sequence[Runs], times: Mapping[str, Mapping[str, timing.StepTimes]]) -> list[str]:
     """What is measured beside regret."""
     parts = [
         "## The paper's claims",
         f"Regret at T = {SHORT}, step times over {timing.STEPS} steps as below. Often, many and several mean more than"
-        f" half; comparable means at most {COMPARABLE} times the regret; a handful is {HANDFUL} steps beyond the first"
-        f" {ADAPT_WINDOW}; a spike is the regret of the {ADAPT_WINDOW} steps after a switch. The paper's switching"
-        f" tasks are 1, 3, 5, 7 and 8; 5 does not switch before T = {SHORT}.",
+        f" half; comparable means at most {COMPARABLE} times the regret; a handful is {HANDFUL_STEPS} steps beyond the"
+        f" first {ADAPT_WINDOW}; a spike is the regret of the {ADAPT_WINDOW} steps after a switch. The paper's"
+        f" switching tasks are 1, 3, 5, 7 and 8; 5 does not switch before T = {SHORT}.",
         markdown(tables.claims_table(runs, times)),
         *_step_times(times),
         "## Calibration",
@@ -180,12 +186,12 @@ def _best_kappa(runs: Sequence[Runs], horizon: int) -> str:
     return f" Of GP-UCB's kappas the best is that of `{min(means, key=lambda a: means[a])}`." if means else ""
 
 
-def _step_times(times: Mapping[str, Mapping[str, timing.Times]]) -> list[str]:
+def _step_times(times: Mapping[str, Mapping[str, timing.StepTimes]]) -> list[str]:
     parts = [
         "## Step time",
         f"Milliseconds of `ask` + `tell` over {timing.STEPS} steps, as the paper times them. All agents of a table ran"
-        f" in one process and took turns of {timing.TURN} steps, so whatever the machine did meanwhile hit all alike."
-        f" An agent stops once it has spent {timing.BUDGET_S:.0f} s; the table says how many steps it got. The fit of"
+        f" in one process and took turns of {timing.TURN_STEPS} steps, so other load on the machine slows all alike. An"
+        f" agent stops once it has spent {timing.BUDGET_S:.0f} s; the table says how many steps it got. The fit of"
         " our GP-UCB has exact slopes and is faster than scikit-learn's regressor for the same model, so RASP's lead is"
         " smaller here than it would be over that one.",
     ]
@@ -218,7 +224,7 @@ def _seeds(domain: str, gone: Sequence[Cell], planned: Sequence[Cell]) -> str:
     """The domain alone if every seed of it is missing, else with those that are."""
     seeds = [str(c.seed) for c in gone if c.domain == domain]
     whole = len(seeds) == sum(c.domain == domain for c in planned)
-    return tables.short(domain) + ("" if whole else f" (seed {' and '.join(seeds)})")
+    return short_name(domain) + ("" if whole else f" (seed {' and '.join(seeds)})")
 
 
 def _or_missing(table: Table) -> str:

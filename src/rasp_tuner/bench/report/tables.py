@@ -4,10 +4,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rasp_tuner.bench.analysis import claims, summary
-from rasp_tuner.bench.analysis.metrics import Runs, calibration, geometric_mean, geometric_means, later_share, ratios
+from rasp_tuner.bench.analysis.claim_checks import NOT_MEASURED
+from rasp_tuner.bench.analysis.metrics import (
+    Runs,
+    calibration,
+    geometric_mean,
+    geometric_means,
+    ratios,
+    second_half_ratio,
+)
 from rasp_tuner.bench.analysis.stats import confidence
-from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
-from rasp_tuner.bench.runner.timing import Times
+from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC, short_name
+from rasp_tuner.bench.runner.timing import StepTimes
 from rasp_tuner.core.html_page import Table, are_words
 
 MEAN = "geo-mean"  # of the paper's nine domains
@@ -32,16 +40,6 @@ def markdown(table: Table) -> str:
 def spread(half: float) -> str:
     """What follows a mean: nothing if there is no interval, as with one seed."""
     return f" ± {half:.2f}" if half == half else ""
-
-
-def short(domain: str) -> str:
-    """A heading narrow enough for a table of many columns.
-
-    >>> short("1_LLM_Inference"), short("1_LLM_Inference+delay=3")
-    ('1 LLM', '1 LLM +delay=3')
-    """
-    plain, *ways = domain.split("+")
-    return " ".join([*plain.split("_")[:2], *(f"+{way}" for way in ways)])
 
 
 def transposed(table: Table, corner: str) -> Table:
@@ -84,7 +82,7 @@ def ratio_table(runs: Sequence[Runs], horizon: int, domains: Iterable[str] | Non
         counts = sorted({len(r.seeds) for r in here if r.agent == agent})
         seeds = str(counts[-1]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         rows.append([agent, *(cell(agent, d) for d in nine), *mean, *(cell(agent, d) for d in rest), seeds])
-    return ["agent", *map(short, nine), *([MEAN] if means else []), *map(short, rest), "seeds"], rows
+    return ["agent", *map(short_name, nine), *([MEAN] if means else []), *map(short_name, rest), "seeds"], rows
 
 
 def stream_table(runs: Sequence[Runs], horizon: int) -> Table:
@@ -109,9 +107,9 @@ def interval_table(runs: Sequence[Runs], horizon: int, domains: Iterable[str]) -
     return _by_domain(runs, horizon, domains, cell, ranked(runs, horizon))
 
 
-def later_table(runs: Sequence[Runs], horizon: int) -> Table:
+def second_half_table(runs: Sequence[Runs], horizon: int) -> Table:
     """Regret of the second half of the steps relative to the first, where regimes come back."""
-    return _by_domain(runs, horizon, RECURRING, lambda r: number(later_share(r)), ranked(runs, horizon))
+    return _by_domain(runs, horizon, RECURRING, lambda r: number(second_half_ratio(r)), ranked(runs, horizon))
 
 
 def adaptation_table(runs: Sequence[Runs], horizon: int, domains: Sequence[str]) -> Table:
@@ -126,7 +124,7 @@ def adaptation_table(runs: Sequence[Runs], horizon: int, domains: Sequence[str])
     return _by_domain(here, horizon, with_gap, cell, ranked(here, horizon))
 
 
-def timing_table(times: Mapping[str, Times]) -> Table:
+def timing_table(times: Mapping[str, StepTimes]) -> Table:
     """Milliseconds of a step, the quickest agent first."""
     rows = sorted(times.items(), key=lambda item: item[1].median_ms)
     return ["agent", "steps", "median ms", "mean ms", "p99 ms"], [
@@ -158,10 +156,11 @@ def best_peer_table(runs: Sequence[Runs], horizon: int, agent: str) -> Table:
     return ["domain", "best peer", f"regret of {agent}", "of the peer", f"{agent} is", "seeds", "p", "p (Holm)"], rows
 
 
-def claims_table(runs: Sequence[Runs], times: Mapping[str, Mapping[str, Times]] | None = None) -> Table:
-    return ["paper's claim", "where", "agent", "what we measured", "verdict"], [
-        [f.claim, f.where, f.agent, f.measured or "-", f.verdict] for f in claims.findings(runs, times or {})
-    ]
+def claims_table(runs: Sequence[Runs], times: Mapping[str, Mapping[str, StepTimes]] | None = None) -> Table:
+    """The paper's claims that the runs can answer; those that were not measured are left out."""
+    found = [f for f in claims.findings(runs, times or {}) if (f.measured, f.verdict) != NOT_MEASURED]
+    head = ["paper's claim", "where", "agent", "what we measured", "verdict"]
+    return head, [[f.claim, f.where, f.agent, f.measured, f.verdict] for f in found]
 
 
 def detail_table(runs: Sequence[Runs], horizon: int) -> Table:
@@ -207,7 +206,7 @@ def _by_domain(
         for agent in order
         if any((agent, d) in found for d in present)
     ]
-    return ["agent", *map(short, present)], rows
+    return ["agent", *map(short_name, present)], rows
 
 
 def _adapts(known: Mapping[str, Any] | None) -> str:

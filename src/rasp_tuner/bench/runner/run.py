@@ -24,15 +24,15 @@ HEADER = ",".join(COLUMNS) + "\n"
 
 
 @dataclass(frozen=True)
-class Own:
-    """What the user brought along, which travels with the cells to processes that lack it."""
+class UserPlugins:
+    """Agents and domains of the user, sent to worker processes with each cell."""
 
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))  # to import module:Name from
-    agents: Mapping[str, Factory] = field(default_factory=agents.own)
-    domains: Mapping[str, Callable[[], ExperimentDomain[Any]]] = field(default_factory=domains.own)
+    agents: Mapping[str, Factory] = field(default_factory=agents.registered)
+    domains: Mapping[str, Callable[[], ExperimentDomain[Any]]] = field(default_factory=domains.registered)
 
 
-def run_cell(cell: Cell, own: Own) -> tuple[Cell, str]:
+def run_cell(cell: Cell, own: UserPlugins) -> tuple[Cell, str]:
     """The cell and its CSV text, without the header."""
     sys.path.extend(folder for folder in own.path if folder not in sys.path)
     agents.AGENTS.update(own.agents)
@@ -57,7 +57,7 @@ def run_plan(
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     missing = [cell for cell in cells if not is_finished(cell, out)]
-    for cell, text in ENGINES[engine](missing, Own(), jobs, address):
+    for cell, text in ENGINES[engine](missing, UserPlugins(), jobs, address):
         snapshot.write(folder / f"{cell.key}.csv", (HEADER + text).encode())
         finished(cell)
     return merge(cells, out)
@@ -91,7 +91,7 @@ def merge(cells: Iterable[Cell], out: Path) -> Path:
     return target
 
 
-def _on_joblib(cells: Sequence[Cell], own: Own, jobs: int, _address: str | None) -> Iterator[tuple[Cell, str]]:
+def _on_joblib(cells: Sequence[Cell], own: UserPlugins, jobs: int, _address: str | None) -> Iterator[tuple[Cell, str]]:
     if jobs == 1:
         yield from (run_cell(cell, own) for cell in cells)
         return
@@ -101,7 +101,7 @@ def _on_joblib(cells: Sequence[Cell], own: Own, jobs: int, _address: str | None)
     yield from parallel(delayed(run_cell)(cell, own) for cell in cells)
 
 
-def _on_ray(cells: Sequence[Cell], own: Own, _jobs: int, address: str | None) -> Iterator[tuple[Cell, str]]:
+def _on_ray(cells: Sequence[Cell], own: UserPlugins, _jobs: int, address: str | None) -> Iterator[tuple[Cell, str]]:
     """The same cells on a Ray cluster; results come back to this process, so workers need no shared disk."""
     try:
         import ray

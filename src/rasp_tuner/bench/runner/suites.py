@@ -16,7 +16,7 @@ SUITES: dict[str, tuple[tuple[tuple[str, ...], int], ...]] = {  # name -> (domai
     "sensitivity": ((PAPER, 100),),
 }
 
-# Suite "all" alone: what a thousand steps of a peer that needs more than 50 ms a step would cost for little news
+# Suite "all" alone: a thousand steps of a peer that needs more than 50 ms a step cost hours and show little more
 SLOW = ("gp-ucb", "gp-ucb-0.25", "gp-ucb-0.5", "gp-ucb-1", "turbo", "botorch")  # one seed at T = 1,000; run last
 SLOW_SEEDS = 1
 SHORT, LONG = 100, 1000

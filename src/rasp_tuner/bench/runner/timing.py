@@ -1,7 +1,7 @@
 """Step times of agents side by side (paper, Section Efficiency). The runs themselves are timed under changing load.
 
-All agents live in one process and take turns of a few steps, so whatever else the machine does slows all of them alike.
-That is why a domain is timed in one sitting: times of two sittings say more about the machine than about the agents.
+All agents live in one process and take turns of a few steps, so other load slows all of them alike. An interrupted
+domain is timed from the start: times of two sessions differ more by the machine than by the agent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rasp_tuner.bench.runner import measurements_io as facts
+from rasp_tuner.bench.runner import measurements_io
 from rasp_tuner.bench.runner.protocol import Cell, play
 
 STEPS = 500  # the paper's; at T = 100 no window is full yet
-TURN = 25  # steps
+TURN_STEPS = 25  # steps
 BUDGET_S = 120.0  # of ask + tell; an agent stops after the turn in which it has spent them
 DOMAIN = "H1_Recurring_Regimes"  # d = 5 and d_c = 3 are the medians of the paper's nine, and regimes come back
 STREAM = "S1_California_Housing"  # d = 4, d_c = 18
@@ -23,7 +23,7 @@ STREAM_AGENTS = ("gp-ucb", "cma-es", "rasp-paper", "rasp")  # those the paper's 
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class StepTimes:
     """Milliseconds of ask + tell over the steps an agent got."""
 
     steps: int
@@ -55,7 +55,9 @@ def measure(folder: Path, wanted: Mapping[str, Sequence[str]], steps: int = STEP
         yield domain, left  # known before, or beyond an agent's budget
 
 
-def in_turns(cells: Sequence[Cell], turn: int = TURN, budget_s: float = BUDGET_S) -> Iterator[tuple[str, list[float]]]:
+def in_turns(
+    cells: Sequence[Cell], turn: int = TURN_STEPS, budget_s: float = BUDGET_S
+) -> Iterator[tuple[str, list[float]]]:
     """The agents' names and the times of their next few steps, one agent after the other, until all are through."""
     going, spent = {cell: play(cell) for cell in cells}, dict.fromkeys(cells, 0.0)
     while going:
@@ -67,23 +69,23 @@ def in_turns(cells: Sequence[Cell], turn: int = TURN, budget_s: float = BUDGET_S
             yield cell.agent, fresh
 
 
-def save(folder: Path, steps: int, by_domain: Mapping[str, Mapping[str, Times]]) -> None:
+def save(folder: Path, steps: int, by_domain: Mapping[str, Mapping[str, StepTimes]]) -> None:
     """Write DIR/timing.json; `steps` is how many were asked for."""
     domains = {domain: {agent: asdict(t) for agent, t in each.items()} for domain, each in by_domain.items()}
-    facts.write(folder / "timing.json", {"steps": steps, "domains": domains})
+    measurements_io.write(folder / "timing.json", {"steps": steps, "domains": domains})
 
 
-def load(folder: Path) -> dict[str, dict[str, Times]]:
+def load(folder: Path) -> dict[str, dict[str, StepTimes]]:
     """domain -> agent -> times, as `save` wrote them; empty if it did not."""
     return _read(folder)[1]
 
 
-def _read(folder: Path) -> tuple[int, dict[str, dict[str, Times]]]:
-    held = facts.read(folder / "timing.json")
+def _read(folder: Path) -> tuple[int, dict[str, dict[str, StepTimes]]]:
+    held = measurements_io.read(folder / "timing.json")
     each = held.get("domains", {})
-    return held.get("steps", 0), {d: {a: Times(**t) for a, t in by_agent.items()} for d, by_agent in each.items()}
+    return held.get("steps", 0), {d: {a: StepTimes(**t) for a, t in by_agent.items()} for d, by_agent in each.items()}
 
 
-def _times(took: Sequence[float]) -> Times:
+def _times(took: Sequence[float]) -> StepTimes:
     median, p99 = np.percentile(took, [50, 99])
-    return Times(len(took), float(median), float(np.mean(took)), float(p99))
+    return StepTimes(len(took), float(median), float(np.mean(took)), float(p99))

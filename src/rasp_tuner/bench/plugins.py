@@ -8,17 +8,17 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidValue, MissingExtra
 
 
-def is_path(name: str) -> bool:
+def is_import_path(name: str) -> bool:
     """Whether the name says where to import from.
 
-    >>> is_path("my_package.agents:Mine"), is_path("cma-es")
+    >>> is_import_path("my_package.agents:Mine"), is_import_path("cma-es")
     (True, False)
     """
     return re.fullmatch(r"\w+(\.\w+)*:\w+", name) is not None
 
 
-def imported(path: str, what: str) -> Any:
-    """What stands at module:Name; `what` it is to be is said in errors."""
+def import_named(path: str, what: str) -> Any:
+    """The object at module:Name; `what` names its role in errors."""
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)

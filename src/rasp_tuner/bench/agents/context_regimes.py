@@ -17,18 +17,18 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 
-REACH = 6.0  # deviations of D above 1: a context is new when it is this far from all centres
-MERGE = 0.7  # of the reach: centres that turn out to be this near become one
-INDEPENDENT = 16  # coordinates beyond this many are not taken for independent ones
-SETTLING = 4  # deviations that are taken in before any regime but the first is opened
-RECENT = 64  # changes that the wobble is taken from
-USUAL = 0.9  # share of them: the greatest may be switches
-FLOOR = 0.01  # of the variance over all contexts: the least usual deviation, for contexts that repeat exactly
-STILL = 1e-12  # relative variance of a coordinate that does not move, up to rounding
-MAX_REGIMES = 32  # beyond that the nearest one serves
+REACH_DEVIATIONS = 6.0  # of D above 1: a context is new when it is this far from all centres
+MERGE_SHARE = 0.7  # of the reach: centres that turn out to be this near become one
+MAX_INDEPENDENT_DIMS = 16  # coordinates beyond this many count as correlated
+MIN_DEVIATIONS = 4  # seen before a second regime may open
+RECENT_CHANGES = 64  # from which the wobble is estimated
+USUAL_SHARE = 0.9  # of those changes; the largest may be switches
+MIN_VARIANCE_SHARE = 0.01  # of the variance over all contexts: a lower limit, for contexts that repeat exactly
+CONSTANT_TOLERANCE = 1e-12  # relative variance of a coordinate that does not move, up to rounding
+MAX_REGIMES = 32  # then a new context joins the nearest one
 
 
-class Regimes:
+class ContextRegimes:
     """Centres that contexts are added to; a far context opens a regime, and near ones are merged.
 
     The usual deviation is that inside regimes, and at least the wobble: a symbol that changes at random at every step
@@ -39,7 +39,7 @@ class Regimes:
         self.centres = np.zeros((0, dim))
         self.counts = np.zeros(0)
         self._within, self._deviations = np.zeros(dim), 0
-        self._changes: deque[Array] = deque(maxlen=RECENT)
+        self._changes: deque[Array] = deque(maxlen=RECENT_CHANGES)
         self._wobble = np.zeros(dim)
         self._latest: Array | None = None
         self._seen, self._mean, self._squares = 0, np.zeros(dim), np.zeros(dim)  # squared deviations from the mean
@@ -54,7 +54,7 @@ class Regimes:
         away = spare * ((self.centres - context) ** 2 @ units)
         index = int(away.argmin())
         far = bool(away[index] > reach)
-        return index, far and self._deviations >= SETTLING and len(self) < MAX_REGIMES
+        return index, far and self._deviations >= MIN_DEVIATIONS and len(self) < MAX_REGIMES
 
     def add(self, context: Array) -> tuple[int, int | None]:
         """The regime that takes the context in, the last one if it is new; and one that was merged into another.
@@ -79,18 +79,18 @@ class Regimes:
         """Weights [d_c] that turn squared differences into D, and the reach; as if this context had come."""
         apart = context - self._mean
         variance = (self._squares + apart**2 * self._seen / (self._seen + 1)) / (self._seen + 1)
-        moves = variance > STILL * self._mean**2
+        moves = variance > CONSTANT_TOLERANCE * self._mean**2
         dim = max(int(moves.sum()), 1)
-        n = max(self._deviations, SETTLING)
-        usual = np.maximum(np.maximum(self._within / n, self._wobble), FLOOR * variance)
+        n = max(self._deviations, MIN_DEVIATIONS)
+        usual = np.maximum(np.maximum(self._within / n, self._wobble), MIN_VARIANCE_SHARE * variance)
         weights = np.divide(1.0 / dim, usual, out=np.zeros(len(usual)), where=moves)
         few = n / (n - 2.0)  # mean of 1 / (estimated variance), if the true one is 1
-        return weights, few * (1.0 + REACH * float(np.sqrt(2.0 / min(dim, INDEPENDENT))))
+        return weights, few * (1.0 + REACH_DEVIATIONS * float(np.sqrt(2.0 / min(dim, MAX_INDEPENDENT_DIMS))))
 
     def _observe(self, context: Array) -> None:
         if self._latest is not None:
             self._changes.append(0.5 * (context - self._latest) ** 2)
-            kept = max(int(USUAL * len(self._changes)), 1)
+            kept = max(int(USUAL_SHARE * len(self._changes)), 1)
             self._wobble = np.sort(np.array(self._changes), axis=0)[:kept].mean(axis=0)
         self._latest = context
         apart = context - self._mean
@@ -104,7 +104,7 @@ class Regimes:
         away = (self.centres - self.centres[index]) ** 2 @ units
         away[index] = np.inf
         other = int(away.argmin())
-        if away[other] >= MERGE * reach:
+        if away[other] >= MERGE_SHARE * reach:
             return None
         gone, kept = sorted((index, other), key=lambda i: float(self.counts[i]))
         share = self.counts[gone] / (self.counts[gone] + self.counts[kept])

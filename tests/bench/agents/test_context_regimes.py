@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from rasp_tuner.bench import domains
-from rasp_tuner.bench.agents.regimes import MAX_REGIMES, Regimes
+from rasp_tuner.bench.agents.context_regimes import MAX_REGIMES, ContextRegimes
 
 
 def follow(contexts):
     """The regimes after a stream of contexts [T, d_c], and the regime [T] that each context went to."""
-    regimes, names, labels = Regimes(contexts.shape[1]), [], []
+    regimes, names, labels = ContextRegimes(contexts.shape[1]), [], []
     for step, context in enumerate(contexts):
         index, gone = regimes.add(context)
         if index == len(names):
