@@ -4,10 +4,7 @@ import base64
 import io
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from typing import Any, Protocol
 
 Table = tuple[list[str], list[list[str]]]  # the head, and rows as long as it
 
@@ -25,6 +22,13 @@ summary { cursor: pointer; font-weight: 600 }
 """
 
 
+class Savable(Protocol):
+    """A Matplotlib figure, as far as a page needs it: importing Matplotlib here would make it part of the core."""
+
+    def savefig(self, fname: Any, *, format: str, dpi: float) -> None:
+        """Write the picture to a file or a buffer."""
+
+
 def page(title: str, body: Iterable[str]) -> str:
     """The whole document, with nothing to fetch."""
     return (
@@ -34,7 +38,7 @@ def page(title: str, body: Iterable[str]) -> str:
     )
 
 
-def image(figure: "Figure", alt: str) -> str:
+def image(figure: Savable, alt: str) -> str:
     """A figure inside the page; on a phone it keeps its size and scrolls, for it could not be read smaller."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
