@@ -108,7 +108,7 @@ def test_misuse_says_what_to_do(tmp_path):
         Tuner.from_log({"q": [], "k": [], "n": [], "x": [], "c": [], "ms": []}, **TASK)
     with pytest.raises(InvalidValue, match="columns of one length"):
         Tuner.from_log({"q": [1.0], "k": [], "n": [], "x": [], "c": [], "ms": [], "tps": []}, **TASK)
-    with pytest.raises(InvalidValue, match="cannot be read"):
+    with pytest.raises(InvalidValue, match="must be a readable CSV"):
         Tuner.from_log(tmp_path / "none.csv", **TASK)
     with pytest.raises(InvalidValue, match="must name its columns"):
         Tuner.from_log(tmp_path / "none.csv", **{**TASK, "context": 2})

@@ -12,7 +12,6 @@ records may be. Records are learned in the order of the field `time`, if that is
 values otherwise: shuffled, but always the same way. So it does not matter in which order they came.
 """
 
-import csv
 import hashlib
 import math
 import os
@@ -27,6 +26,7 @@ import numpy as np
 
 from rasp_tuner.core.checks import BLANKS, number, show
 from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.csv_file import read_csv
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Categorical, Float, Knob, Space
@@ -135,14 +135,11 @@ def _columns(source: Mapping[str, Sequence[Any]], needed: Sequence[str]) -> Iter
 
 
 def _file(path: Path, needed: Sequence[str], knobs: Mapping[str, Knob]) -> Iterator[Mapping[str, Any]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            _check_columns(str(path), reader.fieldnames or (), needed)
-            for row in reader:
-                yield {name: _parsed(row[name], knobs.get(name)) for name in needed}
-    except (OSError, UnicodeError, csv.Error) as reason:
-        raise InvalidValue(f"records cannot be read from {show(str(path))}: {reason}") from reason
+    file = read_csv(path)
+    _check_columns(str(path), file.header, needed)
+    at = {name: file.header.index(name) for name in needed}
+    for _, row in file.rows:
+        yield {name: _parsed(row[i] if i < len(row) else None, knobs.get(name)) for name, i in at.items()}
 
 
 def _check_columns(what: str, columns: Iterable[str], needed: Sequence[str]) -> None:

@@ -92,7 +92,7 @@ class Tuner:
         """A tuner that has learned from past records, and what became of them; equal records in any order, equal tuner.
 
         records   mappings with context, params and metrics; or a CSV file, or columns by name
-        missing   "refuse", "drop" or "median": past.py states each rule
+        missing   "refuse", "drop" or "median": logs.py states each rule
         time      the field to learn them in the order of; without it they are shuffled, always the same way
         settings  as of `Tuner`: default, preset, seed, ...
         """

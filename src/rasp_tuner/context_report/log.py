@@ -1,6 +1,5 @@
 """A CSV log as samples: contexts, points of the unit box, one loss. A row is a run, in the order of time."""
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from rasp_tuner.core.checks import BLANKS, show
+from rasp_tuner.core.csv_file import read_csv
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
 
 WORDS = 50  # different words that a column may hold; a column of more is an id or free text
-BETWEEN = ",;\t"  # what may stand between columns; the header tells which
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +57,10 @@ def read(path: Path, context: Sequence[str], metrics: Mapping[str, float], param
 
 
 def _rows(path: Path, wanted: Sequence[str]) -> list[list[str]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            reader = csv.reader(file, delimiter=max(BETWEEN, key=first.count), skipinitialspace=True)
-            header = [name.strip() for name in next(reader, [])]
-            _check_header(path, header, wanted)
-            at = [header.index(name) for name in wanted]
-            return [[row[i].strip() if i < len(row) else "" for i in at] for row in reader if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as reason:
-        raise InvalidValue(f"{path} must be a readable CSV file in UTF-8: {reason}") from reason
+    file = read_csv(path)
+    _check_header(path, file.header, wanted)
+    at = [file.header.index(name) for name in wanted]
+    return [[row[i].strip() if i < len(row) else "" for i in at] for _, row in file.rows]
 
 
 def _check_header(path: Path, header: Sequence[str], wanted: Sequence[str]) -> None:

@@ -1,12 +1,8 @@
 """MeasurementTable: measured configurations, contexts and metrics, read from a CSV or npz file."""
 
-import csv
-import gzip
 import math
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
 from zipfile import BadZipFile
@@ -15,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.core.checks import BLANKS, show
+from rasp_tuner.core.csv_file import read_csv as read_csv_file
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
 
 Level: TypeAlias = str | float
 
-GZIP = b"\x1f\x8b"  # how a file packed by gzip begins
 STAR = "what the star stands for"  # the context column that a metric with a star brings along
 
 
@@ -183,15 +179,8 @@ class _Sheet:
 
 
 def _read_sheet(path: Path) -> _Sheet:
-    try:
-        content = path.read_bytes()
-        if content.startswith(GZIP):
-            content = gzip.decompress(content)
-        reader = csv.reader(StringIO(content.decode("utf-8-sig"), newline=""), skipinitialspace=True)
-        header = [name.strip() for name in next(reader, [])]
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as reason:
-        raise InvalidValue(f"{path} must be a readable CSV file: {reason}") from reason
+    file = read_csv_file(path)
+    header, rows = file.header, [(line, [cell.strip() for cell in row]) for line, row in file.rows]
     for line, cells in rows:
         if len(cells) != len(header):
             raise InvalidValue(f"{path} line {line} has {len(cells)} cells, but the header has {len(header)}")
