@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import rasp_tuner
@@ -15,8 +16,19 @@ def rasp(*words):
     return CliRunner().invoke(app, list(words))
 
 
-def test_version():
-    assert rasp("version").stdout.strip() == rasp_tuner.__version__
+def every_command(command, words=()):
+    """All commands, subcommands and groups, as the words that call them."""
+    yield words
+    for name, below in getattr(command, "commands", {}).items():
+        yield from every_command(below, (*words, name))
+
+
+COMMANDS = list(every_command(get_command(app)))
+
+
+@pytest.mark.parametrize("words", ["version", "--version"])
+def test_version(words):
+    assert rasp(words).stdout.strip() == rasp_tuner.__version__
 
 
 def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
@@ -74,6 +86,25 @@ def test_wrong_words_exit_with_two_and_a_hint(words):
     assert "Try" in result.stderr
 
 
-def test_every_command_shows_an_example():
-    for command in app.registered_commands:
-        assert f"Example: rasp {command.name}" in rasp(command.name, "--help").stdout
+def test_all_commands_are_found():
+    assert {(), ("demo",), ("study",), ("study", "forget"), ("keys", "audit"), ("version",)} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_has_an_example_and_flags_take_no_value(words):
+    text = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).stdout
+    assert re.search(rf"Example: {' '.join(('rasp', *words))}\b", text)
+    assert "--no-" not in text
+    for line in text.splitlines():
+        if re.search("--(json|yes|memory|page-only|version) ", line):
+            assert "<bool>" not in line
+
+
+@pytest.mark.parametrize("agent", ["botorch", "tpe", "vw-cats"])
+def test_a_missing_peer_is_named_with_its_extra(agent, tmp_path):
+    hidden = {"botorch": "botorch", "tpe": "optuna", "vw-cats": "vowpalwabbit"}[agent]
+    words = ["rasp", "bench", "--agents", f"static,{agent}", "--seeds", "1", "--horizon", "2", "--jobs", "1"]
+    code = f"import sys; sys.modules[{hidden!r}] = None; from rasp_tuner.cli import app; sys.argv = {words!r}; app()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].endswith("which is not installed: pip install 'rasp-tuner[peers]'")
