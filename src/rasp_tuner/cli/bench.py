@@ -74,7 +74,7 @@ def run_bench(
     ] = DEFAULT_AGENTS,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
     horizon: Annotated[
-        int | None, typer.Option(min=1, help="Steps of each run; by default the suite's own, or 300 with --table.")
+        int | None, typer.Option(min=1, help="Steps of each run; by default the suite's own, or 300 with a table.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 means one for each core.")] = -1,
     out: Annotated[
