@@ -25,16 +25,16 @@ $(DEMO): pyproject.toml constraints.txt
 	@touch $(DEMO)
 
 $(READY): $(DEMO)
-	@echo "test setup 1/3: installing PyTorch (700 MB) ..."
+	@echo "test setup 1/3: installing PyTorch (900 MB) ..."
 	@$(INSTALL) torch
-	@echo "test setup 2/3: installing the service, BoTorch, Optuna, Vowpal Wabbit and Ray (800 MB) ..."
+	@echo "test setup 2/3: installing the service, BoTorch, Optuna, Vowpal Wabbit and Ray (500 MB) ..."
 	@$(INSTALL) --editable '.[all]'
-	@echo "test setup 3/3: installing pytest, ruff, mypy and Playwright (200 MB) ..."
+	@echo "test setup 3/3: installing pytest, ruff, mypy and Playwright (300 MB) ..."
 	@$(INSTALL) --editable '.[all,dev]'
 	@touch $(READY)
 
 $(DOCS): $(DEMO)
-	@echo "docs setup: installing MkDocs (70 MB) ..."
+	@echo "docs setup: installing MkDocs (130 MB) ..."
 	@$(INSTALL) --editable '.[demo,docs]'
 	@touch $(DOCS)
 
@@ -54,7 +54,7 @@ check: $(READY) ## lint, format, types, import rules
 	$(BIN)/lint-imports
 
 docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
-	$(BIN)/mkdocs build --strict --site-dir out/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
