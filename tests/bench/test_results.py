@@ -12,6 +12,8 @@ from rasp_tuner.bench.report import results
 from rasp_tuner.bench.runner import run, suites, timing
 from rasp_tuner.bench.runner.protocol import Cell
 
+pytestmark = pytest.mark.slow  # most of it reads one page, which takes half a minute to make
+
 
 def test_the_plan_is_every_agent_on_every_domain_with_the_slow_ones_cut_short():
     cells = results.plan(5)
@@ -67,14 +69,12 @@ def section(page, title):
     return page.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-@pytest.mark.slow
 def test_the_page_begins_with_who_loses_and_with_what_wrote_it(page):
     assert page.startswith("# Results\n\n- **T = 100: rasp-paper ")
     assert "never changing anything" in page.splitlines()[2]
     assert "`rasp results --seeds 2`" in page
 
 
-@pytest.mark.slow
 def test_what_is_not_finished_is_named(page):
     assert "30 of 124 runs are missing" in page
     missing = section(page, "Missing")
@@ -84,7 +84,6 @@ def test_what_is_not_finished_is_named(page):
     assert "Missing: not measured yet" in section(page, "Memory growth")
 
 
-@pytest.mark.slow
 def test_step_times_come_from_the_timing_pass_alone(folder, page):
     assert section(page, "Step time").count("Missing: not measured yet") == 2
     assert "|" not in section(page, "Step time")
@@ -97,13 +96,11 @@ def test_step_times_come_from_the_timing_pass_alone(folder, page):
     assert told.count("Missing") == 1  # the stream
 
 
-@pytest.mark.slow
 def test_a_finished_plan_misses_nothing(folder):
     quick = [c for c in PLAN if c.agent in QUICK]
     assert "missing;" not in results.page(load(run.merge(quick, folder)), quick)
 
 
-@pytest.mark.slow
 def test_rows_and_columns_are_where_they_should_be(page):
     table = section(page, "T = 100").split("###")[0]
     head = next(line for line in table.splitlines() if line.startswith("| agent"))
@@ -116,7 +113,6 @@ def test_rows_and_columns_are_where_they_should_be(page):
     assert paper.count(" - ") == 12  # all but domain 5: a missing run leaves a gap, not a number
 
 
-@pytest.mark.slow
 def test_streams_are_told_with_their_intervals(page):
     streams = page.split("### Tabular streams")[1].split("###")[0]
     assert re.search(
@@ -124,7 +120,6 @@ def test_streams_are_told_with_their_intervals(page):
     )
 
 
-@pytest.mark.slow
 def test_regrets_of_the_synthetic_domains_have_intervals_at_both_horizons(page):
     short, long = (section(page, f"T = {t}").split("<details>")[1].split("</details>")[0] for t in ("100", "1,000"))
     cell = r"[\d.e+]+ ± [\d.e+]+"
@@ -133,7 +128,6 @@ def test_regrets_of_the_synthetic_domains_have_intervals_at_both_horizons(page):
     assert "S1" not in short  # the streams have a table of their own
 
 
-@pytest.mark.slow
 def test_the_page_says_why_the_oracle_is_no_floor_on_one_domain(page):
     assert "no floor on 6_Smooth_Quadratic" in page
 
@@ -156,14 +150,12 @@ def test_the_oracle_is_a_step_late_where_every_step_is_new():
     assert late < idle / 2 < idle < now
 
 
-@pytest.mark.slow
 def test_the_later_half_of_static_is_about_the_first(page):
     rows = section(page, "T = 1,000").split("### Second half")[1].splitlines()
     static = next(line for line in rows if line.startswith("| static"))
     assert 0.5 < float(static.split("|")[2]) < 2.0
 
 
-@pytest.mark.slow
 def test_tables_are_square(page):
     tables = re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE)
     assert len(tables) >= 8

@@ -213,7 +213,6 @@ def forget(client, **which):
     return answer.json()
 
 
-@pytest.mark.slow
 def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monkeypatch):
     monkeypatch.setattr("rasp_tuner.service.storage.writer.EVERY", 10)
     monkeypatch.setattr(

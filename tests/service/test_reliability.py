@@ -63,7 +63,6 @@ def test_a_full_disk_acknowledges_nothing():
     assert not broken, told
 
 
-@pytest.mark.slow
 def test_a_crowd_is_counted_exactly():
     told, broken = script("crowd", "--clients", 8, "--rounds", 10)
     assert not broken, told
