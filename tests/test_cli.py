@@ -9,7 +9,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import rasp_tuner
-from rasp_tuner.bench.runner.plugins import imported
+from rasp_tuner.bench import agents
 from rasp_tuner.cli import app
 
 
@@ -104,10 +104,14 @@ def test_help_has_an_example_and_flags_take_no_value(words):
             assert "<bool>" not in line
 
 
-@pytest.mark.parametrize(("agent", "package"), [("botorch", "torch"), ("tpe", "optuna"), ("vw", "vowpalwabbit")])
+@pytest.mark.parametrize(
+    ("agent", "package"), [("botorch", "torch"), ("tpe", "optuna"), ("vw-cats", "vowpalwabbit"), ("gp-ucb", "scipy")]
+)
 def test_a_missing_peer_is_named_with_its_extra(agent, package, monkeypatch):
-    module = f"rasp_tuner.bench.agents.{agent}"
-    monkeypatch.delitem(sys.modules, module, raising=False)
+    module, _, _ = agents.AGENTS[agent].partition(":")
+    monkeypatch.delitem(sys.modules, f"{agents.__name__}.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, f"{agents.__name__}.gp", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(rasp_tuner.MissingExtra, match=rf"needs {package}, .* pip install 'rasp-tuner\[peers\]'"):
-        imported(f"{module}:Any", "agent")
+    extra = "bench" if package == "scipy" else "peers"
+    with pytest.raises(rasp_tuner.MissingExtra, match=rf"needs {package}.*, .* pip install 'rasp-tuner\[{extra}\]'"):
+        agents.resolve(agent)
