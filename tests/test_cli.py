@@ -83,6 +83,13 @@ def test_an_output_folder_that_cannot_be_made_is_said_in_one_line_before_anythin
     assert result.stdout == ""
 
 
+def test_a_path_with_brackets_is_no_markup(tmp_path):
+    result = rasp("report", str(tmp_path / "a[/b]"))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("rasp: ")
+    assert "a[/b]" in result.stderr
+
+
 @pytest.mark.parametrize("words", [("demo", "--seeds", "0"), ("demo", "--seeds", "none"), ("dmo",)])
 def test_wrong_words_exit_with_two_and_a_hint(words):
     result = rasp(*words)

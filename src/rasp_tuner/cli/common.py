@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rasp_tuner.core.extras import extra_of
@@ -57,7 +58,7 @@ def complain(error: Exception | str) -> int:
 @contextmanager
 def busy(what: str) -> Iterator[None]:
     """Show a spinner while packages load or files are read. It leaves no trace, and a pipe sees nothing of it."""
-    with Console(stderr=True).status(f"{what} ..."):
+    with Console(stderr=True).status(escape(f"{what} ...")):  # a path may hold brackets
         yield
 
 
