@@ -1,39 +1,65 @@
 # Two commands for a fresh machine: `make demo` and `make test`. Everything lives in .venv and out/.
 PYTHON ?= python3
 BIN := .venv/bin
+# One .venv, filled in steps. A stamp says that a step is done; the tests build on the demo.
+DEMO := .venv/.demo-ready
 READY := .venv/.ready
+DOCS := .venv/.docs-ready
+# On a terminal pip shows its own progress; elsewhere each step prints one line.
+INSTALL = $(BIN)/pip install $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test check bench speed clean
+.PHONY: help setup demo test test-quick check docs bench speed clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-setup: $(READY) ## install the package with everything it needs into .venv
+setup: $(READY) ## install everything into .venv (about 2 GB)
 
-$(READY): pyproject.toml constraints.txt
+$(DEMO): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rasp-tuner needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@echo "demo setup 1/2: creating .venv ..."
+	@$(PYTHON) -m venv .venv
+	@echo "demo setup 2/2: installing NumPy, SciPy, Matplotlib and the rasp command (370 MB, about a minute) ..."
+	@$(INSTALL) --editable '.[demo]'
+	@touch $(DEMO)
+
+$(READY): $(DEMO)
+	@echo "test setup 1/3: installing PyTorch (900 MB) ..."
+	@$(INSTALL) torch
+	@echo "test setup 2/3: installing the service, BoTorch, Optuna, Vowpal Wabbit and Ray (500 MB) ..."
+	@$(INSTALL) --editable '.[all]'
+	@echo "test setup 3/3: installing pytest, ruff, mypy and Playwright (300 MB) ..."
+	@$(INSTALL) --editable '.[all,dev]'
 	@touch $(READY)
 
-demo: $(READY) ## the paper's ten domains, four agents, five seeds; table and verdict here, report in out/
+$(DOCS): $(DEMO)
+	@echo "docs setup: installing MkDocs (130 MB) ..."
+	@$(INSTALL) --editable '.[demo,docs]'
+	@touch $(DOCS)
+
+demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, report in out/demo/report.html
 	$(BIN)/rasp demo --out out
 
-test: $(READY) ## all tests and doctests, warnings as errors
-	$(BIN)/pytest -n 2
+test: $(READY) ## all tests and doctests; warnings are errors
+	$(BIN)/pytest -n 2 --dist worksteal
 
-check: $(READY) ## lint, format, types, import contract
+test-quick: $(READY) ## the same without the tests marked slow
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+
+check: $(READY) ## lint, format, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY) ## every agent on every domain, into docs/RESULTS.md; takes hours, goes on where it was stopped
+docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+bench: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
 
-speed: $(READY) ## time a step beside a peer in the same run
+speed: $(READY) ## time a step of the tuner beside CMA-ES in the same run
 	$(BIN)/python benchmarks/step_time.py
 
 clean: ## remove what the other targets made

@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import rasp_tuner
+from rasp_tuner.bench import agents
 from rasp_tuner.cli import app
 
 
@@ -15,10 +17,22 @@ def rasp(*words):
     return CliRunner().invoke(app, list(words))
 
 
-def test_version():
-    assert rasp("version").stdout.strip() == rasp_tuner.__version__
+def every_command(command, words=()):
+    """All commands, subcommands and groups, as the words that call them."""
+    yield words
+    for name, below in getattr(command, "commands", {}).items():
+        yield from every_command(below, (*words, name))
 
 
+COMMANDS = list(every_command(get_command(app)))
+
+
+@pytest.mark.parametrize("words", ["version", "--version"])
+def test_version(words):
+    assert rasp(words).stdout.strip() == rasp_tuner.__version__
+
+
+@pytest.mark.slow
 def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
     result = rasp("demo", "--seeds", "1", "--out", str(tmp_path / "a[/b]"))
     assert result.exit_code == 0, result.stderr
@@ -38,6 +52,8 @@ def test_demo_json_is_all_that_is_printed(tmp_path, monkeypatch):
     from rasp_tuner.bench.report import demo
 
     monkeypatch.setattr(demo, "AGENTS", ("static", "random"))
+    few = [cell for cell in demo.cells(1) if cell.domain in ("1_LLM_Inference", "A1_Adversarial_Context")]
+    monkeypatch.setattr(demo, "cells", lambda _seeds: few)
     result = rasp("demo", "--seeds", "1", "--out", str(tmp_path), "--json")
     data = json.loads(result.stdout)
     assert data["ratios"]["static"]["1_LLM_Inference"] == 1.0
@@ -67,6 +83,13 @@ def test_an_output_folder_that_cannot_be_made_is_said_in_one_line_before_anythin
     assert result.stdout == ""
 
 
+def test_a_path_with_brackets_is_no_markup(tmp_path):
+    result = rasp("report", str(tmp_path / "a[/b]"))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("rasp: ")
+    assert "a[/b]" in result.stderr
+
+
 @pytest.mark.parametrize("words", [("demo", "--seeds", "0"), ("demo", "--seeds", "none"), ("dmo",)])
 def test_wrong_words_exit_with_two_and_a_hint(words):
     result = rasp(*words)
@@ -74,6 +97,29 @@ def test_wrong_words_exit_with_two_and_a_hint(words):
     assert "Try" in result.stderr
 
 
-def test_every_command_shows_an_example():
-    for command in app.registered_commands:
-        assert f"Example: rasp {command.name}" in rasp(command.name, "--help").stdout
+def test_all_commands_are_found():
+    assert {(), ("demo",), ("study",), ("study", "forget"), ("keys", "audit"), ("version",)} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_has_an_example_and_flags_take_no_value(words):
+    text = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).stdout
+    assert re.search(rf"Example: {' '.join(('rasp', *words))}\b", text)
+    assert "--no-" not in text
+    for line in text.splitlines():
+        if re.search("--(json|yes|memory|page-only|version) ", line):
+            assert "<bool>" not in line
+
+
+@pytest.mark.parametrize(
+    ("agent", "package"),
+    [("botorch", "torch"), ("tpe", "optuna"), ("vw-cats", "vowpalwabbit"), ("gp-ucb", "threadpoolctl")],
+)
+def test_a_missing_peer_is_named_with_its_extra(agent, package, monkeypatch):
+    module, _, _ = agents.AGENTS[agent].partition(":")
+    monkeypatch.delitem(sys.modules, f"{agents.__name__}.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, f"{agents.__name__}.gp", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    extra = "bench" if agent == "gp-ucb" else "peers"
+    with pytest.raises(rasp_tuner.MissingExtra, match=rf"needs {package}, .* pip install 'rasp-tuner\[{extra}\]'"):
+        agents.resolve(agent)

@@ -29,6 +29,7 @@ def flat(one):
     return {**one["context"], **one["params"], **one["metrics"], "at": one["at"]}
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.permutations(RECORDS), st.sampled_from([None, "at"]))
 def test_any_order_of_the_records_gives_the_same_tuner(shuffled, time):

@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from rasp_tuner.bench import agents
@@ -12,20 +13,10 @@ def rasp(*words):
     return CliRunner().invoke(app, list(words))
 
 
+@pytest.mark.slow
 def test_bench_then_report(tmp_path):
-    words = (
-        "bench",
-        "--agents",
-        "static,random",
-        "--seeds",
-        "2",
-        "--horizon",
-        "20",
-        "--jobs",
-        "1",
-        "--out",
-        str(tmp_path),
-    )
+    options = ("--agents", "static,random", "--seeds", "2", "--horizon", "20", "--jobs", "1")
+    words = ("bench", *options, "--out", str(tmp_path))
     result = rasp(*words)
     assert result.exit_code == 0, result.stderr
     assert "Regret relative to the static default, T = 20" in result.stdout
@@ -52,9 +43,12 @@ def test_results_from_what_is_finished(tmp_path):
     assert (tmp_path / "out" / "RESULTS.md").read_text() == (tmp_path / "page.md").read_text()
 
 
+@pytest.mark.slow
 def test_results_runs_the_plan_and_measures_step_times_and_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(agents, "AGENTS", {"static": agents.AGENTS["static"]})
     monkeypatch.setattr(results, "AGENTS", agents.AGENTS)
+    plan = [cell for cell in results.plan(1) if cell.domain in ("1_LLM_Inference", "H1_Recurring_Regimes")]
+    monkeypatch.setattr(results, "plan", lambda _seeds: plan)
     result = rasp("results", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
     assert result.exit_code == 0, result.stderr
     page = (tmp_path / "RESULTS.md").read_text()

@@ -33,6 +33,7 @@ def grown(agent, steps, **budget):
     return memory.growth(Cell("5_Switching_LQR", agent, 0, steps), **budget)
 
 
+@pytest.mark.slow
 def test_growth_is_counted_a_hundred_steps():
     assert grown("hoarder", 150) == (50, 150, pytest.approx(1000, rel=0.05))
     assert grown("hoarder", 80) == (50, 80, pytest.approx(1000, rel=0.05))
@@ -40,6 +41,7 @@ def test_growth_is_counted_a_hundred_steps():
     assert grown("random", 1)[:2] == (1, 1)
 
 
+@pytest.mark.slow
 def test_growth_is_counted_at_the_end_when_windows_are_full():
     assert grown("bounded", 180).kib == pytest.approx(1000, rel=0.05)  # still filling
     assert grown("bounded", 320) == (200, 320, pytest.approx(0, abs=20))
@@ -58,6 +60,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     assert memory.load(tmp_path) is None  # of an older version
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_not_measured_again(tmp_path):
     memory.save(tmp_path, "5_Switching_LQR", 60, {"random": MemoryGrowth(50, 60, -1.5)})
     assert list(memory.measure(tmp_path, ["random", "static"], "5_Switching_LQR", 60)) == ["random", "static"]

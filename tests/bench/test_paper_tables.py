@@ -52,6 +52,7 @@ def test_table_3_leaves_out_what_was_not_run():
     assert lone[0][2:] == ["6.00", "9.00", "-", "-", "-"]  # one seed has no error, a missing peer no improvement
 
 
+@pytest.mark.slow
 def test_the_report_has_table_3_with_its_source_where_streams_were_run():
     runs = streams(**ALL)
     for page in (html_report.as_html(runs), html_report.as_markdown(runs)):

@@ -247,6 +247,7 @@ def folder(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_fetches_nothing(folder):
     page, text = html_report.write(folder)
     parser = Page()
@@ -257,12 +258,14 @@ def test_the_page_is_whole_and_fetches_nothing(folder):
     assert "T = 30" in text.read_text()
 
 
+@pytest.mark.slow
 def test_step_times_of_the_runs_are_said_to_be_under_load(folder):
     page, text = html_report.write(folder)
     assert page.read_text().count("under parallel load") == 2  # beside the figure and beside the numbers
     assert "under parallel load" in text.read_text().split("### All numbers")[1].split("|")[0]
 
 
+@pytest.mark.slow
 def test_step_times_of_the_timing_pass_are_drawn_where_there_are_some(folder):
     times = {timing.DOMAIN: {"rasp": timing.StepTimes(500, 1.2, 1.5, 5.0)}}
     page = html_report.as_html(metrics.load(folder / "steps.csv"), (), times)
@@ -271,6 +274,7 @@ def test_step_times_of_the_timing_pass_are_drawn_where_there_are_some(folder):
     assert page.count("under parallel load") == 1  # beside the numbers of the runs
 
 
+@pytest.mark.slow
 def test_the_claim_about_step_time_is_read_from_the_timing_pass(tmp_path):
     run.run_plan(list(plan(PAPER[:1], ["static", "rasp-paper"], 1, 100)), tmp_path)
     step = {name: timing.StepTimes(500, ms, ms, ms) for name, ms in (("gp-ucb", 40.0), ("rasp-paper", 4.0))}
@@ -279,6 +283,7 @@ def test_the_claim_about_step_time_is_read_from_the_timing_pass(tmp_path):
         assert "10.0 times lower: 4 against 40 ms" in path.read_text()
 
 
+@pytest.mark.slow
 def test_markdown_tables_are_square(folder):
     _, text = html_report.write(folder)
     tables = re.findall(r"(?:^\|.*\|\n)+", text.read_text(), re.MULTILINE)
@@ -292,6 +297,7 @@ def test_names_are_escaped():
     assert "<script>alert" not in html_report.as_html(runs)
 
 
+@pytest.mark.slow
 def test_settings_go_into_a_table_of_their_own_and_memory_growth_too(tmp_path):
     names = ["static", "rasp-paper", "rasp-paper[top_k=1]"]
     run.run_plan(list(plan(SYNTHETIC, names, 1, 12)), tmp_path)
@@ -358,6 +364,7 @@ def test_who_never_adapts_has_a_hatched_bar_of_full_length():
     assert [text.get_text() for text in second.texts] == ["not run", "never"]
 
 
+@pytest.mark.slow
 def test_the_page_draws_adaptation_where_there_is_a_gap_to_close(folder):
     picture = '<div class="wide"><img alt="steps to adapt by domain and agent"'
     assert picture in html_report.as_html(everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0]))
@@ -366,6 +373,7 @@ def test_the_page_draws_adaptation_where_there_is_a_gap_to_close(folder):
     )  # the static default is the best there
 
 
+@pytest.mark.slow
 def test_pictures_show_few_agents_and_tables_all(folder):
     names = [f"agent-{i}" for i in range(20)]
     runs = everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0], **{name: [9.0, 9.0 + i] for i, name in enumerate(names)})
@@ -387,11 +395,13 @@ def test_every_agent_is_in_the_legend_wherever_it_ran():
     assert [text.get_text() for text in legend.get_texts()] == ["static", "tpe"]
 
 
+@pytest.mark.slow
 def test_one_agent_alone_has_a_page():
     assert "<h2>T = 100</h2>" in html_report.as_html(everywhere(rasp=[1.0, 2.0]))
     assert "<h2>T = 100</h2>" not in html_report.as_html(everywhere(static=[1.0, 2.0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["memory.json", "timing.json"])
 def test_what_was_measured_beside_and_is_damaged_is_said_so(folder, tmp_path, name):
     (tmp_path / "steps.csv").write_bytes((folder / "steps.csv").read_bytes())

@@ -14,6 +14,8 @@ from rasp_tuner.bench.report import results
 from rasp_tuner.bench.runner import run, suites, timing
 from rasp_tuner.bench.runner.protocol import Cell
 
+pytestmark = pytest.mark.slow  # most of it reads one page, which takes half a minute to make
+
 
 def test_the_plan_is_every_agent_on_every_domain_with_the_slow_ones_cut_short():
     cells = results.plan(5)

@@ -19,6 +19,7 @@ def losses(path):
         return [(r["domain"], r["agent"], r["seed"], r["step"], r["loss"], r["regret"]) for r in csv.DictReader(file)]
 
 
+@pytest.mark.slow
 def test_two_runs_and_two_processes_give_the_same_losses(tmp_path):
     one = losses(run.run_plan(CELLS, tmp_path / "one"))
     assert len(one) == len(CELLS) * 30
@@ -59,10 +60,11 @@ def test_a_damaged_cell_is_run_again(tmp_path, damage):
     assert ran == [cell]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path):
     code = (
-        "from pathlib import Path; from rasp_tuner.bench import run; from rasp_tuner.bench.runner.protocol import plan;"
-        "cells = list(plan(['1_LLM_Inference'], ['random', 'static'], 40, 300));"
+        "from pathlib import Path; from rasp_tuner.bench.runner import protocol, run;"
+        "cells = list(protocol.plan(['1_LLM_Inference'], ['random', 'static'], 40, 300));"
         f"run.run_plan(cells, Path({str(tmp_path)!r}))"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
@@ -81,6 +83,7 @@ def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path):
     assert losses(steps) == losses(run.run_plan(cells, tmp_path / "fresh"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_command_says_that_it_can_go_on_and_leaves_no_process(tmp_path, how):
     words = ["--agents", "random", "--domains", "1_LLM_Inference", "--seeds", "500", "--horizon", "300", "--jobs", "2"]

@@ -31,6 +31,7 @@ def test_holm_by_hand():
     assert math.isnan(adjusted["d"])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), st.floats(0, 1), min_size=1))
 def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values):
     adjusted = holm(p_values)

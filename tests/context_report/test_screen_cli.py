@@ -28,7 +28,7 @@ def test_verdict_table_and_picture(log, tmp_path):
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("The context helps: ")
     assert "weather" in result.stdout
-    assert "Rows left out for want of a value: 1\n" in result.stdout
+    assert "Rows left out because a value is missing: 1\n" in result.stdout
     assert f"Picture: {picture}" in result.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
 

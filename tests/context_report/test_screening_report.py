@@ -86,6 +86,7 @@ def test_without_other_parameters_nothing_is_called_useless():
     assert "in 95% of them the parameters are the same" in report.words
 
 
+@pytest.mark.slow
 def test_of_a_long_log_so_many_samples_are_looked_at_over_all_its_length():
     contexts, points, losses = regimes(1000)
     report = screen(contexts, points, losses)

@@ -54,6 +54,7 @@ def test_ask_never_learns(preset):
     assert [tuner.recommend(c) for c in np.eye(2)] == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_same_seed_same_trace_in_another_process(preset):
     code = f"{STREAM}\nprint(drive({preset!r}, 11, 300))"
@@ -69,6 +70,7 @@ def sizes_of(tuner):
     return {name: array.shape for name, array in arrays.items()}, len(ledger["pending"]), len(ledger["answered"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_memory_is_bounded_over_thousands_of_steps(preset):
     """Every array and the heap stop growing, though contexts keep being new and many asks are never answered."""

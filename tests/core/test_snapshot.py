@@ -48,6 +48,7 @@ def rounds(tuner, count, start=0):
     return trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", presets.NAMES)
 @pytest.mark.parametrize("steps", [0, 500])
 def test_a_thousand_rounds_after_load_are_bit_identical(tmp_path, preset, steps):

@@ -140,6 +140,7 @@ def switches(steps, **options):
     return tuner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("screen", [False, True])
 def test_knobs_of_few_levels_are_reported_on_too(screen):
     tuner = switches(150, screen=screen)

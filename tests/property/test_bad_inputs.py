@@ -4,6 +4,7 @@ import random
 from decimal import Decimal
 
 import numpy as np
+import pytest
 
 from rasp_tuner import Categorical, Float, Int, Metric, RaspError, Tuner, presets
 
@@ -108,6 +109,7 @@ def bad_tuner(rng):
     return Tuner(**{**good, field: value})
 
 
+@pytest.mark.slow
 def test_bad_inputs_raise_typed_errors_and_leave_every_byte_alone():
     rng = random.Random(2026)
     tuner = Tuner(SPACE, {"ms": "min", "tps": Metric("max")}, context=["q", "k"], preset=SMALL)

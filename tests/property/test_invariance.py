@@ -26,12 +26,14 @@ def suggestions(seed, scale=1.0, offset=0.0, units=(1.0, 1.0), zeros=(0.0, 0.0),
     return np.array(asked)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 3), scale=logs, offset=st.floats(-500.0, 500.0))
 @settings(max_examples=25)
 def test_the_unit_of_a_metric_changes_no_suggestion(seed, scale, offset):
     assert suggestions(seed, scale, offset) == pytest.approx(suggestions(seed), abs=1e-6)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 3),
     units=st.lists(logs, min_size=2, max_size=2).map(np.array),

@@ -82,6 +82,7 @@ def learn_evil(client):
     client.post("/v1/studies/evil/tell_failed", json={"id": asked["id"], "reason": HOSTILE}).raise_for_status()
 
 
+@pytest.mark.slow
 def test_a_study_opens_without_errors_and_without_third_parties(tab):
     opened = tab()
     page = opened.open("/")
@@ -290,6 +291,7 @@ def test_an_empty_study_says_how_to_begin_and_then_draws(tab, client):
     expect(page.locator("figure.plot .readout").first).to_contain_text("3.5")
 
 
+@pytest.mark.slow
 def test_a_study_that_is_not_there_or_goes_is_named(tab, client):
     page = tab().open("/studies/nothing")
     expect(page.locator("h1")).to_have_text("No such study")
@@ -300,6 +302,7 @@ def test_a_study_that_is_not_there_or_goes_is_named(tab, client):
     expect(page.get_by_role("link", name="brief")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_the_page_comes_back_by_itself_after_the_server_was_away(tab, tmp_path):
     server = Process(tmp_path / "data")
     with httpx.Client(base_url=server.url, timeout=30) as client:
@@ -319,6 +322,7 @@ def test_the_page_comes_back_by_itself_after_the_server_was_away(tab, tmp_path):
     server.stop()
 
 
+@pytest.mark.slow
 def test_with_keys_the_page_asks_for_one_and_says_what_it_may_not(tab, tmp_path, make_key):
     reader = make_key(tmp_path / "data", "read")
     server = Process(tmp_path / "data")

@@ -16,6 +16,7 @@ from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES)
 def test_a_replayed_log_is_the_study_that_wrote_it(space):
     live = LiveStudy(1, definition(space), 0.0)

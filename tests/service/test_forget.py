@@ -110,6 +110,7 @@ filters = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 1_000), st.sampled_from(sorted(SPACES)), filters, filters)
 def test_the_state_is_that_of_a_run_without_them(seed, space, first, second):
@@ -322,6 +323,7 @@ def test_over_http_on_every_database_and_after_a_restart(database):
     store.close()
 
 
+@pytest.mark.slow
 def test_the_service_goes_on_while_it_forgets(sqlite):
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY)

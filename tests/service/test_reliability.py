@@ -21,12 +21,14 @@ def script(name, *words):
     return told, set(told["broken"]) - {SLOW}
 
 
+@pytest.mark.slow
 def test_kills_lose_nothing():
     told, broken = script("kill", "--kills", 3)
     assert not broken, told
     assert told["tells acknowledged"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "promise"),
     [
@@ -41,18 +43,21 @@ def test_a_planted_fault_is_seen(plant, promise):
     assert promise in broken
 
 
+@pytest.mark.slow
 def test_restarts_change_nothing():
     told, broken = script("restart", "--steps", 60, "--restarts", 6)
     assert not broken, told
     assert told["restarts, clean"] == 3
 
 
+@pytest.mark.slow
 def test_bad_requests_change_nothing():
     told, broken = script("fuzz", "--bad", 2_000, "--schema", 0)
     assert not broken, told
     assert told["answered 4xx"] == 2_000
 
 
+@pytest.mark.slow
 def test_a_full_disk_acknowledges_nothing():
     told, broken = script("disk", "--way", "limit")
     assert not broken, told

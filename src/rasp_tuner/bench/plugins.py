@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from rasp_tuner.core.checks import show
+from rasp_tuner.core.extras import extra_of
 from rasp_tuner.errors import InvalidValue, MissingExtra
 
 
@@ -25,8 +26,9 @@ def import_named(path: str, what: str) -> Any:
     except ModuleNotFoundError as reason:
         if reason.name is not None and f"{module}.".startswith(f"{reason.name}."):
             raise InvalidValue(f"{what} {show(path)}: no module {reason.name!r} can be imported") from reason
+        extra = extra_of(reason.name or "", otherwise="bench")
         raise MissingExtra(
-            f"{what} {show(path)} needs {reason.name}, which is not installed: pip install 'rasp-tuner[bench]'"
+            f"{what} {show(path)} needs {reason.name}, which is not installed: pip install 'rasp-tuner[{extra}]'"
         ) from reason
     except AttributeError as reason:
         raise InvalidValue(f"{what} {show(path)}: module {module!r} has no {name!r}") from reason

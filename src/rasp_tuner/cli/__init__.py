@@ -1,4 +1,6 @@
-"""The `rasp` commands: thin; parse, call, print. One file a group of commands."""
+"""The `rasp` commands: each parses its options, calls the library and prints. One file for each group of commands."""
+
+from typing import Annotated
 
 import typer
 
@@ -13,9 +15,22 @@ from rasp_tuner.cli import theory as theory
 from rasp_tuner.cli.common import app as app
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
 @app.callback()
-def common() -> None:
-    """Commands share no options; each has its own --help with an example."""
+def common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", metavar="", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of `rasp` itself; every command has its own --help with an example."""
 
 
 @app.command("version")

@@ -1,4 +1,4 @@
-"""`rasp demo`, `bench`, `report`, `results`: agents on domains."""
+"""`rasp demo`, `bench`, `report`, `results`: compare agents on domains."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rasp_tuner.cli import table as of_table
-from rasp_tuner.cli.common import app, one_line_errors, progress_bar
+from rasp_tuner.cli.common import Json, app, busy, flag, one_line_errors, progress_bar, say
 from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -27,20 +27,23 @@ DEFAULT_AGENTS = "static,random,cma-es,rasp"
 @app.command("demo")
 def run_demo(
     seeds: Annotated[int, typer.Option(min=1, max=1_000, help="Runs of each agent on each domain.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder for the report, as OUT/demo.")] = Path("out"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the results; the report is OUT/demo/report.html.")] = Path(
+        "out"
+    ),
+    as_json: Json = False,
 ) -> None:
-    """Run the paper's ten domains with four agents; print who beats whom and write a report. Always a fresh run.
+    """Run four agents on the paper's ten domains, print the comparison and write a report (about a minute).
 
     Example: rasp demo --seeds 5 --out out
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench.analysis import metrics, summary
-        from rasp_tuner.bench.report import demo
+        with busy("loading"):
+            from rasp_tuner.bench.analysis import metrics, summary
+            from rasp_tuner.bench.report import demo
 
         folder, cells = out / "demo", demo.cells(seeds)
         folder.mkdir(parents=True, exist_ok=True)
-        with _progress_of(cells, 0, hidden=as_json) as finished:
+        with _progress_of(cells, 0, as_json) as finished:
             runs = demo.play(cells, folder, finished)
         said, page = demo.verdict(runs), folder / "report.html"
         if as_json:
@@ -57,29 +60,32 @@ def run_bench(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="paper, long, streams, beyond, sensitivity, all; or several with commas between.",
+            help="paper, long, streams, beyond, sensitivity or all; separate several by commas.",
             show_default="paper",
         ),
     ] = None,
     domains: Annotated[
-        str, typer.Option(help="Domains in place of a suite, your own as module:Name; 'list' shows them.")
+        str, typer.Option(help="Domains instead of a suite, your own as module:Name; 'list' prints the names.")
     ] = "",
     harder: Annotated[str, typer.Option(help="Make every domain harder: noise=0.5, outliers, delay=5, ...")] = "",
     agents: Annotated[
-        str, typer.Option(help="Names with commas between, your own as module:Factory, or 'all'; 'list' shows them.")
+        str,
+        typer.Option(help="Agents separated by commas, your own as module:Factory; 'all', or 'list' for the names."),
     ] = DEFAULT_AGENTS,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
     horizon: Annotated[
-        int | None, typer.Option(min=1, help="Steps of each run; the suite's own, or 300 with a table.")
+        int | None, typer.Option(min=1, help="Steps of each run; by default the suite's own, or 300 with a table.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
-    out: Annotated[Path, typer.Option(help="Folder for the results; finished runs in it are kept.")] = Path(
-        "out/bench"
-    ),
-    engine: Annotated[str, typer.Option(help="joblib, or ray for a cluster.")] = "joblib",
-    address: Annotated[str | None, typer.Option(help="Ray cluster to join; a local one if absent.")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Also measure memory growth, which takes longer.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 means one for each core.")] = -1,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results; runs already finished in it are not repeated.")
+    ] = Path("out/bench"),
+    engine: Annotated[str, typer.Option(help="joblib for this machine, ray for a cluster.")] = "joblib",
+    address: Annotated[
+        str | None, typer.Option(help="Address of the Ray cluster; by default a local one is started.")
+    ] = None,
+    memory: Annotated[bool, flag("--memory", "Also measure memory growth (takes longer).")] = False,
+    as_json: Json = False,
     table: of_table.File = None,
     knobs: of_table.Knobs = None,
     context: of_table.Context = None,
@@ -90,19 +96,20 @@ def run_bench(
     block: of_table.Block = None,
     default: of_table.Default = None,
 ) -> None:
-    """Run agents on domains; write DIR/steps.csv and DIR/summary.json. Started again, it goes on where it stopped.
+    """Run agents on domains and write OUT/steps.csv and OUT/summary.json. Run it again to continue where it stopped.
 
     Example: rasp bench --suite paper --agents static,random,cma-es,rasp --seeds 5 --out out/bench
     Or: rasp bench --table runs.csv --knobs threads,codec --context machine --metrics time_ms:min --horizon 300
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench import agents as registry
-        from rasp_tuner.bench import domains as worlds
-        from rasp_tuner.bench.analysis import metrics as steps_table
-        from rasp_tuner.bench.analysis import summary
-        from rasp_tuner.bench.runner import memory_growth as heap
-        from rasp_tuner.bench.runner import protocol, run, suites
-        from rasp_tuner.core.snapshot import write
+        with busy("loading"):
+            from rasp_tuner.bench import agents as registry
+            from rasp_tuner.bench import domains as worlds
+            from rasp_tuner.bench.analysis import metrics as steps_table
+            from rasp_tuner.bench.analysis import summary
+            from rasp_tuner.bench.runner import memory_growth as heap
+            from rasp_tuner.bench.runner import protocol, run, suites
+            from rasp_tuner.core.snapshot import write
 
         if "list" in (agents, domains):
             typer.echo("\n".join(sorted(registry.AGENTS) if agents == "list" else list(worlds.DOMAINS)))
@@ -124,15 +131,17 @@ def run_bench(
         else:
             cells = protocol.plan_table(file, names, seeds, horizon or 300)
         out.mkdir(parents=True, exist_ok=True)
-        kept = sum(run.is_finished(cell, out) for cell in cells)
-        with _resumable(), _progress_of(cells, kept, hidden=as_json) as finished:
+        with busy("looking for finished runs"):
+            kept = sum(run.is_finished(cell, out) for cell in cells)
+        with _resumable(), _progress_of(cells, kept, as_json) as finished:
             steps = run.run_plan(cells, out, jobs=jobs, engine=engine, address=address, finished=finished)
-        runs = steps_table.load(steps)
-        facts = summary.to_json(summary.summarise(runs))
-        write(out / "summary.json", facts.encode())
+        with busy("summarising"):
+            runs = steps_table.load(steps)
+            facts = summary.to_json(summary.summarise(runs))
+            write(out / "summary.json", facts.encode())
         if memory:
             each = list(dict.fromkeys(cell.agent for cell in cells))
-            list(heap.measure(out, each, cells[0].domain, cells[0].horizon))
+            _follow_memory(heap.measure(out, each, cells[0].domain, cells[0].horizon), len(each), as_json)
         if as_json:
             typer.echo(facts)
             return
@@ -141,40 +150,47 @@ def run_bench(
 
 
 @app.command("report")
-def write_report(folder: Annotated[Path, typer.Argument(help="The --out folder of rasp bench.")]) -> None:
-    """Write report.html and report.md from the results of rasp bench.
+def write_report(folder: Annotated[Path, typer.Argument(help="The OUT folder of `rasp bench`.")]) -> None:
+    """Write report.html and report.md from the results of `rasp bench`.
 
     Example: rasp report out/bench
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench.report import html_report
+        with busy(f"writing the report of {folder}"):
+            from rasp_tuner.bench.report import html_report
 
-        page, text = html_report.write(folder)
+            page, text = html_report.write(folder)
         typer.echo(f"Page: {page}   Markdown: {text}")
 
 
 @app.command("results")
 def write_results(
-    out: Annotated[Path, typer.Option(help="Folder for the runs; finished ones in it are kept.")] = Path("out/results"),
-    markdown: Annotated[Path | None, typer.Option(help="The page to write; OUT/RESULTS.md if absent.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results; runs already finished in it are not repeated.")
+    ] = Path("out/results"),
+    markdown: Annotated[Path | None, typer.Option(help="The page to write; by default OUT/RESULTS.md.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
-    page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing; name what is missing.")] = False,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 means one for each core.")] = -1,
+    page_only: Annotated[
+        bool, flag("--page-only", "Run nothing; write the page from finished runs and list the missing ones.")
+    ] = False,
 ) -> None:
-    """Run every agent on every domain and write the page of results. Started again, it goes on where it stopped.
+    """Run the full benchmark (several hours) and write the page of results. Run it again to continue where it stopped.
 
     Example: rasp results --out out/results --markdown docs/RESULTS.md
     """
     with one_line_errors("bench"):
-        from rasp_tuner.bench import agents
-        from rasp_tuner.bench.report import results
-        from rasp_tuner.bench.runner import memory_growth as memory
-        from rasp_tuner.bench.runner import run, timing
+        with busy("loading"):
+            from rasp_tuner.bench import agents
+            from rasp_tuner.bench.report import results
+            from rasp_tuner.bench.runner import memory_growth as memory
+            from rasp_tuner.bench.runner import run, timing
 
         cells = results.plan(seeds)
         if not page_only:
             out.mkdir(parents=True, exist_ok=True)
-            kept = sum(run.is_finished(cell, out) for cell in cells)
+            with busy("looking for finished runs"):
+                kept = sum(run.is_finished(cell, out) for cell in cells)
             with _resumable(), _progress_of(cells, kept) as finished:
                 run.run_plan(cells, out, jobs=jobs, finished=finished)
             with progress_bar() as progress:
@@ -182,17 +198,24 @@ def write_results(
                 task = progress.add_task("step times", total=sum(map(len, wanted.values())) * timing.STEPS)
                 for name, steps in timing.measure(out, wanted):
                     progress.update(task, advance=steps, description=f"step times of {name}")
-            with progress_bar() as progress:
-                task = progress.add_task("memory growth", total=len(agents.AGENTS))
-                for agent in memory.measure(out, list(agents.AGENTS), results.MEMORY_DOMAIN, results.MEMORY_STEPS):
-                    progress.update(task, advance=1, description=f"memory growth of {agent}")
+            measured = memory.measure(out, list(agents.AGENTS), results.MEMORY_DOMAIN, results.MEMORY_STEPS)
+            _follow_memory(measured, len(agents.AGENTS))
         target = markdown or out / "RESULTS.md"
-        page = results.write(cells, out, target)
+        with busy("writing the page"):
+            page = results.write(cells, out, target)
         typer.echo(f"Markdown: {target}   Page: {page}")
 
 
+def _follow_memory(measured: "Iterator[str]", total: int, as_json: bool = False) -> None:
+    """Show how far the measurement of memory growth is."""
+    with progress_bar(as_json) as progress:
+        task = progress.add_task("memory growth", total=total)
+        for agent in measured:
+            progress.update(task, advance=1, description=f"memory growth of {agent}")
+
+
 def _print_ratios(runs: "Sequence[Runs]") -> None:
-    """One table a horizon, relative to the static default; the longer of agents and domains goes down."""
+    """Print a table for each horizon, relative to the static default, with the longer side as rows."""
     from rasp_tuner.bench.report import tables
 
     for horizon in sorted({r.horizon for r in runs}):
@@ -203,39 +226,46 @@ def _print_ratios(runs: "Sequence[Runs]") -> None:
         for i, name in enumerate(head):
             table.add_column(escape(name), justify="right" if i else "left", no_wrap=not i)
         for row in rows:
-            table.add_row(*map(escape, row))  # rasp-paper[top_k=1] is no style
+            table.add_row(*map(escape, row))  # the brackets of rasp-paper[top_k=1] are no style
         Console(width=None if sys.stdout.isatty() else 160).print(table)
         if any(text.startswith("(") for row in rows for text in row):
-            typer.echo("In brackets: the regret itself, where the static default has none.")
+            typer.echo("In brackets: the regret itself, because the static default has none.")
     if all(r.agent != "static" for r in runs):
-        typer.echo("There is nothing to relate to: add static to --agents.")
+        typer.echo("No ratios without the static default: add static to --agents.")
 
 
 def _names(agents: str) -> list[str]:
-    """Names with commas between; a comma inside brackets belongs to an agent's settings."""
+    """Names separated by commas; a comma inside brackets belongs to an agent's settings."""
     return [name.strip() for name in re.split(r",(?![^\[]*\])", agents)]
 
 
 @contextmanager
 def _resumable() -> "Iterator[None]":
-    """Say after Ctrl-C that nothing is lost."""
+    """After Ctrl-C, say that finished runs are not lost."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("rasp: stopped; finished runs are kept, and the same command goes on from there", err=True)
+        typer.echo("rasp: stopped; finished runs are kept, and the same command continues from there", err=True)
         raise
 
 
 @contextmanager
-def _progress_of(cells: "Sequence[Cell]", kept: int, hidden: bool = False) -> "Iterator[Callable[[Cell], None]]":
-    """A progress bar over the cells, of which some are done; gives what to call with each finished one.
+def _progress_of(cells: "Sequence[Cell]", kept: int, as_json: bool = False) -> "Iterator[Callable[[Cell], None]]":
+    """A progress bar over the cells, `kept` of them done before; yields what to call with each finished cell.
 
     SIGTERM stops like Ctrl-C, so that worker processes end, too.
     """
+
+    def finished(cell: "Cell") -> None:
+        progress.advance(task)
+        last = progress.tasks[0].finished  # what the caller makes of the runs may take seconds
+        progress.update(task, description="writing results" if last else f"{cell.agent} on {cell.domain}")
+
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with progress_bar(hidden) as progress:
+        say(f"{len(cells):,} runs" + (f", {kept:,} finished before" if kept else ""), as_json)
+        with progress_bar(as_json) as progress:
             task = progress.add_task("runs", total=len(cells), completed=kept)
-            yield lambda cell: progress.update(task, advance=1, description=f"{cell.agent} on {cell.domain}")
+            yield finished
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,27 +1,42 @@
-"""What all commands share: the application, and errors said in one line."""
+"""What all commands share: the application, flags, one-line errors, and signs of life while something takes time."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rasp_tuner.core.extras import extra_of
 from rasp_tuner.errors import RaspError
 
 app = typer.Typer(
-    help="RASP-Tuner: the online, context-aware optimizer that remembers.",
+    help="""RASP-Tuner: an online optimizer that uses context and remembers what worked.
+
+    Example: rasp demo
+    """,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
+def flag(name: str, help: str) -> Any:
+    """An option without a value, shown as `--json` in the help."""
+    return typer.Option(name, help=help, metavar="")  # without a metavar the help says `--json <bool>`
+
+
+Json = Annotated[bool, flag("--json", "Print JSON and nothing else.")]
+
+
 @contextmanager
 def one_line_errors(extra: str) -> Iterator[None]:
-    """Errors a user can mend are said in one line; everything else is a bug and keeps its traceback.
+    """Errors that a user can fix become one line on stderr; all others are bugs and keep their traceback.
 
-    `extra` is the one to install when a package is missing.
+    `extra` is named for a missing package that no extra lists.
     """
     try:
         yield
@@ -30,17 +45,30 @@ def one_line_errors(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("rasp_tuner"):
             raise
-        mend = f"this command needs {error.name}, which is not installed: pip install 'rasp-tuner[{extra}]'"
-        raise typer.Exit(complain(mend)) from error
+        install = f"pip install 'rasp-tuner[{extra_of(error.name, otherwise=extra)}]'"
+        raise typer.Exit(complain(f"this command needs {error.name}, which is not installed: {install}")) from error
 
 
 def complain(error: Exception | str) -> int:
-    """Say what went wrong in one line and give the exit status."""
+    """Print an error as one line on stderr and return the exit status."""
     typer.echo(f"rasp: {error}", err=True)
     return 1
 
 
-def progress_bar(hidden: bool = False) -> Progress:
-    """A bar on stderr, with what is left to do."""
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show a spinner while packages load or files are read. It leaves no trace, and a pipe sees nothing of it."""
+    with Console(stderr=True).status(escape(f"{what} ...")):  # a path may hold brackets
+        yield
+
+
+def say(what: str, as_json: bool = False) -> None:
+    """Print on stderr what takes time now; with --json only if somebody watches."""
+    if not as_json or sys.stderr.isatty():
+        typer.echo(what, err=True)
+
+
+def progress_bar(as_json: bool = False) -> Progress:
+    """A bar on stderr with the time left; with --json only if somebody watches."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=hidden)
+    return Progress(*columns, console=Console(stderr=True), disable=as_json and not sys.stderr.isatty())

@@ -1,4 +1,4 @@
-"""`rasp study forget`: erase records of a study."""
+"""`rasp study forget`: erase records of a study for good."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rasp_tuner.cli.common import complain
+from rasp_tuner.cli.common import complain, flag, say
 from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, emit, plain, talking
 from rasp_tuner.cli.study import studies
 from rasp_tuner.errors import InvalidValue
@@ -21,18 +21,19 @@ Moment = Annotated[str | None, typer.Option(help="Unix seconds, or a time such a
 def forget(
     name: Name,
     where: Annotated[
-        list[str] | None, typer.Option(help="Context: qps=420, qps=400..500, qps=400.. ; several: all of them hold.")
+        list[str] | None,
+        typer.Option(help="By context: qps=420, qps=400..500 or qps=400.. ; if repeated, all must hold."),
     ] = None,
     after: Moment = None,
     before: Moment = None,
-    id: Annotated[list[str] | None, typer.Option(help="Of a suggestion, as `rasp ask` printed it.")] = None,
-    observation: Annotated[list[str] | None, typer.Option(help="The key of an observation.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    id: Annotated[list[str] | None, typer.Option(help="By suggestion: the id that `rasp ask` printed.")] = None,
+    observation: Annotated[list[str] | None, typer.Option(help="By observation: its key.")] = None,
+    yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Erase records, as if they had never been seen: the tuner learns the rest anew, the files are cleaned.
+    """Erase records for good: the tuner learns again from the rest, and the bytes are removed from the files.
 
     Example: rasp study forget checkout --where qps=400..500 --before 2026-03-01 --yes
     """
@@ -52,6 +53,7 @@ def forget(
             if as_json or not sys.stdin.isatty():
                 raise typer.Exit(complain("erasing cannot be undone: add --yes"))
             typer.confirm(f"Erase matching records of {name} for good?", abort=True)
+        say(f"erasing records of {name} and learning again from the rest", as_json)
         done = study.forget(**which)
         if as_json:
             emit(done)

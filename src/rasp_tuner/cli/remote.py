@@ -1,4 +1,4 @@
-"""What the commands share that talk to a server: where it is, what went wrong in one line with the mend, plain text."""
+"""Shared by the commands that talk to a server: its address, errors in one line with the remedy, safe text."""
 
 import json
 import time
@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rasp_tuner.cli.common import Json as Json
 from rasp_tuner.cli.common import complain, one_line_errors
 from rasp_tuner.errors import InvalidValue
 
 if TYPE_CHECKING:
     from rasp_tuner.client import Client
 
-Url = Annotated[str, typer.Option(envvar="RASP_URL", help="Where `rasp serve` listens.")]
+Url = Annotated[str, typer.Option(envvar="RASP_URL", help="Address of the server.")]
 Key = Annotated[
-    str | None, typer.Option(envvar="RASP_KEY", help="API key, rasp_...; better in RASP_KEY, which `ps` does not show.")
+    str | None,
+    typer.Option(envvar="RASP_KEY", help="API key, rasp_...; RASP_KEY is safer, because `ps` does not show it."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Name = Annotated[str, typer.Argument(help="The study.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of the study.", show_default=False)]
 
 URL = "http://127.0.0.1:8321"
 TIMEOUT_S = 10.0  # a server that is being restarted is waited for
@@ -27,7 +28,7 @@ TIMEOUT_S = 10.0  # a server that is being restarted is waited for
 
 @contextmanager
 def talking(url: str, key: str | None, timeout: float | None = None) -> "Iterator[Client]":
-    """A client; what the server or the network refuses is said in one line, with what to do about it."""
+    """A client; errors of the server or the network become one line with the remedy."""
     with one_line_errors("client"):
         from rasp_tuner.client import AccessDenied, Client, ServerUnavailable, UnknownStudy
 
@@ -55,7 +56,7 @@ def emit(value: Any) -> None:
 
 
 def plain(text: object) -> str:
-    """One line that is safe to print: names and reasons come from strangers, and may hold escape sequences."""
+    """One line that is safe to print: names and reasons come from others and may contain escape sequences."""
     return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in str(text))
 
 

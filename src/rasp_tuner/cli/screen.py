@@ -1,4 +1,4 @@
-"""`rasp screen`: is the context in a log any good?"""
+"""`rasp screen`: does the context in a log help to predict the metrics?"""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import app, one_line_errors, progress_bar
+from rasp_tuner.cli.common import Json, app, busy, one_line_errors, progress_bar, say
 from rasp_tuner.cli.table import parse_metrics, words
 from rasp_tuner.context_report import ContextReport
 from rasp_tuner.errors import InvalidValue
@@ -17,14 +17,14 @@ LONGEST = 24  # characters of a name in the picture
 
 @app.command("screen")
 def screen_log(
-    log: Annotated[Path, typer.Argument(help="CSV file with one run a row, in the order of time.")],
-    context: Annotated[str, typer.Option(help="Columns that are context, with commas between.")],
-    metrics: Annotated[str, typer.Option(help="Columns that are metrics, as in p99_ms:min,fps:max.")],
-    params: Annotated[str, typer.Option(help="Columns that are parameters.")],
-    plot: Annotated[Path | None, typer.Option(help="Picture to write, as in screen.png.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
+    log: Annotated[Path, typer.Argument(help="CSV file with one row for each run, oldest first.")],
+    context: Annotated[str, typer.Option(help="Context columns, separated by commas.")],
+    metrics: Annotated[str, typer.Option(help="Metric columns, such as p99_ms:min,fps:max.")],
+    params: Annotated[str, typer.Option(help="Parameter columns, separated by commas.")],
+    plot: Annotated[Path | None, typer.Option(help="Picture to write, such as screen.png (needs Matplotlib).")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Say how much a context tells about the metrics beyond the parameters, before a tuner is given it.
+    """Test whether the context in a log helps to predict the metrics, before you give it to a tuner.
 
     Example: rasp screen log.csv --context qps,payload_kb --metrics p99_ms:min --params pool,timeout_s --plot screen.png
     """
@@ -35,9 +35,11 @@ def screen_log(
         if plot is not None:
             _check_ending(plot)
         weights = {name: 1.0 if direction == "min" else -1.0 for name, direction in parse_metrics(metrics)}
-        found = read(log, words(context), weights, words(params))
-        with progress_bar(hidden=as_json) as progress:
-            task = progress.add_task("shifts", total=None)
+        with busy(f"reading {log}"):
+            found = read(log, words(context), weights, words(params))
+        say(f"testing the context on {len(found.losses):,} rows", as_json)
+        with progress_bar(as_json) as progress:
+            task = progress.add_task("shifted contexts", total=None)
             report = screen(
                 found.contexts,
                 found.points,
@@ -45,15 +47,16 @@ def screen_log(
                 found.names,
                 progress=lambda done, total: progress.update(task, completed=done, total=total),
             )
-            progress.remove_task(task)  # shifts end early where the answer is clear
+            progress.remove_task(task)  # the test ends early once the answer is clear
         if plot is not None:
-            draw(report, plot)
+            with busy(f"drawing {plot}"):
+                draw(report, plot)
         if as_json:
             typer.echo(json.dumps({**report.as_json(), "left_out": found.left_out}, indent=1))
             return
         typer.echo(str(report))
         if found.left_out:
-            typer.echo(f"Rows left out for want of a value: {found.left_out}")
+            typer.echo(f"Rows left out because a value is missing: {found.left_out}")
         if plot is not None:
             typer.echo(f"Picture: {plot}")
 
@@ -63,11 +66,11 @@ def _check_ending(path: Path) -> None:
 
     known = sorted(FigureCanvasAgg.get_supported_filetypes())
     if path.suffix.lower().lstrip(".") not in known:
-        raise InvalidValue(f"plot must end in one of {', '.join(known)}, as in screen.png, got {str(path)!r}")
+        raise InvalidValue(f"plot must end in one of {', '.join(known)}, such as screen.png, got {str(path)!r}")
 
 
 def draw(report: ContextReport, path: Path) -> None:
-    """Write what each dimension explains, and the true context among the shifted ones; the ending says which kind."""
+    """Write a picture: what each dimension explains, and the true context among the shifted ones."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""`rasp serve`, `rasp keys`, `rasp doctor`: the service, on the machine it runs on."""
+"""`rasp serve`, `rasp keys`, `rasp doctor`: run and look after the service on its own machine."""
 
 import json
 import time
@@ -10,51 +10,61 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rasp_tuner.cli.common import app, complain, one_line_errors
+from rasp_tuner.cli.common import Json, app, busy, complain, one_line_errors
 
 if TYPE_CHECKING:
     from rasp_tuner.service.storage.store import Store
 
-Data = Annotated[Path, typer.Option(help="Folder of the service: database, lock, backups.")]
-Database = Annotated[str | None, typer.Option(help="postgresql://... in place of the SQLite file in the folder.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Data = Annotated[Path, typer.Option(help="Folder of the service, with database, lock and backups.")]
+Database = Annotated[
+    str | None, typer.Option(help="A postgresql://... database instead of the SQLite file in the folder.")
+]
 
 
 @app.command("serve")
 def run_server(
     data: Data,
-    host: Annotated[str, typer.Option(help="Address to listen on; others than loopback need keys.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65_535)] = 8321,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any other than loopback needs API keys.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 8321,
     database: Database = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another name this server is reached by; repeat for more.")
+        list[str] | None, typer.Option(help="Another host name of this server; repeat for several.")
     ] = None,
 ) -> None:
-    """Serve studies over HTTP until stopped; the page is at the printed address.
+    """Serve studies over HTTP until stopped; open the printed address in a browser for the dashboard.
 
     Example: rasp serve --data ./rasp-data
     """
     with one_line_errors("serve"):
-        from rasp_tuner.service.server import serve
+        with busy("starting"):
+            from rasp_tuner.service.server import serve
 
         typer.echo(f"Serving {data} at http://{host}:{port}", err=True)
         serve(data, host, port, database, allow_host or ())
 
 
-keys_app = typer.Typer(help="API keys: who may do what.", no_args_is_help=True)
+keys_app = typer.Typer(
+    help="""Create, list and revoke API keys.
+
+    Example: rasp keys create --data ./rasp-data --scope write
+    """,
+    no_args_is_help=True,
+)
 app.add_typer(keys_app, name="keys")
 
 
 @keys_app.command("create")
 def create_key(
     data: Data,
-    scope: Annotated[str, typer.Option(help="read, write (ask and tell) or admin.")] = "write",
-    study: Annotated[str | None, typer.Option(help="The only study it is for; all if absent.")] = None,
-    label: Annotated[str, typer.Option(help="A word on who has it.")] = "",
+    scope: Annotated[str, typer.Option(help="What the key allows: read, write (ask and tell) or admin.")] = "write",
+    study: Annotated[str | None, typer.Option(help="Limit the key to one study; by default it is for all.")] = None,
+    label: Annotated[str, typer.Option(help="A note on who has the key.")] = "",
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key and print it once; only a hash of it is kept.
+    """Create a key and print it once; only a hash of it is stored.
 
     Example: rasp keys create --data ./rasp-data --scope write --study checkout
     """
@@ -67,7 +77,7 @@ def create_key(
 
 @keys_app.command("list")
 def list_keys(data: Data, database: Database = None, as_json: Json = False) -> None:
-    """List keys, without their secrets.
+    """List the keys without their secrets.
 
     Example: rasp keys list --data ./rasp-data
     """
@@ -86,12 +96,12 @@ def list_keys(data: Data, database: Database = None, as_json: Json = False) -> N
 
 @keys_app.command("revoke")
 def revoke_key(
-    id: Annotated[str, typer.Argument(help="As `rasp keys list` shows it.")],
+    id: Annotated[str, typer.Argument(help="The id that `rasp keys list` shows.")],
     data: Data,
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Have a key count no more, from a second later.
+    """Revoke a key; the server refuses it within a second.
 
     Example: rasp keys revoke 1a2b3c4d --data ./rasp-data
     """
@@ -105,10 +115,10 @@ def revoke_key(
 def show_audit(
     data: Data,
     database: Database = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many entries, newest first.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show what was administered: by which key, when, what.
+    """Show the administrative actions: when, by which key, what.
 
     Example: rasp keys audit --data ./rasp-data
     """
@@ -124,27 +134,29 @@ def show_audit(
 
 @app.command("doctor")
 def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_json: Json = False) -> None:
-    """Check disk, database, version and extras; exit with 1 if something must be mended.
+    """Check version, extras, disk and database. The exit status is 1 if something must be fixed.
 
     Example: rasp doctor --data ./rasp-data
     """
     with one_line_errors("serve"):
-        from rasp_tuner.service.doctor import examine
+        with busy("loading"):
+            from rasp_tuner.service.doctor import examine
 
-        findings = list(examine(data, database))
-        if as_json:
-            typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
-        else:
-            for finding in findings:
+        findings = []
+        for finding in examine(data, database):
+            findings.append(finding)
+            if not as_json:  # line by line: a large database takes time to check
                 mend = f": {finding.mend}" if finding.mend else ""
                 typer.echo(f"{'ok ' if finding.good else 'BAD'}  {finding.name:9}  {finding.said}{mend}")
+        if as_json:
+            typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
         if not all(finding.good for finding in findings):
             raise typer.Exit(1)
 
 
 @contextmanager
 def _store(data: Path, database: str | None) -> "Iterator[Store]":
-    """The database of a service, which may be running."""
+    """The database of a service, which may be running at the same time."""
     from rasp_tuner.service.storage.store import Store, sqlite_url
 
     data.mkdir(parents=True, exist_ok=True)

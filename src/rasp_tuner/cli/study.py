@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rasp_tuner.cli.common import app, complain
+from rasp_tuner.cli.common import app, complain, flag, say
 from rasp_tuner.cli.remote import (
     URL,
     Json,
@@ -36,19 +36,25 @@ if TYPE_CHECKING:
 
 COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
 
-studies = typer.Typer(help="Studies of a running server: create, list, show, move, delete.", no_args_is_help=True)
+studies = typer.Typer(
+    help="""Create, list, show, copy and delete the studies of a running server.
+
+    Example: rasp study create checkout.toml
+    """,
+    no_args_is_help=True,
+)
 app.add_typer(studies, name="study")
 
 
 @studies.command("create")
 def create(
     file: Annotated[Path, typer.Argument(help="A TOML study file; see docs/CLIENT.md.", show_default=False)],
-    name: Annotated[str | None, typer.Option(help="Another name than the file's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the study, if not the one in the file.")] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Make the study a TOML file describes; the same file again changes nothing.
+    """Create a study from a TOML file; creating it again from the same file changes nothing.
 
     Example: rasp study create checkout.toml
     """
@@ -65,7 +71,7 @@ def create(
 
 @studies.command("list")
 def show_all(url: Url = URL, key: Key = None, as_json: Json = False) -> None:
-    """List the studies the key is for.
+    """List the studies that the key may see.
 
     Example: rasp study list
     """
@@ -115,13 +121,13 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
 def export(
     name: Name,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write; NAME.ndjson if absent, - for stdout.")
+        Path | None, typer.Option("--out", "-o", help="File to write; by default NAME.ndjson, - for stdout.")
     ] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Write a study's whole log to a file that `rasp study import` takes.
+    """Write the whole log of a study to a file for `rasp study import`.
 
     Example: rasp study export checkout --out checkout.ndjson
     """
@@ -132,6 +138,7 @@ def export(
                 typer.echo(line)
             return
         target = out or Path(f"{name}.ndjson")
+        say(f"exporting {name}", as_json)
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             with part.open("w", encoding="ascii") as file:
@@ -148,17 +155,18 @@ def export(
 
 @studies.command("import")
 def take_in(
-    file: Annotated[Path, typer.Argument(help="What `rasp study export` wrote.", show_default=False)],
-    name: Annotated[str | None, typer.Option(help="Another name than it had.")] = None,
+    file: Annotated[Path, typer.Argument(help="A file that `rasp study export` wrote.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="Name of the study, if not the one in the file.")] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Rebuild an exported study on this server, by replaying its log.
+    """Rebuild an exported study on this server by replaying its log.
 
     Example: rasp study import checkout.ndjson --name checkout-copy
     """
     with talking(url, key) as client, file.open(encoding="ascii", errors="replace") as lines:
+        say(f"sending {file}; the server replays it before it answers", as_json)
         view = client.import_study(lines, name).view()
         if as_json:
             emit(view)
@@ -169,12 +177,12 @@ def take_in(
 @studies.command("delete")
 def delete(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask for confirmation.")] = False,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Delete a study with all it learned.
+    """Delete a study and everything it learned.
 
     Example: rasp study delete checkout --yes
     """
@@ -195,7 +203,7 @@ def delete(
 
 @studies.command("freeze")
 def freeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
-    """Stop exploring: every ask gets the recommendation, tells are still learned.
+    """Stop exploring: every ask returns the recommendation; tells are still learned.
 
     Example: rasp study freeze checkout
     """
@@ -204,7 +212,7 @@ def freeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -
 
 @studies.command("unfreeze")
 def unfreeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
-    """Explore again.
+    """Explore again after `rasp study freeze`.
 
     Example: rasp study unfreeze checkout
     """
@@ -214,12 +222,14 @@ def unfreeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False)
 @app.command("ask")
 def ask(
     name: Name,
-    context: Annotated[list[str] | None, typer.Argument(help="qps=420 by name, or numbers in order.")] = None,
+    context: Annotated[
+        list[str] | None, typer.Argument(help="By name, as in qps=420, or numbers in the order of the study.")
+    ] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Print parameters to run now, and the id to tell with.
+    """Print the parameters to run now and the id for `rasp tell`.
 
     Example: rasp ask checkout qps=420
     """
@@ -234,16 +244,16 @@ def ask(
 @app.command("tell")
 def tell(
     name: Name,
-    id: Annotated[str, typer.Argument(help="As `rasp ask` printed it.", show_default=False)],
-    metrics: Annotated[list[str] | None, typer.Argument(help="p99_ms=181.2, for each metric.")] = None,
+    id: Annotated[str, typer.Argument(help="The id that `rasp ask` printed.", show_default=False)],
+    metrics: Annotated[list[str] | None, typer.Argument(help="One for each metric, as in p99_ms=181.2.")] = None,
     failed: Annotated[
-        str | None, typer.Option(help="It crashed or was invalid, for this reason; no metrics then.")
+        str | None, typer.Option(help="Instead of metrics: the reason why the run crashed or was invalid.")
     ] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a suggestion led to; the same again changes nothing.
+    """Report the result of a suggestion; reporting it twice changes nothing.
 
     Example: rasp tell checkout s41 p99_ms=181.2
     Or: rasp tell checkout s41 --failed "out of memory"
@@ -302,7 +312,7 @@ def _settings(view: dict[str, Any]) -> list[str]:
     words = [f"preset {plain(view['preset'])}", f"seed {view['seed']}"]
     words += [] if view["guard"] is None else [f"guard {view['guard']:g}"]
     words += [f"switching cost {view['switching_cost']:g}"] if view["switching_cost"] else []
-    words += ["contexts on probation"] if view.get("screen") else []
+    words += ["context ignored until it improves predictions"] if view.get("screen") else []
     words += [] if view["ttl_s"] is None else [f"records kept for {view['ttl_s']:g} s"]
     return [*words, f"lease {view['lease_s']:g} s", "frozen" if view["frozen"] else "exploring"]
 

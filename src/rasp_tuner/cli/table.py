@@ -21,21 +21,23 @@ def _option(help: str, **more: Any) -> Any:
     return typer.Option(help=help, rich_help_panel=PANEL, show_default=False, **more)
 
 
-File = Annotated[Path | None, _option("The file, CSV (maybe gzip) or npz, in place of a suite.")]
-Knobs = Annotated[str | None, _option("Columns of the CSV that are knobs, with commas between.")]
-Context = Annotated[str | None, _option("Columns of the CSV that are context.")]
+File = Annotated[Path | None, _option("Your file instead of a suite: CSV, gzipped CSV or npz.")]
+Knobs = Annotated[str | None, _option("Knob columns of the CSV, separated by commas.")]
+Context = Annotated[str | None, _option("Context columns of the CSV, separated by commas.")]
 Metrics = Annotated[
     str | None,
     _option(
-        "Columns to make small or large, as in time_ms:min,fps:max; the first is the objective. "
-        "A star, as in ms_*, takes a column for each context."
+        "Columns to minimise or maximise, as in time_ms:min,fps:max; the first is the objective. "
+        "With a star, as in ms_*, there is one column for each context."
     ),
 ]
-Loss = Annotated[str | None, _option("log: how many times worse than the best; raw: as measured. log if absent.")]
-Noise = Annotated[float | None, _option("Noise on every metric as seen; 0.05 with log is about 5%.", min=0.0)]
-ContextNoise = Annotated[float | None, _option("Noise on every context feature, as a share of its spread.", min=0.0)]
-Block = Annotated[str | None, _option("Fewest and most steps that a context lasts; 10,30 if absent.")]
-Default = Annotated[str | None, _option("What runs today, as in threads=4,codec=lz4; the middle if absent.")]
+Loss = Annotated[str | None, _option("log (the default): how many times worse than the best; raw: as measured.")]
+Noise = Annotated[float | None, _option("Noise added to every metric; with log, 0.05 is about 5%.", min=0.0)]
+ContextNoise = Annotated[
+    float | None, _option("Noise added to every context column, as a share of its spread.", min=0.0)
+]
+Block = Annotated[str | None, _option("Fewest and most steps that a context lasts; by default 10,30.")]
+Default = Annotated[str | None, _option("What runs today, as in threads=4,codec=lz4; by default the middle.")]
 
 
 def read_options(path: Path | None, options: Mapping[str, str | float | None]) -> "TableFile | None":

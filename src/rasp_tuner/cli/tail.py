@@ -1,4 +1,4 @@
-"""`rasp tail`: a study in the terminal, live; plain lines where there is no terminal."""
+"""`rasp tail`: watch a study in the terminal; without a terminal, one plain line for each update."""
 
 import os
 import sys
@@ -31,14 +31,14 @@ STYLES = {"told": "green", "failed": "red", "expired": "yellow", "pending": "cya
 @app.command("tail")
 def tail(
     name: Name,
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many updates; never if absent.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates; by default never.")] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Watch a study live: counts, errors, the latest suggestions and why. Ctrl-C ends it.
+    """Watch a study live: counts, errors, the latest suggestions and their reasons. Ctrl-C ends it.
 
-    Where the output is no terminal, one line an update: the latest step, at most five a second.
+    If the output is not a terminal, it prints one line for each update, at most five a second.
 
     Example: rasp tail checkout
     """

@@ -10,30 +10,35 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rasp_tuner.cli.common import app, one_line_errors, progress_bar
+from rasp_tuner.cli.common import Json, app, busy, one_line_errors, progress_bar, say
 
 
 @app.command("theory")
 def run_theory(
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random instances.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random instances.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for theory.png and theory.html.")] = Path("out/theory"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list of claims as JSON and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Measure every theorem of the paper against its bound, as printed and as mended (docs/THEORY.md); draw it.
+    """Measure each theorem of the paper against its bound, as printed and as corrected (see docs/THEORY.md).
 
-    The exit status is 1 if a mended bound is broken. Example: rasp theory --out out/theory
+    The exit status is 1 if a corrected bound is broken.
+
+    Example: rasp theory --out out/theory
     """
     with one_line_errors("bench"):
-        from rasp_tuner.theory import page, suite
+        with busy("loading"):
+            from rasp_tuner.theory import page, suite
 
         out.mkdir(parents=True, exist_ok=True)
         outcomes = []
-        with progress_bar(hidden=as_json) as progress:
+        say(f"measuring {len(suite.CLAIMS)} claims", as_json)
+        with progress_bar(as_json) as progress:
             task = progress.add_task("claims", total=len(suite.CLAIMS))
             for outcome in suite.run(seed):
                 outcomes.append(outcome)
                 progress.update(task, advance=1, description=outcome.claim.name)
-        picture, html = page.write(outcomes, out)
+        with busy("drawing"):
+            picture, html = page.write(outcomes, out)
         if as_json:
             typer.echo(json.dumps([outcome.as_json() for outcome in outcomes], indent=1))
         else:

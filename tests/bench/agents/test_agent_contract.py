@@ -28,7 +28,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "rule"), CASES, ids=[f"{name}-{rule.__name__}" for name, rule in CASES])
+def as_param(name, rule):
+    slow = [pytest.mark.slow] if name == "botorch" or rule is memory_is_bounded else []
+    return pytest.param(name, rule, marks=slow, id=f"{name}-{rule.__name__}")
+
+
+@pytest.mark.parametrize(("name", "rule"), [as_param(name, rule) for name, rule in CASES])
 def test_agents_keep_the_contract(name, rule):
     factory = lambda task, seed: create(name, task, seed)  # noqa: E731
     rule(Subject(name, factory, usual_task(), SLOW.get(name, 20), name in DETERMINISTIC))
