@@ -61,7 +61,8 @@ def test_a_damaged_cell_is_run_again(tmp_path, damage):
 
 def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path):
     code = (
-        "from pathlib import Path; from rasp_tuner.bench import run; from rasp_tuner.bench.runner.protocol import plan;"
+        "from pathlib import Path; from rasp_tuner.bench.runner import run;"
+        "from rasp_tuner.bench.runner.protocol import plan;"
         "cells = list(plan(['1_LLM_Inference'], ['random', 'static'], 40, 300));"
         f"run.run_plan(cells, Path({str(tmp_path)!r}))"
     )
