@@ -16,6 +16,7 @@ from collections import deque
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.running_centres import RunningCentres
 
 REACH_DEVIATIONS = 6.0  # of D above 1: a context is new when it is this far from all centres
 MERGE_SHARE = 0.7  # of the reach: centres that turn out to be this near become one
@@ -36,8 +37,7 @@ class ContextRegimes:
     """
 
     def __init__(self, dim: int) -> None:
-        self.centres = np.zeros((0, dim))
-        self.counts = np.zeros(0)
+        self._regimes = RunningCentres(dim)
         self._within, self._deviations = np.zeros(dim), 0
         self._changes: deque[Array] = deque(maxlen=RECENT_CHANGES)
         self._wobble = np.zeros(dim)
@@ -45,7 +45,15 @@ class ContextRegimes:
         self._seen, self._mean, self._squares = 0, np.zeros(dim), np.zeros(dim)  # squared deviations from the mean
 
     def __len__(self) -> int:
-        return len(self.centres)
+        return len(self._regimes)
+
+    @property
+    def centres(self) -> Array:
+        return self._regimes.centres
+
+    @property
+    def counts(self) -> Array:
+        return self._regimes.counts
 
     def nearest(self, context: Array) -> tuple[int, bool]:
         """The nearest regime, and whether the context is too far from it; there must be one already."""
@@ -63,15 +71,12 @@ class ContextRegimes:
         """
         index, new = self.nearest(context) if len(self) else (0, True)
         if new:
-            index = len(self)
-            self.centres = np.vstack([self.centres, context])
-            self.counts = np.append(self.counts, 1.0)
+            index = self._regimes.open(context)
         else:
             count = self.counts[index]
             self._within += (context - self.centres[index]) ** 2 * count / (count + 1.0)
             self._deviations += 1
-            self.counts[index] += 1.0
-            self.centres[index] += (context - self.centres[index]) / (count + 1.0)
+            self._regimes.add(index, context)
         self._observe(context)
         return index, self._merge(index)
 
@@ -107,8 +112,5 @@ class ContextRegimes:
         if away[other] >= MERGE_SHARE * reach:
             return None
         gone, kept = sorted((index, other), key=lambda i: float(self.counts[i]))
-        share = self.counts[gone] / (self.counts[gone] + self.counts[kept])
-        self.centres[kept] += share * (self.centres[gone] - self.centres[kept])
-        self.counts[kept] += self.counts[gone]
-        self.centres, self.counts = np.delete(self.centres, gone, axis=0), np.delete(self.counts, gone)
+        self._regimes.merge(kept, gone)
         return gone

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.running_centres import RunningCentres
 
 MAX_REGIMES = 12
 NEW_REGIME_DISTANCE = 0.5  # squared; a context farther than this opens a new regime
@@ -32,8 +33,7 @@ class RegimeTimeline:
         self.labels: list[int] = []
         self.segments: list[list[int]] = []  # [regime, from, to], both steps included
         self._opened = 0
-        self._centres = np.zeros((0, dim))
-        self._counts = np.zeros(0)
+        self._regimes = RunningCentres(dim)
         self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
         self._scale = np.zeros(dim)
 
@@ -45,13 +45,11 @@ class RegimeTimeline:
         gaps = self.squared_distances(context[None])[0]
         nearest = int(gaps.argmin()) if len(gaps) else -1
         if nearest < 0 or (gaps[nearest] > NEW_REGIME_DISTANCE and len(self.labels) < MAX_REGIMES):
-            nearest = len(self.labels)
+            nearest = self._regimes.open(context)
             self.labels.append(self._opened)
             self._opened += 1
-            self._centres = np.concatenate([self._centres, context[None]])
-            self._counts = np.append(self._counts, 0.0)
-        self._counts[nearest] += 1.0
-        self._centres[nearest] += (context - self._centres[nearest]) / self._counts[nearest]
+        else:
+            self._regimes.add(nearest, context)
         label = self.labels[nearest]
         if self.segments and self.segments[-1][0] == label:
             self.segments[-1][2] = self.steps
@@ -71,10 +69,7 @@ class RegimeTimeline:
 
     def squared_distances(self, contexts: Array) -> Array:
         """[n, regimes] squared distances."""
-        difference = contexts[:, None] - self._centres
-        with np.errstate(over="ignore"):  # an overflow means infinitely far
-            gaps: Array = (difference * difference) @ self._scale
-        return gaps
+        return self._regimes.squared_distances(contexts, self._scale)
 
     def _rescale(self) -> None:
         """Update the weight of a squared difference in each dimension."""
@@ -94,14 +89,16 @@ class RegimeTimeline:
         }
 
     def state(self) -> dict[str, Array]:
-        arrays = {"centres": self._centres, "counts": self._counts, "moments": self._moments, "scale": self._scale}
+        regimes = {"centres": self._regimes.centres, "counts": self._regimes.counts}
+        arrays = {**regimes, "moments": self._moments, "scale": self._scale}
         return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, data: Mapping[str, Any], state: Mapping[str, Array]) -> None:
         self.steps, self._opened = data["steps"], data["opened"]
         self.labels, self.segments = list(data["labels"]), [list(segment) for segment in data["segments"]]
-        self._centres = state["centres"].reshape(len(self.labels), self.dim).copy()
-        self._counts, self._moments = state["counts"].copy(), state["moments"].reshape(4, self.dim).copy()
+        self._regimes.centres = state["centres"].reshape(len(self.labels), self.dim).copy()
+        self._regimes.counts = state["counts"].copy()
+        self._moments = state["moments"].reshape(4, self.dim).copy()
         self._scale = state["scale"].copy()
 
     def _observe(self, context: Array) -> None:
@@ -117,16 +114,12 @@ class RegimeTimeline:
     def _merge_close_regimes(self) -> None:
         """Merge the two nearest regimes while they are close; the older label stays."""
         while len(self.labels) > 1:
-            gaps = self.squared_distances(self._centres)
+            gaps = self.squared_distances(self._regimes.centres)
             np.fill_diagonal(gaps, np.inf)
             one, other = sorted(int(i) for i in np.unravel_index(int(gaps.argmin()), gaps.shape))
             if gaps[one, other] > MERGE_DISTANCE:
                 return
-            share = self._counts[other] / (self._counts[one] + self._counts[other])
-            self._centres[one] += share * (self._centres[other] - self._centres[one])
-            self._counts[one] += self._counts[other]
-            self._centres = np.delete(self._centres, other, axis=0)
-            self._counts = np.delete(self._counts, other)
+            self._regimes.merge(one, other)
             self._relabel(self.labels.pop(other), self.labels[one])
 
     def _relabel(self, gone: int, kept: int) -> None:
