@@ -23,9 +23,10 @@ from rasp_tuner.paper.composer import RealErrorComposer
 from rasp_tuner.paper.hybrid_tuner import AdaptiveHybridTuner
 from rasp_tuner.paper.load_experts import load_experts
 from rasp_tuner.paper.memory import PromptMemory
+from rasp_tuner.paper.param_bounds import ParamBounds
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
-from rasp_tuner.space import Categorical, Float, Int, ParamBounds
+from rasp_tuner.space import Categorical, Float, Int
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Metric, Suggestion
 

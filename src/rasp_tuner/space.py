@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, same_names, show, vector, whole
+from rasp_tuner.core.checks import number, same_names, show, whole
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 
@@ -53,7 +53,7 @@ class Float:
             if abs(value) > LARGEST_FLOAT:
                 raise InvalidSpace(f"Float {field} must lie within +-{LARGEST_FLOAT:g}, got {value!r}")
             object.__setattr__(self, field, value)
-        _check_box("Float", self.low, self.high)
+        check_box("Float", self.low, self.high)
         _check_scale("Float", self.low, self.high, self.log, self.step)
         if self.step is not None:
             step = number("Float step", self.step, InvalidSpace)
@@ -134,7 +134,7 @@ class Int:
             least = 1 if field == "step" else -LARGEST_INT
             value = whole(f"Int {field}", getattr(self, field), least, LARGEST_INT, InvalidSpace)
             object.__setattr__(self, field, value)
-        _check_box("Int", self.low, self.high)
+        check_box("Int", self.low, self.high)
         _check_scale("Int", self.low, self.high, self.log, None if self.step == 1 else self.step)
         if self.step > self.high - self.low:
             raise InvalidSpace(f"Int step must be <= high - low, got {self.step=} {self.low=} {self.high=}")
@@ -292,50 +292,6 @@ class Space:
         return cls(knobs)
 
 
-class ParamBounds:
-    """The box lower <= theta <= upper [d]: clip into it, normalise to [0, 1]^d and back.
-
-    >>> box = ParamBounds([-5.0, 0.0], [5.0, 1.0])
-    >>> box.normalize([0.0, 0.25]).tolist()
-    [0.5, 0.25]
-    """
-
-    def __init__(self, lower: Sequence[float] | Array, upper: Sequence[float] | Array) -> None:
-        size = len(lower) if isinstance(lower, Sequence) or np.ndim(lower) == 1 else 0
-        if size == 0:
-            raise InvalidSpace(f"ParamBounds lower must be a list of at least one number, got {show(lower)}")
-        self.lower = vector("ParamBounds lower", lower, size, InvalidSpace)
-        self.upper = vector("ParamBounds upper", upper, size, InvalidSpace)
-        for i, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
-            _check_box(f"ParamBounds[{i}]", float(low), float(high))
-
-    @classmethod
-    def unit(cls, dim: int) -> "ParamBounds":
-        size = whole("dim", dim, 1, LARGEST_INT, InvalidSpace)
-        return cls(np.zeros(size), np.ones(size))
-
-    @property
-    def dim(self) -> int:
-        return len(self.lower)
-
-    @property
-    def center(self) -> Array:
-        return self.denormalize(np.full(self.dim, 0.5))
-
-    def clip(self, theta: Sequence[float] | Array) -> Array:
-        return np.clip(vector("theta", theta, self.dim), self.lower, self.upper)
-
-    def normalize(self, theta: Sequence[float] | Array) -> Array:
-        """theta~ = (theta - lower) / (upper - lower); theta may lie outside the box."""
-        unit: Array = (vector("theta", theta, self.dim) - self.lower) / (self.upper - self.lower)
-        return unit
-
-    def denormalize(self, unit: Sequence[float] | Array) -> Array:
-        fraction = vector("unit", unit, self.dim)
-        theta: Array = self.lower * (1.0 - fraction) + self.upper * fraction
-        return theta
-
-
 def _positions(knob: Knob) -> Array | None:
     """Where the legal values of a knob lie in [0, 1], if they are few."""
     if knob.levels is None or knob.levels > MOST_LEVELS:
@@ -347,7 +303,7 @@ def _positions(knob: Knob) -> Array | None:
     return np.linspace(0.0, 1.0, knob.levels)
 
 
-def _check_box(kind: str, low: float, high: float) -> None:
+def check_box(kind: str, low: float, high: float) -> None:
     if not low < high:
         hint = "; a knob with one value is a constant, leave it out" if low == high else ""
         raise InvalidSpace(f"{kind} needs low < high, got {low=} {high=}{hint}")

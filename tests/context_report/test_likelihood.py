@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner.context_report import likelihood
+from rasp_tuner.core.distance import pairwise_squares
 
 
 def direct(K, noise, y):
@@ -34,7 +35,7 @@ def test_a_context_that_moves_the_optimum_gains_and_a_constant_one_does_not():
     y = ((points - 0.2 - 0.6 * context[:, None]) ** 2).sum(axis=1)
     y = (y - y.mean()) / y.std()
     blind = likelihood.fit_blind(points, y)
-    true = likelihood.squared_distances(4.0 * context[:, None].astype(float))
+    true = pairwise_squares(4.0 * context[:, None].astype(float))
     assert likelihood.gain(blind, true, y) > 30.0
     assert likelihood.explained(blind, true, y) > 0.8
     assert likelihood.gain(blind, np.zeros((60, 60)), y) < 3.0
@@ -48,7 +49,7 @@ def test_a_clock_gains_little_where_the_optimum_wanders_by_itself(seed):
     y = ((points - optimum) ** 2).sum(axis=1) + 0.01 * rng.normal(size=80)
     y = (y - y.mean()) / y.std()
     time = np.arange(80)[:, None] / 23.0  # in units of its spread
-    assert likelihood.gain(likelihood.fit_blind(points, y), likelihood.squared_distances(time) / 2.0, y) < 8.0
+    assert likelihood.gain(likelihood.fit_blind(points, y), pairwise_squares(time) / 2.0, y) < 8.0
 
 
 def test_what_parameters_tell_of_a_context_is_told_and_noise_is_not():

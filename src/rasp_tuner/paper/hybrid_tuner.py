@@ -12,7 +12,8 @@ from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Outcome, Proposal
 from rasp_tuner.core.preset import Preset, resolved
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.space import Layout, ParamBounds
+from rasp_tuner.paper.param_bounds import ParamBounds
+from rasp_tuner.space import Layout
 from rasp_tuner.types import Direction, Explanation, Metric
 
 
