@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner import context_report
-from rasp_tuner.context_report import LATEST, ContextReport, untested
+from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder
@@ -194,7 +194,7 @@ class Tuner:
         if self._encoder.dim == 0:
             return untested("this tuner was built without context")
         names, recent, slots = self._encoder.names, self._optimizer.recent(), self._optimizer.slots()
-        known = slots.contexts[slots.last >= LATEST] if recent.contexts.shape[1] == self._encoder.dim else None
+        known = slots.contexts[slots.last >= LATEST_SAMPLES] if recent.contexts.shape[1] == self._encoder.dim else None
         usable = names if known is not None else None
         memory = known if known is not None and len(known) else None
         return context_report.screen(recent.contexts, recent.points, recent.errors, usable, memory)

@@ -53,7 +53,7 @@ def test_a_leak_among_many_dimensions_is_found():
 def test_contexts_that_leave_all_that_is_known_are_seen_and_others_not():
     contexts = np.random.default_rng(0).normal(size=(60, 2))
     assert flaws.drifted(contexts) == []
-    contexts[-flaws.LATEST :] += 8.0
+    contexts[-flaws.LATEST_SAMPLES :] += 8.0
     (said,) = flaws.drifted(contexts)
     assert said.startswith("the latest 10 contexts are ")
     assert flaws.drifted(contexts, memory=contexts) == []  # memory knows them

@@ -52,12 +52,12 @@ def test_a_clock_gains_little_where_the_optimum_wanders_by_itself(seed):
     assert likelihood.gain(likelihood.fit_blind(points, y), pairwise_squares(time) / 2.0, y) < 8.0
 
 
-def test_what_parameters_tell_of_a_context_is_told_and_noise_is_not():
+def test_what_parameters_explain_of_a_context_is_explained_and_noise_is_not():
     rng = np.random.default_rng(0)
     points = rng.uniform(size=(80, 2))
     x = np.column_stack([np.sin(3.0 * points[:, 0]), rng.normal(size=80)])
     x = (x - x.mean(axis=0)) / x.std(axis=0)
-    left = (x - likelihood.told_by(points, x)).var(axis=0)
+    left = (x - likelihood.explained_by_points(points, x)).var(axis=0)
     assert left[0] < 0.02
     assert left[1] > 0.7
 

@@ -17,16 +17,18 @@ from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 
 NOISES = np.array([1e-4, 1e-3, 1e-2, 1e-1, 1.0])  # rival noise variances
-QUIETER = np.array([1.0, 0.1, 0.01])  # with a context, some of what was noise may be none: times the noise without
-BOWL = 10.0  # weight of a quadratic
-ROUGH = (1.0, 10.0)  # rival weights of any smooth shape besides
+QUIETER_RATIOS = np.array(
+    [1.0, 0.1, 0.01]
+)  # with a context, some of what was noise may be none: times the noise without
+QUADRATIC_WEIGHT = 10.0  # weight of a quadratic
+ROUGH_WEIGHTS = (1.0, 10.0)  # rival weights of any smooth shape besides
 WIDTHS = (1.0, 0.1, 0.02)  # and of its squared length, in units of the median squared distance between points
-LEVELS = (0.0, 0.1, 0.5)  # rival weights of a level that drifts
-TURNS = (0.0, 1.0, 10.0)  # and of a shape that drifts: the optimum may move by itself
-SLOPE = 0.3  # constant against linear and quadratic part of the bowl
-MEMORY = 15.0  # steps in which a drift forgets
-STRENGTHS = np.array([1.0, 10.0])  # rival weights of what the context changes
-CHANGED = (0.3, 0.1)  # share of roughness, and of a plain shift of the level, in what the context changes
+LEVEL_DRIFT_WEIGHTS = (0.0, 0.1, 0.5)  # rival weights of a level that drifts
+SHAPE_DRIFT_WEIGHTS = (0.0, 1.0, 10.0)  # and of a shape that drifts: the optimum may move by itself
+CONSTANT_SHARE = 0.3  # constant against linear and quadratic part of the bowl
+MEMORY_STEPS = 15.0  # steps in which a drift forgets
+CONTEXT_WEIGHTS = np.array([1.0, 10.0])  # rival weights of what the context changes
+CHANGED_SHARES = (0.3, 0.1)  # share of roughness, and of a plain shift of the level, in what the context changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,9 @@ def fit_blind(points: Array, y: Array) -> Blind:
     drift = drifting(len(y))
     best: Blind | None = None
     for bowl, rough, weight in _shapes(points):
-        shape = _unit(bowl + CHANGED[0] * min(weight, 1.0) * rough + CHANGED[1])
-        for level, turn in product(LEVELS, TURNS):
-            K = 1.0 + BOWL * bowl + weight * rough + (level + turn * shape) * drift
+        shape = _unit(bowl + CHANGED_SHARES[0] * min(weight, 1.0) * rough + CHANGED_SHARES[1])
+        for level, turn in product(LEVEL_DRIFT_WEIGHTS, SHAPE_DRIFT_WEIGHTS):
+            K = 1.0 + QUADRATIC_WEIGHT * bowl + weight * rough + (level + turn * shape) * drift
             scores = log_likelihoods(K[None], NOISES, y)[0]
             i = int(scores.argmax())
             if best is None or scores[i] > best.score:
@@ -58,22 +60,22 @@ def fit_blind(points: Array, y: Array) -> Blind:
 
 def gain(blind: Blind, D: Array, y: Array) -> float:
     """Nats by which y is likelier if the shape of the loss may differ between contexts at distances D; at least 0."""
-    scores = log_likelihoods(_seeing(blind, D), blind.noise * QUIETER, y)
+    scores = log_likelihoods(_seeing(blind, D), blind.noise * QUIETER_RATIOS, y)
     return max(float(scores.max()) - blind.score, 0.0)
 
 
 def explained(blind: Blind, D: Array, y: Array) -> float:
     """Share of the blind model's squared errors that the context takes away, each sample forecast from the others."""
-    Ks, noises = _seeing(blind, D), blind.noise * QUIETER
+    Ks, noises = _seeing(blind, D), blind.noise * QUIETER_RATIOS
     at = np.unravel_index(int(log_likelihoods(Ks, noises, y).argmax()), (len(Ks), len(noises)))
     before, after = errors_left(blind.K, blind.noise, y), errors_left(Ks[at[0]], float(noises[at[1]]), y)
     return max(1.0 - float(after @ after) / max(float(before @ before), 1e-300), 0.0)
 
 
-def told_by(points: Array, x: Array) -> Array:
+def explained_by_points(points: Array, x: Array) -> Array:
     """[n, k] what the parameters tell of each column of x [n, k], each sample forecast from the others."""
     bowl, rough, _ = next(_shapes(points))
-    K = 1.0 + bowl + BOWL * rough
+    K = 1.0 + bowl + QUADRATIC_WEIGHT * rough
     noises = [float(NOISES[int(log_likelihoods(K[None], NOISES, column)[0].argmax())]) for column in x.T]
     return x - np.column_stack([errors_left(K, noise, column) for noise, column in zip(noises, x.T, strict=True)])
 
@@ -102,7 +104,7 @@ def log_likelihoods(Ks: Array, noises: Array, y: Array) -> Array:
 def drifting(n: int) -> Array:
     """[n, n] correlation of what drifts."""
     steps = np.arange(n)
-    K: Array = np.exp(-np.abs(steps[:, None] - steps) / MEMORY)
+    K: Array = np.exp(-np.abs(steps[:, None] - steps) / MEMORY_STEPS)
     return K
 
 
@@ -110,17 +112,17 @@ def _shapes(points: Array) -> Iterator[tuple[Array, Array, float]]:
     """A bowl [n, n], a roughness [n, n] and its weight, for every rival."""
     u = 2.0 * (points - np.median(points, axis=0))
     far = pairwise_squares(u)
-    bowl = _unit((SLOPE + u @ u.T) ** 2)
+    bowl = _unit((CONSTANT_SHARE + u @ u.T) ** 2)
     typical = float(np.median(far[far > 0.0])) if (far > 0.0).any() else 1.0
     for i, width in enumerate(WIDTHS):
         rough = np.exp(-far / (2.0 * typical * width))
-        for weight in ROUGH if i else (0.0, *ROUGH):
+        for weight in ROUGH_WEIGHTS if i else (0.0, *ROUGH_WEIGHTS):
             yield bowl, rough, weight
 
 
 def _seeing(blind: Blind, D: Array) -> Array:
     """[2, n, n] the blind covariance with a part that differs between contexts, weak and strong."""
-    Ks: Array = blind.K + STRENGTHS[:, None, None] * (np.exp(-D) * blind.shape)
+    Ks: Array = blind.K + CONTEXT_WEIGHTS[:, None, None] * (np.exp(-D) * blind.shape)
     return Ks
 
 

@@ -12,7 +12,7 @@ from rasp_tuner.core.csv_file import read_csv
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
 
-WORDS = 50  # different words that a column may hold; a column of more is an id or free text
+MAX_WORDS = 50  # different words that a column may hold; a column of more is an id or free text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ def _coded(path: Path, name: str, texts: Sequence[str]) -> dict[str, Array]:
     if _mostly_numbers(texts):
         return {name: np.array([_number(path, name, text) for text in texts])}
     words = sorted(set(texts))
-    if len(words) > WORDS:
+    if len(words) > MAX_WORDS:
         raise InvalidValue(
-            f"column {name!r} of {path} must hold finite numbers, as in 1.5, or at most {WORDS} different words, got"
-            f" {len(words)}: {show(words)}"
+            f"column {name!r} of {path} must hold finite numbers, as in 1.5, or at most {MAX_WORDS} different words,"
+            f" got {len(words)}: {show(words)}"
         )
     kept = words[1:] if len(words) == 2 else words
     return {f"{name}={word}": np.array([float(text == word) for text in texts]) for word in kept}

@@ -10,21 +10,23 @@ from typing import Any, Literal
 import numpy as np
 
 from rasp_tuner.context_report import flaws
-from rasp_tuner.context_report.shifts import COLUMNS, compare, moving, reduced, standardised
+from rasp_tuner.context_report.shifts import MAX_COLUMNS, compare, moving, reduced, standardised
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.errors import InvalidValue
 
 Verdict = Literal["helps", "useless", "too little data"]
 
-LEVEL = 0.03  # p at which a context is said to help; docs/CONTEXT.md has the measured rate of false alarms
-LEAST = 40  # samples: with fewer shifts than that no p is small
-PLENTY = 60  # samples from which on a context may be called useless
-LOOKS = 12.0  # and independent looks at it: a context that hardly changed is not judged
-FOLLOWED = 0.25  # of its variance untold by the parameters: a context that these follow as closely is not judged either
-MOST = 256  # samples that are looked at; of more, so many at even distances
-STILL = 0.9  # share of samples with the same parameters from which on nothing is judged
-FOLLOWS = "parameters follow it"
+SIGNIFICANCE = 0.03  # p at which a context is said to help; docs/CONTEXT.md has the measured rate of false alarms
+MIN_SAMPLES = 40  # samples: with fewer shifts than that no p is small
+USELESS_FROM_SAMPLES = 60  # samples from which on a context may be called useless
+MIN_INDEPENDENT_LOOKS = 12.0  # and independent looks at it: a context that hardly changed is not judged
+MIN_UNEXPLAINED_SHARE = (
+    0.25  # of its variance unexplained by the parameters: a context that these follow as closely is not judged either
+)
+MAX_SAMPLES = 256  # samples that are looked at; of more, so many at even distances
+SAME_PARAMETERS_SHARE = 0.9  # share of samples with the same parameters from which on nothing is judged
+FOLLOWED_NOTE = "parameters follow it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,15 @@ def screen(
     if len(names) != contexts.shape[1]:
         raise InvalidValue(f"names must be one for each of {contexts.shape[1]} dimensions, got {show(names)}")
     seen = len(losses)
-    kept = np.unique(np.linspace(0, seen - 1, min(seen, MOST)).round().astype(int)) if seen else np.zeros(0, dtype=int)
+    kept = (
+        np.unique(np.linspace(0, seen - 1, min(seen, MAX_SAMPLES)).round().astype(int))
+        if seen
+        else np.zeros(0, dtype=int)
+    )
     contexts, points, losses = np.clip(contexts[kept], -LARGEST, LARGEST), points[kept], losses[kept]
     n = len(losses)
-    if n < LEAST:
-        return untested(f"{n} samples are not enough to tell; it takes {LEAST} at least", seen, ())
+    if n < MIN_SAMPLES:
+        return untested(f"{n} samples are not enough to tell; it takes {MIN_SAMPLES} at least", seen, ())
     warnings = [*flaws.constant(contexts, names), *flaws.duplicates(contexts, names)]
     if not moving(contexts).any():
         return untested(f"the context never changed in {n} samples", seen, warnings)
@@ -96,16 +102,16 @@ def screen(
     columns, single = reduced(x)
     looks = np.array([n / memory_of(column) for column in columns[:, :single].T])
     dimensions = tuple(
-        Dimension(name, float(p), float(share), _note(p, many, untold))
-        for name, p, share, many, untold in zip(
-            _labels(contexts, names, single), tested.each, tested.shares, looks, tested.untold, strict=True
+        Dimension(name, float(p), float(share), _note(p, many, unexplained))
+        for name, p, share, many, unexplained in zip(
+            _labels(contexts, names, single), tested.each, tested.shares, looks, tested.unexplained, strict=True
         )
     )
-    still = float(np.unique(points, axis=0, return_counts=True)[1].max()) / n
-    verdict, words = _verdict(tested.p, tested.share, n, float(looks.max()), still, dimensions)
+    repeated = float(np.unique(points, axis=0, return_counts=True)[1].max()) / n
+    verdict, words = _verdict(tested.p, tested.share, n, float(looks.max()), repeated, dimensions)
     shifted = tuple(tested.others.tolist())
     return ContextReport(
-        verdict, words, seen, tested.p, tested.share, LEVEL, dimensions, tuple(warnings), tested.gain, shifted
+        verdict, words, seen, tested.p, tested.share, SIGNIFICANCE, dimensions, tuple(warnings), tested.gain, shifted
     )
 
 
@@ -122,29 +128,32 @@ def memory_of(series: Array) -> float:
 
 
 def _verdict(
-    p: float, share: float, n: int, looks: float, still: float, dimensions: Sequence[Dimension]
+    p: float, share: float, n: int, looks: float, repeated: float, dimensions: Sequence[Dimension]
 ) -> tuple[Verdict, str]:
-    if p <= LEVEL:
-        named = [d.name for d in dimensions if d.p <= LEVEL] if len(dimensions) > 1 else []
+    if p <= SIGNIFICANCE:
+        named = [d.name for d in dimensions if d.p <= SIGNIFICANCE] if len(dimensions) > 1 else []
         alone = f"; by itself: {_few(named)}" if named else ""
         return "helps", (
             f"The context helps: it takes away {share:.0%} of the squared error that parameters and drift leave"
             f" (p = {p:.2f}, {n} samples){alone}."
         )
-    if n < PLENTY:
-        return "too little data", f"Too little data yet: no sign in {n} samples (p = {p:.2f}); look again at {PLENTY}."
-    if still > STILL:
-        return "too little data", (
-            f"These {n} samples cannot tell: in {still:.0%} of them the parameters are the same, so nothing shows what"
-            " others would have done."
+    if n < USELESS_FROM_SAMPLES:
+        return (
+            "too little data",
+            f"Too little data yet: no sign in {n} samples (p = {p:.2f}); look again at {USELESS_FROM_SAMPLES}.",
         )
-    followed = [d.name for d in dimensions if d.note == FOLLOWS]
+    if repeated > SAME_PARAMETERS_SHARE:
+        return "too little data", (
+            f"These {n} samples cannot tell: in {repeated:.0%} of them the parameters are the same, so nothing shows"
+            " what others would have done."
+        )
+    followed = [d.name for d in dimensions if d.note == FOLLOWED_NOTE]
     if followed:
         return "too little data", (
             f"These {n} samples cannot tell: the parameters follow {_few(followed)} so closely that hardly any sample"
             " shows what else would have done there."
         )
-    if looks < LOOKS:
+    if looks < MIN_INDEPENDENT_LOOKS:
         return "too little data", (
             f"Too little data yet: the context changes so slowly that {n} samples hold about {looks:.0f} independent"
             f" looks at it (p = {p:.2f})."
@@ -156,26 +165,26 @@ def _verdict(
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[: flaws.SHOWN]) + (" and more" if len(names) > flaws.SHOWN else "")
+    return ", ".join(names[: flaws.MAX_NAMES]) + (" and more" if len(names) > flaws.MAX_NAMES else "")
 
 
-def _note(p: float, looks: float, untold: float) -> str:
-    if p <= LEVEL:
+def _note(p: float, looks: float, unexplained: float) -> str:
+    if p <= SIGNIFICANCE:
         return "helps"
-    if untold < FOLLOWED:
-        return FOLLOWS
-    return "no sign" if looks >= LOOKS else "too slow to judge"
+    if unexplained < MIN_UNEXPLAINED_SHARE:
+        return FOLLOWED_NOTE
+    return "no sign" if looks >= MIN_INDEPENDENT_LOOKS else "too slow to judge"
 
 
 def _labels(contexts: Array, names: Sequence[str], single: int) -> list[str]:
     kept = [name for name, moves in zip(names, moving(contexts), strict=True) if moves]
-    return kept if len(kept) <= COLUMNS else [f"component {i + 1}" for i in range(single)]
+    return kept if len(kept) <= MAX_COLUMNS else [f"component {i + 1}" for i in range(single)]
 
 
 def untested(why: str, samples: int = 0, warnings: Sequence[str] = ()) -> ContextReport:
     """A report that says why nothing was tested."""
     words = f"Too little data yet: {why}."
-    return ContextReport("too little data", words, samples, None, None, LEVEL, (), tuple(warnings))
+    return ContextReport("too little data", words, samples, None, None, SIGNIFICANCE, (), tuple(warnings))
 
 
 def _check(contexts: Array, points: Array, losses: Array) -> None:
