@@ -93,9 +93,8 @@ def drifted(contexts: Array, memory: Array | None = None) -> list[str]:
     times = float(np.median(far)) / max(usual, 0.05 * np.sqrt(kept.sum()))
     if times < FAR_RATIO:
         return []
-    return [
-        f"the latest {LATEST_SAMPLES} contexts are {times:.0f} times as far from all known ones as those from each other"
-    ]
+    latest = f"the latest {LATEST_SAMPLES} contexts"
+    return [f"{latest} are {times:.0f} times as far from all known ones as those from each other"]
 
 
 def _unexplained_share(K: Array, y: Array) -> float:
