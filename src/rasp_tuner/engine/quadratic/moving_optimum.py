@@ -162,7 +162,11 @@ class MovingOptimum:
             jacobian[:, 1 + d :] = ((-2.0 * theta[1 : 1 + d] * gaps)[:, :, None] * x[:, None, :]).reshape(n, -1)
             weighted = jacobian.T * trust
             pull = precision @ (prior - theta)
-            a["covariance"] = np.linalg.inv((weighted @ jacobian) * ratios[:, None, None] + precision)
+            try:
+                a["covariance"] = np.linalg.inv((weighted @ jacobian) * ratios[:, None, None] + precision)
+            except np.linalg.LinAlgError:  # the steps so far led nowhere, as where y jumps from constant to huge
+                self.forget_fit()
+                return
             step = (a["covariance"] @ ((weighted @ residual) * ratios[:, None] + pull)[..., None])[..., 0]
             cost = ratios[leader] * (trust @ residual**2) + (prior - theta) @ pull
             for length in STEP_LENGTHS:
