@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import stats
 
 from ablation_study.conditions import A2, H1, QUIET, WRAPS, Condition
 from ablation_study.parts import FAMILIES, FULL
 from ablation_study.runs import Job, Runs, regret, steps, watched
 from rasp_tuner.bench import domains
 from rasp_tuner.bench.analysis.metrics import geometric_mean
-from rasp_tuner.bench.analysis.stats import confidence
 
 COSTS = (0.1, 0.3, 1.0)  # of a change of settings, times the static default's mean regret of one step
 GUARD = 0.1  # share of the default's loss
@@ -83,8 +83,8 @@ def ablations(plan: Plan, condition: Condition, only: str = "") -> Table:
         own = logs(plan.regrets(names, ablation=part, family=condition.family, wrap=condition.wrap))
         usual = own if usual is None else usual
         ratio = f"{np.exp((own - static).mean()):.3f}"
-        gaps = (own - usual).mean(axis=0)  # [seeds]
-        table.append([part, ratio, "", ""] if part == FULL else [part, ratio, difference(gaps), verdict(gaps)])
+        found = Difference.of(own - usual)
+        table.append([part, ratio, "", ""] if part == FULL else [part, ratio, str(found), found.verdict])
     return table
 
 
@@ -93,22 +93,37 @@ def logs(regrets: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.log(np.maximum(np.array(list(regrets.values())), LEAST_REGRET))
 
 
-def difference(gaps: np.ndarray) -> str:
-    """Mean over seeds and its standard error."""
-    error = f"{gaps.std(ddof=1) / np.sqrt(len(gaps)):.3f}" if len(gaps) > 1 else "?"
-    return f"{gaps.mean():+.3f} +- {error}"
+@dataclass(frozen=True)
+class Difference:
+    """How much the log regret differs from the full engine's on the same seeds, a mean over these worlds."""
 
+    mean: float
+    error: float  # standard error over seeds; NaN for one seed
+    half: float  # half-width of the 95% interval
 
-def verdict(gaps: np.ndarray) -> str:
-    """In words: whether the full engine is better, beyond what seeds explain (a paired t-test at 5%)."""
-    if not gaps.any():
-        return "no difference at all"
-    half = confidence(gaps)
-    if np.isnan(half):
-        return "unknown: one seed"
-    if abs(gaps.mean()) <= half:
-        return "no difference beyond luck"
-    return "helps" if gaps.mean() > 0.0 else "hurts"
+    @classmethod
+    def of(cls, gaps: np.ndarray) -> "Difference":
+        """From gaps [worlds, seeds]. Runs in two worlds have nothing in common, so each world has its own variance over
+        seeds, and the mean has the sum of all over the square of their number."""
+        worlds, seeds = gaps.shape
+        if seeds < 2:
+            return cls(float(gaps.mean()), np.nan, np.nan)
+        error = float(np.sqrt((gaps.var(axis=1, ddof=1) / seeds).sum())) / worlds
+        return cls(float(gaps.mean()), error, error * float(stats.t.ppf(0.975, worlds * (seeds - 1))))
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} +- {'?' if np.isnan(self.error) else f'{self.error:.3f}'}"
+
+    @property
+    def verdict(self) -> str:
+        """In words: whether the full engine is better, beyond what seeds explain (a t-test at 5%)."""
+        if self.mean == 0.0 and not self.error > 0.0:
+            return "no difference at all"
+        if np.isnan(self.half):
+            return "unknown: one seed"
+        if abs(self.mean) <= self.half:
+            return "no difference beyond luck"
+        return "helps" if self.mean > 0.0 else "hurts"
 
 
 # The engine as it is

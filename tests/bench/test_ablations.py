@@ -109,14 +109,17 @@ def test_leaders_are_named_whatever_their_noise(tables):
     assert {row["leads at the end"] for row in rows} <= {*quadratic.LOCAL_EXPERTS, quadratic.MOVING_EXPERT}
 
 
-def test_verdicts_are_those_of_a_paired_t_test(study):
-    verdict = study("ablation_study.tables").verdict
-    steady, shaky = np.array([0.10, 0.12, 0.11]), np.array([0.5, -0.3, 0.1])
-    assert verdict(steady) == "helps"
-    assert verdict(-steady) == "hurts"
-    assert verdict(shaky) == "no difference beyond luck"
-    assert verdict(np.zeros(3)) == "no difference at all"
-    assert verdict(steady[:1]) == "unknown: one seed"
+def test_verdicts_are_those_of_a_t_test_over_the_seeds_of_every_world(study):
+    difference = study("ablation_study.tables").Difference.of
+    steady, shaky = np.array([[0.10, 0.12, 0.11], [0.9, 0.91, 0.92]]), np.array([[0.5, -0.3, 0.1], [0.2, -0.2, 0.1]])
+    assert difference(steady).verdict == "helps"  # worlds may differ, seeds may not
+    assert difference(-steady).verdict == "hurts"
+    assert difference(shaky).verdict == "no difference beyond luck"
+    assert difference(np.zeros((2, 3))).verdict == "no difference at all"
+    assert difference(steady[:, :1]).verdict == "unknown: one seed"
+    found = difference(shaky[:1])
+    assert found.error == pytest.approx(shaky[0].std(ddof=1) / np.sqrt(3))  # of one world the usual standard error
+    assert str(found) == f"+0.100 +- {found.error:.3f}"
 
 
 def test_the_page_is_written_by_one_command_and_a_second_one_runs_nothing_anew(study, tmp_path, monkeypatch):
