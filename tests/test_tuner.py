@@ -95,6 +95,7 @@ def test_tells_may_come_late_and_in_any_order():
 def test_answers_are_filed_under_the_context_that_was_asked_about():
     t = tuner()
     quiet, busy = t.ask(QUIET), t.ask(BUSY)
+    assert quiet.params != busy.params  # or this would show nothing
     t.tell(busy.id, {"p99_ms": 1.0, "throughput": 1.0})
     t.tell(quiet.id, {"p99_ms": 1.0, "throughput": 1.0})
     assert t.recommend(BUSY) == busy.params

@@ -1,6 +1,6 @@
 """benchmarks/ablations.py: every ablation takes effect while it runs, and leaves no trace."""
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 
@@ -9,69 +9,153 @@ import pytest
 
 from rasp_tuner.engine.quadratic import family as quadratic
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ablations.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ONE = ("--domains", "7_Regime_Switch_Simple", "--seeds", "1")
 
 
 @pytest.fixture(scope="module")
-def ablations():
-    spec = importlib.util.spec_from_file_location("ablations", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["ablations"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["ablations"]
+def study():
+    """A function that imports a module of the study, or its command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        yield importlib.import_module
+        for name in [name for name in sys.modules if name.startswith("ablation")]:
+            del sys.modules[name]
 
 
-def table(capsys, ablations, *arguments):
-    ablations.main(["--seeds", "1", *arguments])
-    header, _, *rows = (line for line in capsys.readouterr().out.splitlines() if line.startswith("|"))
-    names = [cell.strip() for cell in header.strip("|").split("|")]
-    return [dict(zip(names, (c.strip() for c in row.strip("|").split("|")), strict=True)) for row in rows]
+@pytest.fixture
+def tables(study, capsys, tmp_path):
+    """A function that gives the tables that a command prints, each a list of rows by column."""
+
+    def printed(*arguments):
+        study("ablations").main(["--cache", str(tmp_path), *arguments])
+        return parsed(capsys.readouterr().out)
+
+    return printed
 
 
-def test_every_ablation_prints_a_row(capsys, ablations):
-    rows = table(capsys, ablations, "--domains", "5_Switching_LQR", "--horizon", "8")
-    assert [row["ablation"] for row in rows] == list(ablations.ABLATIONS)
-    assert all(float(row["geometric mean"]) > 0.0 for row in rows)
-    assert {row["A2"] for row in rows} == {"-"}
+def parsed(text):
+    found = []
+    for block in text.split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        if lines:
+            header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+            found.append([dict(zip(header, row, strict=True)) for row in rows])
+    return found
 
 
-def test_an_ablation_changes_the_run_and_is_undone(ablations):
-    job = ablations.Job("7_Regime_Switch_Simple", 0, 12)
-    before = ablations.regret(job)
-    each = "kappa 0", "without the first probe", "gate: uniform weights", "blind expert only"
-    for name in (*each, "one noise only: the small one", "one noise only: the large one"):
-        changed = ablations.Job(job.domain, job.seed, job.horizon, name)
-        assert ablations.regret(changed) != before, name
-        assert ablations.regret(job) == before, name
+def test_every_condition_has_a_table_and_every_part_a_row(tables, study):
+    parts, conditions = study("ablation_study.parts"), study("ablation_study.conditions").CONDITIONS
+    found = tables(*ONE, "--horizon", "3")
+    assert len(found) == len(conditions)
+    for condition, rows in zip(conditions, found, strict=True):
+        names = [row["part"] for row in rows]
+        assert names[0] == parts.FULL
+        assert set(names) <= set(parts.FAMILIES[condition.family])
+        assert any("outlier rule" in name or "Student-t" in name for name in names)
+        assert all(float(row["regret relative to static"]) > 0.0 for row in rows)
+    assert [row["part"] for row in found[0]] == list(parts.FAMILIES["quadratic"])
+    assert [row["part"] for row in found[-2]] == list(parts.FAMILIES["discrete"])
+    assert len(found[1]) < len(found[0])  # harder worlds show fewer parts
+    assert len(found[-1]) < len(found[-2])
+
+
+LATE = {  # within so few steps these cannot show: they need repeated points, odd samples or a full memory
+    "without outlier rule: one odd sample",
+    "without outlier rule: look back at the first samples",
+    "memory of 48 slots",
+    "capacity of 50 rows",
+    "equal points averaged for ever",
+    "without merging equal points",
+    "kernel: Gaussian instead of Student-t noise",
+    "mutations: none goes back to the default",
+}
+
+
+@pytest.mark.parametrize(("family", "world"), [("quadratic", "7_Regime_Switch_Simple"), ("discrete", "S1_table")])
+def test_every_ablation_changes_the_run_and_is_undone(study, family, world):
+    runs, parts = study("ablation_study.runs"), study("ablation_study.parts")
+    full = runs.Job(world, 0, 16, family=family)
+    before = runs.run(full)
+    losses = [row.loss for row in before]
+    for name in parts.FAMILIES[family]:
+        changed = runs.run(runs.Job(world, 0, 16, ablation=name, family=family))
+        same = [row.loss for row in changed] == losses and [row.predicted for row in changed] == [
+            row.predicted for row in before
+        ]
+        assert same == (name == parts.FULL) or name in LATE, name
+    assert [row.loss for row in runs.run(full)] == losses
 
 
 @pytest.mark.parametrize("section", ["--robust", "--switching", "--guard", "--streams", "--leaders"])
-def test_the_other_sections_print_their_tables(capsys, ablations, section):
-    rows = table(
-        capsys, ablations, section, "--domains", "8_Server_Flash_Crowd", "H1_Recurring_Regimes", "--horizon", "9"
+def test_the_other_sections_print_their_tables(tables, section):
+    (rows,) = tables(
+        section, "--seeds", "1", "--domains", "8_Server_Flash_Crowd", "H1_Recurring_Regimes", "--horizon", "9"
     )
     assert len(rows) == {"--robust": 10, "--switching": 12, "--guard": 2, "--streams": 2, "--leaders": 2}[section]
 
 
-def test_one_noise_only_leaves_weight_to_that_noise_alone(ablations):
+def test_one_noise_only_leaves_weight_to_that_noise_alone(study):
     for name, noise in (("small", 0), ("middle", 1), ("large", 2)):
-        ablation = ablations.ABLATIONS[f"one noise only: the {name} one"]
+        ablation = study("ablation_study.parts").FAMILIES["quadratic"][f"one noise only: the {name} one"]
         with pytest.MonkeyPatch.context() as patch:
             for where, what, instead in ablation.replacements:
                 patch.setattr(where, what, instead)
-            weights = quadratic.Quadratic(np.full(2, 0.5), 1, 1).evidence.weights.reshape(-1, quadratic.R)
+            weights = quadratic.QuadraticFamily(np.full(2, 0.5), 1, 1).evidence.weights.reshape(-1, quadratic.R)
         assert weights[:, noise].sum() == pytest.approx(1.0)
 
 
-def test_leaders_are_named_whatever_their_noise(capsys, ablations):
+def test_leaders_are_named_whatever_their_noise(tables):
     loud = "ten times the domain's own noise"
-    rows = table(
-        capsys, ablations, "--leaders", "--domains", "H1_Recurring_Regimes", "--horizon", "9", "--condition", loud
+    (rows,) = tables("--leaders", "--seeds", "1", "--domains", "H1_Recurring_Regimes", "--horizon", "9", "--wrap", loud)
+    assert {row["leads at the end"] for row in rows} <= {*quadratic.LOCAL_EXPERTS, quadratic.MOVING_EXPERT}
+
+
+def test_verdicts_are_those_of_a_t_test_over_the_seeds_of_every_world(study):
+    difference = study("ablation_study.tables").Difference.of
+    steady, shaky = np.array([[0.10, 0.12, 0.11], [0.9, 0.91, 0.92]]), np.array([[0.5, -0.3, 0.1], [0.2, -0.2, 0.1]])
+    assert difference(steady).verdict == "helps"  # worlds may differ, seeds may not
+    assert difference(-steady).verdict == "hurts"
+    assert difference(shaky).verdict == "no difference beyond luck"
+    assert difference(np.zeros((2, 3))).verdict == "no difference at all"
+    assert difference(steady[:, :1]).verdict == "unknown: one seed"
+    found = difference(shaky[:1])
+    assert found.error == pytest.approx(shaky[0].std(ddof=1) / np.sqrt(3))  # of one world the usual standard error
+    assert str(found) == f"+0.100 +- {found.error:.3f}"
+
+
+def test_the_page_is_written_by_one_command_and_a_second_one_runs_nothing_anew(study, tmp_path, monkeypatch):
+    asked = [*ONE, "--seeds", "2", "--horizon", "9", "--condition", "outliers", "--only", "outlier"]
+    arguments = [*asked, "--cache", str(tmp_path / "cache"), "--page"]
+    study("ablations").main([*arguments, str(tmp_path / "first.md")])
+    monkeypatch.setattr(study("ablation_study.runs"), "run", None)  # calling it would fail
+    study("ablations").main([*arguments, str(tmp_path / "second.md")])
+    first, second = ((tmp_path / name).read_text() for name in ("first.md", "second.md"))
+    assert first.replace("first.md", "second.md") == second
+    assert first.startswith("# Ablations\n")
+    assert "2 seeds, 0 to 1, T = 9" in first
+    titles = [line for line in first.splitlines() if line.startswith("## ")]
+    assert "## Quadratic family, outliers" in titles
+    assert "## Guard" in titles
+    assert "without any outlier rule" in {row.get("part") for rows in parsed(first) for row in rows}
+
+
+def test_half_a_line_of_a_killed_run_is_forgotten(study, tmp_path):
+    runs = study("ablation_study.runs")
+    job = runs.Job("5_Switching_LQR", 0, 3)
+    (total,) = runs.Runs(tmp_path)(runs.regret, [job])
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(kept.read_text() + '{"run": "regret|half')
+    assert runs.Runs(tmp_path)(runs.regret, [job, runs.Job("5_Switching_LQR", 1, 3)])[0] == total
+    assert len(runs.Runs(tmp_path)._known) == 2
+
+
+def test_a_table_of_your_own_has_a_table_of_ablations(tables, tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "mine.npz"
+    configurations = np.array([(i, j) for i in range(4) for j in range(3)])
+    np.savez(path, configurations=configurations, contexts=np.eye(2), ms=1.0 + rng.random((2, 12)))
+    *_, rows = tables(
+        *ONE, "--horizon", "4", "--condition", "none of them", "--table", str(path), "--metrics", "ms:min"
     )
-    assert {row["leads at the end"] for row in rows} <= {*quadratic.LOCAL, quadratic.MOVING}
-
-
-def test_only_the_named_ablations_run(capsys, ablations):
-    rows = table(capsys, ablations, "--domains", "5_Switching_LQR", "--horizon", "5", "--only", "kappa")
-    assert [row["ablation"] for row in rows] == ["default", "kappa 0", "kappa 0.35", "kappa 1.4"]
+    assert rows[0]["part"] == "full engine"
+    assert len(rows) > 20

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from streams import followed, noise, regimes
 
+from rasp_tuner.context_report import report as context_report
 from rasp_tuner.context_report import screen
 from rasp_tuner.context_report.report import memory_of
 from rasp_tuner.context_report.shifts import reduced
@@ -86,12 +87,15 @@ def test_without_other_parameters_nothing_is_called_useless():
     assert "in 95% of them the parameters are the same" in report.words
 
 
-@pytest.mark.slow
-def test_of_a_long_log_so_many_samples_are_looked_at_over_all_its_length():
-    contexts, points, losses = regimes(1000)
+def test_of_a_long_log_so_many_samples_are_looked_at_over_all_its_length(monkeypatch):
+    monkeypatch.setattr(context_report, "MAX_SAMPLES", 60)
+    contexts, points, losses = regimes(300)
+    losses[-100:] = noise(100)[2]  # at its end the context says nothing
+    early = screen(contexts[:60], points[:60], losses[:60])
     report = screen(contexts, points, losses)
-    assert report.samples == 1000
-    assert "256 samples" in report.words
+    assert report.samples == 300
+    assert "60 samples" in report.words
+    assert report.share < early.share  # so its end was looked at, too
 
 
 def test_memory_of_white_noise_is_short_and_of_blocks_long():

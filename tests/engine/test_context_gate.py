@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, Tuner, presets
+from rasp_tuner.context_report import shifts
 
 BOX = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
 
@@ -107,6 +108,13 @@ def test_screen_is_true_or_false_and_not_for_the_paper():
     assert presets.default().constants["screen"] == 0.0
 
 
+@pytest.fixture
+def few_shifts(monkeypatch):
+    """Enough for p = 1/41, below the level of a report; the rest is time."""
+    monkeypatch.setattr(shifts, "MAX_SHIFTS", 40)
+
+
+@pytest.mark.usefixtures("few_shifts")
 @pytest.mark.parametrize("screen", [False, True])
 def test_the_report_of_a_running_tuner(screen):
     tuner = Tuner(BOX, {"loss": "min"}, ["load", "noise"], screen=screen)
@@ -140,7 +148,7 @@ def switches(steps, **options):
     return tuner
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("few_shifts")
 @pytest.mark.parametrize("screen", [False, True])
 def test_knobs_of_few_levels_are_reported_on_too(screen):
     tuner = switches(150, screen=screen)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from teaching import teach
 
+from rasp_tuner.engine.discrete.belief import warped
 from rasp_tuner.engine.discrete.family import DiscreteFamily
 
 LEVELS = [np.linspace(0.0, 1.0, n) for n in (2, 2, 5, 9)] + [(np.arange(4) + 0.5) / 4, None]
@@ -290,3 +291,36 @@ def test_the_inverse_stays_one_through_merges_and_replacements():
     _, variance = belief.predict(made.state()["points"])
     assert np.all(variance >= 0.0)
     assert np.linalg.eigvalsh(made.state()["inverse"]).min() > 0.0
+
+
+def test_hyperparameters_are_learned():
+    """Knobs differ in how much they matter and there is no noise: predictions become sharper than with fixed ones."""
+    rng = np.random.default_rng(5)
+    held_out = [(random_point(rng), CONTEXTS[i % 3]) for i in range(40)]
+
+    def score(made):
+        return np.mean([made.believe(c).forecast(p, loss(p, c)).log_densities[0] for p, c in held_out])
+
+    assert score(taught(100)) > score(taught(100, loose=1e-6)) + 0.5
+
+
+def test_what_is_bad_is_compressed():
+    made = taught(40, CONTEXTS[:1])
+    usual = made._target()[0].max()
+    point = random_point(np.random.default_rng(9))
+    teach(made, point, CONTEXTS[0], np.array([1e6]), False)  # 6 deviations of all from the median
+    assert usual < 4.0
+    assert made._target()[0].max() < 4.0
+    values = np.array([-3.0, 0.0, 1e-6, 2.0, 1e6])
+    expected = [-3.0, 0.0, 1e-6, 2.0 * np.log(2.0), 2.0 * np.log(1.0 + 5e5)]
+    np.testing.assert_allclose(warped(values, 2.0), expected, rtol=1e-6)
+
+
+def test_a_row_follows_what_drifts():
+    made, rng = family(), np.random.default_rng(0)
+    for t in range(60):
+        point = DEFAULT if t % 2 else random_point(rng)
+        level = 0.0 if t < 36 else 2.0
+        teach(made, point, CONTEXTS[0], np.array([level + loss(point, CONTEXTS[0])]), False)
+    now = made.believe(CONTEXTS[0]).predict(DEFAULT[None])[0][0] - loss(DEFAULT, CONTEXTS[0])
+    assert now > 1.2  # the mean of all its thirty samples is 0.8

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import Float, Tuner
+from rasp_tuner import Categorical, Float, Tuner
 from rasp_tuner.engine.family import Choice, Forecast
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
@@ -142,3 +142,15 @@ def test_on_a_context_of_pure_noise_the_experts_that_ignore_it_win(seed):
     assert weights["history"] > 0.75
     assert weights["situation"] < 0.1
     assert "history" in why.expert
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_on_a_smooth_world_the_family_of_discrete_knobs_loses_its_share(seed):
+    """One knob of two is discrete: both families start with half."""
+    space = {"x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c", "d"])}
+    tuner = Tuner(space, {"loss": "min"}, seed=seed)
+    for _ in range(25):
+        s = tuner.ask()
+        tuner.tell(s.id, {"loss": (s.params["x"] - 0.3) ** 2 + 0.1 * "abcd".index(s.params["c"])})
+    assert tuner.experts[-1] == "elites"
+    assert tuner.explain(tuner.ask().id).gate[-1] < 0.1

@@ -74,3 +74,11 @@ def test_a_sample_whose_trust_is_restored_counts_again():
     model.observe(np.zeros(2), np.zeros(2), np.array([50.0]), 0.0)
     model.restore_trust()
     assert model.state()["weights"][20] == 1.0
+
+
+def test_a_false_sample_hardly_moves_the_optimum():
+    model, context = fitted(), np.array([1.0, -1.0])
+    model.observe(np.zeros(2), context, np.array([30.0]), 1.0)
+    for _ in range(5):
+        model.fit(np.ones(1), 0.0, shared(2.0), 0)
+    assert model.believe(context, 0.0, 2.0).optimum[0] == pytest.approx(START + SLOPES @ context, abs=0.01)

@@ -72,3 +72,10 @@ def test_an_objective_restored_is_the_same():
     assert np.array_equal(objective.weights, other.weights)
     assert np.array_equal(objective.worst(), other.worst())
     assert objective.seen == other.seen == 22
+
+
+def test_a_metric_that_differs_by_rounding_alone_does_not_outweigh_the_other():
+    objective = Objective({"a": "min", "b": "min"})
+    for a, b in ((0.1 + 0.2, 5.0), (0.3, 7.0)):
+        objective.observe(objective.to_minimise({"a": a, "b": b}))
+    assert objective.weights.tolist() == [0.5, 0.5]

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from rasp_tuner import Float, Tuner
 from rasp_tuner.engine.outliers import early_outliers
 from rasp_tuner.engine.quadratic.belief import features
 
@@ -54,3 +55,21 @@ def test_only_those_are_false_that_may_be(bowl):
 def test_few_or_constant_samples_say_nothing(bowl, count):
     assert false(bowl[0][:count], bowl[1][:count]) == []
     assert false(bowl[0], np.ones(12)) == []
+
+
+def test_of_two_values_the_rarer_one_is_not_false(bowl):
+    """A metric of zeros and ones: what is left without the ones is constant, which says nothing."""
+    phi, y = bowl
+    y[:] = 0.0
+    y[[2, 5, 9]] = 1.0
+    assert false(phi, y) == []
+
+
+@pytest.mark.parametrize("seed", [1, 4, 6, 7])
+def test_a_metric_of_zeros_and_ones_is_learned(seed):
+    rng, tuner = np.random.default_rng(seed), Tuner({"x": Float(0, 1), "y": Float(0, 1)}, {"errors": "min"}, seed=seed)
+    for _ in range(80):
+        s = tuner.ask()
+        chance = 0.3 + (s.params["x"] - 0.3) ** 2 + (s.params["y"] - 0.6) ** 2
+        tuner.tell(s.id, {"errors": float(rng.random() < chance)})
+    assert 0.1 < tuner.explain(tuner.ask().id).deviation < 2.0  # of one answer it is about 0.5

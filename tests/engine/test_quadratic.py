@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 from teaching import teach
 
-from rasp_tuner.engine.quadratic.family import NOISES, QuadraticFamily
-from rasp_tuner.engine.quadratic.prior import COMMON_DEVIATION, LEVEL_VARIANCE, OPTIMUM_VARIANCE, OWN_DEVIATION
+from rasp_tuner.engine.quadratic.belief import features, minimisers
+from rasp_tuner.engine.quadratic.family import NARROW_WIDTH, NOISES, RECENT_STEPS, QuadraticFamily
+from rasp_tuner.engine.quadratic.prior import (
+    COMMON_DEVIATION,
+    LEVEL_VARIANCE,
+    OPTIMUM_VARIANCE,
+    OWN_DEVIATION,
+    SharedShape,
+)
 
 DEFAULT = np.array([0.5, 0.3])
 
@@ -139,3 +146,77 @@ def test_false_measurements_among_the_first_samples_do_not_bend_what_is_shared(f
     if not failed:
         assert trust.sum() > 11.0
         assert family.believe(np.zeros(1)).a < 2.0  # bowl: 0.5 in u
+
+
+def test_one_odd_sample_later_on_counts_for_nothing_and_scores_no_expert():
+    family, _ = taught(60, bowl)  # past the first samples, which are looked at together
+    scores = family.evidence.scores.copy()
+    teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
+    assert family.slots.trust[:, -1].max() < 1e-6
+    assert family.moving.state()["weights"][60] < 1e-6
+    assert np.array_equal(family.evidence.scores, scores)
+
+
+def test_odd_samples_that_were_believed_lose_trust_once_others_disagree():
+    rng = np.random.default_rng(0)
+    family, _ = taught(60, lambda point: bowl(point) + 0.02 * rng.normal())
+    for _ in range(2):  # the second clears itself
+        teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([9.0]), False)
+    assert family.slots.trust[0, 61] == 1.0
+    for point in rng.random((6, 2)):
+        teach(family, point, np.zeros(1), np.array([bowl(point) + 0.02 * rng.normal()]), False)
+    assert family.slots.trust[:, 60:62].max() < 0.01
+    assert family.slots.trust[0, :60].mean() > 0.9
+
+
+def test_situations_count_by_wobble_and_the_most_similar_ones_by_spread():
+    rng = np.random.default_rng(0)
+    family, _ = taught(50, bowl, context=lambda t: np.array([t // 10 % 2 + 0.1 * rng.normal()]))
+    wobbles, spreads = family.slots.gaps(np.array([0.3]))
+    blind, recent, wide, narrow = family.believe(np.array([0.3])).kernels
+    assert blind == pytest.approx(np.ones(50))
+    assert recent == pytest.approx(np.exp(-np.arange(49.0, -1.0, -1.0) / RECENT_STEPS))
+    assert wide == pytest.approx(np.exp(-((wobbles / family.slots.reach) ** 2)))
+    assert narrow == pytest.approx(np.exp(-((spreads / (2.0 * NARROW_WIDTH**2)) ** 2)))
+    assert not np.allclose(wide, narrow)
+
+
+def test_a_second_odd_sample_restores_the_trust_in_the_first():
+    family, _ = taught(121, bowl)  # by now trust is looked at one step in four, and not in this one
+    for _ in range(2):
+        teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
+    assert family.slots.trust[:, -2:].min() == 1.0
+    assert family.moving.state()["weights"][121:123].tolist() == [1.0, 1.0]
+
+
+def test_how_steep_each_knob_is_is_shared_by_all_situations():
+    family, _ = taught(40, lambda point: 3.0 + 4.0 * (point[0] - 0.6) ** 2 + 0.4 * (point[1] - 0.4) ** 2)
+    steep, flat = family.shared.shape
+    assert steep / flat > 4.0  # ten in truth
+
+
+def test_a_new_situation_is_expected_to_have_the_least_value_of_the_others():
+    family, rng = QuadraticFamily(DEFAULT, 1, 1), np.random.default_rng(0)
+    for t in range(80):
+        point, situation = rng.random(2), t // 10 % 2
+        told = bowl(point, ((0.7, 0.2), (0.2, 0.6))[situation])  # 3 at best, in both
+        teach(family, point, np.array([situation + 0.05 * rng.normal()]), np.array([told]), False)
+    belief = family.believe(np.array([40.0]))
+    coefficients = belief.mean[2, 1]  # of the situations like this one: none
+    least = float(features(minimisers(belief.box, coefficients, belief.a)) @ coefficients)
+    assert least + belief.offset + belief.origin == pytest.approx(3.0, abs=0.1)
+
+
+def test_false_measurements_found_late_unbend_the_shared_curvature():
+    shared = SharedShape(2)
+    shared.outliers_found(1.0)
+    assert shared.curvature == 0.0  # it was not known yet
+    for _ in range(5):
+        shared.track(np.array([40.0, 40.0]), 0.0, 40.0, 9.0)
+    shared.refresh()
+    bent = shared.prior
+    shared.outliers_found(2.0)
+    assert (shared.curvature, shared.largest) == (2.0, 0.0)
+    assert shared.prior is not bent
+    shared.outliers_found(3.0)
+    assert shared.curvature == 2.0  # at most: without them it is no steeper

@@ -112,3 +112,13 @@ def test_only_the_trust_of_the_latest_sample_is_restored():
 def test_a_situation_was_seen_before_unless_it_is_the_first_of_its_kind():
     slots, _ = filled(40)
     assert [slot for slot in range(40) if not slots.seen_before(slot)] == [0, 10]
+
+
+def test_the_reach_is_wider_where_distances_between_neighbours_vary_more():
+    rng, reaches = np.random.default_rng(0), []
+    for d in (1, 50):  # the mean square over many dimensions is nearly the same each time
+        slots = SlotMemory(d, 1, 1, 200)
+        for _ in range(150):
+            slots.write(rng.normal(size=d), np.ones(1), 1.0)
+        reaches.append(slots.reach)
+    assert reaches[0] > 3.0 > 2.8 > reaches[1] > 2.0

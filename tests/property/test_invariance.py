@@ -1,5 +1,7 @@
 """Units are the user's own business: no suggestion of preset `default` depends on them."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,11 +28,15 @@ def suggestions(seed, scale=1.0, offset=0.0, units=(1.0, 1.0), zeros=(0.0, 0.0),
     return np.array(asked)
 
 
-@pytest.mark.slow
+@cache
+def usual(seed):
+    return suggestions(seed)
+
+
 @given(seed=st.integers(0, 3), scale=logs, offset=st.floats(-500.0, 500.0))
-@settings(max_examples=25)
+@settings(max_examples=20)
 def test_the_unit_of_a_metric_changes_no_suggestion(seed, scale, offset):
-    assert suggestions(seed, scale, offset) == pytest.approx(suggestions(seed), abs=1e-6)
+    assert suggestions(seed, scale, offset) == pytest.approx(usual(seed), abs=1e-6)
 
 
 @pytest.mark.slow
@@ -39,14 +45,14 @@ def test_the_unit_of_a_metric_changes_no_suggestion(seed, scale, offset):
     units=st.lists(logs, min_size=2, max_size=2).map(np.array),
     zeros=st.lists(st.floats(-500.0, 500.0), min_size=2, max_size=2).map(np.array),
 )
-@settings(max_examples=25)
+@settings(max_examples=20)
 def test_the_units_of_context_change_no_suggestion(seed, units, zeros):
-    assert suggestions(seed, units=units, zeros=zeros * units) == pytest.approx(suggestions(seed), abs=1e-6)
+    assert suggestions(seed, units=units, zeros=zeros * units) == pytest.approx(usual(seed), abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_metric_to_maximise_is_one_to_minimise_turned(seed):
-    assert np.array_equal(suggestions(seed, sign=-1.0), suggestions(seed))
+    assert np.array_equal(suggestions(seed, sign=-1.0), usual(seed))
 
 
 def test_several_metrics_may_each_have_their_own_unit():

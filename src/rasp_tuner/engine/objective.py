@@ -10,6 +10,8 @@ from rasp_tuner.core.numerics import LARGEST, Array, assign
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric
 
+ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
+
 
 class Objective(MetricTable):
     """Metrics [K] as losses, where lower is better, and the weights that turn all of history into one target.
@@ -49,7 +51,7 @@ class Objective(MetricTable):
         if len(losses) == 1 or self.seen < 2 or self.seen & (self.seen - 1):
             return False
         spread = np.sqrt(squares / self.seen)
-        self._scales = np.where(spread > 0.0, spread, 1.0)
+        self._scales = np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
         self._set_weights()
         return True
 

@@ -62,6 +62,7 @@ def early_outliers(
     evidence -= np.log(np.diag(lower)).cumsum() + 0.5 * q * np.log(2.0 * np.pi)
     evidence += (n - q) * np.log(odds)  # false ones lie anywhere within the range of y
     evidence[: n - int(may[worst].sum()) - 1] = -np.inf
+    evidence[a <= TINY] = -np.inf  # what is left is constant, as of a metric of zeros and ones: it says nothing
     true = int(evidence.argmax()) + 1
     false[order[true:]] = True
     begins = np.flatnonzero(np.convolve(false, np.ones(ROW_SAMPLES), "valid") == ROW_SAMPLES)

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from rasp_tuner.core.numerics import Array
 
 RAMPS = 8  # thresholds of an ordered knob: with more levels, neighbours share a ramp and differ by less
-GRID = 21  # values of a knob tried when main effects are minimised
-NEIGHBOUR = 0.6  # chance that an ordered knob moves by one level rather than to any other
-NEAR = 0.8  # the same for a continuous knob: a small step rather than anywhere
-FOCUS = 0.5  # of the mutations follow the main effects, the rest touch any knob
-AWAY, WORSE = 3.0, 1.0  # scale of the feature that tells how far a point is from the default, and its expected slope
-SWAP = 0.3  # chance that a mutation of several knobs turns one binary knob on and another off
+GRID_VALUES = 21  # values of a knob tried when main effects are minimised
+NEIGHBOUR_CHANCE = 0.6  # chance that an ordered knob moves by one level rather than to any other
+NEAR_CHANCE = 0.8  # the same for a continuous knob: a small step rather than anywhere
+FOCUSED_SHARE = 0.5  # of the mutations follow the main effects, the rest touch any knob
+DISTANCE_SCALE = 3.0  # of the feature that tells how far a point is from the default
+DISTANCE_SLOPE = 1.0  # prior: settings far from the default are expected to be worse
+SWAP_CHANCE = 0.3  # chance that a mutation of several knobs turns one binary knob on and another off
 
 
 class Knobs:
@@ -49,7 +50,7 @@ class Knobs:
         self._together = np.sqrt(self.dim / max(1, self.binary.sum()))
         self._origin = self._raw(self.default[None])
         self.prior = np.zeros(self._origin.shape[1])  # [p] expected main effects
-        self.prior[-1] = WORSE / AWAY
+        self.prior[-1] = DISTANCE_SLOPE / DISTANCE_SCALE
         self.single = self._singles()
 
     def main_effects(self, points: Array) -> Array:
@@ -76,7 +77,7 @@ class Knobs:
         rows = np.arange(count) % len(parents)
         points = parents[rows]
         changes = np.minimum(rng.geometric(few, count), self.dim)
-        swapped = (changes > 1) & (rng.random(count) < SWAP) & self._swaps
+        swapped = (changes > 1) & (rng.random(count) < SWAP_CHANCE) & self._swaps
         changes -= 2 * swapped
         race = rng.exponential(size=points.shape) / rates  # the first few to arrive are drawn without replacement
         limit = np.take_along_axis(np.sort(race, axis=1), np.maximum(changes - 1, 0)[:, None], axis=1)
@@ -92,7 +93,7 @@ class Knobs:
         values = (effects @ self.single).reshape(self.grid.shape)
         strength = values.max(axis=1) - values.min(axis=1)
         strength += 0.3 * strength.mean() + 1e-12
-        rates: Array = (1.0 - FOCUS) / self.dim + FOCUS * strength / strength.sum()
+        rates: Array = (1.0 - FOCUSED_SHARE) / self.dim + FOCUSED_SHARE * strength / strength.sum()
         return rates
 
     def optimum(self, effects: Array) -> tuple[Array, Array]:
@@ -112,7 +113,9 @@ class Knobs:
             z[:, self.binary].sum(axis=1, keepdims=True) * self._together,
         ]
         gaps = np.where(self.unordered, points != self.default, np.abs(points - self.default))
-        raw: Array = np.concatenate([*terms, AWAY / np.sqrt(self.dim) * gaps.sum(axis=1, keepdims=True)], axis=1)
+        raw: Array = np.concatenate(
+            [*terms, DISTANCE_SCALE / np.sqrt(self.dim) * gaps.sum(axis=1, keepdims=True)], axis=1
+        )
         raw /= np.sqrt(self.dim)
         return raw
 
@@ -135,11 +138,11 @@ class Knobs:
         step = np.where(step < 0, 1, np.where(step > last, last - 1, step))  # turns back at the ends
         other = places + 1 + (uniform * last).astype(np.intp)
         other -= np.where(other > last, last + 1, 0)
-        moved = self._table[knob, np.where((near < NEIGHBOUR) & ~self.unordered[knob], step, other)]
+        moved = self._table[knob, np.where((near < NEIGHBOUR_CHANCE) & ~self.unordered[knob], step, other)]
         if not self.discrete.all():
             width = 10.0 ** (-2.0 + 1.7 * uniform)  # from 0.01 to 0.5
             close = np.clip(values + width * rng.normal(size=len(values)), 0.0, 1.0)
-            moved = np.where(self.discrete[knob], moved, np.where(near < NEAR, close, side))
+            moved = np.where(self.discrete[knob], moved, np.where(near < NEAR_CHANCE, close, side))
         return np.where((back < home) & (values != default), default, moved)
 
     def _swap(self, points: Array, rng: np.random.Generator) -> Array:
@@ -187,8 +190,8 @@ class Knobs:
 
 def _grid(levels: Array | None) -> Array:
     if levels is None:
-        return np.linspace(0.0, 1.0, GRID)
-    return levels[np.unique(np.linspace(0, len(levels) - 1, GRID).round().astype(np.intp))]
+        return np.linspace(0.0, 1.0, GRID_VALUES)
+    return levels[np.unique(np.linspace(0, len(levels) - 1, GRID_VALUES).round().astype(np.intp))]
 
 
 def _padded(rows: Sequence[Array]) -> Array:
