@@ -33,7 +33,7 @@ from rasp_tuner.types import Explanation, Metric, Suggestion
 if TYPE_CHECKING:
     from rasp_tuner.paper.experts import PromptMoE as PromptMoE
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "AdaptiveHybridTuner",

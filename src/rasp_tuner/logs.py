@@ -137,6 +137,9 @@ def _columns(source: Mapping[str, Sequence[Any]], needed: Sequence[str]) -> Iter
 def _file(path: Path, needed: Sequence[str], knobs: Mapping[str, Knob]) -> Iterator[Mapping[str, Any]]:
     file = read_csv(path)
     _check_columns(str(path), file.header, needed)
+    twice = [name for name in needed if file.header.count(name) > 1]
+    if twice:
+        raise InvalidValue(f"{path} must name each column once; these are there twice: {show(twice)}")
     at = {name: file.header.index(name) for name in needed}
     for _, row in file.rows:
         yield {name: _parsed(row[i] if i < len(row) else None, knobs.get(name)) for name, i in at.items()}

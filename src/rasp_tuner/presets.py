@@ -2,7 +2,7 @@
 
 from rasp_tuner.core import preset as _preset
 from rasp_tuner.core.preset import Preset as Preset
-from rasp_tuner.core.preset import Setting, named, resolved
+from rasp_tuner.core.preset import Setting, named, resolved, saved
 from rasp_tuner.engine.preset import DEFAULT as DEFAULT
 from rasp_tuner.engine.preset import KIND as _DEFAULT_KIND
 from rasp_tuner.paper.preset import KIND as _PAPER_KIND
@@ -12,7 +12,7 @@ _preset.register("paper", _PAPER_KIND)
 _preset.register("default", _DEFAULT_KIND)
 NAMES = _preset.names()
 
-__all__ = ["DEFAULT", "NAMES", "PAPER", "Preset", "default", "named", "paper", "resolved"]
+__all__ = ["DEFAULT", "NAMES", "PAPER", "Preset", "default", "named", "paper", "resolved", "saved"]
 
 
 def paper(**changes: float) -> Preset:

@@ -1,4 +1,4 @@
-"""ContextShield: what stands at the door between a raw context and all that is learned, stored or logged.
+"""ContextShield: transforms a raw context before anything is learned, stored or logged.
 
 symbol   meaning
 x        the context, each dimension scaled so that its stated range becomes [-1, 1]; [d]

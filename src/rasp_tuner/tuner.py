@@ -10,14 +10,14 @@ import numpy as np
 from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import number, show, whole
+from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import FAILED_ERROR
+from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
-from rasp_tuner.presets import Preset, named, resolved
+from rasp_tuner.presets import Preset, named, resolved, saved
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
 from rasp_tuner.types import Direction, Explanation, Metric, Slots, Suggestion
@@ -45,7 +45,7 @@ class Tuner:
     guard       margin: once a little is known, no suggestion whose loss may exceed the default's by more than this
                 share of it; 0.1 is ten percent
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
-    screen      True: contexts have a say only once they have shown that they help; costs twice the time and memory
+    screen      True: the context is ignored until it improves predictions; costs twice the time and memory
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Tuner:
         time: str | None = None,
         **settings: Any,
     ) -> tuple["Tuner", LogReport]:
-        """A tuner that has learned from past records, and what became of them; equal records in any order, equal tuner.
+        """A tuner that has learned from past records, and a report; the order of the records does not matter.
 
         records   mappings with context, params and metrics; or a CSV file, or columns by name
         missing   "refuse", "drop" or "median": logs.py states each rule
@@ -121,15 +121,16 @@ class Tuner:
     def ask(self, context: Context = None) -> Suggestion:
         """Parameters to run in this context, under an id to answer with; the default if nothing is known at all."""
         seen = self._encoder.encode(context)
-        if self._ledger.issued == 0 and self._learned == 0:
-            point, why = self._default, Explanation(source="default")
-        elif self._frozen:
-            point, why = self._recommended(seen), Explanation(source="recommendation (frozen)")
-        else:
+        first = self._ledger.issued == 0 and self._learned == 0
+        proposal = None
+        if self._frozen and not first:
+            proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
+        elif not first:
             proposal = self._optimizer.propose(seen, self._current, self._rng)
-            point, why = proposal.point, proposal.why
-        params, legal = self._space.nearest(point)
-        return Suggestion(self._ledger.issue(seen, legal, why), params)
+        if proposal is None:  # nothing is known yet
+            proposal = Proposal(self._default, Explanation(source="default"))
+        params, legal = self._space.nearest(proposal.point)
+        return Suggestion(self._ledger.issue(seen, legal, proposal.why), params)
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
@@ -288,7 +289,7 @@ class Tuner:
             {name: Metric(**fields) for name, fields in header["metrics"].items()},
             header["context"],
             space.from_unit(arrays["default"]),
-            preset=named(header["preset"]["name"], header["preset"]["constants"]),
+            preset=saved(header["preset"]["name"], header["preset"]["constants"]),
             seed=header["seed"],
             shield=shield,
         )
@@ -317,17 +318,13 @@ class Tuner:
 
 
 def _with(preset: str | Preset, switching_cost: float, guard: float | None, screen: bool) -> Preset:
-    """The preset, with what the tuner was asked to heed."""
-    changes: dict[str, float | bool] = {}
-    if switching_cost != 0.0:
-        changes["switching_cost"] = number("switching_cost", switching_cost, InvalidSpace)
+    """The preset with the tuner's own options set."""
+    changes: dict[str, object] = {}
+    if not (isinstance(switching_cost, float | int) and switching_cost == 0.0):
+        changes["switching_cost"] = switching_cost
     if guard is not None:
-        changes["guard"] = number("guard", guard, InvalidSpace)
-        if changes["guard"] < 0.0:
-            raise InvalidSpace(f"guard must be a share from 0 up, got {guard!r}")
-    if not isinstance(screen, bool):
-        raise InvalidSpace(f"screen must be True or False, got {show(screen)}")
-    if screen:
-        changes["screen"] = True
+        changes["guard"] = guard
+    if screen is not False:
+        changes["screen"] = screen
     base = resolved(preset)
     return named(base.name, {**base.constants, **changes}) if changes else base

@@ -1,4 +1,4 @@
-"""Tuner(screen=True): contexts must earn their say; and Tuner.context_report()."""
+"""Tuner(screen=True): the context is ignored until it helps; and Tuner.context_report()."""
 
 import numpy as np
 import pytest
@@ -51,12 +51,12 @@ def test_contexts_that_tell_situations_apart_are_used_soon():
     tuner = screened()
     losses = drive(tuner, 60)[1]
     assert tuner._optimizer.trusted
-    assert max(losses[36:]) < 0.1  # for good: success does not take their say away
+    assert max(losses[36:]) < 0.1  # for good: success does not take them away again
     assert tuner.recommend([1.0, 0.0])["x"] == pytest.approx(0.8, abs=0.15)
     assert tuner.recommend([0.0, 0.0])["x"] == pytest.approx(0.2, abs=0.15)
 
 
-def test_an_explanation_says_whether_contexts_have_a_say():
+def test_an_explanation_says_whether_the_context_is_used():
     tuner, why = screened(), []
     for step in range(60):
         busy = step // 12 % 2 == 1

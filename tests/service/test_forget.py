@@ -374,9 +374,9 @@ def test_records_that_outlive_their_study_are_erased(sqlite, tmp_path, monkeypat
         time.sleep(1.5)
         assert view(client)["erased"] == 0
         clock += 15.0
-        wait_for(lambda: view(client)["erased"] == 5, "the sweep", 30.0)
+        wait_for(lambda: view(client)["erased"] == 5, "retention", 30.0)
         wait_for(lambda: not hits(tmp_path), "a clean folder", 30.0)
         assert (view(client)["asks"], view(client)["tells"]) == (10, 10)
         clock += 1_000.0
-        wait_for(lambda: view(client)["erased"] == 15, "the next sweep", 30.0)
+        wait_for(lambda: view(client)["erased"] == 15, "retention, again", 30.0)
         assert (view(client)["learned"], ask(client)["id"]) == (0, "s14")

@@ -13,9 +13,9 @@ from rasp_tuner.client.errors import (
     UnknownStudy,
 )
 from rasp_tuner.client.fallback import is_fallback
-from rasp_tuner.client.study import Study, TellResult
+from rasp_tuner.client.study import Study, TellReply
 
-Told = TellResult  # the former name
+Told = TellReply  # the former name
 
 __all__ = [
     "AccessDenied",
@@ -25,7 +25,7 @@ __all__ = [
     "RequestRefused",
     "ServerUnavailable",
     "Study",
-    "TellResult",
+    "TellReply",
     "Told",
     "UnknownStudy",
     "is_fallback",

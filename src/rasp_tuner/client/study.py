@@ -25,7 +25,7 @@ STREAM_TIMEOUT_S = 40.0  # without data; the server sends a heartbeat every 15 s
 
 
 @dataclass(frozen=True, slots=True)
-class TellResult:
+class TellReply:
     """The result of a tell."""
 
     id: str
@@ -77,30 +77,30 @@ class Study:
         answer = self._transport.call("POST", f"{self._path}/ask/batch", body).body
         return [Suggestion(one["id"], one["params"]) for one in answer["suggestions"]]
 
-    def tell(self, id: str, metrics: Mapping[str, float]) -> TellResult:
+    def tell(self, id: str, metrics: Mapping[str, float]) -> TellReply:
         """The result, once it is on the server's disk; a fallback is queued and sent later as an observation."""
         told = metrics_json(metrics)
         if is_fallback(_text("id", id)):
             return self._tell_fallback(id, told)
-        return _tell_result(self._transport.call("POST", f"{self._path}/tell", {"id": id, "metrics": told}).body)
+        return _tell_reply(self._transport.call("POST", f"{self._path}/tell", {"id": id, "metrics": told}).body)
 
-    def tell_later(self, id: str, metrics: Mapping[str, float]) -> TellResult:
+    def tell_later(self, id: str, metrics: Mapping[str, float]) -> TellReply:
         """Queue it and send it in the background, for code that may not wait. The queue is in memory only."""
         told = metrics_json(metrics)
         if is_fallback(_text("id", id)):
             return self._tell_fallback(id, told)
         self._outbox.put(f"{self._path}/tell", {"id": id, "metrics": told})
-        return TellResult(id, "queued")
+        return TellReply(id, "queued")
 
-    def tell_failed(self, id: str, reason: str = "") -> TellResult:
+    def tell_failed(self, id: str, reason: str = "") -> TellReply:
         """The result; the failure of a fallback is dropped, because `observe` has no failures."""
         body = {"id": _text("id", id), "reason": _text("reason", reason)}
         if is_fallback(id):
             self._fallbacks.tell(id, None)
-            return TellResult(id, "dropped")
-        return _tell_result(self._transport.call("POST", f"{self._path}/tell_failed", body).body)
+            return TellReply(id, "dropped")
+        return _tell_reply(self._transport.call("POST", f"{self._path}/tell_failed", body).body)
 
-    def tell_batch(self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]) -> list[TellResult]:
+    def tell_batch(self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]) -> list[TellReply]:
         """One result for each tell; a refused one has the status "rejected" and the error.
 
         `tells` is `{id: metrics}`, or a list of `{"id": ..., "metrics": ...}` and `{"id": ..., "failed": reason}`.
@@ -114,7 +114,7 @@ class Study:
         if sent:
             answers = iter(self._transport.call("POST", f"{self._path}/tell/batch", {"tells": sent}).body["results"])
         return [
-            self._tell_fallback_item(items[i]) if i in own else _tell_result(next(answers)) for i in range(len(items))
+            self._tell_fallback_item(items[i]) if i in own else _tell_reply(next(answers)) for i in range(len(items))
         ]
 
     def observe(
@@ -242,26 +242,26 @@ class Study:
 
         self._transport.run_in_background(look)
 
-    def _tell_fallback(self, id: str, metrics: dict[str, float]) -> TellResult:
+    def _tell_fallback(self, id: str, metrics: dict[str, float]) -> TellReply:
         made = self._fallbacks.tell(id, metrics)
         if made is None:
-            return TellResult(id, "duplicate")
+            return TellReply(id, "duplicate")
         body = {"context": made.context, "params": made.params, "metrics": metrics, "key": id}
         self._outbox.put(f"{self._path}/observe", body)
-        return TellResult(id, "queued")
+        return TellReply(id, "queued")
 
-    def _tell_fallback_item(self, item: Mapping[str, Any]) -> TellResult:
+    def _tell_fallback_item(self, item: Mapping[str, Any]) -> TellReply:
         try:
             if "metrics" in item:
                 return self._tell_fallback(item["id"], item["metrics"])
             return self.tell_failed(item["id"], item.get("failed", ""))
         except RaspError as error:
-            return TellResult(item["id"], "rejected", error=str(error))
+            return TellReply(item["id"], "rejected", error=str(error))
 
 
-def _tell_result(answer: Mapping[str, Any]) -> TellResult:
+def _tell_reply(answer: Mapping[str, Any]) -> TellReply:
     error = answer.get("error")
-    return TellResult(answer["id"], answer["status"], bool(answer.get("late")), error["message"] if error else None)
+    return TellReply(answer["id"], answer["status"], bool(answer.get("late")), error["message"] if error else None)
 
 
 def _text(field: str, value: object) -> str:

@@ -14,7 +14,7 @@ from rasp_tuner.context_report.likelihood import (
     log_likelihoods,
 )
 from rasp_tuner.context_report.shifts import MAX_COLUMNS, moving, standardised
-from rasp_tuner.core.distance import pairwise_squares
+from rasp_tuner.core.distance import pairwise_squares, squared_distances
 from rasp_tuner.core.numerics import Array
 
 SAME_CORRELATION = 0.999  # correlation from which on two dimensions are one
@@ -89,7 +89,7 @@ def drifted(contexts: Array, memory: Array | None = None) -> list[str]:
     near = np.abs(np.subtract.outer(np.arange(len(old)), np.arange(len(old)))) < LATEST_SAMPLES
     within[near] = np.inf  # neighbours in time look alike anyhow
     usual = float(np.median(np.sqrt(within.min(axis=1))))
-    far = np.sqrt(((new[:, None] - old) ** 2).sum(axis=2)).min(axis=1)
+    far = np.sqrt(squared_distances(new, old, np.ones(new.shape[1]))).min(axis=1)
     times = float(np.median(far)) / max(usual, 0.05 * np.sqrt(kept.sum()))
     if times < FAR_RATIO:
         return []

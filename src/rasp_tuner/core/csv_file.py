@@ -6,11 +6,15 @@ import zlib
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rasp_tuner.errors import InvalidValue
 
+if TYPE_CHECKING:
+    import _csv
+
 GZIP = b"\x1f\x8b"  # how a file packed by gzip begins
-DELIMITERS = ",;\t"  # the one that the header has most of counts
+DELIMITERS = ",;\t"  # the one that makes most columns of the header counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,13 @@ def read_csv(path: Path) -> CsvFile:
         if content.startswith(GZIP):
             content = gzip.decompress(content)
         text = content.decode("utf-8-sig")
-        first = text.partition("\n")[0]
-        delimiter = max(DELIMITERS, key=first.count)
-        reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+        delimiter = max(DELIMITERS, key=lambda between: len(next(_reader(text, between), [])))
+        reader = _reader(text, delimiter)
         header = [name.strip() for name in next(reader, [])]
         return CsvFile(header, [(reader.line_num, row) for row in reader if row])
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as reason:
         raise InvalidValue(f"{path} must be a readable CSV file in UTF-8: {reason}") from reason
+
+
+def _reader(text: str, delimiter: str) -> "_csv.Reader":
+    return csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)

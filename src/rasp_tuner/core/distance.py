@@ -26,6 +26,14 @@ def mean_squares(keys: Array, context: Array) -> Array:
     return means
 
 
+def squared_distances(contexts: Array, keys: Array, scale: Array) -> Array:
+    """Weighted squared distances [m, n] from contexts [m, c] to keys; infinite where they overflow."""
+    difference = contexts[:, None] - keys
+    with np.errstate(over="ignore"):
+        gaps: Array = (difference * difference) @ scale
+    return gaps
+
+
 def pairwise_squares(keys: Array) -> Array:
     """Squared distance [n, n] between all pairs of keys."""
     squares = np.einsum("nc,nc->n", keys, keys)

@@ -34,7 +34,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LearnResult:
     """What a sample came to, and how it was learned."""
 
     error: float  # composed of the metrics; lower is better
@@ -63,16 +63,19 @@ class Optimizer(Stateful, Protocol):
     def experts(self) -> tuple[str, ...]:
         """Whose weights an explanation's gate holds, in words."""
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
-        """The next point in this context, where `current` runs now; only the generator moves."""
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
+        """The next point in this context, where `current` runs now; None while nothing is known.
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Outcome:
+        Only the generator moves.
+        """
+
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> LearnResult:
         """Learn from metrics, which are checked first."""
 
-    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> Outcome:
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         """Learn from an error in [0, 1] that was composed elsewhere."""
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> Outcome:
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> LearnResult:
         """Learn that a run failed; it is never remembered as a best."""
 
     def best_known(self, context: Array) -> Array | None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rasp_tuner.core.distance import squared_distances
 from rasp_tuner.core.numerics import Array
 
 
@@ -36,7 +37,4 @@ class RunningCentres:
 
     def squared_distances(self, contexts: Array, scale: Array) -> Array:
         """[m, n] between contexts [m, d_c] and centres, with weights [d_c]; infinite where it overflows."""
-        difference = contexts[:, None] - self.centres
-        with np.errstate(over="ignore"):
-            gaps: Array = (difference * difference) @ scale
-        return gaps
+        return squared_distances(contexts, self.centres, scale)

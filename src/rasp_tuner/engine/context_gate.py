@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
-from rasp_tuner.core.optimizer import Outcome, Proposal, Samples
+from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.types import Metric, Slots
 
@@ -42,23 +42,25 @@ class ContextGate:
     def experts(self) -> tuple[str, ...]:
         return self.seeing.experts
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         if self.trusted:
             return self.seeing.propose(context, current, rng)
         proposal = self.blind.propose(context[:0], current, rng)
+        if proposal is None:
+            return None
         return replace(proposal, why=replace(proposal.why, source=f"{proposal.why.source} ({NOT_TRUSTED})"))
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Outcome:
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> LearnResult:
         compare = self._comparable(point)
         seen = self.seeing.tell(context, point, metrics, rng)
         return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng))
 
-    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> Outcome:
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         compare = self._comparable(point)
         seen = self.seeing.tell_error(context, point, error, rng)
         return self._scored(compare, seen, self.blind.tell_error(context[:0], point, error, rng))
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> Outcome:
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> LearnResult:
         self.blind.tell_failed(context[:0], point, rng)
         return self.seeing.tell_failed(context, point, rng)
 
@@ -93,7 +95,7 @@ class ContextGate:
         """Whether the next sample will count as evidence."""
         return not self.trusted and self.seeing.objective.seen >= len(point) + COMPARE_FROM_SAMPLES
 
-    def _scored(self, compare: bool, seen: Outcome, blind: Outcome) -> Outcome:
+    def _scored(self, compare: bool, seen: LearnResult, blind: LearnResult) -> LearnResult:
         """Add how much likelier the answer was to the engine that sees the context."""
         if compare and seen.log_density is not None and blind.log_density is not None:
             step = seen.log_density - blind.log_density

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
-from rasp_tuner.core.optimizer import FAILED_ERROR, Outcome, Proposal, Samples, Stateful
+from rasp_tuner.core.optimizer import FAILED_ERROR, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.objective import Objective
@@ -20,7 +20,7 @@ from rasp_tuner.types import Explanation, Metric, Slots
 SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 EARLY_FAILURES = 64  # kept until the first success says what bad means
-LEAST_VARIANCE, MOST_DEVIATIONS = 1e-300, 1e6  # that a surprise is reckoned with
+LEAST_VARIANCE, MOST_DEVIATIONS = 1e-300, 1e6  # limits when a surprise is computed
 
 
 class Engine:
@@ -56,10 +56,12 @@ class Engine:
             self._latest = context, self.gate.believe(context)
         return self._latest[1]
 
-    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         """What the gate's families would try, unless the guard or the cost of leaving `current` forbids it."""
+        if self.objective.seen == 0 and not self._early:
+            return None
         if self.objective.seen == 0:
-            return self._before_first_success(rng)
+            return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
         belief = self.believe(context)
         choice = belief.choose(rng)
         if self.objective.seen > len(self.default) + 1:  # before, nothing could be learned by standing still
@@ -69,7 +71,7 @@ class Engine:
                 choice = worth_switching(belief, choice, current, self.switching_cost)
         return Proposal(choice.point, self._explain(belief, choice))
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Outcome:
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> LearnResult:
         del rng  # nothing here is left to chance
         outcome = self._learn(context, point, self.objective.to_minimise(metrics), False)
         while self._early:
@@ -77,16 +79,18 @@ class Engine:
             self._learn(failed_in, failed_at, self.objective.worst(), True)
         return outcome
 
-    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> Outcome:
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
         return self._learn(context, point, np.full(len(self.metrics), error), False)
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> Outcome:
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> LearnResult:
         del rng
         if self.objective.seen:
             return self._learn(context, point, self.objective.worst(), True)
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
-        return Outcome(FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means")
+        return LearnResult(
+            FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
+        )
 
     def best_known(self, context: Array) -> Array | None:
         return self.believe(context).best() if self.objective.seen else None
@@ -120,12 +124,7 @@ class Engine:
         yield "gate", self.gate
         yield "calibration", self._calibration
 
-    def _before_first_success(self, rng: np.random.Generator) -> Proposal:
-        if self._early:
-            return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
-        return Proposal(self.default.copy(), Explanation(source="default"))
-
-    def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> Outcome:
+    def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> LearnResult:
         error = float(losses @ self.objective.weights)
         samples = self.gate.samples
         belief = self.believe(context) if samples else None
@@ -138,7 +137,7 @@ class Engine:
         if not failed and self.objective.observe(losses):
             self.gate.reweigh(self.objective.weights)
         self._latest = None
-        return Outcome(error, log_density=None if forecast is None else forecast.log_density)
+        return LearnResult(error, log_density=None if forecast is None else forecast.log_density)
 
     def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
         similar = belief.similar()

@@ -1,5 +1,7 @@
 """The settings of preset `default`, and which families of experts a space gets."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,35 +30,51 @@ FEW_LEVELS = 3  # a space where no knob has more is left to the discrete family
 FAMILY_ODDS = 6.0  # nats between the families of an all-discrete and an all-continuous space, either way
 
 
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """The same, typed."""
+
+    switching_cost: float
+    guard: float | None
+    screen: bool
+
+
 def _check(key: str, value: object) -> Setting:
-    """A legal setting; also as version 0.1 wrote it into snapshots: numbers, with a guard of -1 for none."""
     if key == "screen":
-        if not isinstance(value, bool | float | int):
+        if not isinstance(value, bool | np.bool_):
             raise InvalidSpace(f"screen must be True or False, got {show(value)}")
         return bool(value)
-    if key == "guard":
-        if value is None or value == -1.0:
-            return None
-        margin = number("guard", value, InvalidSpace)
-        if not 0.0 <= margin <= 1e9:
-            raise InvalidSpace(f"guard must be a share from 0 up, got {show(value)}")
-        return margin
-    cost = number("switching_cost", value, InvalidSpace)
-    if not 0.0 <= cost <= 1e300:
-        raise InvalidSpace(f"switching_cost must be a number from 0 to 1e300, got {show(value)}")
-    return cost
+    if key == "guard" and value is None:
+        return None
+    given, most = number(key, value, InvalidSpace), 1e9 if key == "guard" else 1e300
+    if not 0.0 <= given <= most:
+        kind = "a share" if key == "guard" else "a number"
+        raise InvalidSpace(f"{key} must be {kind} from 0 up to {most:g}, got {show(value)}")
+    return given
+
+
+def _upgrade(constants: Mapping[str, object]) -> dict[str, object]:
+    """Version 0.1 wrote numbers only: a guard below 0 for none, and 0 or 1 for screen."""
+    changed = dict(constants)
+    guard, screen = changed.get("guard"), changed.get("screen")
+    if isinstance(guard, float) and guard < 0.0:
+        changed["guard"] = None
+    if isinstance(screen, float):
+        changed["screen"] = screen > 0.0
+    return changed
 
 
 def _build(
     settings: Settings, layout: Layout, context_dim: int, metrics: Metrics, _: np.random.Generator
 ) -> Engine | ContextGate:
-    seeing = _engine(settings, layout, context_dim, metrics)
-    if settings["screen"] and context_dim:
-        return ContextGate(seeing, _engine(settings, layout, 0, metrics))
+    typed = EngineSettings(**settings)  # type: ignore[arg-type]  # each was checked
+    seeing = _engine(typed, layout, context_dim, metrics)
+    if typed.screen and context_dim:
+        return ContextGate(seeing, _engine(typed, layout, 0, metrics))
     return seeing
 
 
-def _engine(settings: Settings, layout: Layout, context_dim: int, metrics: Metrics) -> Engine:
+def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics: Metrics) -> Engine:
     objective = Objective(metrics)
     families: list[Family[Any]] = []
     odds = []
@@ -70,14 +88,8 @@ def _engine(settings: Settings, layout: Layout, context_dim: int, metrics: Metri
         window = 0 if families else WINDOW_SAMPLES  # the quadratic family keeps one
         families.append(DiscreteFamily(layout.levels, layout.unordered, layout.default, context_dim, window))
         odds.append(FAMILY_ODDS * (2.0 * share - 1.0))
-    guard = settings["guard"]
-    return Engine(
-        objective,
-        EvidenceGate(families, odds),
-        layout.default,
-        switching_cost=float(settings["switching_cost"] or 0.0),
-        guard=None if guard is None else float(guard),
-    )
+    gate = EvidenceGate(families, odds)
+    return Engine(objective, gate, layout.default, switching_cost=settings.switching_cost, guard=settings.guard)
 
 
-KIND = PresetKind(DEFAULT, _check, _build, RETIRED)
+KIND = PresetKind(DEFAULT, _check, _build, RETIRED, _upgrade)

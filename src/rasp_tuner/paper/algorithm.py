@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
-from rasp_tuner.core.optimizer import FAILED_ERROR, Outcome, Proposal, Samples, Stateful
+from rasp_tuner.core.optimizer import FAILED_ERROR, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.paper.adaptation import HybridAdaptation, ReplayBuffer
 from rasp_tuner.paper.candidates import CandidatePolicy
@@ -56,16 +56,16 @@ class PaperOptimizer:
         )
         return Proposal(np.clip(candidates.points[best], 0.0, 1.0), why)
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> Outcome:
+    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> LearnResult:
         return self.tell_error(context, point, self.composer.compose(metrics), rng)
 
-    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> Outcome:
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         return self._learn(context, point, error, False, rng)
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> Outcome:
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> LearnResult:
         return self._learn(context, point, FAILED_ERROR, True, rng)
 
-    def _learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> Outcome:
+    def _learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> LearnResult:
         """Take in one sample; a failed one teaches the surrogate but is never remembered as a best."""
         seen = self.memory.retrieve(context)
         variance = float(self.surrogate.predict(point[None], seen).variance[0])
@@ -78,7 +78,7 @@ class PaperOptimizer:
             self.surrogate.update_full_emergency(self._batch(rng))
         elif seen.slots:
             self.memory.write_prompts(seen, self.surrogate.update_prompts_only(point, seen, error))
-        return Outcome(error, decision.path, decision.reason)
+        return LearnResult(error, decision.path, decision.reason)
 
     def best_known(self, context: Array) -> Array | None:
         """The best parameters tried in the most similar context; None while nothing is known."""

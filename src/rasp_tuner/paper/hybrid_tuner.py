@@ -9,7 +9,7 @@ import numpy as np
 from rasp_tuner.core.checks import number, show, vector, whole
 from rasp_tuner.core.context_encoder import LARGEST_CONTEXT
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.optimizer import Outcome, Proposal
+from rasp_tuner.core.optimizer import LearnResult, Proposal
 from rasp_tuner.core.preset import Preset, resolved
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.paper.param_bounds import ParamBounds
@@ -70,15 +70,17 @@ class AdaptiveHybridTuner:
         return proposal.point, replace(proposal.why, path=outcome.path, reason=outcome.reason, error=score)
 
     def propose(self, context: Array, theta: Array) -> Proposal:
-        """Where to go next from `theta`; only the random generator moves."""
+        """Where to go next from `theta`, which is kept while nothing is known; only the random generator moves."""
         proposal = self.optimizer.propose(context, self.bounds.normalize(theta), self.rng)
+        if proposal is None:
+            return Proposal(self.bounds.clip(theta), Explanation(source="the current point: nothing is known yet"))
         return Proposal(self.bounds.denormalize(proposal.point), proposal.why)
 
-    def tell(self, context: Array, theta: Array, metrics: Mapping[str, float]) -> Outcome:
+    def tell(self, context: Array, theta: Array, metrics: Mapping[str, float]) -> LearnResult:
         """Learn what `theta` led to in `context`."""
         return self.optimizer.tell(context, self.bounds.normalize(theta), metrics, self.rng)
 
-    def learn(self, context: Array, theta: Array, error: float, failed: bool = False) -> Outcome:
+    def learn(self, context: Array, theta: Array, error: float, failed: bool = False) -> LearnResult:
         """Learn from an error in [0, 1] composed elsewhere; a failed run is never remembered as a best."""
         point = self.bounds.normalize(theta)
         if failed:

@@ -7,7 +7,7 @@ share      [n]        how much of a row's difference between points holds here
 base       [n]        the part of the kernel that knows contexts only
 target     [n]        y shifted, scaled, and compressed above its median: what is bad need not be known exactly
 alpha      [n]        inverse @ target
-phi, steps            features of points (moves.py)
+phi, steps            features of points (knobs.py)
 """
 
 import math

@@ -22,7 +22,7 @@ FIRST_PROBE = 0.35  # length of the first move, along one knob
 REACH = np.array([0.1, -0.1, 0.2, -0.2, 0.4, -0.4])  # moves along the least known directions
 DIRECTIONS, DRAWS = 3, 8
 TIE = 1e-6  # of the range: a smaller difference is none
-LEAST_WEIGHT = 1e-8  # an expert with less has no part in a choice; a smaller cut would lose large variances
+LEAST_WEIGHT = 1e-8  # an expert with less is left out of a choice; a larger cut would drop variances that matter
 
 
 class Box:
@@ -173,16 +173,16 @@ class QuadraticBelief:
         weights /= weights.sum()
         means = self.mean.reshape(count, -1) @ f.T
         S = (weights[:count] @ self.S.reshape(count, -1)).reshape(f.shape[1], -1)  # f' S f is linear in S
-        doubt = ((f @ S) * f).sum(axis=1)
+        own_variance = ((f @ S) * f).sum(axis=1)
         moved = [i for i, weight in enumerate(weights[count:].tolist()) if weight > 0.0]
         if moved and self.moving is not None:
             more, unsure = self.moving.predict(u, moved)
             means = np.concatenate([means, more * self.a])
-            doubt += weights[count:][moved] @ unsure
+            own_variance += weights[count:][moved] @ unsure
         weights = weights[[*range(count), *(count + i for i in moved)]]
-        doubt = np.maximum(doubt, 0.0) * self.a**2
+        own_variance = np.maximum(own_variance, 0.0) * self.a**2
         mean = weights @ means
-        return mean, doubt, doubt + weights @ (means - mean) ** 2
+        return mean, own_variance, own_variance + weights @ (means - mean) ** 2
 
     def _each_centred(self, u: Array) -> tuple[Array, Array]:
         """Mean less the offset, and variance, of all experts, [E, n]."""

@@ -219,7 +219,7 @@ class MovingOptimum:
         return x
 
     def _refresh(self) -> None:
-        """Look at the components anew, and say the same optimum in their terms."""
+        """Look at the components anew, and re-express the optimum in them."""
         a, d = self._arrays, self.dim
         variance = np.diag(a["moments"])
         spread = np.sqrt(np.where(variance > 1e-12 * (variance + a["mean"] ** 2), variance, 1.0))

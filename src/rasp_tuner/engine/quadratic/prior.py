@@ -33,7 +33,7 @@ class Prior:
 
 
 class SharedShape:
-    """The curvature of bowls, their level and each knob's part in it, tracked slowly over all situations."""
+    """Curvature and level of the quadratics, and each knob's part in the curvature; tracked slowly."""
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -44,7 +44,7 @@ class SharedShape:
         self.shape = np.ones(dim)  # curvature of each knob relative to the others
         self._mean = np.concatenate([[dim * OPTIMUM_VARIANCE], np.zeros(dim), np.ones(dim)])
         self._precision = np.diag(np.concatenate([[0.0], np.full(dim, 0.25 / OPTIMUM_VARIANCE), np.ones(dim)]))
-        self.prior = self.blank = self._make_prior()  # the latter is that of one who knows nothing
+        self.prior = self.blank = self._make_prior()  # the latter is the prior before any sample
         self.blank_covariance = np.asarray(np.linalg.inv(self.blank.precision), dtype=np.float64)
 
     def track(self, curvatures: Array, least: float, a: float, spread: float | None) -> None:

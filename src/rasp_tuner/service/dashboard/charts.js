@@ -47,7 +47,7 @@ export class Charts {
     this.regimes = new RegimePlot({ title: "Regimes", note: "situations the contexts fall into" });
     this.novelty = new NoveltyPlot({
       title: "Novelty and events",
-      note: "0 is known, 1 was never seen; the slow path learns anew what situations share",
+      note: "0 is known, 1 was never seen",
       height: 210,
     });
     this.knobs = Object.entries(view.space).map(([name, knob]) => [name, this.knob(name, knob)]);

@@ -34,7 +34,7 @@ export function definition(view) {
         : `at most ${value(view.guard * 100)}% worse than the default`,
     ],
     ["Switching cost", value(view.switching_cost)],
-    ["Contexts", view.screen ? "have a say once they have shown that they help" : "always have a say"],
+    ["Contexts", view.screen ? "ignored until they improve predictions" : "always used"],
     ["Lease", `${value(view.lease_s)} s, at most ${value(view.max_pending)} pending`],
     ["Created", new Date(view.created * 1000).toLocaleString()],
   ];

@@ -19,7 +19,7 @@ from rasp_tuner.service.storage.store import Store
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RELOAD_KEYS_S = 0.5  # another process may change them
 
-log = logging.getLogger("rasp_tuner.service")
+log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
 
 class Application:

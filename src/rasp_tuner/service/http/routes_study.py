@@ -36,9 +36,9 @@ def _add_fast_routes(app: FastAPI, service: Service) -> None:
     """Routes that the gateway answers itself; added here for the OpenAPI document."""
     said = {
         f"{STUDY_PATH}/ask": describe("Parameters to run now", schemas.Ask, schemas.Suggested),
-        f"{STUDY_PATH}/tell": describe("What a suggestion led to", schemas.Tell, schemas.TellAnswer),
+        f"{STUDY_PATH}/tell": describe("What a suggestion led to", schemas.Tell, schemas.Told),
         f"{STUDY_PATH}/ask/batch": describe("Many at once", schemas.AskBatch, schemas.SuggestedBatch),
-        f"{STUDY_PATH}/tell/batch": describe("Many at once", schemas.TellBatch, schemas.TellBatchAnswer),
+        f"{STUDY_PATH}/tell/batch": describe("Many at once", schemas.TellBatch, schemas.ToldBatch),
         "/readyz": describe("Tells can be taken", None, "application/json"),
     }
     for (method, path), handler in fast_routes(service).items():
@@ -46,9 +46,7 @@ def _add_fast_routes(app: FastAPI, service: Service) -> None:
 
 
 def _add_writes(app: FastAPI, service: Service) -> None:
-    @app.post(
-        f"{STUDY_PATH}/tell_failed", **describe("It crashed or was invalid", schemas.TellFailed, schemas.TellAnswer)
-    )
+    @app.post(f"{STUDY_PATH}/tell_failed", **describe("It crashed or was invalid", schemas.TellFailed, schemas.Told))
     async def tell_failed(request: Request) -> Response:
         told = schemas.parse(schemas.TellFailed, json_body(request))
         return json_response(await service.tell(request.path_params["name"], told.id, None, told.reason))

@@ -168,21 +168,21 @@ class SuggestedBatch(LazyModel):
     suggestions: list[Suggested]
 
 
-class TellAnswer(LazyModel):
+class Told(LazyModel):
     id: Id
     status: Literal["learned", "duplicate"]
     late: bool
 
 
-class TellBatchResult(LazyModel):
+class TellResult(LazyModel):
     id: str
     status: Literal["learned", "duplicate", "rejected"]
     late: bool | None = None
     error: dict[str, Any] | None = None
 
 
-class TellBatchAnswer(LazyModel):
-    results: list[TellBatchResult]
+class ToldBatch(LazyModel):
+    results: list[TellResult]
 
 
 class Observed(LazyModel):

@@ -18,7 +18,7 @@ from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import EventLog, LiveStudy
 
-log = logging.getLogger("rasp_tuner.service")
+log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
 
 class StoredEventLog:

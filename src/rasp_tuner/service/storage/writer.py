@@ -34,7 +34,7 @@ PURGE_UNDER_LOAD_S = 0.25  # between purge steps while jobs keep coming
 RETRY_PURGE_S = 2.0  # after a purge that failed
 PRELOAD_S = 1.0  # of loading studies before the server is ready
 
-log = logging.getLogger("rasp_tuner.service")
+log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
 
 @dataclass(slots=True)
