@@ -20,9 +20,9 @@ variance over seeds, and these are pooled, so that the error is about these worl
 that the engine as it is has less regret than with the change, "hurts" that it has more, both by a t-test at 5%.
 Everything else is "no difference beyond luck", which is no proof of none: with few seeds small effects stay hidden.
 
-Each row is tested by itself. Of the {rows} rows below, about {lucky} would be called "helps" or "hurts" by luck alone if no
-part did anything. So doubt a lone surprise near twice its error, and run other seeds (`--first-seed`) before changing
-the engine because of it. Harder worlds are tried with fewer parts.
+Each row is tested by itself. Of the {rows} rows below, about {lucky} would be called "helps" or "hurts" by luck alone
+if no part did anything. So doubt a lone surprise near twice its error, and run other seeds (`--first-seed`) before
+changing the engine because of it. Harder worlds are tried with fewer parts.
 
 One command wrote this page: `{command}` ({seeds}, T = {horizon}).
 """
