@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ablation_study import tables
 from ablation_study.conditions import Condition
-from ablation_study.tables import Plan, markdown
+from ablation_study.tables import LEVEL, Plan, markdown
 
 OPENING = """\
 # Ablations
@@ -15,10 +15,14 @@ A reference, for people who change the engine or doubt it: what each part of it 
 How to read it. Each row takes one part away, or changes one choice, and runs everything again. "Regret relative to
 static" is the geometric mean over the worlds of that table: below one beats a default that never changes. "Difference
 in log" is the logarithm of the regret with the change over that of the full engine: +0.10 means about 10% more regret
-without the part. It is paired by seed, and the number after +- is its standard error over seeds. "Helps" means that the
-engine as it is has less regret than with the change, "hurts" that it has more, both by a t-test at 5%. Everything else
-is "no difference beyond luck". At that level one row in twenty is called wrongly, so doubt a lone surprise; with few
-seeds small effects stay hidden.
+without the part. It is paired by seed. The number after +- is its standard error over seeds: each world has its own
+variance over seeds, and these are pooled, so that the error is about these worlds and not about others. "Helps" means
+that the engine as it is has less regret than with the change, "hurts" that it has more, both by a t-test at 5%.
+Everything else is "no difference beyond luck", which is no proof of none: with few seeds small effects stay hidden.
+
+Each row is tested by itself. Of the {rows} rows below, about {lucky} would be called "helps" or "hurts" by luck alone
+if no part did anything. So doubt a lone surprise near twice its error, and run other seeds (`--first-seed`) before
+changing the engine because of it. Harder worlds are tried with fewer parts.
 
 One command wrote this page: `{command}` ({seeds}, T = {horizon}).
 """
@@ -42,8 +46,11 @@ def page(plan: Plan, conditions: Sequence[Condition], command: str, only: str = 
     """The whole page, in Markdown."""
     tables.warm_up(plan, conditions, only)
     found = {condition.title: tables.ablations(plan, condition, only) for condition in conditions}
+    rows = sum(len(table) - 2 for table in found.values())  # without the header and the full engine
     parts = [
-        OPENING.format(command=command, seeds=seeds_in_words(plan), horizon=plan.horizon),
+        OPENING.format(
+            command=command, seeds=seeds_in_words(plan), horizon=plan.horizon, rows=rows, lucky=round(LEVEL * rows)
+        ),
         summary(found),
         *(
             f"## {condition.title}\n\n{condition.about}\n\n{markdown(found[condition.title])}\n"

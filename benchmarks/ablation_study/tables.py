@@ -18,6 +18,7 @@ from rasp_tuner.bench.analysis.metrics import geometric_mean
 COSTS = (0.1, 0.3, 1.0)  # of a change of settings, times the static default's mean regret of one step
 GUARD = 0.1  # share of the default's loss
 ROBUST = tuple(name for name in WRAPS if name != "noise of half the metric")
+LEVEL = 0.05  # of the t-tests
 LEAST_REGRET = 1e-12  # a run without any regret still has a logarithm
 
 Table = list[list[str]]  # header first
@@ -99,7 +100,7 @@ class Difference:
 
     mean: float
     error: float  # standard error over seeds; NaN for one seed
-    half: float  # half-width of the 95% interval
+    half: float  # half-width of the interval of that test
 
     @classmethod
     def of(cls, gaps: np.ndarray) -> "Difference":
@@ -109,14 +110,14 @@ class Difference:
         if seeds < 2:
             return cls(float(gaps.mean()), np.nan, np.nan)
         error = float(np.sqrt((gaps.var(axis=1, ddof=1) / seeds).sum())) / worlds
-        return cls(float(gaps.mean()), error, error * float(stats.t.ppf(0.975, worlds * (seeds - 1))))
+        return cls(float(gaps.mean()), error, error * float(stats.t.ppf(1.0 - LEVEL / 2.0, worlds * (seeds - 1))))
 
     def __str__(self) -> str:
         return f"{self.mean:+.3f} +- {'?' if np.isnan(self.error) else f'{self.error:.3f}'}"
 
     @property
     def verdict(self) -> str:
-        """In words: whether the full engine is better, beyond what seeds explain (a t-test at 5%)."""
+        """In words: whether the full engine is better, beyond what seeds explain (a t-test)."""
         if self.mean == 0.0 and not self.error > 0.0:
             return "no difference at all"
         if np.isnan(self.half):
