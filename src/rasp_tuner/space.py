@@ -137,7 +137,7 @@ class Int:
         check_box("Int", self.low, self.high)
         _check_scale("Int", self.low, self.high, self.log, None if self.step == 1 else self.step)
         if self.step > self.high - self.low:
-            raise InvalidSpace(f"Int step must be <= high - low, got {self.step=} {self.low=} {self.high=}")
+            raise InvalidSpace(f"Int step must be <= high - low, got step={self.step} on [{self.low}, {self.high}]")
 
     @property
     def levels(self) -> int:

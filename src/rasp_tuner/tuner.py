@@ -40,10 +40,9 @@ class Tuner:
     preset      "default", "paper", or either with other constants, as in presets.paper(base_step=0.25)
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
     switching_cost what a change of settings costs, in units of the metric (of several: of their weighted mean, each in
-                deviations); after a few first looks, settings change only for what promises to earn that back within
-                ten steps
-    guard       margin: once a little is known, no suggestion whose loss may exceed the default's by more than this
-                share of it; 0.1 is ten percent
+                deviations); settings then change only if the expected gain over ten steps exceeds it
+    guard       margin: once a little is known, avoids suggestions whose forecast, plus one deviation, is over the
+                default's by more than this share of it; 0.1 is ten percent
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
     screen      True: the context is ignored until it improves predictions; costs twice the time and memory
     """

@@ -88,7 +88,13 @@ def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path):
 def test_a_stopped_command_says_that_it_can_go_on_and_leaves_no_process(tmp_path, how):
     words = ["--agents", "random", "--domains", "1_LLM_Inference", "--seeds", "500", "--horizon", "300", "--jobs", "2"]
     command = [sys.executable, "-m", "rasp_tuner", "bench", *words, "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(tmp_path.glob("cells/*.csv")):
         time.sleep(0.05)

@@ -61,6 +61,19 @@ def test_tiny_and_huge_contexts_give_finite_suggestions(size):
     )
 
 
+@pytest.mark.parametrize("size", [2.0**63, 1e100, 1.7e308])
+@pytest.mark.parametrize("when", [3, 10, 45])
+def test_one_absurd_context_does_not_end_a_tuner(size, when):
+    tuner = Tuner(TWO, {"loss": "min"}, context=1)
+    drive(
+        tuner,
+        90,
+        lambda t, p: {"loss": (p["x"] - 0.3 - 0.1 * (t % 3)) ** 2 + p["y"]},
+        lambda t: [size if t == when else float(t % 3)],
+    )
+    Tuner.from_bytes(tuner.to_bytes())
+
+
 @pytest.mark.parametrize("space", [TWO, MIXED], ids=["floats", "mixed"])
 def test_a_default_that_fails_is_left(space):
     tuner = Tuner(space, {"loss": "min"})

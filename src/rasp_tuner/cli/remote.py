@@ -1,10 +1,13 @@
 """Shared by the commands that talk to a server: its address, errors in one line with the remedy, safe text."""
 
 import json
+import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -32,6 +35,8 @@ def talking(url: str, key: str | None, timeout: float | None = None) -> "Iterato
     with one_line_errors("client"):
         from rasp_tuner.client import AccessDenied, Client, ServerUnavailable, UnknownStudy
 
+        if sys.stderr.isatty() and not _answers(url):
+            typer.echo(f"No server answers at {url} yet; waiting up to {timeout or TIMEOUT_S:g} s ...", err=True)
         try:
             with Client(url, key, timeout=timeout or TIMEOUT_S, ask_deadline=None) as client:
                 yield client
@@ -48,6 +53,17 @@ def talking(url: str, key: str | None, timeout: float | None = None) -> "Iterato
         except UnknownStudy as error:
             said = str(error).partition(";")[0]
             raise typer.Exit(complain(plain(f"{said}; `rasp study list` shows them"))) from error
+
+
+def _answers(url: str) -> bool:
+    """Whether something listens there."""
+    parts = urlsplit(url)
+    try:
+        address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        with socket.create_connection(address, timeout=1.0):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def emit(value: Any) -> None:

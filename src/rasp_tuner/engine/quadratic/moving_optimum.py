@@ -26,6 +26,7 @@ REFRESH_EVERY_STEPS = 8  # between looks at the principal components, once there
 PLENTY_SAMPLES = 40
 YOUNG_SAMPLES, YOUNG_EXTRA_STEPS = 50, 3  # samples up to which every fit takes so many steps more
 LARGEST_TARGET = 1e12  # in units of the curvature: a constant metric that jumps must not overflow
+FARTHEST_OPTIMUM = 1e3  # in u, which lies in [-2, 2]: one absurd context must not throw the others out
 STEP_LENGTHS = (1.0, 0.4, 0.1)  # lengths tried in turn
 
 
@@ -140,7 +141,7 @@ class MovingOptimum:
         a, d, seen = self._arrays, self.dim, int(self._arrays["counts"][0])
         n = min(seen, WINDOW_SAMPLES)
         if seen < PLENTY_SAMPLES or seen % REFRESH_EVERY_STEPS == 0:
-            self._refresh()  # here, and not when a sample comes: theta and its covariance must be of one mind
+            self._refresh()  # here, and not when a sample comes: theta and its covariance must be in the same encoding
         u, x = a["points"][:n], self._encoded(a["contexts"][:n])
         y = np.clip((a["values"][:n] @ weights - offset) / shared.curvature, -LARGEST_TARGET, LARGEST_TARGET)
         prior, precision = self._prior(shared)
@@ -233,7 +234,7 @@ class MovingOptimum:
             old = a["theta"][1 + d :].reshape(d, -1)
             slopes = old[:, 1:] @ a["encode"].T  # [d, width] by the reduced context
             moved = np.column_stack([old[:, 0] + slopes @ (a["mean"] - a["centre"]), slopes @ decode.T])
-            a["theta"][1 + d :] = moved.ravel()
+            a["theta"][1 + d :] = np.clip(moved.ravel(), -FARTHEST_OPTIMUM, FARTHEST_OPTIMUM)
         a["centre"], a["encode"] = a["mean"].copy(), encode
 
     def _prior(self, shared: Shared) -> tuple[Array, Array]:

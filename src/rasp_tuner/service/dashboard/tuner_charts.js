@@ -7,7 +7,7 @@ import { TimePlot, area, line, middles, pieceAt } from "./time_plot.js";
 
 const LANES = 58; // room for the names of lanes
 const KINDS = {
-  slow: "slow path",
+  slow: "slow path", // of preset paper
   novel: "novel context",
   failed: "failed",
   late: "late",
@@ -78,8 +78,7 @@ export class NoveltyPlot extends TimePlot {
 
   lanes() {
     const kinds = this.data.events.map(({ kind }) => kind);
-    const quiet = ["slow", "novel"];
-    return Object.keys(KINDS).filter((kind) => kind !== "unfreeze" && (quiet.includes(kind) || kinds.includes(kind)));
+    return Object.keys(KINDS).filter((kind) => kind !== "unfreeze" && (kind === "novel" || kinds.includes(kind)));
   }
 
   paint() {
