@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Tuner
-from rasp_tuner.engine.family import Choice, Forecast
+from rasp_tuner.engine.family import Choice, Forecast, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
@@ -41,8 +41,8 @@ class Fixed:
     def similar(self):
         return np.ones(1)
 
-    def learn(self, point, context, losses, failed, belief, forecast):
-        self.told.append((point, context, losses, failed, belief, forecast))
+    def learn(self, trial, belief, forecast):
+        self.told.append((trial, belief, forecast))
 
     def reweigh(self, weights):
         self.told.append(weights)
@@ -103,13 +103,13 @@ def test_every_family_learns_with_its_own_belief_and_forecast():
     gate = EvidenceGate([Fixed((0.0, 0.0)), Fixed((3.0, 3.0))], [0.0, 0.0])
     belief = gate.believe(np.zeros(0))
     forecast = belief.forecast(np.zeros(1), 0.0)
-    gate.learn(np.zeros(1), np.zeros(0), np.zeros(1), False, belief, forecast)
-    gate.learn(np.zeros(1), np.zeros(0), np.zeros(1), True, None, None)
+    trials = [Trial(np.zeros(1), np.zeros(0), np.zeros(1), failed) for failed in (False, True)]
+    gate.learn(trials[0], belief, forecast)
+    gate.learn(trials[1], None, None)
     for i, family in enumerate(gate.families):
         told, then = family.told
-        assert told[4] is family
-        assert told[5] is forecast.families[i]
-        assert then[3:] == (True, None, None)
+        assert told == (trials[0], family, forecast.families[i])
+        assert then == (trials[1], None, None)
 
 
 def test_odds_are_not_forgotten():

@@ -11,7 +11,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import FAILED_ERROR, LearnResult, Proposal, Samples, Stateful
-from rasp_tuner.engine.family import Choice
+from rasp_tuner.engine.family import Choice, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration, guarded, worth_switching
@@ -133,7 +133,7 @@ class Engine:
             unsure = max(forecast.variance + belief.noise, LEAST_VARIANCE)
             self._calibration.observe(min(abs(error - forecast.mean) / math.sqrt(unsure), MOST_DEVIATIONS))
             self.gate.score(forecast)
-        self.gate.learn(point, context, losses, failed, belief, forecast)
+        self.gate.learn(Trial(point, context, losses, failed), belief, forecast)
         if not failed and self.objective.observe(losses):
             self.gate.reweigh(self.objective.weights)
         self._latest = None

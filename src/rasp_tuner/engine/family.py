@@ -9,6 +9,15 @@ from rasp_tuner.core.optimizer import Samples, Stateful
 from rasp_tuner.types import Slots
 
 
+class Trial(NamedTuple):
+    """A point that ran in a context, and what came of it."""
+
+    point: Array  # [d]
+    context: Array  # [d_c]
+    losses: Array  # [K] lower is better; of a failure the worst seen
+    failed: bool
+
+
 class Choice(NamedTuple):
     """A point to try, and what is expected of it."""
 
@@ -68,13 +77,11 @@ class Family(Stateful, Protocol[B]):
     def believe(self, context: Array) -> B:
         """Everything it knows about a context [d_c]; learns nothing, draws nothing."""
 
-    def learn(
-        self, point: Array, context: Array, losses: Array, failed: bool, belief: B | None, forecast: Forecast | None
-    ) -> None:
-        """Take in one sample with its losses [K], in closed form.
+    def learn(self, trial: Trial, belief: B | None, forecast: Forecast | None) -> None:
+        """Take in one trial, in closed form.
 
-        `belief` is the one about this context (None for the first sample), `forecast` its forecast of this sample
-        (None for the first two).
+        `belief` is the one about its context (None for the first trial), `forecast` its forecast of this trial (None
+        for the first two).
         """
 
     def reweigh(self, weights: Array) -> None:

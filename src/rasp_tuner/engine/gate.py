@@ -13,7 +13,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array, softmax, under
 from rasp_tuner.engine.evidence import Evidence, log_mean
-from rasp_tuner.engine.family import Belief, Choice, Family, Forecast
+from rasp_tuner.engine.family import Belief, Choice, Family, Forecast, Trial
 
 SOLE = np.ones(1)  # share of a family without rivals
 
@@ -116,19 +116,11 @@ class EvidenceGate:
         """Weigh the families by how likely the answer was to each."""
         self._evidence.observe(forecast.log_densities)
 
-    def learn(
-        self,
-        point: Array,
-        context: Array,
-        losses: Array,
-        failed: bool,
-        belief: Mixture | None,
-        forecast: MixtureForecast | None,
-    ) -> None:
-        """Have every family take in one sample, with what it believed and forecast of it."""
+    def learn(self, trial: Trial, belief: Mixture | None, forecast: MixtureForecast | None) -> None:
+        """Have every family take in one trial, with what it believed and forecast of it."""
         for i, family in enumerate(self.families):
             own = None if belief is None else belief.beliefs[i]
-            family.learn(point, context, losses, failed, own, None if forecast is None else forecast.families[i])
+            family.learn(trial, own, None if forecast is None else forecast.families[i])
 
     def reweigh(self, weights: Array) -> None:
         for family in self.families:

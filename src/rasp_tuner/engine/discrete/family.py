@@ -28,7 +28,7 @@ from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit, standard, warped
 from rasp_tuner.engine.discrete.kernel import JITTER, WEIGHTS, Kernel, evidence, updated
 from rasp_tuner.engine.discrete.knobs import Knobs
-from rasp_tuner.engine.family import Forecast
+from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.types import Slots
 
 FLAT_SLOPE = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
@@ -101,19 +101,12 @@ class DiscreteFamily:
     def samples(self) -> int:
         return int(self._state["clock"][0])
 
-    def learn(
-        self,
-        point: Array,
-        context: Array,
-        losses: Array,
-        failed: bool,
-        belief: DiscreteBelief | None,
-        forecast: Forecast | None,
-    ) -> None:
-        """Take in one sample; the losses [K] of a failed one are the worst seen."""
+    def learn(self, trial: Trial, belief: DiscreteBelief | None, forecast: Forecast | None) -> None:
+        """Take in one trial."""
         del forecast  # one expert: there are no rivals to score
-        context = np.clip(context, -LARGEST, LARGEST)
-        values = np.clip(losses, -LARGEST, LARGEST)
+        point, failed = trial.point, trial.failed
+        context = np.clip(trial.context, -LARGEST, LARGEST)
+        values = np.clip(trial.losses, -LARGEST, LARGEST)
         s = self._state
         if len(s["points"]) == 0:
             s["values"] = np.zeros((0, len(values)))

@@ -19,7 +19,7 @@ import numpy as np
 from rasp_tuner.core.numerics import LARGEST, Array, assign, softmax, under
 from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.engine.evidence import Evidence, log_mean
-from rasp_tuner.engine.family import Forecast
+from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.engine.memory import SlotMemory
 from rasp_tuner.engine.outliers import CHI2_MEDIAN, early_outliers, residual_trust, suspects
 from rasp_tuner.engine.quadratic.belief import Box, QuadraticBelief, features, minimisers
@@ -113,16 +113,9 @@ class QuadraticFamily:
             moving=moving,
         )
 
-    def learn(
-        self,
-        point: Array,
-        context: Array,
-        losses: Array,
-        failed: bool,
-        belief: QuadraticBelief | None,
-        forecast: Forecast | None,
-    ) -> None:
-        """Score the experts, then take the sample in; a failed one counts like any other, but is never an outlier."""
+    def learn(self, trial: Trial, belief: QuadraticBelief | None, forecast: Forecast | None) -> None:
+        """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
+        point, context, losses, failed = trial
         if self.slots.steps == 0:
             self._first = losses.copy()
         v = np.minimum(np.maximum(losses - self._first, -LARGEST), LARGEST)
