@@ -41,6 +41,9 @@ $(DOCS): $(DEMO)
 demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, report in out/demo/report.html
 	$(BIN)/rasp demo --out out
 
+# Two workers on two cores: more BLAS threads than that only wait for each other.
+test test-quick: export OPENBLAS_NUM_THREADS := 1
+
 test: $(READY) ## all tests and doctests; warnings are errors
 	$(BIN)/pytest -n 2 --dist worksteal
 
