@@ -87,7 +87,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         server = OwnServer(folder)
-        with server.running(), Client(server.url, ask_deadline=0.5) as client:
+        with server.running(), Client(server.url, ask_deadline=5.0) as client:  # patient, for a busy machine
             tune(client, args.days, args.asks, server)
 
 
