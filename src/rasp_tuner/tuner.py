@@ -135,21 +135,29 @@ class Tuner:
         """Nothing, if `ask` would take this context; else the error it would raise."""
         self._encoder.encode_readonly(context)
 
-    def tell(self, id: str, metrics: Mapping[str, float]) -> None:
-        """Learn what the suggestion `id` led to."""
+    def tell(self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None) -> None:
+        """Learn what the suggestion `id` led to.
+
+        `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
+        """
         record = self._ledger.waiting(id)
-        why = self._learn(record.why, record.context, record.point, metrics)
-        self._current = record.point
+        point, ran = self._what_ran(record.point, params)
+        why = self._learn(replace(record.why, ran=ran), record.context, point, metrics)
+        self._current = point
         self._ledger.answer(id, why)
 
-    def tell_failed(self, id: str, reason: str = "") -> None:
-        """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best."""
+    def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
+        """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
+
+        `params` as for `tell`.
+        """
         record = self._ledger.waiting(id)
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
-        outcome = self._optimizer.tell_failed(record.context, record.point, self._rng)
+        point, ran = self._what_ran(record.point, params)
+        outcome = self._optimizer.tell_failed(record.context, point, self._rng)
         self._learned += 1
-        why = replace(record.why, path=outcome.path, reason=outcome.reason, error=FAILED_ERROR)
+        why = replace(record.why, path=outcome.path, reason=outcome.reason, error=FAILED_ERROR, ran=ran)
         self._ledger.answer(id, replace(why, failure=reason[:LONGEST_REASON]))
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
@@ -304,6 +312,15 @@ class Tuner:
         outcome = self._optimizer.tell(context, point, metrics, self._rng)
         self._learned += 1
         return replace(why, path=outcome.path, reason=outcome.reason, error=outcome.error)
+
+    def _what_ran(self, suggested: Array, params: Mapping[str, object] | None) -> tuple[Array, Params | None]:
+        """The point that ran, and its parameters if they are not the suggested ones."""
+        if params is None:
+            return suggested, None
+        planned = self._space.from_unit(suggested)
+        point = self._space.to_unit({**planned, **params} if isinstance(params, Mapping) else params)
+        ran = self._space.from_unit(point)
+        return point, None if ran == planned else ran
 
     def _recommended(self, context: Array) -> Array:
         best = self._optimizer.best_known(context)

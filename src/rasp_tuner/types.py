@@ -6,7 +6,7 @@ from typing import Literal
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.space import Params
+from rasp_tuner.space import Params, Value
 
 Direction = Literal["min", "max"]
 Path = Literal["pending", "fast", "slow"]
@@ -57,6 +57,7 @@ class Explanation:
     error: float | None = None  # what came back: in [0, 1] under "paper", the target under "default"; 1 if it failed
     expert: str = ""  # the hypothesis that counted most, in words
     failure: str | None = None  # the reason told with tell_failed
+    ran: Params | None = None  # what ran, if it was told and is not what was suggested; the sample is of these
 
     def __str__(self) -> str:
         known = (
@@ -80,7 +81,14 @@ class Explanation:
                 f"Observed error {self.error:.4g}" if self.failure is None else f"Failed: {told or 'no reason given'}"
             )
             outcome = f"{came}. Learned by the {self.path} path: {self.reason}." if self.reason else f"{came}. Learned."
+        if self.ran is not None:
+            outcome = f"Other settings ran: {', '.join(map(_setting, self.ran.items()))}. {outcome}"
         return f"Chosen as {self.source}; the context {known}.{guess} {outcome}"
+
+
+def _setting(item: tuple[str, Value]) -> str:
+    name, value = item
+    return f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -101,15 +101,12 @@ def ago(at: float | None) -> str:
 
 def numbers(field: str, words: list[str]) -> dict[str, float]:
     """`["p99_ms=181.2"]` as a mapping."""
-    found: dict[str, float] = {}
-    for word in words:
-        name, equals, digits = word.partition("=")
-        if not equals or not name:
-            raise InvalidValue(f"{field} must be given as name=number, got {word!r}")
-        if name in found:
-            raise InvalidValue(f"{field} {name!r} is given twice")
-        found[name] = _number(f"{field} {name!r}", digits)
-    return found
+    return {name: _number(f"{field} {name!r}", digits) for name, digits in _named(field, "number", words).items()}
+
+
+def settings(words: list[str], space: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """`["pool=16", "codec=lz4"]` as values of the knobs of a space in JSON."""
+    return {name: _value(name, text, space) for name, text in _named("--ran", "value", words).items()}
 
 
 def context_of(words: list[str]) -> dict[str, float] | list[float] | None:
@@ -119,6 +116,31 @@ def context_of(words: list[str]) -> dict[str, float] | list[float] | None:
     if any("=" in word for word in words):
         return numbers("context", words)
     return [_number("context", word) for word in words]
+
+
+def _named(field: str, kind: str, words: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise InvalidValue(f"{field} must be given as name={kind}, got {word!r}")
+        if name in found:
+            raise InvalidValue(f"{field} {name!r} is given twice")
+        found[name] = text
+    return found
+
+
+def _value(name: str, text: str, space: Mapping[str, Mapping[str, Any]]) -> Any:
+    if name not in space:
+        raise InvalidValue(f"--ran {name!r} is no knob of this study; it has {', '.join(map(plain, space))}")
+    if space[name]["type"] != "categorical":
+        value = _number(f"--ran {name!r}", text)
+        return int(value) if space[name]["type"] == "int" and value.is_integer() else value
+    choices = space[name]["choices"]
+    for choice in choices:
+        if text == choice or (not isinstance(choice, str) and text in (str(choice), json.dumps(choice), shown(choice))):
+            return choice
+    raise InvalidValue(f"--ran {name!r} must be one of {', '.join(map(plain, choices))}, got {text!r}")
 
 
 def _number(field: str, digits: str) -> float:

@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -26,13 +26,11 @@ from rasp_tuner.cli.remote import (
     emit,
     numbers,
     plain,
+    settings,
     shown,
     talking,
 )
 from rasp_tuner.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from rasp_tuner.client import Study
 
 COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
 
@@ -249,6 +247,10 @@ def tell(
     failed: Annotated[
         str | None, typer.Option(help="Instead of metrics: the reason why the run crashed or was invalid.")
     ] = None,
+    ran: Annotated[
+        list[str] | None,
+        typer.Option(help="A knob that ran with another value than suggested, as in pool=16; may be repeated."),
+    ] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
@@ -257,12 +259,17 @@ def tell(
 
     Example: rasp tell checkout s41 p99_ms=181.2
     Or: rasp tell checkout s41 --failed "out of memory"
+    Or: rasp tell checkout s41 p99_ms=181.2 --ran pool=16
     """
     with talking(url, key) as client:
         if (failed is None) == (not metrics):
             raise InvalidValue("give metrics, as in p99_ms=181.2, or --failed with a reason")
         study = client.study(name, default={})
-        told = _tell(study, id, metrics, failed)
+        params = settings(ran, study.view()["space"]) if ran else None
+        if failed is None:
+            told = study.tell(id, numbers("metric", metrics or []), params)
+        else:
+            told = study.tell_failed(id, failed, params)
         if as_json:
             emit({"id": told.id, "status": told.status, "late": told.late})
             return
@@ -285,10 +292,6 @@ def read_definition(file: Path) -> dict[str, Any]:
     if missing:
         raise InvalidValue(f"{file} lacks {' and '.join(missing)}; docs/CLIENT.md has an example")
     return definition
-
-
-def _tell(study: "Study", id: str, metrics: list[str] | None, failed: str | None) -> Any:
-    return study.tell(id, numbers("metric", metrics or [])) if failed is None else study.tell_failed(id, failed)
 
 
 def _switch(name: str, url: str, key: str | None, as_json: bool, frozen: bool) -> None:

@@ -194,6 +194,7 @@ def _suggestions(study: "Study", width: int, room: int) -> list[RenderableType]:
             pairs(suggestion["context"]),
             "  ->  ",
             (pairs(suggestion["params"]), "bold"),
+            f"  ran {pairs(suggestion['ran'])}" if "ran" in suggestion else "",
             "  ",
             came,
         )

@@ -2,11 +2,12 @@
 
 import threading
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.checks import same_names
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import AlreadyAnswered, UnknownSuggestion
 from rasp_tuner.space import Params
@@ -67,6 +68,7 @@ class FallbackSuggestion:
     params: Params
     metrics: dict[str, float] | None = None
     failed: bool = False
+    ran: Params = field(default_factory=dict)  # all knobs, once it was told
 
 
 class Fallbacks:
@@ -85,18 +87,25 @@ class Fallbacks:
                 del self._open[next(iter(self._open))]
         return id
 
-    def tell(self, id: str, metrics: dict[str, float] | None) -> FallbackSuggestion | None:
-        """The suggestion, to send as an observation; None if the same was told before. `metrics` None: it failed."""
+    def tell(
+        self, id: str, metrics: dict[str, float] | None, params: Params | None = None
+    ) -> FallbackSuggestion | None:
+        """The suggestion, to send as an observation; None if the same was told before. `metrics` None: it failed.
+
+        `params` says what ran; knobs it leaves out ran as suggested.
+        """
         with self._lock:
             made = self._open.get(id)
             if made is None:
                 raise UnknownSuggestion(
                     f"no fallback {id!r} was made by this client, or {MAX_OPEN_FALLBACKS:,} newer ones replaced it"
                 )
+            ran = {**made.params, **(params or {})}
+            same_names("params", ran, made.params)
             if made.metrics is None and not made.failed:
-                made.metrics, made.failed = metrics, metrics is None
+                made.metrics, made.failed, made.ran = metrics, metrics is None, ran
                 return made
-            if made.metrics != metrics:
+            if made.metrics != metrics or made.ran != ran:
                 raise AlreadyAnswered(f"suggestion {id!r} was answered before with other values")
             return None
 

@@ -77,37 +77,43 @@ class Study:
         answer = self._transport.call("POST", f"{self._path}/ask/batch", body).body
         return [Suggestion(one["id"], one["params"]) for one in answer["suggestions"]]
 
-    def tell(self, id: str, metrics: Mapping[str, float]) -> TellReply:
-        """The result, once it is on the server's disk; a fallback is queued and sent later as an observation."""
-        told = metrics_json(metrics)
-        if is_fallback(_text("id", id)):
-            return self._tell_fallback(id, told)
-        return _tell_reply(self._transport.call("POST", f"{self._path}/tell", {"id": id, "metrics": told}).body)
+    def tell(self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None) -> TellReply:
+        """The result, once it is on the server's disk; a fallback is queued and sent later as an observation.
 
-    def tell_later(self, id: str, metrics: Mapping[str, float]) -> TellReply:
+        `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
+        """
+        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params)}
+        if is_fallback(id):
+            return self._tell_fallback(body)
+        return _tell_reply(self._transport.call("POST", f"{self._path}/tell", body).body)
+
+    def tell_later(
+        self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None
+    ) -> TellReply:
         """Queue it and send it in the background, for code that may not wait. The queue is in memory only."""
-        told = metrics_json(metrics)
-        if is_fallback(_text("id", id)):
-            return self._tell_fallback(id, told)
-        self._outbox.put(f"{self._path}/tell", {"id": id, "metrics": told})
+        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params)}
+        if is_fallback(id):
+            return self._tell_fallback(body)
+        self._outbox.put(f"{self._path}/tell", body)
         return TellReply(id, "queued")
 
-    def tell_failed(self, id: str, reason: str = "") -> TellReply:
+    def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
         """The result; the failure of a fallback is dropped, because `observe` has no failures."""
-        body = {"id": _text("id", id), "reason": _text("reason", reason)}
+        body = {"id": _text("id", id), "reason": _text("reason", reason), **_ran_json(params)}
         if is_fallback(id):
-            self._fallbacks.tell(id, None)
+            self._fallbacks.tell(id, None, body.get("params"))
             return TellReply(id, "dropped")
         return _tell_reply(self._transport.call("POST", f"{self._path}/tell_failed", body).body)
 
     def tell_batch(self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]) -> list[TellReply]:
         """One result for each tell; a refused one has the status "rejected" and the error.
 
-        `tells` is `{id: metrics}`, or a list of `{"id": ..., "metrics": ...}` and `{"id": ..., "failed": reason}`.
+        `tells` is `{id: metrics}`, or a list of `{"id": ..., "metrics": ...}` and `{"id": ..., "failed": reason}`, each
+        with "params" if something else ran than was suggested.
         """
         listed: list[Mapping[str, Any]]
         listed = [{"id": id, "metrics": m} for id, m in tells.items()] if isinstance(tells, Mapping) else list(tells)
-        items = [{**item, "metrics": metrics_json(item["metrics"])} if "metrics" in item else item for item in listed]
+        items = [_item_json(item) for item in listed]
         own = {i for i, item in enumerate(items) if is_fallback(_text("id", item.get("id")))}
         sent = [item for i, item in enumerate(items) if i not in own]
         answers: Iterator[Any] = iter(())
@@ -242,19 +248,20 @@ class Study:
 
         self._transport.run_in_background(look)
 
-    def _tell_fallback(self, id: str, metrics: dict[str, float]) -> TellReply:
-        made = self._fallbacks.tell(id, metrics)
+    def _tell_fallback(self, told: Mapping[str, Any]) -> TellReply:
+        id, metrics = told["id"], told["metrics"]
+        made = self._fallbacks.tell(id, metrics, told.get("params"))
         if made is None:
             return TellReply(id, "duplicate")
-        body = {"context": made.context, "params": made.params, "metrics": metrics, "key": id}
+        body = {"context": made.context, "params": made.ran, "metrics": metrics, "key": id}
         self._outbox.put(f"{self._path}/observe", body)
         return TellReply(id, "queued")
 
     def _tell_fallback_item(self, item: Mapping[str, Any]) -> TellReply:
         try:
             if "metrics" in item:
-                return self._tell_fallback(item["id"], item["metrics"])
-            return self.tell_failed(item["id"], item.get("failed", ""))
+                return self._tell_fallback(item)
+            return self.tell_failed(item["id"], item.get("failed", ""), item.get("params"))
         except RaspError as error:
             return TellReply(item["id"], "rejected", error=str(error))
 
@@ -262,6 +269,16 @@ class Study:
 def _tell_reply(answer: Mapping[str, Any]) -> TellReply:
     error = answer.get("error")
     return TellReply(answer["id"], answer["status"], bool(answer.get("late")), error["message"] if error else None)
+
+
+def _item_json(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    told = {**item, **({"metrics": metrics_json(item["metrics"])} if "metrics" in item else {})}
+    return {**told, **_ran_json(told.pop("params", None))}
+
+
+def _ran_json(params: Mapping[str, object] | None) -> dict[str, Any]:
+    """The field of a tell; left out if what was suggested ran, which servers of version 0.1 understand too."""
+    return {} if params is None else {"params": params_json(params)}
 
 
 def _text(field: str, value: object) -> str:

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,7 +59,8 @@ class Ledger:
     def explain(self, id: object) -> Explanation:
         self._check_known(id)
         key = str(id)
-        return self.answered[key] if key in self.answered else self.pending[key].why
+        why = self.answered[key] if key in self.answered else self.pending[key].why
+        return why if why.ran is None else replace(why, ran=dict(why.ran))  # the caller may change a dict
 
     def _check_known(self, id: object) -> None:
         if not isinstance(id, str):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rasp_tuner.errors import RaspError
@@ -23,6 +24,16 @@ from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.telemetry import Telemetry, study_numbers
 
 CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What somebody tells of a suggestion."""
+
+    id: str
+    metrics: dict[str, float] | None  # None: it failed
+    reason: str = ""
+    params: dict[str, Any] | None = None  # what ran; None: what was suggested
 
 
 class Service:
@@ -187,42 +198,45 @@ class Service:
         expires = event.at + live.definition.lease_s
         return {"id": ask_id(event.ask or 0), "params": event.body["params"], "expires_at": expires}
 
-    async def tell(self, name: str, id: str, metrics: dict[str, float] | None, reason: str = "") -> dict[str, Any]:
+    async def tell(
+        self,
+        name: str,
+        id: str,
+        metrics: dict[str, float] | None,
+        reason: str = "",
+        params: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The result of one tell; `metrics` None: it failed; `params`: what ran, if not what was suggested."""
+
         def run(work: UnitOfWork) -> dict[str, Any]:
-            return self._tell(work, work.study(name, writes=True), id, metrics, reason)
+            return self._tell(work, work.study(name, writes=True), Answer(id, metrics, reason, params))
 
         told: dict[str, Any] = await self.submit(run, writes=True)
         return told
 
-    async def tell_batch(
-        self, name: str, tells: list[tuple[str, dict[str, float] | None, str]]
-    ) -> list[dict[str, Any]]:
+    async def tell_batch(self, name: str, tells: list[Answer]) -> list[dict[str, Any]]:
         """One result for each tell; each is accepted or rejected on its own."""
 
         def run(work: UnitOfWork) -> list[dict[str, Any]]:
             live = work.study(name, writes=True)
-            return [self._tell_in_batch(work, live, *tell) for tell in tells]
+            return [self._tell_in_batch(work, live, tell) for tell in tells]
 
         results: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(tells))
         return results
 
-    def _tell_in_batch(
-        self, work: UnitOfWork, live: LiveStudy, id: str, metrics: dict[str, float] | None, reason: str
-    ) -> dict[str, Any]:
+    def _tell_in_batch(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         try:
-            return self._tell(work, live, id, metrics, reason)
+            return self._tell(work, live, answer)
         except RaspError as error:
             rejected = http_errors.from_library_error(error)
         except HttpError as error:
             rejected = error
         self.telemetry.count_rejected(rejected.code)
-        return {"id": id, "status": "rejected", **rejected.body()}
+        return {"id": answer.id, "status": "rejected", **rejected.body()}
 
-    def _tell(
-        self, work: UnitOfWork, live: LiveStudy, id: str, metrics: dict[str, float] | None, reason: str
-    ) -> dict[str, Any]:
-        started = time.perf_counter()
-        outcome = live.tell(id, work.now, work.event_log(live), metrics, reason)
+    def _tell(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
+        id, started = answer.id, time.perf_counter()
+        outcome = live.tell(id, work.now, work.event_log(live), answer.metrics, answer.reason, answer.params)
         if not isinstance(outcome, Event):
             return {"id": id, "status": "duplicate", "late": outcome.late}
         self.telemetry.tell(time.perf_counter() - started)

@@ -7,7 +7,7 @@ from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.gateway import STUDY_PATH, FastRoute, RouteAnswer
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import loads
-from rasp_tuner.service.service import Service
+from rasp_tuner.service.service import Answer, Service
 
 
 def fast_routes(service: Service) -> dict[tuple[str, str], FastRoute]:
@@ -19,7 +19,7 @@ def fast_routes(service: Service) -> dict[tuple[str, str], FastRoute]:
 
     async def tell(name: str, body: bytes) -> RouteAnswer:
         told = schemas.parse(schemas.Tell, loads(body))
-        return 200, await service.tell(name, told.id, told.metrics)
+        return 200, await service.tell(name, told.id, told.metrics, params=told.params)
 
     async def ask_batch(name: str, body: bytes) -> RouteAnswer:
         asked = schemas.parse(schemas.AskBatch, loads(body))
@@ -32,7 +32,7 @@ def fast_routes(service: Service) -> dict[tuple[str, str], FastRoute]:
         for i, tell in enumerate(told.tells):
             if (tell.metrics is None) == (tell.failed is None):
                 raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
-        tells = [(tell.id, tell.metrics, tell.failed or "") for tell in told.tells]
+        tells = [Answer(tell.id, tell.metrics, tell.failed or "", tell.params) for tell in told.tells]
         return 200, {"results": await service.tell_batch(name, tells)}
 
     async def readyz(_: str, __: bytes) -> RouteAnswer:

@@ -49,7 +49,7 @@ def _add_writes(app: FastAPI, service: Service) -> None:
     @app.post(f"{STUDY_PATH}/tell_failed", **describe("It crashed or was invalid", schemas.TellFailed, schemas.Told))
     async def tell_failed(request: Request) -> Response:
         told = schemas.parse(schemas.TellFailed, json_body(request))
-        return json_response(await service.tell(request.path_params["name"], told.id, None, told.reason))
+        return json_response(await service.tell(request.path_params["name"], told.id, None, told.reason, told.params))
 
     @app.post(f"{STUDY_PATH}/observe", **describe("A run nobody asked for", schemas.Observe, schemas.Observed))
     async def observe(request: Request) -> Response:

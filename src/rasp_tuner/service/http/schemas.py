@@ -31,6 +31,14 @@ ContextField = Annotated[
 ]
 MetricsField = Annotated[dict[Word, Number], Field(min_length=1, examples=[METRICS_EXAMPLE])]
 ParamsField = Annotated[dict[Word, KnobValue], Field(min_length=1, examples=[PARAMS_EXAMPLE])]
+RanField = Annotated[
+    dict[Word, KnobValue] | None,
+    Field(
+        default=None,
+        description="What ran, if not what was suggested; knobs left out ran as suggested.",
+        examples=[{"pool": 16}],
+    ),
+]
 Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["out of memory"])]
 
 
@@ -109,11 +117,13 @@ class AskBatch(StrictModel):
 class Tell(StrictModel):
     id: Id
     metrics: MetricsField
+    params: RanField
 
 
 class TellFailed(StrictModel):
     id: Id
     reason: Reason = ""
+    params: RanField
 
 
 class TellItem(StrictModel):
@@ -122,6 +132,7 @@ class TellItem(StrictModel):
     id: Id
     metrics: dict[Word, Number] | None = Field(default=None, examples=[METRICS_EXAMPLE])
     failed: str | None = Field(default=None, max_length=2_000)
+    params: RanField
 
 
 class TellBatch(StrictModel):
@@ -225,6 +236,7 @@ class SuggestionView(LazyModel):
     params: ParamsField
     status: Literal["pending", "expired", "told", "failed"]
     late: bool
+    ran: dict[str, KnobValue] | None = Field(default=None, description="All parameters, if others ran than suggested.")
     metrics: dict[str, float] | None = None
     reason: str | None = None
     explanation: str

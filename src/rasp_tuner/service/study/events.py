@@ -13,8 +13,9 @@ class Event:
 
     kind      body
     ask       context, params (as answered)
-    tell      metrics; context and params too if the tuner's ledger had dropped the ask
-    failed    reason
+    tell      metrics; ran, all knobs, if other parameters ran than suggested; asked_at, context and params (as
+              suggested) if the tuner's ledger had dropped the ask
+    failed    reason; the same as for tell
     observe   context, params, metrics
     freeze, unfreeze   nothing
     forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and

@@ -204,7 +204,7 @@ class History:
             for name, value in {"error": error, **metrics}.items():
                 count, mean = self._default_runs.get(name, [0, 0.0])
                 self._default_runs[name] = [count + 1, mean + (value - mean) / (count + 1)]
-        if why is not None and why.predicted is not None and why.deviation:
+        if why is not None and why.predicted is not None and why.deviation and why.ran is None:
             far = abs(error - why.predicted) / why.deviation
             self.calibration[0] += 1
             for i, width in enumerate(HALF_WIDTHS):

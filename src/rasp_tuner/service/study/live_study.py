@@ -50,6 +50,12 @@ class SuggestionRecord:
     late: bool = False
     foreign: bool = False  # a replayed tuner suggested other parameters; the logged ones count
     inner: int | None = None  # the tuner's own number of it; differs from `number` after an erasure
+    ran: dict[str, Any] | None = None  # all parameters that ran, if they are not the suggested ones
+
+    @property
+    def learned_params(self) -> dict[str, Any]:
+        """What the answer is about."""
+        return self.params if self.ran is None else self.ran
 
 
 @dataclass(slots=True)
@@ -94,9 +100,18 @@ class LiveStudy:
         return event
 
     def tell(
-        self, id: str, at: float, log: EventLog, metrics: dict[str, float] | None, reason: str = ""
+        self,
+        id: str,
+        at: float,
+        log: EventLog,
+        metrics: dict[str, float] | None,
+        reason: str = "",
+        params: dict[str, Any] | None = None,
     ) -> Event | SuggestionRecord:
-        """The event to log, or the record if the same answer was given before; `metrics` None: it failed."""
+        """The event to log, or the record if the same answer was given before; `metrics` None: it failed.
+
+        `params` says what ran; knobs it leaves out ran as suggested.
+        """
         number = ask_number(id)
         if number is None:
             raise _unknown_suggestion(id)
@@ -105,8 +120,10 @@ class LiveStudy:
         if record is None:
             record = self._answers.get(number) or self._read_from_log(number, log)
             if record.status != "pending":
-                return _check_same_answer(record, metrics, reason)
+                return _check_same_answer(record, metrics, reason, params)
             body |= {"asked_at": record.asked_at, "context": record.context, "params": record.params}
+        if (ran := _what_ran(record, params)) is not None:
+            body["ran"] = ran
         event = self._event("failed" if metrics is None else "tell", at, body, ask=number)
         self.apply(event)
         return event
@@ -165,18 +182,18 @@ class LiveStudy:
         record = self._ask_answered_by(event)
         metrics = event.body["metrics"]
         expected = self.history.expected_default_error(self.tuner, record.context)
-        why = self._learn(record, lambda id: self.tuner.tell(id, metrics), metrics)
+        why = self._learn(record, lambda id: self.tuner.tell(id, metrics, record.ran), metrics)
         late = self._close_ask(event, replace(record, status="told", metrics=metrics))
         self.counts.tells += 1
-        self.history.add_step(event.at, record.context, record.params, metrics, why, expected, late=late)
+        self.history.add_step(event.at, record.context, record.learned_params, metrics, why, expected, late=late)
 
     def _apply_failed(self, event: Event) -> None:
         record = self._ask_answered_by(event)
         reason = event.body["reason"]
-        why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason), None)
+        why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self.history.add_step(event.at, record.context, record.params, None, why, None, late=late)
+        self.history.add_step(event.at, record.context, record.learned_params, None, why, None, late=late)
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
@@ -287,12 +304,13 @@ class LiveStudy:
         self._advance(event, record=True)
 
     def _ask_answered_by(self, event: Event) -> SuggestionRecord:
-        """The ask that an answer belongs to; if it was dropped, the answer's event contains it."""
+        """The ask that an answer belongs to, with what ran; if it was dropped, the answer's event contains it."""
         number = -1 if event.ask is None else event.ask
-        if number in self.pending:
-            return self.pending[number]
         b = event.body
-        return SuggestionRecord(number, b["asked_at"], b["context"], b["params"], late=True)
+        record = self.pending.get(number) or SuggestionRecord(
+            number, b["asked_at"], b["context"], b["params"], late=True
+        )
+        return replace(record, ran=_what_ran(record, b["ran"])) if "ran" in b else record
 
     def _learn(
         self, record: SuggestionRecord, tell: Callable[[str], None], metrics: Mapping[str, float] | None
@@ -307,9 +325,9 @@ class LiveStudy:
             else:
                 return self.tuner.explain(id)
         if metrics is not None:
-            self.tuner.observe(record.context, record.params, metrics)
+            self.tuner.observe(record.context, record.learned_params, metrics)
         else:
-            self.tuner.observe_failed(record.context, record.params)
+            self.tuner.observe_failed(record.context, record.learned_params)
         return None
 
     def _tuner_id(self, record: SuggestionRecord) -> str:
@@ -343,9 +361,10 @@ class LiveStudy:
             return replace(record, late=True)
         answer = answers[0]
         late = answer.at > self.expires_at(record) or "params" in answer.body
+        record = replace(record, late=late, ran=answer.body.get("ran"))
         if answer.kind == "failed":
-            return replace(record, status="failed", reason=answer.body["reason"], late=late)
-        return replace(record, status="told", metrics=answer.body["metrics"], late=late)
+            return replace(record, status="failed", reason=answer.body["reason"])
+        return replace(record, status="told", metrics=answer.body["metrics"])
 
     def _explanation(self, record: SuggestionRecord) -> Explanation | None:
         try:
@@ -364,6 +383,8 @@ class LiveStudy:
             "late": record.late and record.status != "pending",
             "explanation": "" if why is None else str(why),
         }
+        if record.ran is not None:
+            shown["ran"] = record.ran
         if record.metrics is not None:
             shown["metrics"] = record.metrics
         if record.reason is not None:
@@ -371,10 +392,18 @@ class LiveStudy:
         return shown
 
 
-def _check_same_answer(record: SuggestionRecord, metrics: Mapping[str, float] | None, reason: str) -> SuggestionRecord:
+def _what_ran(record: SuggestionRecord, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """All parameters that ran, if `params`, which may leave knobs out, are not what was suggested."""
+    ran = record.params if params is None else {**record.params, **params}
+    return None if ran == record.params else ran
+
+
+def _check_same_answer(
+    record: SuggestionRecord, metrics: Mapping[str, float] | None, reason: str, params: Mapping[str, Any] | None
+) -> SuggestionRecord:
     """The record if this is the same answer as before, else a 409."""
     same = record.reason == reason if metrics is None else record.metrics == metrics
-    if not same:
+    if not same or record.ran != _what_ran(record, params):
         raise HttpError(
             409, "conflict", f"suggestion {ask_id(record.number)!r} was answered before with other values", "id"
         )
