@@ -294,3 +294,117 @@ def test_flash_and_isp_step_is_reachable():
     t.tell(t.ask(QUIET).id, GOOD)
     moves = [abs(SPACE["timeout_s"].to_unit(t.ask(QUIET).params["timeout_s"]) - (1.0 - 0.1) / 9.9) for _ in range(60)]
     assert max(moves) > 0.15 * 1.1
+
+
+RAN = {"pool": 16, "timeout_s": 2.5, "codec": "zstd"}
+
+
+def taught(preset="default", **changes):
+    """A tuner that knows a little, with one suggestion out."""
+    t = tuner(preset=preset, **changes)
+    for i in range(12):
+        s = t.ask([float(i % 2), 0.0])
+        t.tell(s.id, {"p99_ms": 20.0 + s.params["timeout_s"] + 0.1 * s.params["pool"], "throughput": 90.0 + i % 3})
+    return t, t.ask(QUIET)
+
+
+def later(t, steps=6):
+    """What it suggests from here on."""
+    seen = []
+    for i in range(steps):
+        s = t.ask([float(i % 2), 0.0])
+        t.tell(s.id, {"p99_ms": 20.0 + s.params["timeout_s"], "throughput": 90.0})
+        seen.append(s.params)
+    return [*seen, t.recommend(QUIET)]
+
+
+def test_it_learns_from_what_ran():
+    (told, s), (observed, _), (suggested, _) = taught(), taught(), taught()
+    assert s.params != RAN
+    told.tell(s.id, GOOD, RAN)
+    observed.observe(QUIET, RAN, GOOD)
+    suggested.tell(s.id, GOOD)
+    seen = later(told)
+    assert seen == later(observed)
+    assert seen != later(suggested)
+
+
+def test_a_failure_is_of_what_ran_too():
+    (told, s), (observed, _), (suggested, _) = taught(), taught(), taught()
+    told.tell_failed(s.id, "out of memory", params=RAN)
+    observed.observe_failed(QUIET, RAN)
+    suggested.tell_failed(s.id, "out of memory")
+    seen = later(told)
+    assert seen == later(observed)
+    assert seen != later(suggested)
+    assert (told.explain(s.id).ran, told.explain(s.id).failure) == (RAN, "out of memory")
+
+
+def test_knobs_that_are_left_out_ran_as_suggested():
+    (part, s), (full, _) = taught(), taught()
+    part.tell(s.id, GOOD, {"pool": np.int64(16)})
+    full.tell(s.id, GOOD, {**s.params, "pool": 16})
+    assert part.explain(s.id).ran == {**s.params, "pool": 16}
+    assert part.to_bytes() == full.to_bytes()
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_telling_that_the_suggestion_ran_changes_nothing(preset):
+    tuners = [taught(preset) for _ in range(3)]
+    for (t, s), params in zip(tuners, (None, {}, tuners[0][1].params), strict=True):
+        t.tell(s.id, GOOD, params)
+        assert t.explain(s.id).ran is None
+    assert len({t.to_bytes() for t, _ in tuners}) == 1
+
+
+@pytest.mark.parametrize("answer", [lambda t, id, p: t.tell(id, GOOD, p), lambda t, id, p: t.tell_failed(id, "", p)])
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"pool": 65}, r"params\['pool'\]: value must lie in \[1, 64\], got 65"),
+        ({**RAN, "codec": "gzip"}, r"params\['codec'\]: value must be one of"),
+        ({"pool": 8.5}, r"params\['pool'\]: value must be a whole number, got 8.5"),
+        ({"timeout_s": float("nan")}, r"params\['timeout_s'\]: value must be a finite number, got nan"),
+        ({"threads": 4}, r"params has unknown names \['threads'\]"),
+        ([16, 2.5, "zstd"], "params must be a mapping"),
+        ("pool", "params must be a mapping"),
+    ],
+)
+def test_what_cannot_have_run_is_refused_and_changes_nothing(answer, params, says):
+    t, s = taught()
+    before = t.to_bytes()
+    with pytest.raises(InvalidValue, match=says):
+        answer(t, s.id, params)
+    assert t.to_bytes() == before
+
+
+def test_wrong_metrics_beside_what_ran_change_nothing():
+    t, s = taught()
+    before = t.to_bytes()
+    with pytest.raises(InvalidValue, match="metrics"):
+        t.tell(s.id, {"p99_ms": 1.0}, RAN)
+    assert t.to_bytes() == before
+
+
+def test_what_ran_is_where_the_system_is_now():
+    """With `stay` = 1 and a tiny step, candidates lie around the current point and nowhere else (but for the hint)."""
+    t = Tuner({"x": Float(0, 1)}, {"m": "min"}, default={"x": 0.2}, preset=presets.paper(stay=1.0, base_step=1e-6))
+    t.tell(t.ask().id, {"m": 1.0}, {"x": 0.6})
+    near = [t.ask().params["x"] for _ in range(20)]
+    assert all(abs(x - 0.6) < 1e-4 for x in near)
+
+
+def test_a_change_is_priced_from_what_ran():
+    t, s = taught(switching_cost=1e6)
+    t.tell(s.id, GOOD, RAN)
+    assert [t.ask(QUIET).params for _ in range(3)] == [RAN] * 3
+
+
+def test_explain_says_what_ran():
+    t, s = taught()
+    t.tell(s.id, GOOD, {"timeout_s": 2.5, "pool": 16})
+    why = t.explain(s.id)
+    assert f"Other settings ran: pool=16, timeout_s=2.5, codec={s.params['codec']}. Observed error" in str(why)
+    why.ran["pool"] = 1  # a copy
+    assert t.explain(s.id).ran["pool"] == 16
+    assert Tuner.from_bytes(t.to_bytes()).explain(s.id) == t.explain(s.id)

@@ -16,3 +16,9 @@ def test_an_explanation_counts_the_experts_that_matter():
         "Chosen as hint; the context looks like past situation 4 (weight 0.80 among 2; novelty 0.40)."
         " Predicted error 0.25 +- 0.1 (2 of 4 experts count). Not answered yet."
     )
+
+
+def test_an_explanation_says_what_ran_if_it_was_something_else():
+    ran = {"pool": 8, "rate": 1 / 3, "codec": None}
+    why = Explanation("hint", path="fast", error=0.5, ran=ran)
+    assert str(why).endswith("Other settings ran: pool=8, rate=0.333333, codec=None. Observed error 0.5. Learned.")

@@ -70,6 +70,29 @@ def test_ask_and_tell(rasp, name):
     assert re.search(rf"{name} +2 +1 +1 +0 ", rasp("study", "list").stdout)
 
 
+def test_tell_what_ran(rasp, name, client):
+    for _ in range(2):
+        rasp("ask", name, "qps=420")
+    words = ("tell", name, "s0", "p99_ms=3", "throughput=4", "--ran", "pool=16", "--ran", "codec=zstd")
+    assert rasp(*words).stdout == "s0 learned\n"
+    assert rasp(*words).stdout == "s0 was told before: nothing changed\n"
+    assert "with other values" in rasp("tell", name, "s0", "p99_ms=3", "throughput=4").stderr
+    assert client.study(name).explain("s0").ran == {"pool": 16, "timeout_s": 1.0, "codec": "zstd"}
+    assert of_json(rasp("tell", name, "s1", "--failed", "oom", "--ran", "timeout_s=0.5", "--json"))["id"] == "s1"
+    assert client.study(name).explain("s1").ran["timeout_s"] == 0.5
+
+
+@pytest.mark.parametrize("choices", [["a", "3", None, True, 0.123456789], [None, 3, False, "b c", 2.5]])
+def test_every_choice_can_be_said_to_have_run(rasp, client, choices):
+    study = client.create(next(names), {"k": {"type": "categorical", "choices": choices}}, {"m": "min"})
+    for choice in choices:
+        id = study.ask().id
+        word = choice if isinstance(choice, str) else json.dumps(choice)
+        assert rasp("tell", study.name, id, "m=1", "--ran", f"k={word}").exit_code == 0
+        seen = study.suggestion(id)
+        assert seen.get("ran", seen["params"]) == {"k": choice}
+
+
 def test_export_import_delete(rasp, name, tmp_path):
     for step in range(3):
         rasp("ask", name, "qps=1")
@@ -162,6 +185,15 @@ def test_freeze(rasp, name):
         ("tell NAME s0", "give metrics, as in p99_ms=181.2, or --failed with a reason"),
         ("tell NAME s0 p99_ms=1 --failed x", "give metrics, as in p99_ms=181.2, or --failed with a reason"),
         ("tell NAME s0 p99_ms=1 p99_ms=2", "metric 'p99_ms' is given twice"),
+        ("tell NAME s0 p99_ms=1 throughput=2 --ran 16", "--ran must be given as name=value, got '16'"),
+        ("tell NAME s0 p99_ms=1 throughput=2 --ran pool=16 --ran pool=8", "--ran 'pool' is given twice"),
+        ("tell NAME s0 p99_ms=1 throughput=2 --ran pool=many", "--ran 'pool' must be a number, got 'many'"),
+        ("tell NAME s0 p99_ms=1 throughput=2 --ran pool=65", "params['pool']: value must lie in [1, 64], got 65"),
+        ("tell NAME s0 p99_ms=1 throughput=2 --ran codec=rar", "--ran 'codec' must be one of lz4, zstd"),
+        (
+            "tell NAME s0 --failed x --ran load=1",
+            "--ran 'load' is no knob of this study; it has pool, timeout_s, codec",
+        ),
         ("study create nowhere.toml", "No such file"),
         ("study list --url 127.0.0.1:8321", "url must look like http://127.0.0.1:8321, got '127.0.0.1:8321'"),
         ("study list --url http://127.0.0.1:1", "`rasp serve --data DIR` starts one, --url or RASP_URL names one"),

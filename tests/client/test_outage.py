@@ -8,9 +8,10 @@ import time
 from itertools import count
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 
-from rasp_tuner import AlreadyAnswered, Int, UnknownSuggestion
+from rasp_tuner import AlreadyAnswered, Int, InvalidValue, UnknownSuggestion
 from rasp_tuner.client import Client, RequestRefused, ServerUnavailable, is_fallback
 
 DEFAULT = {"pool": 8}
@@ -298,6 +299,29 @@ def test_fallbacks_are_told_once_and_failures_of_them_are_dropped(bad_server):
         assert (client.queued, client.dropped) == (3, 4)  # the oldest made room
 
 
+def test_what_ran_in_place_of_a_fallback_is_sent_when_the_server_is_back(server):
+    with Client(server.url, timeout=20, ask_deadline=5.0) as client:
+        study = made(client)
+        default = study.view()["default"]
+        server.kill()
+        first, second, third = (study.ask({"qps": 1.0}).id for _ in range(3))
+        assert study.tell(first, {"p99_ms": 25.0}, {"pool": 64}).status == "queued"
+        assert study.tell(first, {"p99_ms": 25.0}, {"pool": 64}).status == "duplicate"
+        with pytest.raises(AlreadyAnswered):
+            study.tell(first, {"p99_ms": 25.0})
+        with pytest.raises(InvalidValue, match="unknown names"):
+            study.tell(second, {"p99_ms": 25.0}, {"threads": 1})
+        batch = [{"id": second, "metrics": {"p99_ms": 26.0}, "params": {"pool": 1}}]
+        batch += [{"id": third, "failed": "crash", "params": {"threads": 1}}]
+        assert [told.status for told in study.tell_batch(batch)] == ["queued", "rejected"]
+        assert study.tell_failed(third, "crash", {"pool": 2}).status == "dropped"
+        server.start()
+        assert client.flush(20)
+        observed = [json.loads(line) for line in study.export()][1:-1]
+        seen = [event["body"]["params"] for event in observed if event["kind"] == "observe"]
+        assert seen == [{**default, "pool": 64}, {**default, "pool": 1}]
+
+
 def test_a_server_that_is_no_rasp_server_is_named(bad_server, http):
     read, reply = http
 
@@ -337,5 +361,7 @@ def test_bodies_are_plain_json(bad_server, http):
         study = client.study("checkout", default=DEFAULT)
         study.ask({"qps": 1.0})
         study.tell("s1", {"p99_ms": 3})
+        study.tell("s1", {"p99_ms": 3}, {"pool": np.int64(9)})
         study.freeze()
-    assert bodies == [{"context": {"qps": 1.0}}, {"id": "s1", "metrics": {"p99_ms": 3.0}}, {}]
+    told = {"id": "s1", "metrics": {"p99_ms": 3.0}}
+    assert bodies == [{"context": {"qps": 1.0}}, told, {**told, "params": {"pool": 9}}, {}]

@@ -254,3 +254,41 @@ if child:
     result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     assert (study.view()["asks"], study.view()["tells"]) == (5, 2)
+
+
+def test_what_ran_is_learned_as_a_tuner_in_this_process_would(client, study):
+    tuner = Tuner(SPACE, METRICS, ["qps"], DEFAULT)
+    tells = [
+        lambda id, metrics, ran: study.tell(id, metrics, ran).status,
+        lambda id, metrics, ran: study.tell_later(id, metrics, params=ran).status,
+        lambda id, metrics, ran: study.tell_batch([{"id": id, "metrics": metrics, "params": ran}])[0].status,
+    ]
+    for step in range(15):
+        context = {"qps": 9.0 if step % 10 > 4 else 1.0}
+        ours, theirs = study.ask(context), tuner.ask(context)
+        assert ours == theirs
+        ran = {"pool": np.int64(2 ** (step % 7)), "codec": None} if step % 5 else None
+        metrics = run({**ours.params, **(ran or {})}, context["qps"] > 5)
+        assert tells[step % 3](ours.id, metrics, ran) in ("learned", "queued")
+        assert client.flush(10)
+        tuner.tell(theirs.id, metrics, ran)
+        assert study.explain(ours.id) == tuner.explain(theirs.id)
+    assert study.recommend({"qps": 9.0}) == tuner.recommend({"qps": 9.0})
+
+
+def test_what_ran_counts_once_and_is_checked(study):
+    first, second, third = (study.ask({"qps": 1.0}) for _ in range(3))
+    metrics = {"p99_ms": 3.0, "throughput": 1.0}
+    assert study.tell(first.id, metrics, {"pool": 16}).status == "learned"
+    assert study.tell(first.id, metrics, {"pool": 16}).status == "duplicate"
+    with pytest.raises(AlreadyAnswered):
+        study.tell(first.id, metrics)
+    assert study.tell_failed(second.id, "crash", {"pool": 64}).status == "learned"
+    assert study.explain(second.id).ran["pool"] == 64
+    before = study.view()
+    for params, words in (({"pool": 65}, "pool"), ({"pool": object()}, "pool"), ({"no": 1}, "no"), ([1], "params")):
+        with pytest.raises(InvalidValue, match=words):
+            study.tell(third.id, metrics, params)
+        with pytest.raises(InvalidValue, match=words):
+            study.tell_failed(third.id, params=params)
+    assert study.view() == before

@@ -26,3 +26,14 @@ def test_a_snapshot_of_0_1_0_goes_on_with_the_same_suggestions(name, tmp_path):
             assert step[column] == then[column], column
         for column in ("error", "predicted"):
             assert math.isclose(step[column], then[column], rel_tol=1e-9), column
+
+
+@pytest.mark.parametrize("name", scenarios.SCENARIOS)
+def test_a_suggestion_of_0_1_0_can_be_told_with_what_ran(name):
+    tuner = Tuner.from_bytes(gzip.decompress((V0_1_0 / f"{name}.rasp.gz").read_bytes()))
+    waiting = tuner.pending[-1]
+    assert tuner.explain(waiting.id).ran is None
+    ran = {**waiting.params, **tuner.recommend({"load": 1.0})}
+    tuner.tell(waiting.id, scenarios.measure(ran, 0), ran)
+    assert tuner.explain(waiting.id).ran == (None if ran == waiting.params else ran)
+    assert Tuner.from_bytes(tuner.to_bytes()).explain(waiting.id) == tuner.explain(waiting.id)

@@ -63,9 +63,30 @@ def test_it_rebuilds_from_its_own_record():
     for i in range(4):
         ledger.issue(np.array([float(i)]), np.array([i / 10, i / 20]), Explanation("hint", (1, 0), (0.7, 0.3)))
     ledger.answer("s1", Explanation("hint", path="slow", reason="why", error=0.25))
+    ledger.answer("s2", Explanation("hint", path="fast", error=0.5, ran={"pool": 8, "codec": None}))
     arrays = ledger.state(dim=2, context_dim=1)
     again = Ledger.rebuild(ledger.to_json(), arrays["contexts"], arrays["points"])
     assert again.to_json() == ledger.to_json()
     assert again.answered == ledger.answered
     assert again.pending["s3"].point.tolist() == [0.3, 0.15]
     assert issue(again) == ["s4"]
+
+
+def test_what_ran_is_given_as_a_copy():
+    ledger = Ledger(5)
+    (id,) = issue(ledger)
+    ledger.answer(id, Explanation("hint", path="fast", error=0.5, ran={"pool": 8}))
+    ledger.explain(id).ran["pool"] = 9
+    assert ledger.explain(id).ran == {"pool": 8}
+
+
+def test_a_record_from_before_it_was_known_what_ran():
+    ledger = Ledger(5)
+    issue(ledger, 2)
+    ledger.answer("s0", Explanation("hint", path="fast", error=0.5))
+    old, arrays = ledger.to_json(), ledger.state(dim=2, context_dim=1)
+    for _, fields in [*old["pending"], *old["answered"]]:
+        del fields["ran"]
+    again = Ledger.rebuild(old, arrays["contexts"], arrays["points"])
+    assert [again.explain(id).ran for id in ("s0", "s1")] == [None, None]
+    assert again.to_json() == ledger.to_json()

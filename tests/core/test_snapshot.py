@@ -87,6 +87,23 @@ def test_ids_and_explanations_survive_a_restart(tmp_path):
     assert loaded.explain(waiting.id).path in ("fast", "slow")
 
 
+@pytest.mark.parametrize("preset", presets.NAMES)
+def test_what_ran_survives_a_restart(tmp_path, preset):
+    original = tuner(preset)
+    rounds(original, 20)
+    first, second = (original.ask({"qps": 1.0, "kb": 0.5}) for _ in range(2))
+    metrics, ran = {"ms": 1.0, "tps": 2.0}, {"pool": 32, "timeout": 4.5}
+    original.tell(first.id, metrics, ran)
+    original.save(tmp_path / "s")
+    loaded = Tuner.load(tmp_path / "s")
+    assert loaded.explain(first.id).ran == {**first.params, **ran}
+    for t in (original, loaded):
+        t.tell(second.id, metrics, ran)
+    assert loaded.explain(second.id) == original.explain(second.id)
+    assert rounds(loaded, 20, 20) == rounds(original, 20, 20)
+    assert loaded.to_bytes() == original.to_bytes()
+
+
 def test_saving_changes_nothing_and_equal_tuners_save_equal_bytes(tmp_path):
     a, b = tuner(), tuner()
     for t in (a, b):

@@ -56,7 +56,8 @@ def definition(space="mixed", **changes):
 
 
 def play(live, count, seed=0):
-    """Random orders: asks, tells late and out of order, failures, observations, freezing. The events they made."""
+    """Random orders: asks, tells late and out of order, of what was suggested or of something else, failures,
+    observations, freezing. The events they made."""
     rng, out, made = random.Random(seed), [], []
     for i in range(count):
         at, context = float(live.seq), {"qps": rng.choice([1.0, 9.0]) + rng.gauss(0.0, 0.1)}
@@ -66,15 +67,20 @@ def play(live, count, seed=0):
             event = live.ask(context, at)
             out.append(event.ask)
         elif roll < 0.9:
-            event = live.tell(f"s{out.pop(rng.randrange(len(out)))}", at, NoLog(), metrics)
+            event = live.tell(f"s{out.pop(rng.randrange(len(out)))}", at, NoLog(), metrics, params=clipped(live, i))
         elif roll < 0.94:
-            event = live.tell(f"s{out.pop()}", at, NoLog(), None, "crash")
+            event = live.tell(f"s{out.pop()}", at, NoLog(), None, "crash", clipped(live, i))
         elif roll < 0.97:
             event = live.observe(context, live.definition.default, metrics, f"key {i}", at, NoLog())
         else:
             event = live.freeze(not live.tuner.frozen, at)
         made.append(event)
     return made
+
+
+def clipped(live, i):
+    """What ran at every third step: the default's value of the first knob."""
+    return dict([next(iter(live.definition.default.items()))]) if i % 3 == 0 else None
 
 
 def whole(live):

@@ -67,11 +67,12 @@ def run_without(study, events, gone):
             asked[event.ask] = s.id if s.params == body["params"] else None, body["context"], body["params"]
         elif event.kind in ("tell", "failed"):
             id, context, params = asked[event.ask]
+            params = body.get("ran", params)
             try:
                 if event.kind == "tell":
-                    tuner.tell(id, body["metrics"]) if id else tuner.observe(context, params, body["metrics"])
+                    tuner.tell(id, body["metrics"], params) if id else tuner.observe(context, params, body["metrics"])
                 else:
-                    tuner.tell_failed(id, body["reason"]) if id else tuner.observe_failed(context, params)
+                    tuner.tell_failed(id, body["reason"], params) if id else tuner.observe_failed(context, params)
             except ExpiredSuggestion:
                 tuner.observe(context, params, body["metrics"])
         elif event.kind == "observe":
