@@ -140,6 +140,20 @@ def test_the_page_follows_a_tell_and_keeps_what_is_open(tab, client):
     assert open_words.inner_text() == said
 
 
+def test_the_table_shows_what_ran(tab, client):
+    suggestion = ask(client)
+    told = {"id": suggestion["id"], "metrics": {"p99_ms": 78.25}, "params": {"pool": 1, "t": 9.75}}
+    client.post("/v1/studies/web/tell", json=told).raise_for_status()
+    page = tab().open("/studies/web")
+    newest = page.locator("tr.suggestion").first
+    expect(newest).to_contain_text("9.75")
+    expect(newest).to_contain_text("78.25")
+    newest.get_by_role("button").click()
+    words = page.locator("tr.words:not([hidden])")
+    expect(words).to_contain_text("Other settings ran: pool=1, t=9.75.")
+    expect(words).to_contain_text("Suggested, but not run: pool ")
+
+
 def test_a_tell_between_the_first_look_and_the_live_stream_is_not_missed(tab, client):
     def meanwhile(route):
         tell(client, ask(client)["id"], 61.25)
