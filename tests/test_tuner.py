@@ -389,7 +389,8 @@ def test_wrong_metrics_beside_what_ran_change_nothing():
 def test_what_ran_is_where_the_system_is_now():
     """With `stay` = 1 and a tiny step, candidates lie around the current point and nowhere else (but for the hint)."""
     t = Tuner({"x": Float(0, 1)}, {"m": "min"}, default={"x": 0.2}, preset=presets.paper(stay=1.0, base_step=1e-6))
-    t.tell(t.ask().id, {"m": 1.0}, {"x": 0.6})
+    t.tell(t.ask().id, {"m": 1.0})
+    t.tell(t.ask().id, {"m": 5.0}, {"x": 0.6})
     near = [t.ask().params["x"] for _ in range(20)]
     assert all(abs(x - 0.6) < 1e-4 for x in near)
 
