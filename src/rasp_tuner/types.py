@@ -9,19 +9,27 @@ from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Params, Value
 
 Direction = Literal["min", "max"]
+Scale = Literal["auto", "linear", "log"]
 Path = Literal["pending", "fast", "slow"]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Which way a metric is better, and how much it weighs beside the others."""
+    """Which way a metric is better, how much it weighs beside the others, and on which scale it is compared.
+
+    On a "log" scale differences are in percent, as of milliseconds that differ a thousandfold between workloads; all
+    values must be positive. "auto" decides from the data.
+    """
 
     direction: Direction = "min"
     weight: float = 1.0
+    scale: Scale = "auto"
 
     def __post_init__(self) -> None:
         if not isinstance(self.direction, str) or self.direction not in ("min", "max"):
             raise InvalidSpace(f"Metric direction must be 'min' or 'max', got {show(self.direction)}")
+        if not isinstance(self.scale, str) or self.scale not in ("auto", "linear", "log"):
+            raise InvalidSpace(f"Metric scale must be 'auto', 'linear' or 'log', got {show(self.scale)}")
         weight = number("Metric weight", self.weight, InvalidSpace)
         if not 1e-100 <= weight <= 1e100:
             raise InvalidSpace(f"Metric weight must be positive, from 1e-100 to 1e100, got {weight!r}")
@@ -89,6 +97,26 @@ class Explanation:
 def _setting(item: tuple[str, Value]) -> str:
     name, value = item
     return f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What own suggestions have cost and gained against the default, in steps of the default's loss.
+
+    A run 30% worse than the default would have been spends 0.3; one that is 30% better earns 0.3.
+    """
+
+    share: float  # of the default's loss that may be spent at every step
+    steps: int  # suggestions answered so far
+    spent: float
+    earned: float
+    left: float  # what may still be spent, in the worst case that is likely (95%)
+
+    def __str__(self) -> str:
+        return (
+            f"Budget {self.share:.1%} of the default's loss: in {self.steps} steps {self.spent:.2f} spent and"
+            f" {self.earned:.2f} earned, in steps of the default's loss; {max(self.left, 0.0):.2f} may be spent now."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.types import Explanation, Metric, Slots
+from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
 FAILED_ERROR = 1.0  # the error on record of a run that failed: as bad as errors get
 
@@ -69,13 +69,19 @@ class Optimizer(Stateful, Protocol):
         Only the generator moves.
         """
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> LearnResult:
-        """Learn from metrics, which are checked first."""
+    @property
+    def scales(self) -> dict[str, str]:
+        """On which scale each metric is compared now: "linear" or "log"."""
+
+    def tell(
+        self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
+    ) -> LearnResult:
+        """Learn from metrics, which are checked first; `asked`: the run was a suggestion, so a budget counts it."""
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         """Learn from an error in [0, 1] that was composed elsewhere."""
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> LearnResult:
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
         """Learn that a run failed; it is never remembered as a best."""
 
     def best_known(self, context: Array) -> Array | None:
@@ -83,6 +89,9 @@ class Optimizer(Stateful, Protocol):
 
     def expect(self, context: Array, point: Array) -> float | None:
         """The error expected at a point; None where that is not known."""
+
+    def budget(self) -> Budget | None:
+        """What own suggestions have cost against the default; None without a budget."""
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Other weights of some metrics, for all of history at once; an InvalidValue where that cannot be."""

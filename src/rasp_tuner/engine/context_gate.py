@@ -17,7 +17,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
 from rasp_tuner.engine.engine import Engine
-from rasp_tuner.types import Metric, Slots
+from rasp_tuner.types import Budget, Metric, Slots
 
 TRUSTED_NATS = 3.0  # odds of twenty to one
 LEAST_NATS = -3.0  # a context may become useful late
@@ -50,25 +50,34 @@ class ContextGate:
             return None
         return replace(proposal, why=replace(proposal.why, source=f"{proposal.why.source} ({NOT_TRUSTED})"))
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> LearnResult:
+    def tell(
+        self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
+    ) -> LearnResult:
         compare = self._comparable(point)
-        seen = self.seeing.tell(context, point, metrics, rng)
-        return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng))
+        seen = self.seeing.tell(context, point, metrics, rng, asked)
+        return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng, asked))
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         compare = self._comparable(point)
         seen = self.seeing.tell_error(context, point, error, rng)
         return self._scored(compare, seen, self.blind.tell_error(context[:0], point, error, rng))
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> LearnResult:
-        self.blind.tell_failed(context[:0], point, rng)
-        return self.seeing.tell_failed(context, point, rng)
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
+        self.blind.tell_failed(context[:0], point, rng, asked)
+        return self.seeing.tell_failed(context, point, rng, asked)
 
     def best_known(self, context: Array) -> Array | None:
         return self.seeing.best_known(context) if self.trusted else self.blind.best_known(context[:0])
 
     def expect(self, context: Array, point: Array) -> float | None:
         return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
+
+    def budget(self) -> Budget | None:
+        return (self.seeing if self.trusted else self.blind).budget()
+
+    @property
+    def scales(self) -> dict[str, str]:
+        return self.seeing.scales
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         for engine in (self.seeing, self.blind):

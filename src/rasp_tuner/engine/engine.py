@@ -5,17 +5,18 @@ tell   metrics -> losses -> forecast of this sample -> calibrate, score families
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import FAILED_ERROR, LearnResult, Proposal, Samples, Stateful
+from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Choice, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.engine.safety import Calibration, guarded, worth_switching
-from rasp_tuner.types import Explanation, Metric, Slots
+from rasp_tuner.engine.safety import GUARD_DEVIATIONS, Against, Calibration, guarded, proven, worth_switching
+from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
 SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
@@ -34,9 +35,11 @@ class Engine:
         *,
         switching_cost: float = 0.0,
         guard: float | None = None,
+        budget: float | None = None,
     ) -> None:
         self.objective, self.gate, self.default = objective, gate, default
         self.switching_cost, self.guard = switching_cost, guard
+        self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Mixture] | None = None  # context and belief, until something is learned
@@ -45,6 +48,10 @@ class Engine:
     @property
     def metrics(self) -> Mapping[str, Metric]:
         return self.objective.metrics
+
+    @property
+    def scales(self) -> dict[str, str]:
+        return self.objective.scales
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -66,14 +73,21 @@ class Engine:
         choice = belief.choose(rng)
         if self.objective.seen > len(self.default) + 1:  # before, nothing could be learned by standing still
             if self.guard is not None:
-                choice = guarded(belief, choice, self.default, self.guard)
+                choice = self._replaced(belief, choice, self._within_guard, "guard")
             if self.switching_cost > 0.0:
-                choice = worth_switching(belief, choice, current, self.switching_cost)
+                choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
+        if self._budget is not None:
+            choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
         return Proposal(choice.point, self._explain(belief, choice))
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> LearnResult:
+    def tell(
+        self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
+    ) -> LearnResult:
         del rng  # nothing here is left to chance
-        outcome = self._learn(context, point, self.objective.to_minimise(metrics), False)
+        losses = self.objective.to_minimise(metrics)
+        if asked:
+            self._account(context, point, float(losses @ self.objective.weights), False)
+        outcome = self._learn(context, point, losses, False)
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
             self._learn(failed_in, failed_at, self.objective.worst(), True)
@@ -81,11 +95,13 @@ class Engine:
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._learn(context, point, np.full(len(self.metrics), error), False)
+        return self._learn(context, point, self.objective.to_minimise(dict.fromkeys(self.metrics, error)), False)
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> LearnResult:
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
         del rng
         if self.objective.seen:
+            if asked:
+                self._account(context, point, float(self.objective.worst() @ self.objective.weights), True)
             return self._learn(context, point, self.objective.worst(), True)
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
@@ -93,10 +109,15 @@ class Engine:
         )
 
     def best_known(self, context: Array) -> Array | None:
-        return self.believe(context).best() if self.objective.seen else None
+        return proven(self.believe(context), self.default) if self.objective.seen else None
 
     def expect(self, context: Array, point: Array) -> float | None:
-        return self.believe(context).predict_one(point)[0] if self.objective.seen else None
+        if not self.objective.seen:
+            return None
+        return self.objective.own_units(self.believe(context).predict_one(point)[0])
+
+    def budget(self) -> Budget | None:
+        return None if self._budget is None else self._budget.report()
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -123,6 +144,43 @@ class Engine:
         yield "composer", self.objective  # its name in snapshots since version 0.1
         yield "gate", self.gate
         yield "calibration", self._calibration
+        if self._budget is not None:
+            yield "budget", self._budget
+
+    def _replaced(self, belief: Mixture, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
+        """The choice, or what the guard or the budget puts in its place."""
+        found = guarded(belief, choice, self.default, harmless)
+        return choice if found is choice else found._replace(source=f"{found.source} ({why})")
+
+    def _within_guard(self, offer: Against) -> bool:
+        worst = offer.mean + GUARD_DEVIATIONS * offer.deviation
+        return self.guard is None or self.objective.relative(worst, offer.level) <= self.guard
+
+    def _within_budget(self, offer: Against) -> bool:
+        price = self.objective.relative(offer.mean, offer.level)
+        worse = self.objective.relative(offer.mean + offer.deviation, offer.level)
+        return self._budget is None or self._budget.allows(price, worse - price)
+
+    def _account(self, context: Array, point: Array, y: float, failed: bool) -> None:
+        """Book what an own suggestion cost against the default, as it is known after it ran."""
+        if self._budget is None or not self.objective.seen:
+            return
+        belief = self.believe(context)
+        level, default_variance = belief.predict_one(self.default)
+        if np.array_equal(point, self.default):
+            self._budget.record(0.0, 0.0)
+            return
+        mean, variance = belief.compare(point, self.default)
+        expected, own_variance = belief.predict_one(point)
+        if failed:
+            self._budget.record(self.objective.relative(y - level, level), 0.0)
+            return
+        shared = 0.5 * (variance + own_variance - default_variance)  # covariance of the difference and what was seen
+        gain = shared / max(own_variance + belief.noise, LEAST_VARIANCE)
+        mean += gain * (y - expected)
+        deviation = math.sqrt(max(variance - gain * shared, 0.0))
+        price = self.objective.relative(mean, level)
+        self._budget.record(price, (self.objective.relative(mean + deviation, level) - price) ** 2)
 
     def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> LearnResult:
         error = float(losses @ self.objective.weights)
@@ -137,7 +195,15 @@ class Engine:
         if not failed and self.objective.observe(losses):
             self.gate.reweigh(self.objective.weights)
         self._latest = None
-        return LearnResult(error, log_density=None if forecast is None else forecast.log_density)
+        return LearnResult(
+            self.objective.own_units(error), log_density=None if forecast is None else forecast.log_density
+        )
+
+    def _deviation(self, belief: Mixture, choice: Choice) -> float:
+        """Of what will be measured, calibrated, in the metric's own units."""
+        wide = math.sqrt(choice.variance + belief.noise) * self._calibration.factor
+        own = self.objective.own_units
+        return 0.5 * (own(choice.mean + wide) - own(choice.mean - wide))
 
     def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
         similar = belief.similar()
@@ -152,8 +218,8 @@ class Engine:
             slots=tuple(nearest),
             weights=tuple(weights),
             gate=tuple(gate.tolist()),
-            predicted=choice.mean if known else None,
-            deviation=math.sqrt(choice.variance + belief.noise) * self._calibration.factor if known else None,
+            predicted=self.objective.own_units(choice.mean) if known else None,
+            deviation=self._deviation(belief, choice) if known else None,
             novelty=1.0 - likeness[0],
             confidence=max(weights),
             entropy=max(-sum([weight * math.log(weight) for weight in weights if weight > 0.0]), 0.0),

@@ -49,6 +49,9 @@ class Belief(Protocol):
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of y, noise left out, at points [n, d] of the unit box; all experts weighted."""
 
+    def compare(self, point: Array, other: Array) -> tuple[float, float]:
+        """Mean and variance of y at `point` [d] less y at `other`, noise left out; all experts weighted."""
+
     def forecast(self, point: Array, y: float) -> Forecast:
         """What was expected at `point` [d], where y came out."""
 

@@ -61,6 +61,15 @@ class Mixture:
         mean, variance = self.predict(point[None])
         return float(mean[0]), float(variance[0])
 
+    def compare(self, point: Array, other: Array) -> tuple[float, float]:
+        """Mean and variance of y at `point` [d] less y at `other`."""
+        parts = [belief.compare(point, other) for belief in self.beliefs]
+        if len(parts) == 1:
+            return parts[0]
+        means, variances = np.array(parts).T
+        mean, variance = self._mixed(means[:, None], variances[:, None])
+        return float(mean[0]), float(variance[0])
+
     def forecast(self, point: Array, y: float) -> MixtureForecast:
         """What was expected at `point` [d], where y came out."""
         parts = tuple(belief.forecast(point, y) for belief in self.beliefs)

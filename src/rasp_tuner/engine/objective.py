@@ -1,6 +1,14 @@
-"""Objective: metrics -> the one target that the engine minimises."""
+"""Objective: metrics -> the one target that the engine minimises.
 
+symbol    shape  meaning
+K, C      scalar metrics; columns of losses: a metric on scale "auto" has two, linear and log, any other has one
+losses    [C]    lower is better
+weights   [C]    target = losses @ weights; zero for the column that its metric does not use
+"""
+
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,55 +16,132 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import LARGEST, Array, assign
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.types import Direction, Metric
+from rasp_tuner.types import Direction, Metric, Scale
 
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
+SCALE_FROM_SAMPLES = 8  # on, "auto" may decide for a logarithm
+SCALE_NATS = 2.0  # by which the likelihood of a scale must lead before it replaces the other
+LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 
 
 class Objective(MetricTable):
-    """Metrics [K] as losses, where lower is better, and the weights that turn all of history into one target.
+    """Metrics as losses, and the weights that turn all of history into one target.
 
-    The target of a single metric is that metric. With several, each counts by its weight over its standard deviation.
-    The deviations are looked at again whenever the number of samples has doubled. In between, old and new targets are
-    computed in exactly the same way.
+    The target of a single metric is that metric, or its logarithm. With several, each counts by its weight over its
+    standard deviation. Deviations and scales are looked at again whenever the number of samples has doubled. In
+    between, old and new targets are computed in exactly the same way.
     """
 
     def __init__(self, metrics: Mapping[str, Metric | Direction]) -> None:
         super().__init__(metrics)
+        own = [(k, log) for k, metric in enumerate(self.metrics.values()) for log in _columns(metric.scale)]
+        self._metric, self._log = (np.array(column) for column in zip(*own, strict=True))  # [C] whose column; is it log
         self._signs = np.array([1.0 if metric.direction == "min" else -1.0 for metric in self.metrics.values()])
-        self._moments = np.zeros((3, len(self._signs)))  # mean, sum of squares around it, worst
-        self._scales = np.ones(len(self._signs))
+        self._moments = np.zeros((3, len(own)))  # mean, sum of squares around it, worst
+        self._deviations = np.ones(len(own))  # that a column is divided by
+        self._uses_log = np.array([metric.scale == "log" for metric in self.metrics.values()])  # [K]
+        self._positive = np.ones(len(self.metrics), dtype=bool)  # [K] whether all values were above zero
         self.seen = 0
         self._set_weights()
 
+    @property
+    def scales(self) -> dict[str, str]:
+        """On which scale each metric is compared now: "linear" or "log"."""
+        return {name: "log" if log else "linear" for name, log in zip(self.metrics, self._uses_log, strict=True)}
+
+    @property
+    def columns(self) -> int:
+        """C."""
+        return len(self._metric)
+
     def _set_weights(self) -> None:
         given = np.array([metric.weight for metric in self.metrics.values()])
-        self.weights: Array = given / given.sum() / self._scales  # [K] so that target = losses @ weights
-        self._limits = LARGEST * np.minimum(self._scales, 1.0)  # what was tiny and is huge now has a finite target
+        used = self._log == self._uses_log[self._metric]
+        self.weights: Array = (given / given.sum())[self._metric] / self._deviations * used
+        self._limits = LARGEST * np.minimum(self._deviations, 1.0)  # what was tiny and is huge now has a finite target
 
     def to_minimise(self, values: Mapping[str, float]) -> Array:
-        """Checked metrics as a vector [K] where lower is better."""
+        """Checked metrics as losses [C]."""
         checked = self.check(values)
-        losses: Array = self._signs * np.array(list(checked.values()))
+        for (name, metric), value in zip(self.metrics.items(), checked.values(), strict=True):
+            if metric.scale == "log" and value <= 0.0:
+                raise InvalidValue(f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {value!r}")
+        given = np.array(list(checked.values()))
+        logs = np.log(np.where(given > 0.0, given, 1.0))
+        losses: Array = self._signs[self._metric] * np.where(self._log, logs[self._metric], given[self._metric])
         return np.minimum(np.maximum(losses, -self._limits), self._limits)
 
     def observe(self, losses: Array) -> bool:
-        """Take in one sample [K]; whether it changed the weights."""
+        """Take in one sample [C]; whether it changed the weights."""
         mean, squares, worst = self._moments
         self.seen += 1
         gap = losses - mean
         mean += gap / self.seen
         squares += np.minimum(np.abs(gap), LARGEST) * np.minimum(np.abs(losses - mean), LARGEST)
         worst[:] = losses if self.seen == 1 else np.maximum(worst, losses)
-        if len(losses) == 1 or self.seen < 2 or self.seen & (self.seen - 1):
+        values = (losses * self._signs[self._metric])[~self._log]
+        fallen = np.zeros(len(self.metrics), dtype=bool)
+        fallen[self._metric[~self._log]] = values <= 0.0
+        self._positive &= ~fallen
+        doubled = self.seen >= 2 and not self.seen & (self.seen - 1)
+        if not doubled and not (fallen & self._uses_log).any():
             return False
-        spread = np.sqrt(squares / self.seen)
-        self._scales = np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
+        changed = self._choose_scales()
+        if len(self.metrics) > 1:
+            spread = np.sqrt(squares / self.seen)
+            self._deviations = np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
+            changed = True
         self._set_weights()
-        return True
+        return changed
+
+    def _choose_scales(self) -> bool:
+        """Of each metric on "auto", the scale on which its values look more like a normal sample (Box and Cox)."""
+        before = self._uses_log.copy()
+        for k, metric in enumerate(self.metrics.values()):
+            if metric.scale != "auto":
+                continue
+            if not self._positive[k]:
+                self._uses_log[k] = False
+            elif self.seen >= SCALE_FROM_SAMPLES:
+                linear, log = np.flatnonzero(self._metric == k).tolist()
+                lead = self.seen * self._log_lead(linear, log)
+                self._uses_log[k] = lead > (-SCALE_NATS if before[k] else SCALE_NATS)
+        return bool((before != self._uses_log).any())
+
+    def _log_lead(self, linear: int, log: int) -> float:
+        """Nats a sample by which a normal distribution of the logarithm is likelier than one of the metric itself."""
+        mean, squares, _ = self._moments
+        if squares[linear] <= 0.0 or squares[log] <= 0.0:
+            return 0.0
+        jacobian = float(mean[log] * self._signs[self._metric[log]])  # mean of log(value)
+        return 0.5 * math.log(squares[linear]) - 0.5 * math.log(squares[log]) - jacobian
+
+    def own_units(self, target: float) -> float:
+        """A target as a loss in the metric's own units; of several metrics the target itself."""
+        if len(self.metrics) > 1 or not self._uses_log[0]:
+            return target
+        sign = float(self._signs[0])
+        return sign * math.exp(min(max(sign * target, -700.0), 700.0))
+
+    def relative(self, gap: float, level: float) -> float:
+        """A difference of targets as a share of the loss at `level`: 0.1 is ten percent worse.
+
+        Where a share has no meaning, since the metric changes its sign, of its deviation instead.
+        """
+        ratios: Array = self._uses_log[self._metric] & (self.weights > 0.0)
+        logs = float(self.weights @ ratios)  # target units of a change by a factor of e
+        if len(self.metrics) == 1 and ratios.any():
+            return math.expm1(min(gap, math.log(LARGEST_RATIO)))
+        mean, squares, _ = self._moments
+        spread = np.sqrt(squares / max(self.seen, 1))
+        sizes = np.where(self._positive[self._metric], np.abs(mean), np.maximum(np.abs(mean), spread))
+        unit = logs + float((self.weights * ~ratios) @ sizes)
+        if len(self.metrics) == 1 and self._positive[0]:
+            unit = abs(level)
+        return min(gap / max(unit, 1e-300), LARGEST_RATIO)
 
     def worst(self) -> Array:
-        """[K] what a failure counts as: a deviation worse than the worst seen."""
+        """[C] what a failure counts as: a deviation worse than the worst seen."""
         _, squares, worst = self._moments
         failed: Array = np.clip(worst + np.sqrt(squares / max(self.seen, 1)), -LARGEST, LARGEST)
         return failed
@@ -70,17 +155,33 @@ class Objective(MetricTable):
             if name not in changed:
                 raise InvalidValue(f"weights: no metric {show(name)}; there are {list(changed)}")
             try:
-                changed[name] = Metric(changed[name].direction, weight)
+                changed[name] = replace(changed[name], weight=weight)
             except InvalidSpace as reason:
                 raise InvalidValue(f"weights[{name!r}]: {reason}") from None
         self.metrics = changed
         self._set_weights()
 
     def state(self) -> dict[str, Array]:
-        return {"moments": self._moments, "scales": self._scales, "seen": np.array(float(self.seen))}
+        return {
+            "moments": self._moments,
+            "scales": self._deviations,
+            "seen": np.array(float(self.seen)),
+            "log": self._uses_log.astype(np.float64),
+            "positive": self._positive.astype(np.float64),
+        }
 
     def restore(self, state: Mapping[str, Array]) -> None:
         assign(self._moments, state["moments"])
-        assign(self._scales, state["scales"])
+        assign(self._deviations, state["scales"])
         self.seen = int(state["seen"])
+        if "log" in state:  # version 0.1 had linear scales only, and did not keep the signs
+            self._uses_log = state["log"] > 0.0
+            self._positive = state["positive"] > 0.0
+        else:
+            self._positive &= False
         self._set_weights()
+
+
+def _columns(scale: Scale) -> tuple[bool, ...]:
+    """Whether each column of a metric on this scale is a logarithm."""
+    return (False, True) if scale == "auto" else (scale == "log",)

@@ -22,11 +22,12 @@ from rasp_tuner.space import Layout
 DEFAULT: Settings = {
     "switching_cost": 0.0,  # what a change of settings costs, in units of the target
     "guard": None,  # share of the default's loss by which a suggestion may be worse; None: no guard
+    "budget": None,  # share of the default's loss by which the sum of losses may exceed it; None: no budget
     "screen": False,  # whether the context is ignored until it improves predictions
 }
 RETIRED = frozenset({"anomaly_threshold", "disagreement_threshold", "momentum"})  # of the slow path of version 0.1
 
-FEW_LEVELS = 3  # a space where no knob has more is left to the discrete family
+FEW_LEVELS = 8  # a space where no knob has more is left to the discrete family
 FAMILY_ODDS = 6.0  # nats between the families of an all-discrete and an all-continuous space, either way
 
 
@@ -36,6 +37,7 @@ class EngineSettings:
 
     switching_cost: float
     guard: float | None
+    budget: float | None
     screen: bool
 
 
@@ -44,11 +46,12 @@ def _check(key: str, value: object) -> Setting:
         if not isinstance(value, bool | np.bool_):
             raise InvalidSpace(f"screen must be True or False, got {show(value)}")
         return bool(value)
-    if key == "guard" and value is None:
+    share = key in ("guard", "budget")
+    if share and value is None:
         return None
-    given, most = number(key, value, InvalidSpace), 1e9 if key == "guard" else 1e300
+    given, most = number(key, value, InvalidSpace), 1e9 if share else 1e300
     if not 0.0 <= given <= most:
-        kind = "a share" if key == "guard" else "a number"
+        kind = "a share" if share else "a number"
         raise InvalidSpace(f"{key} must be {kind} from 0 up to {most:g}, got {show(value)}")
     return given
 
@@ -81,15 +84,22 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     discrete = [levels is not None for levels in layout.levels]
     few = [levels is not None and len(levels) <= FEW_LEVELS for levels in layout.levels]
     share = sum(discrete) / len(discrete)
-    if not all(few):
-        families.append(QuadraticFamily(layout.default, context_dim, len(objective.metrics)))
+    if not all(few) and not any(layout.unordered):
+        families.append(QuadraticFamily(layout.default, context_dim, objective.columns))
         odds.append(0.0)
     if any(discrete):
         window = 0 if families else WINDOW_SAMPLES  # the quadratic family keeps one
         families.append(DiscreteFamily(layout.levels, layout.unordered, layout.default, context_dim, window))
         odds.append(FAMILY_ODDS * (2.0 * share - 1.0))
     gate = EvidenceGate(families, odds)
-    return Engine(objective, gate, layout.default, switching_cost=settings.switching_cost, guard=settings.guard)
+    return Engine(
+        objective,
+        gate,
+        layout.default,
+        switching_cost=settings.switching_cost,
+        guard=settings.guard,
+        budget=settings.budget,
+    )
 
 
 KIND = PresetKind(DEFAULT, _check, _build, RETIRED, _upgrade)

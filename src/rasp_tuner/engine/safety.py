@@ -1,8 +1,9 @@
 """Safety around a choice: the guard, the cost of switching, and calibrated intervals."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,28 +12,60 @@ from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gate import Mixture
 
 GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
+PROVEN = 0.8  # probability of being better than the default from which on another point is recommended
 EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what it costs
 CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
 NORMAL_90 = 1.645  # deviations on either side that hold the other nine in ten, of a normal distribution
 
 
-def guarded(belief: Mixture, choice: Choice, default: Array, margin: float) -> Choice:
-    """The choice if its loss is surely within `margin` (a share) of the default's; else the safest point known."""
+class Against(NamedTuple):
+    """A point against the default, in this situation."""
+
+    level: float  # y expected of the default
+    mean: float  # of y at the point less that at the default
+    deviation: float
+
+    @property
+    def better(self) -> float:
+        """Probability that the point is better than the default; 0 for the default itself."""
+        if self.deviation == 0.0:
+            return float(self.mean < 0.0)
+        return 0.5 * math.erfc(min(max(self.mean / self.deviation, -40.0), 40.0) / math.sqrt(2.0))
+
+
+def against(belief: Mixture, point: Array, default: Array) -> Against:
+    """The point compared with the default."""
+    level, _ = belief.predict_one(default)
+    if np.array_equal(point, default):
+        return Against(level, 0.0, 0.0)
+    mean, variance = belief.compare(point, default)
+    return Against(level, mean, math.sqrt(variance))
+
+
+def proven(belief: Mixture, default: Array) -> Array:
+    """The best point known if it is very likely better than the default in this situation; else the default."""
     best = belief.best()
-    points = np.stack([default if best is None else best, default])
-    means, variances = (a.tolist() for a in belief.predict(points))
-    limit = means[1] + margin * abs(means[1])
-    for offer in (choice, Choice(points[0], "best known (guard)", means[0], variances[0])):
-        if offer.mean + GUARD_DEVIATIONS * math.sqrt(offer.variance) <= limit:
-            return offer
-    return Choice(points[1], "default (guard)", means[1], variances[1])
+    if best is None or against(belief, best, default).better < PROVEN:
+        return default
+    return best
 
 
-def worth_switching(belief: Mixture, choice: Choice, current: Array, cost: float) -> Choice:
+def guarded(belief: Mixture, choice: Choice, default: Array, harmless: Callable[[Against], bool]) -> Choice:
+    """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
+    if harmless(against(belief, choice.point, default)):
+        return choice
+    point = proven(belief, default)
+    mean, variance = belief.predict_one(point)
+    return Choice(point, "default" if point is default else "best known", mean, variance)
+
+
+def worth_switching(
+    belief: Mixture, choice: Choice, current: Array, cost: float, own_units: Callable[[float], float]
+) -> Choice:
     """The choice if what it may gain over a few steps exceeds the cost of leaving `current`; else `current`."""
     mean, variance = belief.predict_one(current)
-    hoped = mean - choice.mean + math.sqrt(choice.variance)
+    hoped = own_units(mean) - own_units(choice.mean - math.sqrt(choice.variance))
     if EARN_BACK_STEPS * hoped >= cost or np.array_equal(choice.point, current):
         return choice
     return Choice(current.copy(), "stay: a change would cost more than it gains", mean, variance)

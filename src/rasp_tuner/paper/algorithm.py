@@ -56,13 +56,24 @@ class PaperOptimizer:
         )
         return Proposal(np.clip(candidates.points[best], 0.0, 1.0), why)
 
-    def tell(self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator) -> LearnResult:
+    @property
+    def scales(self) -> dict[str, str]:
+        return dict.fromkeys(self.composer.metrics, "linear")
+
+    def budget(self) -> None:
+        """The paper has none."""
+
+    def tell(
+        self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
+    ) -> LearnResult:
+        del asked  # there is no budget
         return self.tell_error(context, point, self.composer.compose(metrics), rng)
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         return self._learn(context, point, error, False, rng)
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator) -> LearnResult:
+    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
+        del asked
         return self._learn(context, point, FAILED_ERROR, True, rng)
 
     def _learn(self, context: Array, point: Array, error: float, failed: bool, rng: np.random.Generator) -> LearnResult:

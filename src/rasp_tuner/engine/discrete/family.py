@@ -17,6 +17,7 @@ target     [n]        y = values @ weights, shifted, scaled, and compressed abov
 alpha      [n]        inverse @ target
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -26,12 +27,15 @@ from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit, standard, warped
-from rasp_tuner.engine.discrete.kernel import JITTER, WEIGHTS, Kernel, evidence, updated
+from rasp_tuner.engine.discrete.kernel import JITTER, NOISE, WEIGHTS, Kernel, evidence, updated
 from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.types import Slots
 
 FLAT_SLOPE = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
+LEAST_LOG_NOISE, MOST_LOG_NOISE = math.log(JITTER), math.log(3.0)
+REPEATS_KEPT = 0.98  # of the scatter of repeats, at each new one
+WILD_DEVIATIONS = 4.0  # a repeat farther off than this counts as if it were so far
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
 # arrays with one entry a row
 ROWS = (
@@ -93,6 +97,7 @@ class DiscreteFamily:
             "middle": np.zeros(context_dim),
             "width": np.full(context_dim, LARGEST),
             "weights": np.zeros(0),  # [K]
+            "repeats": np.zeros(1),  # [1 + K K] how many samples repeated a row; summed squares of their deviations
             "late": np.zeros((0, 0)),  # [w, d_c + d + K] context, point and values of the latest samples
         }
         self._fit = self._prepare()
@@ -153,7 +158,7 @@ class DiscreteFamily:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take back what `state` gave: behaviour goes on bit by bit."""
-        state = {"late": np.zeros((0, 0)), **state}  # snapshots of before it was kept
+        state = {"late": np.zeros((0, 0)), "repeats": np.zeros(1), **state}  # snapshots of before they were kept
         s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
         s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
         self._state = s
@@ -170,6 +175,8 @@ class DiscreteFamily:
         s = self._state
         count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
         raw = s["raw"][row] + (context - s["raw"][row]) / (count + 1.0)
+        if count > 0.0 and not failed:
+            self._scatter(values - s["values"][row], count / (count + 1.0))
         noise = float(self._fit.kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
         change = noise - float(s["noises"][row])
         self._write(
@@ -182,6 +189,17 @@ class DiscreteFamily:
         )
         column = s["inverse"][row]
         s["inverse"] = updated(s["inverse"], column * (-change / (1.0 + change * column[row])), column)
+
+    def _scatter(self, gap: Array, share: float) -> None:
+        """Take in how far a repeat lies from the mean of its row: pure noise. Old ones fade, wild ones count little."""
+        s = self._state
+        if len(s["repeats"]) == 1:
+            s["repeats"] = np.zeros(1 + len(gap) ** 2)
+        size = max(float(np.abs(gap).max()), 1e-300)
+        usual = self._fit.scale * math.sqrt(self._fit.kernel.noise)
+        far = abs(float(gap / size @ s["weights"])) * size / max(usual, 1e-300)
+        cut = min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * np.clip(gap, -LARGEST, LARGEST)
+        s["repeats"] = REPEATS_KEPT * s["repeats"] + np.concatenate([[1.0], share * np.outer(cut, cut).ravel()])
 
     def _insert(self, row: int, point: Array, context: Array, values: Array, failed: bool, kc: Array) -> None:
         """A new row in the place of a cleared one."""
@@ -255,20 +273,32 @@ class DiscreteFamily:
             s["doubt"],
             s["counts"],
             c.freedom,
+            self._repeats(),
         )
         s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
         s["rivals"] = found.rivals
         s["noises"], s["doubt"] = found.noises, found.noise_factor  # the factors count from the next refit on
         s["clock"] = np.array([s["clock"][0], 0.0])
-        self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2)
+        self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2, found.noise_step)
 
-    def _climb(self, gradient: Array) -> None:
+    def _repeats(self) -> tuple[float, float]:
+        """How many samples repeated a row, and the sum of their squared deviations from it, in units of the target."""
+        s, scale = self._state, self._fit.scale
+        count = float(s["repeats"][0])
+        if count == 0.0:
+            return 0.0, 0.0
+        squares = s["repeats"][1:].reshape(len(s["weights"]), -1)
+        return count, float(s["weights"] @ squares @ s["weights"]) / scale**2
+
+    def _climb(self, gradient: Array, noise_step: float) -> None:
         """Each theta moves by the sign of its gradient, further while that lasts and less once it turns (Rprop)."""
         s, limit = self._state, 3.0 * self._loose
         sign = np.sign(np.where(np.abs(gradient) < FLAT_SLOPE, 0.0, gradient))
         s["speed"] = np.clip(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
         s["sign"] = sign
-        s["theta"] = np.clip(s["theta"] + sign * s["speed"], self._start - limit, self._start + limit)
+        moved = np.clip(s["theta"] + sign * s["speed"], self._start - limit, self._start + limit)
+        moved[NOISE] = min(max(s["theta"][NOISE] + noise_step, LEAST_LOG_NOISE), MOST_LOG_NOISE)
+        s["theta"] = moved
 
     def _target(self) -> tuple[Array, float, float]:
         """The target [n], and the center and scale of y."""

@@ -10,6 +10,7 @@ gram       [n, m]     v_a phi'phi + v_p exp(-D): the part that knows points only
 theta      [7 + d]    logarithms of v_a, v_p, l, h, s2 and v_c, logit of rho, then logarithms of the knobs' weights in D
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from rasp_tuner.engine.discrete.knobs import Knobs
 
 VA, VP, LENGTH, WIDTH, NOISE, VC, RHO, WEIGHTS = range(8)  # places in theta; weights take the rest
 JITTER = 1e-6  # keeps matrices of equal points regular
+NOISE_PRIOR, NOISE_LOOSE = math.log(0.03), 3.0  # expected log s2, and its deviation
+NOISE_STEP = 1.0  # the most that log s2 moves at a refit
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class KernelEvidence:
 
     gram: Array  # [n, n]
     inverse: Array  # [n, n] of the kernel matrix with its noise
+    noise_step: float  # how far log s2 should move
     noises: Array  # [n] as they stand in it
     noise_factor: Array  # [n] times the usual noise that each row seems to have: EM weights of Student-t noise
     rivals: Array  # [n] how many rows of like context are better
@@ -86,10 +90,9 @@ def evidence(
     noise_factor: Array,
     counts: Array,
     freedom: float,
+    repeats: tuple[float, float],
 ) -> KernelEvidence:
     """Rebuild the matrices of rows whose noise variance is s2 noise_factor / counts."""
-    usual = kernel.noise / counts
-    noises = usual * noise_factor + JITTER
     linear = kernel.va * (phi @ phi.T)
     far = kernel.distance(steps, steps)
     rugged = kernel.vp * np.exp(-far)
@@ -99,6 +102,8 @@ def evidence(
     matrix = gram * blend
     matrix += 1.0 + kernel.vc * kc
     diagonal = np.diag_indices(len(counts))
+    usual = kernel.noise / counts
+    noises = usual * noise_factor + JITTER
     matrix[diagonal] += noises
     inverse = np.linalg.inv(matrix)
     inverse = 0.5 * (inverse + inverse.T)
@@ -122,9 +127,23 @@ def evidence(
     gradient[WIDTH] = (
         kernel.vc * np.einsum("nm,nm,nm", rest, kc, gaps) + (1.0 - kernel.rho) * np.vdot(by_gaps, gaps)
     ) / kernel.width**2
-    gradient[NOISE] = np.vdot(rest[diagonal], noises)
+    gradient[NOISE] = 0.0  # it has a step of its own
     gradient[WEIGHTS:] = -2.0 * np.bincount(knobs.step_knob, kernel.weights * by_step, knobs.dim)
-    return KernelEvidence(gram, inverse, noises, (freedom + errors / usual) / (freedom + 1.0), rivals, 0.5 * gradient)
+    doubt = (freedom + errors / usual) / (freedom + 1.0)
+    step = noise_step(rest, inverse, noises, kernel.noise, repeats)
+    return KernelEvidence(gram, inverse, step, noises, doubt, rivals, 0.5 * gradient)
+
+
+def noise_step(rest: Array, inverse: Array, noises: Array, noise: float, repeats: tuple[float, float]) -> float:
+    """How far log s2 should move towards where the evidence peaks: one step of Fisher scoring.
+
+    `repeats` are how many samples repeated a row, and the sum of their squared deviations from it.
+    """
+    count, squares = repeats
+    gradient = 0.5 * (float(rest.diagonal() @ noises) + min(squares / noise, 1e6) - count)
+    gradient -= (math.log(noise) - NOISE_PRIOR) / NOISE_LOOSE**2
+    information = 0.5 * (float(noises @ (inverse**2 @ noises)) + count) + 1.0 / NOISE_LOOSE**2
+    return min(max(gradient / information, -NOISE_STEP), NOISE_STEP)
 
 
 def root(covariance: Array) -> Array:

@@ -22,6 +22,7 @@ GRID_VALUES = 21  # values of a knob tried when main effects are minimised
 NEIGHBOUR_CHANCE = 0.6  # chance that an ordered knob moves by one level rather than to any other
 NEAR_CHANCE = 0.8  # the same for a continuous knob: a small step rather than anywhere
 FOCUSED_SHARE = 0.5  # of the mutations follow the main effects, the rest touch any knob
+LEVEL_SCALE = 4.0  # of the features that give each level of an ordered knob an effect of its own
 DISTANCE_SCALE = 3.0  # of the feature that tells how far a point is from the default
 DISTANCE_SLOPE = 1.0  # prior: settings far from the default are expected to be worse
 SWAP_CHANCE = 0.3  # chance that a mutation of several knobs turns one binary knob on and another off
@@ -48,13 +49,15 @@ class Knobs:
         self._ordered = np.flatnonzero(~self.unordered)
         self._bent = np.flatnonzero(~self.unordered & ~self.binary)
         self._together = np.sqrt(self.dim / max(1, self.binary.sum()))
+        self._bent_ramps = np.flatnonzero(~self.binary[self._ramp_knob])
+        self._level_weight = 2.0 * LEVEL_SCALE * np.sqrt(ramp_weight[self._bent_ramps])
         self._origin = self._raw(self.default[None])
         self.prior = np.zeros(self._origin.shape[1])  # [p] expected main effects
         self.prior[-1] = DISTANCE_SLOPE / DISTANCE_SCALE
         self.single = self._singles()
 
     def main_effects(self, points: Array) -> Array:
-        """phi [n, p]: linear and bent terms of ordered knobs, choices of unordered ones, number of binaries on."""
+        """phi [n, p]: linear, bent and free terms of ordered knobs, choices of unordered ones, count of binaries on."""
         return np.ascontiguousarray(self._raw(points) - self._origin)  # one layout, so that products repeat bit by bit
 
     def expected(self, phi: Array) -> Array:
@@ -64,8 +67,13 @@ class Knobs:
 
     def steps(self, points: Array) -> Array:
         """[n, q] in [0, 1]."""
-        ramps = np.minimum(np.maximum((points[:, self._ramp_knob] - self._ramp_low) * self._ramp_slope, 0.0), 1.0)
-        return np.ascontiguousarray(np.concatenate([ramps, self._chosen(points)], axis=1))
+        return np.ascontiguousarray(np.concatenate([self._ramped(points), self._chosen(points)], axis=1))
+
+    def _ramped(self, points: Array) -> Array:
+        ramps: Array = np.minimum(
+            np.maximum((points[:, self._ramp_knob] - self._ramp_low) * self._ramp_slope, 0.0), 1.0
+        )
+        return ramps
 
     def mutate(
         self, parents: Array, rates: Array, rng: np.random.Generator, count: int, few: float, home: float
@@ -87,6 +95,13 @@ class Knobs:
         if swapped.any():
             points[swapped] = self._swap(points[swapped], rng)
         return points
+
+    def moved(self, point: Array, knob: int, rng: np.random.Generator) -> Array:
+        """The point [d] with one knob elsewhere: an ordered one by one level, or a little."""
+        place = self._places(point[None])[:, knob]
+        changed = point.copy()
+        changed[knob] = self._elsewhere(point[[knob]], place, np.array([knob]), 0.0, rng)[0]
+        return changed
 
     def importance(self, effects: Array) -> Array:
         """Chances [d] that a mutation touches each knob: half alike, half as the main effects [p] say."""
@@ -110,6 +125,7 @@ class Knobs:
             z[:, self._ordered],
             1.5 * (z[:, self._bent] ** 2 - 0.33),
             np.sqrt(2.0) * self._chosen(points),  # two choices are as far apart as the ends of a binary knob
+            self._level_weight * self._ramped(points)[:, self._bent_ramps],
             z[:, self.binary].sum(axis=1, keepdims=True) * self._together,
         ]
         gaps = np.where(self.unordered, points != self.default, np.abs(points - self.default))

@@ -62,6 +62,19 @@ class QuadraticBelief:
         mean, variance = self._each_centred(2.0 * (points - self.box.default))
         return mean + (self.offset + self.origin), variance
 
+    def compare(self, point: Array, other: Array) -> tuple[float, float]:
+        u = 2.0 * (np.stack([point, other]) - self.box.default)
+        f = features(u)
+        f = f[0] - f[1]
+        count = self.mean.shape[0] * self.mean.shape[1]
+        means = self.mean.reshape(count, -1) @ f
+        variances = (self.S.reshape(count, len(f), -1) @ f) @ f
+        rivals = self.mean.shape[1]
+        more, unsure = (means[:rivals], variances[:rivals]) if self.moving is None else self.moving.compare(u, self.a)
+        means, variances = np.concatenate([means, more]), np.maximum(np.concatenate([variances, unsure]), 0.0)
+        mean, variance = self._mixed(means[:, None], variances[:, None] * self.a**2)
+        return float(mean[0]), float(variance[0])
+
     def forecast(self, point: Array, y: float) -> Forecast:
         means, variances = self.each(point[None])
         logs = log_student(y - means[:, 0], variances[:, 0] + self.noises * self.a**2)

@@ -57,6 +57,17 @@ class MovingBelief:
     def predict(self, u: Array, rivals: Sequence[int]) -> tuple[Array, Array]:
         """Mean and variance [len(rivals), n] at points [n, d], under some of the rival noises."""
         some = slice(None) if len(rivals) == len(self.level) else list(rivals)
+        mean, jacobian = self._linearised(u, some)
+        return mean, ((jacobian @ self.covariance[some]) * jacobian).sum(axis=2)
+
+    def compare(self, u: Array, a: float) -> tuple[Array, Array]:
+        """Mean [R] of y at the first of two points [2, d] less y at the second, and its variance in units of a^2."""
+        mean, jacobian = self._linearised(u, slice(None))
+        step = jacobian[:, :1] - jacobian[:, 1:]
+        return (mean[:, 0] - mean[:, 1]) * a, ((step @ self.covariance) * step).sum(axis=(1, 2))
+
+    def _linearised(self, u: Array, some: slice | list[int]) -> tuple[Array, Array]:
+        """Mean [r, n] at points, and its slope [r, n, size] in theta."""
         curvatures = self.curvatures[some, None]
         gaps = u - self.optimum[some, None]
         squares = gaps**2
@@ -66,7 +77,7 @@ class MovingBelief:
         jacobian[..., 0] = self.ratio
         jacobian[..., 1 : 1 + dim] = squares * self.ratio
         jacobian[..., 1 + dim :] = ((-2.0 * curvatures * gaps)[..., None] * self.x).reshape(count, n, -1)
-        return mean, ((jacobian @ self.covariance[some]) * jacobian).sum(axis=2)
+        return mean, jacobian
 
     def location_covariance(self, rival: int) -> Array:
         """[d, d] of the optimum here."""
