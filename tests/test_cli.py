@@ -113,13 +113,12 @@ def test_help_has_an_example_and_flags_take_no_value(words):
 
 @pytest.mark.parametrize(
     ("agent", "package"),
-    [("botorch", "torch"), ("tpe", "optuna"), ("vw-cats", "vowpalwabbit"), ("gp-ucb", "threadpoolctl")],
+    [("botorch", "torch"), ("tpe", "optuna"), ("vw-cats", "vowpalwabbit"), ("cma-es", "cmaes")],
 )
 def test_a_missing_peer_is_named_with_its_extra(agent, package, monkeypatch):
     module, _, _ = agents.AGENTS[agent].partition(":")
     monkeypatch.delitem(sys.modules, f"{agents.__name__}.{module}", raising=False)
-    monkeypatch.delitem(sys.modules, f"{agents.__name__}.gp", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    extra = "bench" if agent == "gp-ucb" else "peers"
+    extra = "bench" if agent == "cma-es" else "peers"
     with pytest.raises(rasp_tuner.MissingExtra, match=rf"needs {package}, .* pip install 'rasp-tuner\[{extra}\]'"):
         agents.resolve(agent)

@@ -30,11 +30,12 @@ def run(python, code, *flags):
 
 @pytest.fixture(scope="module")
 def base_python(tmp_path_factory):
-    """An interpreter of its own that sees NumPy and rasp_tuner and nothing else."""
+    """An interpreter of its own that sees rasp_tuner and what it depends on, and nothing else."""
     folder = tmp_path_factory.mktemp("base")
     venv.create(folder, symlinks=True)
     site = next((folder / "lib").glob("python*/site-packages"))
-    for package in (SOURCE, *Path(np.__file__).parent.parent.glob("numpy*")):
+    installed = Path(np.__file__).parent.parent
+    for package in (SOURCE, *installed.glob("numpy*"), *installed.glob("threadpoolctl*")):
         (site / package.name).symlink_to(package)
     return str(folder / "bin" / "python")
 
@@ -72,8 +73,8 @@ def test_base_install_says_which_extra_the_commands_need(base_python):
     assert result.stderr == "rasp: the commands need typer, which is not installed: pip install 'rasp-tuner[cli]'\n"
 
 
-def test_the_base_install_is_numpy_alone():
-    assert PROJECT["dependencies"] == ["numpy>=1.26"]
+def test_the_base_install_is_numpy_and_one_small_package():
+    assert PROJECT["dependencies"] == ["numpy>=1.26", "threadpoolctl>=3.5"]
 
 
 def packages_of(extra):

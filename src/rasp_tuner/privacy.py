@@ -22,6 +22,7 @@ import numpy as np
 from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder
 from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.threads import one_thread
 from rasp_tuner.errors import BudgetSpent, InvalidSpace, SnapshotError
 
 SHORTEST_KEY = 16  # bytes
@@ -172,6 +173,7 @@ class ContextShield:
         x: Array = np.clip((self._encoder.encode(context) - self._middle) / self._half, -LARGEST, LARGEST)
         return x
 
+    @one_thread()
     def _turned(self, x: Array) -> Array:
         if self._turn is None:
             return x
@@ -191,6 +193,7 @@ def rho_of(epsilon: float, delta: float) -> float:
     return (epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))) ** 2
 
 
+@one_thread()
 def _drawn(secret: bytes, dim: int, out: int) -> tuple[Array, Array]:
     """Orthonormal rows [out, dim], scaled to keep lengths on average, and a shift [out]."""
     seed = hmac.new(secret, f"turn {dim} {out}".encode(), hashlib.sha256).digest()

@@ -15,6 +15,7 @@ from rasp_tuner.core.context_encoder import ContextEncoder
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
+from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.presets import Preset, named, resolved, saved
@@ -27,6 +28,7 @@ Context = Mapping[str, float] | Sequence[float] | Array | None
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
+@methods_on_one_thread
 class Tuner:
     """Suggests parameters for the context it sees, learns from the metrics that come back, and remembers.
 
@@ -235,6 +237,7 @@ class Tuner:
     def load(cls, path: str | os.PathLike[str], *, shield: ContextShield | None = None) -> "Tuner":
         """The tuner that was saved: from here on it does, bit for bit, what that one would have done.
 
+        The number of cores and of BLAS threads makes no difference: BLAS runs on one thread while a tuner computes.
         One that was saved with a shield needs it again, for the snapshot does not hold its key.
         """
         return cls.from_bytes(snapshot.read(path), shield=shield)

@@ -13,6 +13,7 @@ from rasp_tuner.context_report import flaws
 from rasp_tuner.context_report.shifts import MAX_COLUMNS, compare, moving, reduced, standardised
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.threads import one_thread
 from rasp_tuner.errors import InvalidValue
 
 Verdict = Literal["helps", "useless", "too little data"]
@@ -66,6 +67,7 @@ class ContextReport:
         return asdict(self)
 
 
+@one_thread()
 def screen(
     contexts: Array,
     points: Array,

@@ -9,7 +9,6 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> extra in pyproject.toml
     "scipy": "bench",
     "joblib": "bench",
     "cmaes": "bench",
-    "threadpoolctl": "bench",
     "optuna": "peers",
     "botorch": "peers",
     "gpytorch": "peers",

@@ -3,7 +3,7 @@
 layout   8 bytes   magic
          4 bytes   format version, little endian
          8 bytes   length of the header
-         header    JSON, UTF-8, with the name and shape of every array
+         header    JSON, UTF-8, with the name and shape of every array, and on how many BLAS threads they were computed
          arrays    little-endian float64, one after the other
          32 bytes  SHA-256 of all of the above
 """
@@ -23,6 +23,7 @@ import numpy as np
 
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.threads import BLAS_THREADS
 from rasp_tuner.errors import SnapshotError, SnapshotFileError
 
 MAGIC = b"RASPTUNE"
@@ -34,7 +35,8 @@ _DIGEST = 32
 def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     """The snapshot of a JSON-able header and named arrays, as bytes."""
     table = [[name, list(array.shape)] for name, array in arrays.items()]
-    text = json.dumps({"arrays": table, **header}, allow_nan=False).encode()  # order is kept: it is the knobs' order
+    noted = {"arrays": table, **header, "numerics": {"blas_threads": BLAS_THREADS}}
+    text = json.dumps(noted, allow_nan=False).encode()  # order is kept: it is the knobs' order
     data = b"".join(array.astype("<f8").tobytes() for array in arrays.values())
     body = _PREFIX.pack(MAGIC, VERSION, len(text)) + text + data
     return body + hashlib.sha256(body).digest()

@@ -11,12 +11,14 @@ from rasp_tuner.core.context_encoder import LARGEST_CONTEXT
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import LearnResult, Proposal
 from rasp_tuner.core.preset import Preset, resolved
+from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.paper.param_bounds import ParamBounds
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Direction, Explanation, Metric
 
 
+@methods_on_one_thread
 class AdaptiveHybridTuner:
     """Retrieve, predict, choose; then learn by the fast or the slow path.
 
