@@ -21,10 +21,11 @@ from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.presets import Preset, named, resolved, saved
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import Direction, Explanation, Metric, Slots, Suggestion
+from rasp_tuner.types import Budget, Direction, Explanation, Metric, Slots, Suggestion
 
 Context = Mapping[str, float] | Sequence[float] | Array | None
 
+BUDGET = 0.02  # the usual budget, where there is a default
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -36,13 +37,15 @@ class Tuner:
     thread-safe.
 
     space       knob names -> Float, Int or Categorical
-    metrics     metric names -> "min", "max" or Metric(direction, weight)
+    metrics     metric names -> "min", "max" or Metric(direction, weight, scale)
     context     names, or a vector length, or None for context-free tuning
     default     what runs today, and the first suggestion unless something was observed before; else mid-box
     preset      "default", "paper", or either with other constants, as in presets.paper(base_step=0.25)
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
     switching_cost what a change of settings costs, in units of the metric (of several: of their weighted mean, each in
                 deviations); settings then change only if the expected gain over ten steps exceeds it
+    budget      share of the default's loss by which the sum of losses may exceed the default's, with 95% confidence;
+                what the first 50 steps may cost may be spent at once; None, or no `default`: no budget
     guard       margin: once a little is known, avoids suggestions whose forecast, plus one deviation, is over the
                 default's by more than this share of it; 0.1 is ten percent
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
@@ -61,6 +64,7 @@ class Tuner:
         max_pending: int = 1000,
         switching_cost: float = 0.0,
         guard: float | None = None,
+        budget: float | None = BUDGET,
         shield: ContextShield | None = None,
         screen: bool = False,
     ) -> None:
@@ -69,7 +73,7 @@ class Tuner:
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
         middle = np.full(self._space.dim, 0.5)
         self._default = self._space.snap(middle) if default is None else self._default_point(default)
-        self._preset = _with(preset, switching_cost, guard, screen)
+        self._preset = _with(preset, switching_cost, guard, screen, budget, default is not None)
         self._seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self._rng = np.random.default_rng(self._seed)
         layout = self._space.layout(self._default)
@@ -165,12 +169,12 @@ class Tuner:
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
-        self._learn(Explanation(source="observed"), seen, point, metrics)
+        self._learn(Explanation(source="observed"), seen, point, metrics, asked=False)
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
-        self._optimizer.tell_failed(seen, point, self._rng)
+        self._optimizer.tell_failed(seen, point, self._rng, asked=False)
         self._learned += 1
 
     def recommend(self, context: Context = None) -> Params:
@@ -186,6 +190,15 @@ class Tuner:
         None while too little is known, and under preset "paper".
         """
         return self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
+
+    def budget(self) -> Budget | None:
+        """What suggestions have cost and gained against the default so far; None without a budget."""
+        return self._optimizer.budget()
+
+    @property
+    def scales(self) -> dict[str, str]:
+        """On which scale each metric is compared now: "linear" or "log"."""
+        return self._optimizer.scales
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -296,10 +309,11 @@ class Tuner:
             shield.restore(header["shield"])
         tuner = cls(
             space.knobs,
-            {name: Metric(**fields) for name, fields in header["metrics"].items()},
+            {name: Metric(**{"scale": "linear", **fields}) for name, fields in header["metrics"].items()},
             header["context"],
             space.from_unit(arrays["default"]),
             preset=saved(header["preset"]["name"], header["preset"]["constants"]),
+            budget=header["preset"]["constants"].get("budget"),  # None in snapshots of version 0.1
             seed=header["seed"],
             shield=shield,
         )
@@ -311,8 +325,10 @@ class Tuner:
         tuner._rng.bit_generator.state = header["random"]
         return tuner
 
-    def _learn(self, why: Explanation, context: Array, point: Array, metrics: Mapping[str, float]) -> Explanation:
-        outcome = self._optimizer.tell(context, point, metrics, self._rng)
+    def _learn(
+        self, why: Explanation, context: Array, point: Array, metrics: Mapping[str, float], asked: bool = True
+    ) -> Explanation:
+        outcome = self._optimizer.tell(context, point, metrics, self._rng, asked)
         self._learned += 1
         return replace(why, path=outcome.path, reason=outcome.reason, error=outcome.error)
 
@@ -336,7 +352,14 @@ class Tuner:
             raise InvalidSpace(str(reason)) from reason
 
 
-def _with(preset: str | Preset, switching_cost: float, guard: float | None, screen: bool) -> Preset:
+def _with(
+    preset: str | Preset,
+    switching_cost: float,
+    guard: float | None,
+    screen: bool,
+    budget: float | None,
+    has_default: bool,
+) -> Preset:
     """The preset with the tuner's own options set."""
     changes: dict[str, object] = {}
     if not (isinstance(switching_cost, float | int) and switching_cost == 0.0):
@@ -346,4 +369,12 @@ def _with(preset: str | Preset, switching_cost: float, guard: float | None, scre
     if screen is not False:
         changes["screen"] = screen
     base = resolved(preset)
-    return named(base.name, {**base.constants, **changes}) if changes else base
+    if budget != BUDGET or (has_default and base.constants.get("budget", BUDGET) is None):
+        changes["budget"] = budget
+    merged = named(base.name, {**base.constants, **changes}) if changes else base
+    for option in ("guard", "budget"):
+        if merged.constants.get(option) is not None and not has_default:
+            raise InvalidSpace(
+                f"{option}={merged.constants[option]!r} is measured against what runs today: give it as default={{...}}"
+            )
+    return merged

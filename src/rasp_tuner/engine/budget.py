@@ -1,7 +1,8 @@
 """BudgetLedger: what suggestions have cost and gained against the default, and whether one more may be tried.
 
-The contract, as of conservative bandits (arXiv 1611.06426, 2002.03221): the sum of losses stays within 1 + share of what
-the default would have cost, at every step, with a confidence of 95%. The budget of the first steps may be spent at once.
+The contract, as of conservative bandits (arXiv 1611.06426, 2002.03221): the sum of losses stays within 1 + share of
+what the default would have cost, at every step, with a confidence of 95%. The budget of the first steps may be spent
+at once.
 All figures are in steps of the default's loss: a run 30% worse than the default costs 0.3.
 """
 

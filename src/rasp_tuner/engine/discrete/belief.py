@@ -140,7 +140,7 @@ class DiscreteBelief:
         return found[0].copy() if len(found) else None
 
     def choose(self, rng: np.random.Generator) -> Choice:
-        """A first look at a knob never moved, if there is one; else the candidate whose price, less its value, is least.
+        """A first look at a knob never moved, if there is one; else the candidate of least price, less its value.
 
         The price is the expected target. The value is what one look lowers the best known by, times the horizon.
         """
