@@ -19,8 +19,8 @@ from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric, Scale
 
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
-SCALE_FROM_SAMPLES = 8  # on, "auto" may decide for a logarithm
-SCALE_NATS = 2.0  # by which the likelihood of a scale must lead before it replaces the other
+SCALE_FROM_SAMPLES = 4  # on, "auto" may decide for a logarithm
+SCALE_NATS = 4.0  # by which the likelihood of a scale must lead before it replaces the other
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 
 
@@ -28,8 +28,8 @@ class Objective(MetricTable):
     """Metrics as losses, and the weights that turn all of history into one target.
 
     The target of a single metric is that metric, or its logarithm. With several, each counts by its weight over its
-    standard deviation. Deviations and scales are looked at again whenever the number of samples has doubled. In
-    between, old and new targets are computed in exactly the same way.
+    standard deviation, which is looked at again whenever the number of samples has doubled. In between, old and new
+    targets are computed in exactly the same way.
     """
 
     def __init__(self, metrics: Mapping[str, Metric | Direction]) -> None:
@@ -83,15 +83,14 @@ class Objective(MetricTable):
         fallen = np.zeros(len(self.metrics), dtype=bool)
         fallen[self._metric[~self._log]] = values <= 0.0
         self._positive &= ~fallen
-        doubled = self.seen >= 2 and not self.seen & (self.seen - 1)
-        if not doubled and not (fallen & self._uses_log).any():
-            return False
         changed = self._choose_scales()
-        if len(self.metrics) > 1:
+        doubled = self.seen >= 2 and not self.seen & (self.seen - 1)
+        if len(self.metrics) > 1 and (changed or doubled):
             spread = np.sqrt(squares / self.seen)
             self._deviations = np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
             changed = True
-        self._set_weights()
+        if changed:
+            self._set_weights()
         return changed
 
     def _choose_scales(self) -> bool:
@@ -134,10 +133,10 @@ class Objective(MetricTable):
             return math.expm1(min(gap, math.log(LARGEST_RATIO)))
         mean, squares, _ = self._moments
         spread = np.sqrt(squares / max(self.seen, 1))
-        sizes = np.where(self._positive[self._metric], np.abs(mean), np.maximum(np.abs(mean), spread))
+        sizes = np.maximum(np.abs(mean), spread)
         unit = logs + float((self.weights * ~ratios) @ sizes)
-        if len(self.metrics) == 1 and self._positive[0]:
-            unit = abs(level)
+        if len(self.metrics) == 1:
+            unit = max(abs(level), float((self.weights * ~ratios) @ spread))
         return min(gap / max(unit, 1e-300), LARGEST_RATIO)
 
     def worst(self) -> Array:
