@@ -65,15 +65,15 @@ def test_regret_is_never_negative_and_the_default_is_legal(name, seed):
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in RELATIVE])
 def test_the_loss_is_one_at_the_median_and_zero_at_the_best_of_random_settings(name):
-    medians, bests = [], []
+    bests = []
     for seed in range(6):
         domain = create(name, seed)
         omega = domain.build_sequence(4, seed)[0]
         losses = [domain.true_loss(theta, omega) for theta in random_thetas(domain, 3000)]
-        medians.append(np.median(losses))
+        low, high = np.quantile(losses, [0.45, 0.55])  # a world of few settings has a median of few values
+        assert low <= 1.0 <= high
         bests.append(min(losses))
         assert domain.minimum(omega) <= 0.0
-    np.testing.assert_allclose(medians, 1.0, atol=0.1)
     np.testing.assert_allclose(bests, 0.0, atol=0.15)
 
 

@@ -22,7 +22,7 @@ COSTS = (
     " whose costs differ a thousandfold; `recommend` is what would be served in the cheap one at the end of the run,"
     " the mean and the worst over worlds."
 )
-RATIOS = "Regret relative to `static` on the same worlds. The geo-mean leaves out W Near, where `static` has almost none."
+RATIOS = "Regret relative to `static` on the same worlds. Not in the geo-mean: W Near, where `static` has almost none."
 
 
 def worlds_of(runs: Sequence[Runs]) -> list[Runs]:
