@@ -161,6 +161,7 @@ def test_files_of_before_recommendations_are_still_read(tmp_path):
     assert np.isnan(alone["recommended"]).all()
 
 
+@pytest.mark.slow
 def test_bench_prints_the_scores_and_the_report_has_them(tmp_path):
     words = ("bench", "--suite", "worlds", "--agents", "static,random", "--seeds", "2", "--jobs", "1")
     result = rasp(*words, "--out", str(tmp_path))
