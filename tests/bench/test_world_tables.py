@@ -58,15 +58,15 @@ def test_scales_look_at_each_workload_and_at_what_is_recommended_last():
 
 def test_tables_are_ordered_and_name_the_optimum():
     made = [
-        runs("W_Discrete-0", "static", 1.0, least=-0.1),
-        runs("W_Discrete-0", "rasp", 0.4, least=-0.1),
+        runs("W_Discrete-0", "static", 1.0, least=-0.001),
+        runs("W_Discrete-0", "rasp", 0.4, least=-0.001),
         runs("W_Near", "static", 1.0, least=0.9),
         runs("W_Near", "rasp", 1.2, least=0.9),
     ]
     (_, shares), (_, costs), (_, relative) = world_tables.told(made)
     assert shares[0] == ["agent", "W Discrete-0", "stuck"]
     assert shares[1] == [
-        ["optimum", "-0.10 (-0.10)", "0 of 2"],
+        ["optimum", "0.00 (0.00)", "0 of 2"],
         ["rasp", "0.40 (0.40)", "0 of 2"],
         ["static", "1.00 (1.00)", "2 of 2"],
     ]
@@ -76,7 +76,7 @@ def test_tables_are_ordered_and_name_the_optimum():
         ["rasp", "1.20", "0 of 2"],
     ]
     assert relative[0] == ["agent", "W Discrete-0", "geo-mean", "worlds"]  # not W Near
-    assert relative[1] == [["rasp", "0.455", "0.455", "2"], ["static", "1.00", "1.00", "2"]]
+    assert relative[1] == [["rasp", "0.401", "0.401", "2"], ["static", "1.00", "1.00", "2"]]
     assert world_tables.told([]) == []
 
 

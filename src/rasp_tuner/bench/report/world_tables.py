@@ -45,7 +45,7 @@ def share_table(runs: Sequence[Runs]) -> Table:
     for agent in _agents(runs, kinds):
         mine = [found.get((agent, kind)) for kind in kinds]
         known = [s for s in mine if s is not None]
-        cells = ["-" if s is None else f"{s.mean:.2f} ({s.last:.2f})" for s in mine]
+        cells = ["-" if s is None else f"{_two(s.mean)} ({_two(s.last)})" for s in mine]
         stuck = f"{sum(s.stuck for s in known)} of {sum(s.worlds for s in known)}"
         rows.append((sum(s.mean for s in known) / len(known), [agent, *cells, stuck]))
     ordered = [row for _, row in sorted(rows, key=lambda item: item[0])]
@@ -91,8 +91,8 @@ def section(runs: Sequence[Runs], slow: Sequence[str] = (), slow_worlds: int = 0
     parts = [
         f"## {TITLE}",
         "Spaces, effects, noise and default are drawn from the world's seed; the optimum is known exactly."
-        " [BENCHMARKS.md](BENCHMARKS.md#random-worlds) describes the kinds. **These are the odd seeds; constants are"
-        " chosen on the even ones.**",
+        " [BENCHMARKS.md](BENCHMARKS.md#random-worlds) describes the kinds. **Odd seeds only: even ones are for choosing"
+        " constants.**",
     ]
     if fewer:
         names = ", ".join(f"`{agent}`" for agent in fewer)
@@ -129,6 +129,11 @@ def _present(runs: Sequence[Runs], kinds: Sequence[str]) -> list[str]:
     """Kinds that were run, each also as it was made harder."""
     ran = dict.fromkeys(r.domain for r in runs)
     return [domain for kind in kinds for domain in ran if domain.split("+")[0] == kind]
+
+
+def _two(value: float) -> str:
+    """Two decimals, and never -0.00."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def _short(domain: str) -> str:
