@@ -91,14 +91,14 @@ def section(runs: Sequence[Runs], slow: Sequence[str] = (), slow_worlds: int = 0
     parts = [
         f"## {TITLE}",
         "Spaces, effects, noise and default are drawn from the world's seed; the optimum is known exactly."
-        " [BENCHMARKS.md](BENCHMARKS.md#random-worlds) describes the kinds. **Odd seeds only: even ones are for choosing"
-        " constants.**",
+        " [BENCHMARKS.md](BENCHMARKS.md#random-worlds) describes the kinds. **Odd seeds only:** even ones are for choosing"
+        " constants.",
     ]
     if fewer:
         names = ", ".join(f"`{agent}`" for agent in fewer)
         parts.append(
-            f"{names} are too slow for all worlds and ran on the first {slow_worlds}: only their ratios to `static`"
-            " compare with those of the others."
+            f"{names} need up to half a second a step and ran on the first {slow_worlds} worlds of a few kinds: only"
+            " their ratios to `static` compare with those of the others, and roughly."
         )
     for words, table in told(runs):
         parts += [words, markdown(table)]
