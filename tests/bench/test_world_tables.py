@@ -80,6 +80,13 @@ def test_tables_are_ordered_and_name_the_optimum():
     assert world_tables.told([]) == []
 
 
+def test_an_agent_that_ran_on_some_kinds_alone_comes_last():
+    made = [runs(kind, "static", 1.0) for kind in ("W_Discrete-0", "W_Mixed")] + [runs("W_Mixed", "botorch", 0.2)]
+    head, rows = world_tables.share_table(made)
+    assert head == ["agent", "W Discrete-0", "W Mixed", "stuck"]
+    assert [row[:2] for row in rows] == [["optimum", "0.00 (0.00)"], ["static", "1.00 (1.00)"], ["botorch", "-"]]
+
+
 def test_a_section_is_replaced_or_added_before_the_claims():
     page = "# Results\n\nabc\n\n## T = 1,000\n\nx\n\n## The paper's claims\n\ny\n"
     added = world_tables.replace_section(page, "## Random worlds\n\nfirst\n")

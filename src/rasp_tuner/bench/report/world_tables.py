@@ -38,7 +38,10 @@ def told(runs: Sequence[Runs]) -> list[tuple[str, Table]]:
 
 
 def share_table(runs: Sequence[Runs]) -> Table:
-    """Agents by kinds, the least mean first: "0.38 (0.22)" for the whole run and its last steps."""
+    """Agents by kinds, those that ran on all of them and the least mean first.
+
+    "0.38 (0.22)" is the whole run and its last steps.
+    """
     kinds = _present(runs, [name for name in WORLDS if name not in BY_COST])
     found = {(r.agent, r.domain): share(r) for r in _with_optimum(runs)}
     rows = []
@@ -47,7 +50,8 @@ def share_table(runs: Sequence[Runs]) -> Table:
         known = [s for s in mine if s is not None]
         cells = ["-" if s is None else f"{_two(s.mean)} ({_two(s.last)})" for s in mine]
         stuck = f"{sum(s.stuck for s in known)} of {sum(s.worlds for s in known)}"
-        rows.append((sum(s.mean for s in known) / len(known), [agent, *cells, stuck]))
+        mean = sum(s.mean for s in known) / len(known)
+        rows.append(((len(kinds) - len(known), mean), [agent, *cells, stuck]))
     ordered = [row for _, row in sorted(rows, key=lambda item: item[0])]
     return ["agent", *map(_short, kinds), "stuck"], ordered
 
@@ -91,8 +95,8 @@ def section(runs: Sequence[Runs], slow: Sequence[str] = (), slow_worlds: int = 0
     parts = [
         f"## {TITLE}",
         "Spaces, effects, noise and default are drawn from the world's seed; the optimum is known exactly."
-        " [BENCHMARKS.md](BENCHMARKS.md#random-worlds) describes the kinds. **Odd seeds only:** even ones are for choosing"
-        " constants.",
+        " [BENCHMARKS.md](BENCHMARKS.md#random-worlds) describes the kinds. **Odd seeds only:** even ones are for"
+        " choosing constants.",
     ]
     if fewer:
         names = ", ".join(f"`{agent}`" for agent in fewer)

@@ -56,7 +56,7 @@ def sensitivity_agents() -> list[str]:
 
 
 def world_cells(seeds: int) -> list[Cell]:
-    """The runs on random worlds beside `seeds` seeds of the other domains; slow agents meet fewer worlds of two kinds."""
+    """The runs on random worlds beside `seeds` seeds of the other domains; slow agents meet few of them."""
     slow = cells("worlds", SLOW_WORLD_AGENTS, SLOW_WORLDS)
     return cells("worlds", WORLD_AGENTS, WORLDS_A_SEED * seeds) + [c for c in slow if c.domain in SLOW_KINDS]
 
