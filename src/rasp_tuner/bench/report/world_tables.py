@@ -101,7 +101,7 @@ def section(runs: Sequence[Runs], slow: Sequence[str] = (), slow_worlds: int = 0
     if fewer:
         names = ", ".join(f"`{agent}`" for agent in fewer)
         parts.append(
-            f"{names} need up to half a second a step and ran on the first {slow_worlds} worlds of a few kinds: only"
+            f"{names} are slow and ran on the first {slow_worlds} worlds of a few kinds: only"
             " their ratios to `static` compare with those of the others, and roughly."
         )
     for words, table in told(runs):
