@@ -77,6 +77,7 @@ ORDER = [
     "How to read this page",
     "T = 100",
     "T = 1,000",
+    "Random worlds",
     "The paper's claims",
     "Step time",
     "Calibration",

@@ -60,7 +60,7 @@ def run_bench(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="paper, long, streams, beyond, sensitivity or all; separate several by commas.",
+            help="paper, long, streams, beyond, worlds, sensitivity or all; separate several by commas.",
             show_default="paper",
         ),
     ] = None,
@@ -75,6 +75,13 @@ def run_bench(
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Runs of each agent on each domain.")] = 5,
     horizon: Annotated[
         int | None, typer.Option(min=1, help="Steps of each run; by default the suite's own, or 300 with a table.")
+    ] = None,
+    half: Annotated[
+        str | None,
+        typer.Option(
+            help="Seeds of random worlds: develop (even) to choose constants on, or report (odd).",
+            show_default="report",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 means one for each core.")] = -1,
     out: Annotated[
@@ -107,6 +114,7 @@ def run_bench(
             from rasp_tuner.bench import domains as worlds
             from rasp_tuner.bench.analysis import metrics as steps_table
             from rasp_tuner.bench.analysis import summary
+            from rasp_tuner.bench.domains.worlds import is_world
             from rasp_tuner.bench.runner import memory_growth as heap
             from rasp_tuner.bench.runner import protocol, run, suites
             from rasp_tuner.core.snapshot import write
@@ -123,9 +131,13 @@ def run_bench(
             raise InvalidValue("choose --suite or --domains: a run takes one of them")
         if file is None:
             chosen = [name.strip() for name in domains.split(",") if name.strip()]
-            cells = suites.cells(suite or "paper", names, seeds, horizon, domains=chosen, harder=harder)
-        elif suite is not None or domains or harder:
-            raise InvalidValue("choose --table or --suite, --domains and --harder: a run takes one of them")
+            cells = suites.cells(
+                suite or "paper", names, seeds, horizon, domains=chosen, harder=harder, half=half or "report"
+            )
+            if half is not None and not any(is_world(cell.domain) for cell in cells):
+                raise InvalidValue("--half is for random worlds: use it with --suite worlds")
+        elif suite is not None or domains or harder or half is not None:
+            raise InvalidValue("choose --table or --suite, --domains, --harder and --half: a run takes one of them")
         elif memory:
             raise InvalidValue("--memory needs --suite: it measures memory growth on a domain of the suite")
         else:
@@ -145,7 +157,9 @@ def run_bench(
         if as_json:
             typer.echo(facts)
             return
-        _print_ratios(runs)
+        if plain := [r for r in runs if not is_world(r.domain)]:
+            _print_ratios(plain)
+        _print_worlds(runs)
         typer.echo(f"Steps: {steps}   Summary: {out / 'summary.json'}   Next: rasp report {out}")
 
 
@@ -174,6 +188,9 @@ def write_results(
     page_only: Annotated[
         bool, flag("--page-only", "Run nothing; write the page from finished runs and list the missing ones.")
     ] = False,
+    worlds_only: Annotated[
+        bool, flag("--worlds-only", "Run random worlds alone and replace their section of an existing page.")
+    ] = False,
 ) -> None:
     """Run the full benchmark (several hours) and write the page of results. Run it again to continue where it stopped.
 
@@ -186,13 +203,19 @@ def write_results(
             from rasp_tuner.bench.runner import memory_growth as memory
             from rasp_tuner.bench.runner import run, timing
 
-        cells = results.plan(seeds)
+        target = markdown or out / "RESULTS.md"
+        cells = results.plan_worlds(seeds) if worlds_only else results.plan(seeds)
         if not page_only:
             out.mkdir(parents=True, exist_ok=True)
             with busy("looking for finished runs"):
                 kept = sum(run.is_finished(cell, out) for cell in cells)
             with _resumable(), _progress_of(cells, kept) as finished:
                 run.run_plan(cells, out, jobs=jobs, finished=finished)
+        if worlds_only:
+            results.write_worlds(cells, out, target)
+            typer.echo(f"Markdown: {target}")
+            return
+        if not page_only:
             with progress_bar() as progress:
                 wanted = timing.plan(list(agents.AGENTS))
                 task = progress.add_task("step times", total=sum(map(len, wanted.values())) * timing.STEPS)
@@ -200,7 +223,6 @@ def write_results(
                     progress.update(task, advance=steps, description=f"step times of {name}")
             measured = memory.measure(out, list(agents.AGENTS), results.MEMORY_DOMAIN, results.MEMORY_STEPS)
             _follow_memory(measured, len(agents.AGENTS))
-        target = markdown or out / "RESULTS.md"
         with busy("writing the page"):
             page = results.write(cells, out, target)
         typer.echo(f"Markdown: {target}   Page: {page}")
@@ -222,16 +244,29 @@ def _print_ratios(runs: "Sequence[Runs]") -> None:
         content = tables.ratio_table(runs, horizon)
         head, rows = content if len(content[1]) >= len(content[0]) else tables.transposed(content, "domain")
         typer.echo(f"Regret relative to the static default, T = {horizon:,}: below 1 beats doing nothing")
-        table = Table()
-        for i, name in enumerate(head):
-            table.add_column(escape(name), justify="right" if i else "left", no_wrap=not i)
-        for row in rows:
-            table.add_row(*map(escape, row))  # the brackets of rasp-paper[top_k=1] are no style
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        _print_table(head, rows)
         if any(text.startswith("(") for row in rows for text in row):
             typer.echo("In brackets: the regret itself, because the static default has none.")
     if all(r.agent != "static" for r in runs):
         typer.echo("No ratios without the static default: add static to --agents.")
+
+
+def _print_worlds(runs: "Sequence[Runs]") -> None:
+    """Print what random worlds are scored by, if there are any."""
+    from rasp_tuner.bench.report import tables, world_tables
+
+    for words, (head, rows) in world_tables.told(runs):
+        typer.echo(words)
+        _print_table(*tables.transposed((head, rows), "world"))
+
+
+def _print_table(head: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
+    table = Table()
+    for i, name in enumerate(head):
+        table.add_column(escape(name), justify="right" if i else "left", no_wrap=not i)
+    for row in rows:
+        table.add_row(*map(escape, row))  # the brackets of rasp-paper[top_k=1] are no style
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def _names(agents: str) -> list[str]:

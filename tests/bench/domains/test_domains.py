@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from rasp_tuner.bench.domains import BEYOND, DOMAINS, PAPER, RECURRING, STREAMS, SYNTHETIC, create
+from rasp_tuner.bench.domains import BEYOND, DOMAINS, PAPER, RECURRING, STREAMS, SYNTHETIC, WORLDS, create
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.errors import InvalidValue
 
@@ -54,7 +54,7 @@ def test_names_dimensions_bounds_and_metrics_are_the_papers(domain: ExperimentDo
 
 
 def test_suites_name_registered_domains() -> None:
-    assert [*WRITTEN, *STREAMS] == list(DOMAINS)
+    assert [*WRITTEN, *STREAMS, *WORLDS] == list(DOMAINS)
     assert [*PAPER, *BEYOND] == list(WRITTEN)
     assert list(PAPER) == list(WRITTEN)[:10]
     assert list(SYNTHETIC) == list(WRITTEN)[:9]

@@ -38,9 +38,12 @@ class Rasp:
         )
 
     def ask(self, context: Array) -> tuple[str, Array]:
-        seen = np.zeros_like(context) if self.masked else context
-        suggestion = self.tuner.ask(seen if self.task.context_dim else None)
+        suggestion = self.tuner.ask(self._seen(context))
         return suggestion.id, self.task.space.to_unit(suggestion.params)
+
+    def recommend(self, context: Array) -> Array:
+        """The point [d] that would be served in this context without exploring."""
+        return self.task.space.to_unit(self.tuner.recommend(self._seen(context)))
 
     def tell(self, id: str, metrics: Mapping[str, float]) -> None:
         self.tuner.tell(id, metrics)
@@ -52,6 +55,11 @@ class Rasp:
         """The composed error as believed when `id` was suggested, its deviation, and what came back if it did."""
         why = self.tuner.explain(id)
         return {"predicted": why.predicted, "deviation": why.deviation, "error": why.error}
+
+    def _seen(self, context: Array) -> Array | None:
+        if not self.task.context_dim:
+            return None
+        return np.zeros_like(context) if self.masked else context
 
 
 paper = partial(Rasp, preset="paper")

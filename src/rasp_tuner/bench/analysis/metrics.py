@@ -8,7 +8,7 @@ never gets there counts as later than every other, so the median over seeds is k
 
 import csv
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.bench.domains import SYNTHETIC
-from rasp_tuner.bench.runner.protocol import COLUMNS
+from rasp_tuner.bench.runner.protocol import COLUMNS, FIRST_COLUMNS
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
 
@@ -65,25 +65,26 @@ def load(path: Path) -> list[Runs]:
         reader = csv.reader(file)
         try:
             header = next(reader, [])
-            for row in reader if header == COLUMNS else ():
+            for row in reader if header in (COLUMNS, FIRST_COLUMNS) else ():
                 cell = grouped.setdefault((row[0], row[1], int(row[2])), {})
                 numbers = cell.setdefault(int(row[3]), array("d"))
                 numbers.extend(float(value) if value else np.nan for value in row[4:])
         except (ValueError, IndexError, csv.Error) as reason:
             raise InvalidValue(f"{path} is damaged in line {reader.line_num}: {reason}; {MEND}") from reason
-    if header != COLUMNS:
+    if header not in (COLUMNS, FIRST_COLUMNS):
         raise InvalidValue(f"{path} is not a step table of this version: its columns are {header}")
     for (domain, agent, horizon), by_seed in grouped.items():
         for seed, numbers in by_seed.items():
-            if len(numbers) != horizon * (len(COLUMNS) - 4):
+            if len(numbers) != horizon * (len(header) - 4):
                 raise InvalidValue(f"{path} must have {horizon} whole rows of {agent} on {domain}, seed {seed}; {MEND}")
-    return [_runs(domain, agent, horizon, by_seed) for (domain, agent, horizon), by_seed in grouped.items()]
+    return [_runs(domain, agent, horizon, by_seed, header[4:]) for (domain, agent, horizon), by_seed in grouped.items()]
 
 
-def _runs(domain: str, agent: str, horizon: int, by_seed: Mapping[int, "array[float]"]) -> Runs:
-    seeds, names = tuple(sorted(by_seed)), COLUMNS[4:]
+def _runs(domain: str, agent: str, horizon: int, by_seed: Mapping[int, "array[float]"], names: Sequence[str]) -> Runs:
+    seeds = tuple(sorted(by_seed))
     table = np.array([by_seed[seed] for seed in seeds]).reshape(len(seeds), -1, len(names))
-    return Runs(domain, agent, horizon, seeds, {name: table[:, :, i] for i, name in enumerate(names)})
+    columns = {name: table[:, :, i] for i, name in enumerate(names)}
+    return Runs(domain, agent, horizon, seeds, {"recommended": np.full(table.shape[:2], np.nan), **columns})
 
 
 def select(runs: Iterable[Runs], *, domain: str, agent: str, horizon: int) -> Runs | None:

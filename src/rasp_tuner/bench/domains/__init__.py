@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rasp_tuner.bench.domains import beyond, streams, synthetic
+from rasp_tuner.bench.domains import beyond, streams, synthetic, worlds
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.bench.domains.wrappers import harder
 from rasp_tuner.bench.plugins import import_named, is_import_path
@@ -24,6 +24,7 @@ DOMAINS: dict[str, Callable[[], ExperimentDomain[Any]]] = {
     "A2_Adversarial_Offcentre": beyond.adversarial_offcentre,
     "H1_Recurring_Regimes": beyond.recurring_regimes,
     **streams.STREAMS,
+    **worlds.WORLDS,
 }
 
 PAPER_CONSTANTS: dict[str, dict[str, float]] = {  # the paper's Table hyperparams: "base step scale (Flash/ISP)"
@@ -37,6 +38,7 @@ PAPER_CONSTANTS: dict[str, dict[str, float]] = {  # the paper's Table hyperparam
 PAPER = tuple(DOMAINS)[:10]  # the paper's Appendix A
 SYNTHETIC = PAPER[:9]  # without the adversarial one
 STREAMS = tuple(streams.STREAMS)
+WORLDS = tuple(worlds.WORLDS)  # a seed is a world
 BEYOND = ("A2_Adversarial_Offcentre", "H1_Recurring_Regimes")
 SWITCHING = (  # the paper's Section 5; of these 5 does not switch before step 100
     "1_LLM_Inference",
@@ -79,12 +81,16 @@ def short_name(domain: str) -> str:
     return " ".join([*plain.split("_")[:2], *(f"+{way}" for way in ways)])
 
 
-def create(name: str) -> ExperimentDomain[Any]:
-    """A fresh domain; a name may say how it is made harder, as in H1_Recurring_Regimes+outliers+delay=3."""
+def create(name: str, seed: int = 0) -> ExperimentDomain[Any]:
+    """A fresh domain for runs with this seed, which matters where each seed is a world of its own.
+
+    A name may say how the domain is made harder, as in H1_Recurring_Regimes+outliers+delay=3.
+    """
     plain, *ways = name.split("+")
     if plain not in DOMAINS and not is_import_path(plain):
         raise InvalidValue(f"no domain {show(plain)}; there are {list(DOMAINS)}, and your own as module:Name")
     domain: ExperimentDomain[Any] = DOMAINS[plain]() if plain in DOMAINS else import_named(plain, "domain")()
+    domain = domain.drawn(seed)
     domain.paper_constants = PAPER_CONSTANTS.get(plain, domain.paper_constants)
     for way in ways:
         domain = harder(domain, way)

@@ -69,6 +69,11 @@ class ExperimentDomain(ABC, Generic[Omega]):
         del omega
         return 0
 
+    def drawn(self, seed: int) -> "ExperimentDomain[Omega]":
+        """The domain for runs with this seed: itself, unless its space or optimum are drawn anew for each seed."""
+        del seed
+        return self
+
     @property
     def default(self) -> Array:
         """The settings before tuning, in the unit box: the middle."""

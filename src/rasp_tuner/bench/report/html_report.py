@@ -10,7 +10,7 @@ from rasp_tuner.bench.analysis.metrics import Runs, calibration, latency, load
 from rasp_tuner.bench.analysis.overview import overview, paragraph
 from rasp_tuner.bench.analysis.verdicts import losses
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
-from rasp_tuner.bench.report import figures, paper_tables, sensitivity, tables
+from rasp_tuner.bench.report import figures, paper_tables, sensitivity, tables, world_tables
 from rasp_tuner.bench.report.regret_figure import regret_svg
 from rasp_tuner.bench.runner import memory_growth as memory
 from rasp_tuner.bench.runner import timing
@@ -77,6 +77,10 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), t
         for words, table in told:
             parts += [words, tables.markdown(table)]
         parts += [f"### All numbers, T = {horizon:,}", LOAD, tables.markdown(tables.detail_table(plain, horizon))]
+    of_worlds = world_tables.told(plain)
+    parts += [f"## {world_tables.TITLE}"] if of_worlds else []
+    for words, table in of_worlds:
+        parts += [words, tables.markdown(table)]
     claimed = tables.claims_table(plain, times)
     if claimed[1]:
         parts += ["## The paper's claims", tables.markdown(claimed)]
@@ -103,6 +107,10 @@ def as_html(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), times
         here = [r for r in plain if r.horizon == horizon]
         if {r.agent for r in here} != {"static"}:  # which alone is only there to relate to
             body += _at(here, horizon)
+    of_worlds = world_tables.told(plain)
+    body += [f"<h2>{world_tables.TITLE}</h2>"] if of_worlds else []
+    for words, table in of_worlds:
+        body += [f"<p>{escape(words)}</p>", html_page.table(table)]
     claimed = tables.claims_table(plain, times)
     if claimed[1]:
         body += ["<h2>The paper's claims</h2>", "<p>Those that these runs can answer.</p>", html_page.table(claimed)]

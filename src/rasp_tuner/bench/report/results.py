@@ -11,7 +11,8 @@ from rasp_tuner.bench.analysis.claim_checks import COMPARABLE, HANDFUL_STEPS
 from rasp_tuner.bench.analysis.metrics import ADAPT_SHARE, ADAPT_WINDOW, Runs, geometric_means, load
 from rasp_tuner.bench.analysis.verdicts import NO_LOSS, losses, summaries
 from rasp_tuner.bench.domains import BEYOND, PAPER, STREAMS, short_name
-from rasp_tuner.bench.report import html_report, tables
+from rasp_tuner.bench.domains.worlds import is_world
+from rasp_tuner.bench.report import html_report, tables, world_tables
 from rasp_tuner.bench.report.tables import markdown
 from rasp_tuner.bench.runner import memory_growth as memory
 from rasp_tuner.bench.runner import run, suites, timing
@@ -39,8 +40,14 @@ HEAP = (
 
 
 def plan(seeds: int) -> list[Cell]:
-    """Every run of the page."""
-    return suites.cells("all", list(AGENTS), seeds)
+    """Every run of the page, slow agents last."""
+    cells = suites.cells("all", list(AGENTS), seeds) + plan_worlds(seeds)
+    return sorted(cells, key=lambda cell: cell.agent in suites.SLOW)
+
+
+def plan_worlds(seeds: int) -> list[Cell]:
+    """The runs of the section of random worlds."""
+    return [cell for cell in suites.world_cells(seeds) if cell.agent in AGENTS]
 
 
 def write(cells: Sequence[Cell], out: Path, target: Path) -> Path:
@@ -56,6 +63,20 @@ def write(cells: Sequence[Cell], out: Path, target: Path) -> Path:
     return web
 
 
+def write_worlds(cells: Sequence[Cell], out: Path, target: Path) -> None:
+    """Replace the section of random worlds in the page at `target`, from the finished ones of `cells` in DIR.
+
+    The rest of the page stays as it is, so its other runs are not needed.
+    """
+    done = [cell for cell in cells if run.is_finished(cell, out)]
+    if not done:
+        raise InvalidValue(f"{out / 'cells'} must hold finished runs of the plan, got none of {len(cells)}")
+    if not target.is_file():
+        raise InvalidValue(f"{target} must be a page of results, to replace a section of it")
+    text = _worlds(load(run.merge(done, out)), cells)
+    write_whole(target, world_tables.replace_section(target.read_text(), text).encode())
+
+
 def page(
     runs: Sequence[Runs],
     cells: Sequence[Cell],
@@ -63,9 +84,9 @@ def page(
     times: Mapping[str, Mapping[str, timing.StepTimes]] | None = None,
 ) -> str:
     """The page in Markdown; `cells` is the plan, of which some may have no runs yet."""
-    known = {(r.domain, r.agent, r.horizon, seed) for r in runs for seed in r.seeds}
-    missing = [c for c in cells if (c.domain, c.agent, c.horizon, c.seed) not in known]
-    seeds = max(c.seed for c in cells) + 1
+    missing, everything = _not_in(runs, cells), runs
+    runs = [r for r in everything if not is_world(r.domain)]
+    seeds = max((c.seed for c in cells if not is_world(c.domain)), default=0) + 1
     parts = [
         "# Results",
         f"Regret relative to `static`, which never changes anything, after {SHORT} steps: **below one beats doing"
@@ -85,7 +106,7 @@ def page(
     ]
     if missing:
         parts.append(f"**{len(missing):,} of {len(cells):,} runs are missing;** [the end](#missing) says which.")
-    parts += [*_short(runs), *_long(runs, seeds), *_beside(runs, times or {})]
+    parts += [*_short(runs), *_long(runs, seeds), _worlds(everything, cells), *_beside(runs, times or {})]
     for title, table in heap:
         parts += [f"## {title}", HEAP, markdown(table)]
     if not heap:
@@ -136,6 +157,18 @@ def _long(runs: Sequence[Runs], seeds: int) -> list[str]:
         " shows how much the halves themselves differ.",
         _or_missing(tables.second_half_table(runs, LONG)),
     ]
+
+
+def _worlds(runs: Sequence[Runs], cells: Sequence[Cell]) -> str:
+    """The section of random worlds, which says itself what is missing of it."""
+    text = world_tables.section(runs, suites.SLOW_WORLD_AGENTS, suites.SLOW_WORLDS)
+    missing = _not_in(runs, [c for c in cells if is_world(c.domain)])
+    return text + (f"\n\n{len(missing):,} runs on worlds are missing." if missing else "")
+
+
+def _not_in(runs: Sequence[Runs], cells: Sequence[Cell]) -> list[Cell]:
+    known = {(r.domain, r.agent, r.horizon, seed) for r in runs for seed in r.seeds}
+    return [c for c in cells if (c.domain, c.agent, c.horizon, c.seed) not in known]
 
 
 def _intervals(runs: Sequence[Runs], horizon: int) -> list[str]:

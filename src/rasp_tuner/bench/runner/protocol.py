@@ -52,6 +52,7 @@ class Row:
     predicted: float | None = None  # composed error the agent expected, where it says so
     deviation: float | None = None
     error: float | None = None  # composed error that came back
+    recommended: float | None = None  # true loss of what the agent would serve here without exploring, if it says so
 
     def csv(self) -> str:
         """The row as CSV; floats are written so that they read back exactly."""
@@ -61,16 +62,20 @@ class Row:
 
 
 COLUMNS = [field.name for field in fields(Row)]
+FIRST_COLUMNS = COLUMNS[:-1]  # of files written before `recommended` was known; still read
 
 
-def plan(domain_names: Iterable[str], agent_names: Sequence[str], seeds: int, horizon: int) -> Iterator[Cell]:
-    """Every agent on every domain with every seed; an unknown name is refused before anything runs."""
+def plan(
+    domain_names: Iterable[str], agent_names: Sequence[str], seeds: int | Sequence[int], horizon: int
+) -> Iterator[Cell]:
+    """Every agent on every domain with every seed, given by number or by name; an unknown name is refused at once."""
+    each = range(seeds) if isinstance(seeds, int) else seeds
     for name in agent_names:
         agents.check(name)
     for domain in domain_names:
         domains.create(domain)
         for agent in agent_names:
-            for seed in range(seeds):
+            for seed in each:
                 yield Cell(domain, agent, seed, horizon)
 
 
@@ -89,7 +94,7 @@ def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator
 
     Answers arrive `domain.delay` steps late, in order; the last of them never do, and their rows come at the end.
     """
-    world = domain or (cell.table.build() if cell.table else domains.create(cell.domain))
+    world = domain or (cell.table.build() if cell.table else domains.create(cell.domain, cell.seed))
     agent = agents.create(cell.agent, world.task(), cell.seed)
     waiting: list[tuple[str, dict[str, float] | None, Row]] = []
     for step, omega in enumerate(world.build_sequence(cell.horizon, cell.seed)):
@@ -100,6 +105,7 @@ def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator
         ask_ms = 1e3 * (time.perf_counter() - started)
         theta = world.theta(point)
         loss = world.true_loss(theta, omega)
+        served = agent.recommend(world.context_fn(omega)) if hasattr(agent, "recommend") else None
         try:
             metrics = world.metric_fn(theta, omega, np.random.default_rng([cell.seed, step, 1]))
         except InvalidConfiguration:
@@ -115,6 +121,7 @@ def play(cell: Cell, domain: ExperimentDomain[object] | None = None) -> Iterator
             regret=loss - world.minimum(omega),
             ask_ms=ask_ms,
             tell_ms=0.0,
+            recommended=None if served is None else world.true_loss(world.theta(served), omega),
         )
         waiting.append((id, metrics, row))
         if len(waiting) > world.delay:

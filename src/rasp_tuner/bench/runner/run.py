@@ -15,7 +15,7 @@ from typing import Any
 from rasp_tuner.bench import agents, domains
 from rasp_tuner.bench.agents.base import Factory
 from rasp_tuner.bench.domains.base import ExperimentDomain
-from rasp_tuner.bench.runner.protocol import COLUMNS, Cell, play
+from rasp_tuner.bench.runner.protocol import COLUMNS, FIRST_COLUMNS, Cell, play
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidValue, MissingExtra
@@ -72,12 +72,11 @@ def is_finished(cell: Cell, out: Path) -> bool:
         return False
     head, *rows = csv.reader(text.splitlines()) if text else [[]]
     return (
-        head == COLUMNS
+        head in (COLUMNS, FIRST_COLUMNS)
         and text.endswith("\n")
         and len(rows) == cell.horizon
         and all(
-            len(row) == len(COLUMNS)
-            and row[:5] == [cell.domain, cell.agent, str(cell.horizon), str(cell.seed), str(step)]
+            len(row) == len(head) and row[:5] == [cell.domain, cell.agent, str(cell.horizon), str(cell.seed), str(step)]
             for step, row in enumerate(rows)
         )
     )
@@ -85,10 +84,16 @@ def is_finished(cell: Cell, out: Path) -> bool:
 
 def merge(cells: Iterable[Cell], out: Path) -> Path:
     """Write steps.csv from the cells' files, in the order of `cells`."""
-    texts = [(out / "cells" / f"{cell.key}.csv").read_text().removeprefix(HEADER) for cell in cells]
+    texts = [_rows((out / "cells" / f"{cell.key}.csv").read_text()) for cell in cells]
     target = out / "steps.csv"
     snapshot.write(target, (HEADER + "".join(texts)).encode())
     return target
+
+
+def _rows(text: str) -> str:
+    """A cell's rows with all columns; the last one stays empty where the file is of before it was known."""
+    head, _, rows = text.partition("\n")
+    return rows if head == HEADER.strip() else rows.replace("\n", ",\n")
 
 
 def _on_joblib(cells: Sequence[Cell], own: UserPlugins, jobs: int, _address: str | None) -> Iterator[tuple[Cell, str]]:
