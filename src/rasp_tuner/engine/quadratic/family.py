@@ -221,11 +221,11 @@ class QuadraticFamily:
         shared = self.shared
         shared.tracked += self.slots.steps >= 3
         if shared.tracked >= TRACK_FROM_SAMPLES and belief.a >= LEAST_TRACKED_CURVATURE:
-            spread = self._spread() if self._refresh_now() else None
-            leader = self.evidence.leader
-            G, b, rest = (x[min(leader, L - 1)] for x in belief.sums)
-            level = belief.a * shared.centred_level(belief.offset, belief.a)
-            likeliest = shared.estimate(G, b, float(rest), level)
+            leader, likeliest, spread = self.evidence.leader, shared.curvature, None
+            if self._refresh_now() or not shared.curvature:
+                G, b, rest = (x[min(leader, L - 1)] for x in belief.sums)
+                level = belief.a * shared.centred_level(belief.offset, belief.a)
+                likeliest, spread = shared.estimate(G, b, float(rest), level), self._spread()
             shared.track(*belief.summary(leader), likeliest, spread)
         shared.refresh()
 
