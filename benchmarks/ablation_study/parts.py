@@ -18,12 +18,13 @@ from rasp_tuner.engine.family import Choice, Family
 from rasp_tuner.engine.gate import EvidenceGate
 from rasp_tuner.engine.quadratic import belief as quadratic_belief
 from rasp_tuner.engine.quadratic import family as quadratic
-from rasp_tuner.engine.quadratic import moving_optimum
+from rasp_tuner.engine.quadratic import moving_optimum, noise, prior
 from rasp_tuner.engine.quadratic.belief import QuadraticBelief
-from rasp_tuner.engine.quadratic.family import NOISES, QuadraticFamily
+from rasp_tuner.engine.quadratic.family import QuadraticFamily
+from rasp_tuner.engine.quadratic.noise import TrackedNoise
 from rasp_tuner.engine.quadratic.prior import SharedShape
 
-BLIND, RECENT, WIDE, NARROW, MOVING = range(5)  # rows of the experts' scores [L + 1, R]
+BLIND, RECENT, WIDE, NARROW, MOVING = range(5)  # the experts' scores [L + 1]
 FULL = "full engine"
 ALL_OF_IT = 1e6  # odds, in nats, of a family that shall have all the weight
 NONE = 1e-9  # of a variance or share that shall play no part
@@ -55,14 +56,12 @@ def _rescored(change: Callable[[Evidence], None]) -> Replacement:
     return QuadraticFamily, "__init__", fresh
 
 
-def _without(*experts: int, noises: tuple[int, ...] = ()) -> tuple[Replacement, ...]:
+def _without(*experts: int) -> tuple[Replacement, ...]:
     """Experts whose prior score is minus infinity; the mean of the others' minimisers stands where theirs were."""
     usual = QuadraticBelief._centres
 
     def remove(evidence: Evidence) -> None:
-        prior = evidence.prior.reshape(-1, quadratic.R)
-        prior[list(experts)] = -np.inf
-        prior[:, list(noises)] = -np.inf
+        evidence.prior[list(experts)] = -np.inf
         evidence.scores = evidence.prior.copy()
 
     def centres(self: QuadraticBelief) -> np.ndarray:
@@ -120,8 +119,8 @@ def _estimated() -> Replacement:
     def track(self: QuadraticFamily, belief: QuadraticBelief) -> None:
         usual(self, belief)
         if self.shared.curvature:
-            G, b, _, rest = self._pool(self.slots.trust[:1])
-            self.shared.curvature = self.shared.estimate(G[0], b[0], rest, float(NOISES[1]))
+            (G, b, rest), _ = self._pool(self.slots.trust[:1])
+            self.shared.curvature = self.shared.estimate(G[0], b[0], float(rest[0]), 0.0)
             self.shared.refresh()
 
     return QuadraticFamily, "_track", track
@@ -146,16 +145,6 @@ def _without_hint(self: QuadraticBelief) -> np.ndarray:
     return self._centres()[-1]
 
 
-def _with_disagreement() -> Replacement:
-    usual = QuadraticBelief._mixture_at
-
-    def mixture_at(self: QuadraticBelief, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        mean, _, variance = usual(self, u)
-        return mean, variance, variance
-
-    return QuadraticBelief, "_mixture_at", mixture_at
-
-
 NO_TRUST = (
     (QuadraticFamily, "_update_trust", lambda _self, _belief: None),
     (moving_optimum, "residual_trust", lambda squares, _scale: np.ones_like(squares)),
@@ -165,8 +154,13 @@ NO_EARLY_RULE = (QuadraticFamily, "_recheck_early_samples", lambda _self: None)
 NO_PIN = (QuadraticFamily, "_pin", lambda _self, mean, S, _level: (mean, S))
 
 
-def _optimism(deviations: float) -> tuple[Replacement, ...]:
-    return ((quadratic_belief, "OPTIMISM_DEVIATIONS", deviations),)
+def _one_noise(variance: float) -> tuple[Replacement, ...]:
+    """A noise that is told, in units of the curvature squared."""
+    return ((TrackedNoise, "variances", property(lambda self: np.full(len(self.state()["scores"]), variance))),)
+
+
+def _horizon(steps: float) -> tuple[Replacement, ...]:
+    return ((quadratic_belief, "HORIZON_STEPS", steps),)
 
 
 def _quiet_only(name: str, *replacements: Replacement) -> Ablation:
@@ -186,7 +180,7 @@ QUADRATIC = (
     _quiet_only("Gaussian instead of squared-Gaussian kernels", (QuadraticFamily, "_kernels", _gaussian)),
     _quiet_only("gate: uniform weights", _uniform()),
     Ablation("gate: only the leader has weight", ((quadratic, "softmax", _leader_only),)),
-    _quiet_only("gate: no prior odds", (quadratic, "LOCAL_ODDS", 0.0), (quadratic, "NOISE_ODDS", 0.0)),
+    _quiet_only("gate: no prior odds", (quadratic, "LOCAL_ODDS", 0.0)),
     _quiet_only("gate: forgetting 0.9", _forgetting(0.9)),
     _quiet_only("gate: forgetting 0.999", _forgetting(0.999)),
     Ablation("without outlier rule: trust by residual", NO_TRUST),
@@ -197,16 +191,17 @@ QUADRATIC = (
     _quiet_only("without tracking the knobs' shape", _same_shape()),
     _quiet_only("curvature always estimated, never tracked", _estimated()),
     _quiet_only("nothing shared is tracked", (QuadraticFamily, "_track", lambda _self, _belief: None)),
-    Ablation("one noise only: the small one", _without(noises=(1, 2))),
-    _quiet_only("one noise only: the middle one", *_without(noises=(0, 2))),
-    Ablation("one noise only: the large one", _without(noises=(0, 1))),
+    Ablation("curvature estimated under one noise: 0.01", ((prior, "NOISES", np.array([1e-2])),)),
+    _quiet_only("curvature estimated without odds against large noises", (prior, "NOISE_ODDS", 0.0)),
+    Ablation("noise not tracked: 0.0001", _one_noise(1e-4)),
+    _quiet_only("noise not tracked: 0.01", *_one_noise(1e-2)),
+    Ablation("noise not tracked: 0.1", _one_noise(1e-1)),
+    _quiet_only("noise never forgotten", (noise, "KEEP", 1.0)),
     _quiet_only("moving optimum: no extra steps while young", (moving_optimum, "YOUNG_EXTRA_STEPS", 0)),
-    _quiet_only("optimism of 0 deviations", *_optimism(0.0)),
-    _quiet_only("optimism of 0.35 deviations", *_optimism(0.35)),
-    Ablation("optimism of 1.4 deviations", _optimism(1.4)),
-    _quiet_only("optimism counts the experts' disagreement", _with_disagreement()),
+    _quiet_only("an observation is worth nothing", *_horizon(0.0)),
+    _quiet_only("an observation is worth 3 steps", *_horizon(3.0)),
+    Ablation("an observation is worth 30 steps", _horizon(30.0)),
     _quiet_only("without the first probe", _without_probe()),
-    _quiet_only("without draws", (quadratic_belief, "DRAWS", 0)),
     _quiet_only("without moves along the least known directions", (quadratic_belief, "DIRECTIONS", 0)),
     _quiet_only("without the best point tried", (QuadraticBelief, "_hint", _without_hint)),
     _quiet_only("memory of 48 slots", (quadratic, "SLOTS", 48)),

@@ -95,14 +95,15 @@ def test_the_other_sections_print_their_tables(tables, section):
     assert len(rows) == {"--robust": 10, "--switching": 12, "--guard": 2, "--streams": 2, "--leaders": 2}[section]
 
 
-def test_one_noise_only_leaves_weight_to_that_noise_alone(study):
-    for name, noise in (("small", 0), ("middle", 1), ("large", 2)):
-        ablation = study("ablation_study.parts").FAMILIES["quadratic"][f"one noise only: the {name} one"]
+def test_a_noise_that_is_not_tracked_stays_what_it_was(study):
+    for variance in ("0.0001", "0.01", "0.1"):
+        ablation = study("ablation_study.parts").FAMILIES["quadratic"][f"noise not tracked: {variance}"]
         with pytest.MonkeyPatch.context() as patch:
             for where, what, instead in ablation.replacements:
                 patch.setattr(where, what, instead)
-            weights = quadratic.QuadraticFamily(np.full(2, 0.5), 1, 1).evidence.weights.reshape(-1, quadratic.R)
-        assert weights[:, noise].sum() == pytest.approx(1.0)
+            noise = quadratic.QuadraticFamily(np.full(2, 0.5), 1, 1).noise
+            noise.observe(np.full(5, 9.0), np.ones(5))
+            assert noise.variances == pytest.approx(float(variance))
 
 
 def test_leaders_are_named_whatever_their_noise(tables):

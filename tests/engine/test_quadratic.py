@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from teaching import teach
 
+from rasp_tuner.engine.quadratic import belief as quadratic_belief
 from rasp_tuner.engine.quadratic.belief import features, minimisers
-from rasp_tuner.engine.quadratic.family import NARROW_WIDTH, NOISES, RECENT_STEPS, QuadraticFamily
+from rasp_tuner.engine.quadratic.family import NARROW_WIDTH, RECENT_STEPS, QuadraticFamily
 from rasp_tuner.engine.quadratic.prior import (
     COMMON_DEVIATION,
     LEVEL_VARIANCE,
@@ -42,14 +43,12 @@ def test_one_expert_is_bayesian_regression():
     where = np.random.default_rng(1).random((6, 2))
     f = np.column_stack([np.ones(6), 2.0 * (where - DEFAULT), (2.0 * (where - DEFAULT)) ** 2])
     mean, variance = belief.each(where)
-    for rival, rho in enumerate(NOISES):
-        data = np.linalg.inv(phi @ (a**2 * prior) @ phi.T + rho * a**2 * np.eye(3))  # by covariance, not precision
-        cross = f @ (a**2 * prior) @ phi.T
-        expected = y.mean() + f @ prior_mean + cross @ data @ (y - y.mean() - phi @ prior_mean)
-        doubt = np.diag(f @ (a**2 * prior) @ f.T - cross @ data @ cross.T)
-        assert mean[rival] == pytest.approx(expected, rel=1e-6)
-        assert variance[rival] == pytest.approx(doubt, rel=1e-5)
-        assert belief.noises[rival] == rho
+    data = np.linalg.inv(phi @ (a**2 * prior) @ phi.T + belief.noises[0] * a**2 * np.eye(3))  # not by precision
+    cross = f @ (a**2 * prior) @ phi.T
+    expected = y.mean() + f @ prior_mean + cross @ data @ (y - y.mean() - phi @ prior_mean)
+    doubt = np.diag(f @ (a**2 * prior) @ f.T - cross @ data @ cross.T)
+    assert mean[0] == pytest.approx(expected, rel=1e-6)
+    assert variance[0] == pytest.approx(doubt, rel=1e-5)
 
 
 @pytest.mark.parametrize("centre", [(0.7, 0.2), (0.05, 0.95)])
@@ -145,7 +144,9 @@ def test_false_measurements_among_the_first_samples_do_not_bend_what_is_shared(f
     assert (trust[[3, 6]] < 0.01).all() == (not failed)
     if not failed:
         assert trust.sum() > 11.0
-        assert family.believe(np.zeros(1)).a < 2.0  # bowl: 0.5 in u
+        belief = family.believe(np.zeros(1))
+        assert belief.a < 2.0  # bowl: 0.5 in u
+        assert np.sqrt(belief.noise) < 0.05  # nor are they noise
 
 
 def test_one_odd_sample_later_on_counts_for_nothing_and_scores_no_expert():
@@ -202,7 +203,7 @@ def test_a_new_situation_is_expected_to_have_the_least_value_of_the_others():
         told = bowl(point, ((0.7, 0.2), (0.2, 0.6))[situation])  # 3 at best, in both
         teach(family, point, np.array([situation + 0.05 * rng.normal()]), np.array([told]), False)
     belief = family.believe(np.array([40.0]))
-    coefficients = belief.mean[2, 1]  # of the situations like this one: none
+    coefficients = belief.mean[2]  # of the situations like this one: none
     least = float(features(minimisers(belief.box, coefficients, belief.a)) @ coefficients)
     assert least + belief.offset + belief.origin == pytest.approx(3.0, abs=0.1)
 
@@ -220,3 +221,30 @@ def test_false_measurements_found_late_unbend_the_shared_curvature():
     assert shared.prior is not bent
     shared.outliers_found(3.0)
     assert shared.curvature == 2.0  # at most: without them it is no steeper
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.0, 0.0, 0.06), (0.5, 0.3, 0.8)])
+def test_noise_is_told_from_what_is_not_known_yet(noise, least, most):
+    rng = np.random.default_rng(3)
+    family, _ = taught(80, lambda point: bowl(point) + noise * rng.normal())
+    assert least < np.sqrt(family.believe(np.zeros(1)).noise) < most
+
+
+def test_an_observation_is_worth_more_where_less_is_known_and_nothing_where_the_optimum_is_at_the_edge():
+    family, _ = taught(25, lambda point: bowl(point) + 0.1 * np.random.default_rng(int(1e6 * point[0])).normal())
+    belief = family.believe(np.zeros(1))
+    centres = belief._centres()
+    near, far = belief._mixture_at(np.array([[0.4, -0.2], [1.0, 1.4]]), centres)[2]
+    assert 0.0 < near < far
+    edge = taught(25, lambda point: float(point.sum()))[0].believe(np.zeros(1))
+    assert edge._mixture_at(np.array([[0.4, -0.2]]), edge._centres())[2][0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_longer_the_horizon_the_farther_it_looks(monkeypatch):
+    rng = np.random.default_rng(0)
+    belief = taught(12, lambda point: bowl(point) + 0.3 * rng.normal())[0].believe(np.zeros(1))
+    expected = []
+    for steps in (0.0, 10.0, 1000.0):
+        monkeypatch.setattr(quadratic_belief, "HORIZON_STEPS", steps)
+        expected.append(belief.choose(np.random.default_rng(1)).mean)
+    assert expected[0] <= expected[1] < expected[2]

@@ -19,7 +19,8 @@ from rasp_tuner.engine.safety import GUARD_DEVIATIONS, Against, Calibration, gua
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
 import os
-EXEMPT = int(os.environ.get("EXEMPT","1"))
+
+EXEMPT = int(os.environ.get("EXEMPT", "1"))
 SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 EARLY_FAILURES = 64  # kept until the first success says what bad means

@@ -3,11 +3,12 @@
 symbol    shape         meaning
 u         [n, d]        points relative to the default: 2 (point - default), in [-2, 2]
 phi       [n, p]        [1, u, u^2]; p = 1 + 2 d
-S, mean   [L, R, p, p]  posterior covariance of L local experts under R rival noises, in units of a^2; [L, R, p] mean
-E         scalar        (L + 1) R hypotheses: the last R are those of an optimum that moves with the context
+S, mean   [L, p, p]     posterior covariance of L local experts, in units of a^2; [L, p] mean
+E         scalar        L + 1 experts: the last is an optimum that moves with the context
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,12 +18,20 @@ from rasp_tuner.engine.family import Choice, Forecast
 from rasp_tuner.engine.quadratic.moving_optimum import MovingBelief
 
 LEAST_CURVATURE = 0.15  # of a: what a minimiser is computed with at least
-OPTIMISM_DEVIATIONS = 0.7  # taken off the mean when candidates are compared
+HORIZON_STEPS = 12.0  # in which one more observation shall pay for itself
 FIRST_PROBE = 0.35  # length of the first move, along one knob
 REACH = np.array([0.1, -0.1, 0.2, -0.2, 0.4, -0.4])  # moves along the least known directions
-DIRECTIONS, DRAWS = 3, 8
+DIRECTIONS = 3
 TIE = 1e-6  # of the range: a smaller difference is none
-LEAST_WEIGHT = 1e-8  # an expert with less is left out of a choice; a larger cut would drop variances that matter
+LEAST_WEIGHT = 1e-8  # an expert with less is left out of a choice
+
+
+class Sums(NamedTuple):
+    """Over the samples of L local experts, by how much each counts; y less the offset."""
+
+    G: Array  # [L, p, p] of phi phi'
+    b: Array  # [L, p] of phi y
+    rest: Array  # [L] of y^2
 
 
 class Box:
@@ -53,6 +62,7 @@ class QuadraticBelief:
     S: Array
     mean: Array
     moving: MovingBelief | None
+    sums: Sums  # what S and mean were made of
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         return self._mixed(*self.each(points))
@@ -66,12 +76,13 @@ class QuadraticBelief:
         u = 2.0 * (np.stack([point, other]) - self.box.default)
         f = features(u)
         f = f[0] - f[1]
-        count = self.mean.shape[0] * self.mean.shape[1]
-        means = self.mean.reshape(count, -1) @ f
-        variances = (self.S.reshape(count, len(f), -1) @ f) @ f
-        rivals = self.mean.shape[1]
-        more, unsure = (means[:rivals], variances[:rivals]) if self.moving is None else self.moving.compare(u, self.a)
-        means, variances = np.concatenate([means, more]), np.maximum(np.concatenate([variances, unsure]), 0.0)
+        means, variances = self.mean @ f, (self.S @ f) @ f
+        if self.moving is None:  # it begins as the blind one
+            more, unsure = means[0], variances[0]
+        else:
+            more, unsure = self.moving.compare(u)
+            more *= self.a
+        means, variances = np.append(means, more), np.maximum(np.append(variances, unsure), 0.0)
         mean, variance = self._mixed(means[:, None], variances[:, None] * self.a**2)
         return float(mean[0]), float(variance[0])
 
@@ -93,33 +104,31 @@ class QuadraticBelief:
 
     def summary(self, expert: int) -> tuple[Array, float]:
         """Curvatures [d] and least value of one expert, in units of y; the value is relative to the first sample."""
-        locals_, rivals = self.mean.shape[:2]
-        local, rival = divmod(expert, rivals)
         least = LEAST_CURVATURE * self.a
-        if local == locals_ and self.moving is not None:
-            curvatures = self.moving.curvatures[rival] * self.a
-            return np.maximum(curvatures, least), float(self.moving.level[rival]) * self.a + self.offset
-        c = self.mean[min(local, locals_ - 1), rival]
+        if expert == len(self.mean) and self.moving is not None:
+            return np.maximum(self.moving.curvatures * self.a, least), self.moving.level * self.a + self.offset
+        c = self.mean[min(expert, len(self.mean) - 1)]
         u = minimisers(self.box, c, self.a)
         return np.maximum(c[1 + self.box.dim :], least), float(features(u) @ c) + self.offset
 
     def best(self) -> Array | None:
         """The least posterior mean among the experts' minimisers, their mean, the best tried and the default."""
-        u = np.concatenate([self._centres(), self._hint()[None], np.zeros((1, self.box.dim))])
-        return self._point(u[int(self._mixture_at(u)[0].argmin())])
+        centres = self._centres()
+        u = np.concatenate([centres, self._hint()[None], np.zeros((1, self.box.dim))])
+        return self._point(u[int(self._mixture_at(u, centres)[0].argmin())])
 
     def choose(self, rng: np.random.Generator) -> Choice:
-        """The least lower confidence bound of the mixture among experts' optima and moves around them."""
+        """The least expected y, less what an observation is worth, among experts' optima and moves around them."""
         if len(self.targets) < 2:
             return self._first_probe(rng)
         u, centres = self._candidates(rng)
-        mean, own_variance, variance = self._mixture_at(u)
-        bound = mean - OPTIMISM_DEVIATIONS * np.sqrt(own_variance)
-        tie = TIE * float(bound.max() - bound.min())
-        chosen = int((bound + tie * rng.random(len(u))).argmin())  # ties: either way is as good
-        if chosen < centres:
+        mean, variance, gain = self._mixture_at(u, centres)
+        score = mean - HORIZON_STEPS * gain
+        tie = TIE * float(score.max() - score.min())
+        chosen = int((score + tie * rng.random(len(u))).argmin())  # ties: either way is as good
+        if chosen < len(centres):
             source = "predicted optimum"
-        elif chosen == centres:
+        elif chosen == len(centres):
             source = "best tried"
         else:
             source = "probe near it"
@@ -138,37 +147,29 @@ class QuadraticBelief:
         mean, variance = self.predict(point[None])
         return Choice(point, "first probe", float(mean[0]), float(variance[0]))
 
-    def _candidates(self, rng: np.random.Generator) -> tuple[Array, int]:
-        """Points u [n, d] to compare: the optima of experts (how many comes second), the best tried, moves, draws."""
+    def _candidates(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Points u [n, d] to compare: the optima of experts (which come second, [E + 1, d]), the best tried, moves."""
         box, d = self.box, self.box.dim
-        locals_, rivals = self.mean.shape[:2]
-        local, rival = divmod(int(self.weights.argmax()), rivals)
-        if local == locals_ and self.moving is not None:
-            covariance = self.moving.location_covariance(rival)
+        leader = int(self.weights.argmax())
+        if leader == len(self.mean) and self.moving is not None:
+            covariance = self.moving.location_covariance()
         else:
-            covariance = self.S[local, rival, 1 : 1 + d, 1 : 1 + d] / 4.0
+            covariance = self.S[leader, 1 : 1 + d, 1 : 1 + d].copy()
         unsure = covariance.diagonal()
         jitter = TIE * float(unsure.sum()) * rng.random(d)  # knobs not tried yet take turns at random
-        covariance = covariance.copy()
         np.fill_diagonal(covariance, unsure + jitter)
-        sizes, axes = np.linalg.eigh(covariance)
+        axes = np.linalg.eigh(covariance)[1]
         moves = (axes[:, ::-1][:, :DIRECTIONS].T[:, None] * REACH[:, None]).reshape(-1, d)
-        draws = OPTIMISM_DEVIATIONS * (rng.normal(size=(DRAWS, d)) @ (axes * np.sqrt(np.maximum(sizes, 0.0))).T)
         centres, hint = self._centres(), self._hint()
-        leader = centres[local * rivals + rival]
-        parts = (centres, hint[None], leader + moves, leader + draws, hint + moves)
-        return np.minimum(np.maximum(np.concatenate(parts), box.low), box.high), len(centres)
+        parts = (centres, hint[None], centres[leader] + moves, hint + moves)
+        return np.minimum(np.maximum(np.concatenate(parts), box.low), box.high), centres
 
     def _centres(self) -> Array:
         """[E + 1, d] every expert's minimiser, and their mean."""
-        box, d = self.box, self.box.dim
-        local = minimisers(box, self.mean, self.a).reshape(-1, d)
-        moved = (
-            local[: self.mean.shape[1]]
-            if self.moving is None
-            else np.minimum(np.maximum(self.moving.optimum, box.low), box.high)
-        )
-        each = np.concatenate([local, moved])
+        box = self.box
+        local = minimisers(box, self.mean, self.a)
+        moved = local[0] if self.moving is None else np.minimum(np.maximum(self.moving.optimum, box.low), box.high)
+        each = np.concatenate([local, moved[None]])
         return np.concatenate([each, (self.weights @ each)[None]])
 
     def _hint(self) -> Array:
@@ -176,40 +177,45 @@ class QuadraticBelief:
         point: Array = self.tried[int((self.targets / self.spread + 2.0 * (1.0 - self.kernels[2])).argmin())]
         return point
 
-    def _mixture_at(self, u: Array) -> tuple[Array, Array, Array]:
-        """Mean less the offset, the experts' own variance, and that with their disagreement, [n].
+    def _mixture_at(self, u: Array, centres: Array) -> tuple[Array, Array, Array]:
+        """Mean less the offset, variance with the experts' disagreement, and worth of one observation, [n].
 
-        Experts with next to no weight are left out.
+        An observation is worth the expected fall of the least y a step from then on: where it moves the minimiser by
+        m, that is the curvature times m^2. Experts with next to no weight are left out.
         """
-        f, count = features(u), self.mean.shape[0] * self.mean.shape[1]
+        f, d, box = features(u), self.box.dim, self.box
         weights = np.where(self.weights < LEAST_WEIGHT, 0.0, self.weights)
         weights /= weights.sum()
-        means = self.mean.reshape(count, -1) @ f.T
-        S = (weights[:count] @ self.S.reshape(count, -1)).reshape(f.shape[1], -1)  # f' S f is linear in S
-        own_variance = ((f @ S) * f).sum(axis=1)
-        moved = [i for i, weight in enumerate(weights[count:].tolist()) if weight > 0.0]
-        if moved and self.moving is not None:
-            more, unsure = self.moving.predict(u, moved)
-            means = np.concatenate([means, more * self.a])
-            own_variance += weights[count:][moved] @ unsure
-        weights = weights[[*range(count), *(count + i for i in moved)]]
-        own_variance = np.maximum(own_variance, 0.0) * self.a**2
+        inside = (centres[:-1] > box.low) & (centres[:-1] < box.high)  # an optimum at the edge stays there
+        Sf = self.S @ f.T
+        variances = np.maximum((Sf * f.T).sum(axis=1), 0.0)
+        curvatures = np.maximum(self.mean[:, 1 + d :] / self.a, LEAST_CURVATURE)
+        moves = Sf[:, 1 : 1 + d] + 2.0 * centres[: len(Sf), :, None] * Sf[:, 1 + d :]
+        gains = ((inside[:-1] / (4.0 * curvatures))[:, None] @ moves**2)[:, 0]
+        means = self.mean @ f.T
+        if self.moving is not None and weights[-1] > 0.0:
+            mean, variance, moved = self.moving.predict(u)
+            means = np.concatenate([means, mean[None] * self.a])
+            variances = np.concatenate([variances, np.maximum(variance, 0.0)[None]])
+            gain = (inside[-1] * np.maximum(self.moving.curvatures, LEAST_CURVATURE)) @ moved**2
+            gains = np.concatenate([gains, gain[None]])
+        weights = weights[: len(means)]
+        gains = weights @ (gains / (variances + self.noises[: len(means), None]))
         mean = weights @ means
-        return mean, own_variance, own_variance + weights @ (means - mean) ** 2
+        return mean, self.a**2 * (weights @ variances) + weights @ (means - mean) ** 2, self.a * gains
 
     def _each_centred(self, u: Array) -> tuple[Array, Array]:
         """Mean less the offset, and variance, of all experts, [E, n]."""
         f = features(u)
-        locals_, rivals, p = self.mean.shape
-        count = locals_ * rivals
-        means = self.mean.reshape(count, p) @ f.T
-        variances = ((self.S.reshape(-1, p) @ f.T).reshape(count, p, -1) * f.T).sum(axis=1)
-        if self.moving is None:  # they begin as the blind ones
-            more, unsure = means[:rivals], variances[:rivals]
+        means = self.mean @ f.T
+        variances = ((self.S @ f.T) * f.T).sum(axis=1)
+        if self.moving is None:  # it begins as the blind one
+            more, unsure = means[0], variances[0]
         else:
-            more, unsure = self.moving.predict(u, range(rivals))
+            more, unsure, _ = self.moving.predict(u)
             more = more * self.a
-        return np.concatenate([means, more]), np.maximum(np.concatenate([variances, unsure]), 0.0) * self.a**2
+        every = np.concatenate([variances, unsure[None]])
+        return np.concatenate([means, more[None]]), np.maximum(every, 0.0) * self.a**2
 
     def _point(self, u: Array) -> Array:
         return np.minimum(np.maximum(self.box.default + u / 2.0, 0.0), 1.0)

@@ -6,9 +6,10 @@ phi       [n, p]        [1, u, u^2]; p = 1 + 2 d
 prompt    [q q]         sums of psi psi' over samples, psi = [phi, v] with losses v [K]; q = p + K; y = v @ weights
 W         [L, N]        retrieval weight of each slot for each of L local experts
 G, b      [L, p, p]     pooled sums of phi phi'; [L, p] of phi y
-a         scalar        the curvature all situations share; rho a^2 are the R rival noise variances
-S, mean   [L, R, p, p]  posterior covariance in units of a^2; [L, R, p] posterior mean
-E         scalar        (L + 1) R hypotheses: the last R are those of an optimum that moves with the context
+a         scalar        the curvature all situations share
+rho       [E]           variance of one observation, in units of a^2, as each expert sees it
+S, mean   [L, p, p]     posterior covariance in units of a^2; [L, p] posterior mean
+E         scalar        L + 1 experts: the last is an optimum that moves with the context
 """
 
 import math
@@ -17,23 +18,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array, assign, softmax, under
-from rasp_tuner.core.optimizer import Samples
+from rasp_tuner.core.optimizer import Samples, Stateful
 from rasp_tuner.engine.evidence import Evidence, log_mean
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.engine.memory import SlotMemory
 from rasp_tuner.engine.outliers import CHI2_MEDIAN, early_outliers, residual_trust, suspects
-from rasp_tuner.engine.quadratic.belief import Box, QuadraticBelief, features, minimisers
+from rasp_tuner.engine.quadratic.belief import Box, QuadraticBelief, Sums, features, minimisers
 from rasp_tuner.engine.quadratic.moving_optimum import MovingOptimum, Shared
+from rasp_tuner.engine.quadratic.noise import TrackedNoise
 from rasp_tuner.engine.quadratic.prior import OPTIMUM_VARIANCE, SharedShape
+from rasp_tuner.engine.quadratic.upgrade import upgraded
 from rasp_tuner.types import Slots
 
 LOCAL_EXPERTS = ("all history", "recent history", "situations like this one", "the most similar situations")
 MOVING_EXPERT = "an optimum that moves with the context"
-NOISES = np.array([1e-4, 1e-2, 1e-1])  # rho
-NOISE_NAMES = ("", " (noisy)", " (very noisy)")
-L, R = len(LOCAL_EXPERTS), len(NOISES)
-EXPERT_NOISES = np.tile(NOISES, L + 1)  # [E]
-NOISE_ODDS = 2.0  # nats against each but the one before
+L = len(LOCAL_EXPERTS)
 LOCAL_ODDS = 3.0  # nats against every local expert but the blind one
 RECENT_STEPS = 20.0  # that the short memory lasts
 NARROW_WIDTH = 0.3  # of the narrow kernel, in deviations of the context
@@ -54,19 +53,19 @@ MOVING_IDLE_NATS = -7.0  # behind the leader: from there on the moving optimum i
 class QuadraticFamily:
     """Bounded slots of sufficient statistics; every belief is one weighted regression, solved exactly."""
 
-    experts = tuple(f"{name}{noise}" for name in (*LOCAL_EXPERTS, MOVING_EXPERT) for noise in NOISE_NAMES)
+    experts: tuple[str, ...] = (*LOCAL_EXPERTS, MOVING_EXPERT)
 
     def __init__(self, default: Array, context_dim: int, metrics: int) -> None:
         d = len(default)
         self.dim, self.default, self.metrics, self.p, self.q = d, default, metrics, 1 + 2 * d, 1 + 2 * d + metrics
         self.box = Box(default)
         self.slots = SlotMemory(context_dim, self.q**2, L, SLOTS)
-        self.moving = MovingOptimum(d, context_dim, metrics, R)
+        self.moving = MovingOptimum(d, context_dim, metrics)
         self.shared = SharedShape(d)
-        prior = np.zeros((L + 1, R))
-        prior -= NOISE_ODDS * np.arange(R)
-        prior[1:L] -= LOCAL_ODDS
-        self.evidence = Evidence(prior.ravel())
+        self.noise = TrackedNoise(L + 1)
+        prior = np.zeros(L + 1)
+        prior[1:L] = -LOCAL_ODDS
+        self.evidence = Evidence(prior)
         self.weights = np.ones(metrics)
         self._first = np.zeros(metrics)  # losses of the first sample; all are kept relative to them
         self._suspected = False  # whether the latest sample looked false
@@ -83,24 +82,26 @@ class QuadraticFamily:
 
     def believe(self, context: Array) -> QuadraticBelief:
         kernels, shared = self._kernels(context), self.shared
-        G, b, offset, rest = self._pool(kernels * self.slots.trust)
-        a = shared.curvature or shared.estimate(G[0], b[0], rest, float(NOISES[1]))
+        sums, offset = self._pool(kernels * self.slots.trust)
+        G, b, rest = sums
+        a = shared.curvature or shared.estimate(G[0], b[0], float(rest[0]), 0.0)
         prior, level = shared.prior, a * shared.centred_level(offset, a)
-        S = np.linalg.inv(G[:, None] / NOISES[:, None, None] + prior.precision)
+        noises = self.noise.variances
+        S = np.asarray(np.linalg.inv(G / noises[:L, None, None] + prior.precision), dtype=np.float64)
         pull = a * prior.pull
         pull[0] += level * prior.precision[0, 0]
-        mean = (S @ (b[:, None] / NOISES[:, None] + pull)[..., None])[..., 0]
+        mean = (S @ (b / noises[:L, None] + pull)[..., None])[..., 0]
         if shared.curvature:
             mean, S = self._pin(mean, S, level)
         moving = self.moving.believe(context, offset, a) if self.moving.ready and self._moving_has_weight() else None
         scores = self.evidence.scores
-        weights = softmax(scores if moving is not None else np.concatenate([scores[:-R], np.full(R, -np.inf)]))
+        weights = softmax(scores if moving is not None else np.append(scores[:-1], -np.inf))
         targets = self.targets()
         return QuadraticBelief(
             box=self.box,
             weights=weights,
-            noises=EXPERT_NOISES,
-            noise=float(weights @ EXPERT_NOISES) * a**2,
+            noises=noises,
+            noise=float(weights @ noises) * a**2,
             kernels=kernels,
             tried=self.slots.prompts[:, 1 : 1 + self.dim] / self.slots.counts[:, None],
             targets=targets,
@@ -111,6 +112,7 @@ class QuadraticFamily:
             S=S,
             mean=mean,
             moving=moving,
+            sums=sums,
         )
 
     def learn(self, trial: Trial, belief: QuadraticBelief | None, forecast: Forecast | None) -> None:
@@ -125,6 +127,8 @@ class QuadraticFamily:
             trust = self._trust_in_sample(forecast.log_densities, belief)
             if trust >= 0.5:
                 self.evidence.observe(forecast.log_densities)
+                means, variances = (x[:, 0] / belief.a for x in belief.each(point[None]))
+                self.noise.observe(float(losses @ self.weights) / belief.a - means, variances / belief.a)
                 self._track(belief)
             if self._refresh_now():
                 self._update_trust(belief)
@@ -165,22 +169,23 @@ class QuadraticFamily:
             "first": self._first,
             "shape": s.shape,
             "early": self._early,
-            **{f"evidence/{name}": array for name, array in self.evidence.state().items()},
-            **{f"slots/{name}": array for name, array in self.slots.state().items()},
-            **{f"moving/{name}": array for name, array in self.moving.state().items()},
+            **{f"{part}/{name}": array for part, its in self._parts().items() for name, array in its.state().items()},
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        s = self.shared
+        s, state = self.shared, upgraded(state)
         *numbers, tracked, suspected = (float(x) for x in state["numbers"])
         s.curvature, s.level, s.level_variance, s.largest = numbers
         s.tracked, self._suspected = int(tracked), suspected > 0.0
         own = {"weights": self.weights, "first": self._first, "shape": s.shape, "early": self._early}
         for name, target in own.items():
             assign(target, state[name])
-        for part, prefix in ((self.evidence, "evidence/"), (self.slots, "slots/"), (self.moving, "moving/")):
-            part.restore(under(prefix, state))
+        for name, part in self._parts().items():
+            part.restore(under(f"{name}/", state))
         s.refresh()
+
+    def _parts(self) -> dict[str, Stateful]:
+        return {"evidence": self.evidence, "slots": self.slots, "moving": self.moving, "noise": self.noise}
 
     def _kernels(self, context: Array) -> Array:
         """[L, N] how much each slot counts for each local expert."""
@@ -193,22 +198,22 @@ class QuadraticFamily:
         np.multiply(gaps, -gaps, out=far[2:])
         return np.exp(far, out=far)
 
-    def _pool(self, W: Array) -> tuple[Array, Array, float, float]:
-        """G, b less the offset, that offset (the blind mean: numbers stay small), and the blind sum of y^2 less it."""
+    def _pool(self, W: Array) -> tuple[Sums, float]:
+        """Sums of y less an offset, and that offset: the blind mean, so that numbers stay small."""
         p, w = self.p, self.weights
         sums = (W @ self.slots.prompts).reshape(-1, self.q, self.q)
         G, b = sums[:, :p, :p], sums[:, :p, p:] @ w
-        count = float(G[0, 0, 0])
-        offset = float(b[0, 0]) / count
-        return G, b - offset * G[:, :, 0], offset, float(w @ sums[0, p:, p:] @ w) - offset**2 * count
+        offset = float(b[0, 0]) / float(G[0, 0, 0])
+        rest = sums[:, p:, p:] @ w @ w - offset * (2.0 * b[:, 0] - offset * G[:, 0, 0])
+        return Sums(G, b - offset * G[:, :, 0], rest), offset
 
     def _pin(self, mean: Array, S: Array, level: float) -> tuple[Array, Array]:
         """Add what a quadratic cannot say by itself: its least value is about the level all situations share."""
         u = minimisers(self.box, mean, self.shared.curvature)
         f = features(u)
         Sf = (S @ f[..., None])[..., 0]
-        gain = Sf / ((f * Sf).sum(axis=2) + self.shared.level_variance + 0.01)[..., None]
-        mean = mean + gain * (level - (f * mean).sum(axis=2))[..., None]
+        gain = Sf / ((f * Sf).sum(axis=1) + self.shared.level_variance + 0.01)[..., None]
+        mean = mean + gain * (level - (f * mean).sum(axis=1))[..., None]
         return mean, S - gain[..., :, None] * Sf[..., None, :]
 
     def _track(self, belief: QuadraticBelief) -> None:
@@ -216,8 +221,12 @@ class QuadraticFamily:
         shared = self.shared
         shared.tracked += self.slots.steps >= 3
         if shared.tracked >= TRACK_FROM_SAMPLES and belief.a >= LEAST_TRACKED_CURVATURE:
-            spread = self._spread() if self._refresh_now() else None
-            shared.track(*belief.summary(self.evidence.leader), belief.a, spread)
+            leader, likeliest, spread = self.evidence.leader, shared.curvature, None
+            if self._refresh_now() or not shared.curvature:
+                G, b, rest = (x[min(leader, L - 1)] for x in belief.sums)
+                level = belief.a * shared.centred_level(belief.offset, belief.a)
+                likeliest, spread = shared.estimate(G, b, float(rest), level), self._spread()
+            shared.track(*belief.summary(leader), likeliest, spread)
         shared.refresh()
 
     def _spread(self) -> float:
@@ -261,21 +270,21 @@ class QuadraticFamily:
         self._early[:n][out] = OUTLIER
         if (out & ~was).any():
             shared.outliers_found(a)
+            self.noise = TrackedNoise(L + 1)  # they were taken for noise when they came
 
     def _update_trust(self, belief: QuadraticBelief) -> None:
         """Trust each slot by how far it lies from what its expert makes of it, so that outliers count little."""
         if self.slots.count < 4:
             return
         rows = np.arange(L)
-        lead = self.evidence.scores.reshape(-1, R)[:-1].argmax(axis=1)
-        form = np.concatenate([belief.mean[rows, lead], np.broadcast_to(-self.weights, (L, self.metrics))], axis=1)
+        form = np.concatenate([belief.mean, np.broadcast_to(-self.weights, (L, self.metrics))], axis=1)
         form[:, 0] += belief.offset
         form = (form[:, :, None] * form[:, None]).reshape(L, -1)
         squares = np.maximum(form @ self.slots.prompts.T, 0.0) / self.slots.counts  # mean squared residuals
         order = np.argsort(squares, axis=1)
         mass = np.cumsum(np.take_along_axis(belief.kernels, order, 1), axis=1)
         middle = order[rows, (mass >= 0.5 * mass[:, -1:]).argmax(axis=1)]
-        scale = np.maximum(NOISES[lead] * belief.a**2, squares[rows, middle] / CHI2_MEDIAN)
+        scale = np.maximum(belief.noises[:L] * belief.a**2, squares[rows, middle] / CHI2_MEDIAN)
         trust = residual_trust(squares, scale[:, None])
         self.slots.trust[:] = np.where(belief.kernels > 0.3, trust, self.slots.trust)
 
@@ -285,7 +294,7 @@ class QuadraticFamily:
 
     def _moving_has_weight(self) -> bool:
         """Whether the moving optimum counts now; while it does not, it is scored like the blind expert."""
-        return self._refresh_now() or float(self.evidence.scores[-R:].max()) > MOVING_IDLE_NATS
+        return self._refresh_now() or float(self.evidence.scores[-1]) > MOVING_IDLE_NATS
 
     def _fit_moving(self, belief: QuadraticBelief) -> None:
         d, prior, a = self.dim, self.shared.prior, belief.a
@@ -297,6 +306,6 @@ class QuadraticFamily:
             prior.mean[curvatures],
             prior.precision[curvatures, curvatures],
             OPTIMUM_VARIANCE,
-            NOISES,
+            float(self.noise.variances[-1]),
         )
-        self.moving.fit(self.weights, belief.offset, shared, int(self.evidence.scores[-R:].argmax()))
+        self.moving.fit(self.weights, belief.offset, shared)

@@ -6,10 +6,10 @@ x        [n, r]       leading principal components of the context, standardised;
 y        [n]          target, in units of the shared curvature
 theta    b, q, M      y = b + sum_i q_i (u_i - M_i [1, x])^2 with q [d], M [d, 1 + r]
 J        [n, m]       slope of y by theta; m = 1 + d + d (1 + r)
-R        scalar       rival noise variances
+rho      scalar       variance of one observation, in units of the shared curvature squared
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,49 +40,49 @@ class Shared:
     curvatures: Array  # [d] prior mean
     precision: Array  # [d, d] of the curvatures
     location_variance: float
-    noises: Array  # [R]
+    noise: float  # rho
 
 
 @dataclass(frozen=True, slots=True)
 class MovingBelief:
-    """The posterior at one context, for each rival noise; in units of the curvature."""
+    """The posterior at one context, in units of the curvature."""
 
-    level: Array  # [R]
-    curvatures: Array  # [R, d]
-    optimum: Array  # [R, d]
-    covariance: Array  # [R, m, m] of theta, where b and q are in units of another curvature
+    level: float
+    curvatures: Array  # [d]
+    optimum: Array  # [d]
+    covariance: Array  # [m, m] of theta, where b and q are in units of another curvature
     ratio: float  # that curvature, in units of this one
     x: Array  # [1 + r]
 
-    def predict(self, u: Array, rivals: Sequence[int]) -> tuple[Array, Array]:
-        """Mean and variance [len(rivals), n] at points [n, d], under some of the rival noises."""
-        some = slice(None) if len(rivals) == len(self.level) else list(rivals)
-        mean, jacobian = self._linearised(u, some)
-        return mean, ((jacobian @ self.covariance[some]) * jacobian).sum(axis=2)
+    def predict(self, u: Array) -> tuple[Array, Array, Array]:
+        """Mean and variance [n] at points [n, d], and how each covaries with the optimum here [d, n]."""
+        d, n = len(self.optimum), len(u)
+        mean, jacobian = self._linearised(u)
+        along = jacobian @ self.covariance
+        moves = along[:, 1 + d :].reshape(n, d, -1) @ self.x
+        return mean, (along * jacobian).sum(axis=1), moves.T
 
-    def compare(self, u: Array, a: float) -> tuple[Array, Array]:
-        """Mean [R] of y at the first of two points [2, d] less y at the second, and its variance in units of a^2."""
-        mean, jacobian = self._linearised(u, slice(None))
-        step = jacobian[:, :1] - jacobian[:, 1:]
-        return (mean[:, 0] - mean[:, 1]) * a, ((step @ self.covariance) * step).sum(axis=(1, 2))
+    def compare(self, u: Array) -> tuple[float, float]:
+        """Mean of y at the first of two points [2, d] less y at the second, and its variance."""
+        mean, jacobian = self._linearised(u)
+        step = jacobian[0] - jacobian[1]
+        return float(mean[0] - mean[1]), float(step @ self.covariance @ step)
 
-    def _linearised(self, u: Array, some: slice | list[int]) -> tuple[Array, Array]:
-        """Mean [r, n] at points, and its slope [r, n, size] in theta."""
-        curvatures = self.curvatures[some, None]
-        gaps = u - self.optimum[some, None]
+    def _linearised(self, u: Array) -> tuple[Array, Array]:
+        """Mean [n] at points [n, d], and its slope in theta."""
+        d, n = len(self.optimum), len(u)
+        gaps = u - self.optimum
         squares = gaps**2
-        mean = self.level[some, None] + (squares * curvatures).sum(axis=2)
-        count, n, dim = gaps.shape
-        jacobian = np.empty((count, n, self.covariance.shape[1]))
-        jacobian[..., 0] = self.ratio
-        jacobian[..., 1 : 1 + dim] = squares * self.ratio
-        jacobian[..., 1 + dim :] = ((-2.0 * curvatures * gaps)[..., None] * self.x).reshape(count, n, -1)
-        return mean, jacobian
+        jacobian = np.empty((n, len(self.covariance)))
+        jacobian[:, 0] = self.ratio
+        jacobian[:, 1 : 1 + d] = squares * self.ratio
+        jacobian[:, 1 + d :] = ((-2.0 * self.curvatures * gaps)[..., None] * self.x).reshape(n, -1)
+        return self.level + squares @ self.curvatures, jacobian
 
-    def location_covariance(self, rival: int) -> Array:
+    def location_covariance(self) -> Array:
         """[d, d] of the optimum here."""
-        d, r = self.optimum.shape[1], len(self.x)
-        blocks = self.covariance[rival, 1 + d :, 1 + d :].reshape(d, r, d, r)
+        d, r = len(self.optimum), len(self.x)
+        blocks = self.covariance[1 + d :, 1 + d :].reshape(d, r, d, r)
         covariance: Array = np.einsum("iajb,a,b->ij", blocks, self.x, self.x)
         return covariance
 
@@ -90,7 +90,7 @@ class MovingBelief:
 class MovingOptimum:
     """Learns theta from the latest samples; encodes contexts by their own principal components."""
 
-    def __init__(self, dim: int, context_dim: int, metrics: int, rivals: int) -> None:
+    def __init__(self, dim: int, context_dim: int, metrics: int) -> None:
         self.dim = dim
         self.rank = min(RANK, context_dim)
         width = min(context_dim, SKETCH_DIMENSIONS)
@@ -108,9 +108,8 @@ class MovingOptimum:
             "centre": np.zeros(width),
             "encode": np.zeros((width, self.rank)),
             "theta": np.zeros(size),  # in units of y
-            "units": np.array([0.0, 1.0]),  # offset and curvature of the latest fit, in which the next two are
-            "fitted": np.zeros((rivals, size)),
-            "covariance": np.zeros((rivals, size, size)),
+            "unit": np.ones(1),  # curvature of the latest fit, in which the covariance is
+            "covariance": np.zeros((size, size)),
             "counts": np.zeros(2),  # samples seen; 1 once fitted
         }
 
@@ -147,8 +146,8 @@ class MovingOptimum:
         """The latest sample was no mistake after all."""
         self._arrays["weights"][int(self._arrays["counts"][0] - 1) % WINDOW_SAMPLES] = 1.0
 
-    def fit(self, weights: Array, offset: float, shared: Shared, leader: int) -> None:
-        """Gauss-Newton towards y = values @ weights - offset; `leader` is the noise whose posterior guides it."""
+    def fit(self, weights: Array, offset: float, shared: Shared) -> None:
+        """Gauss-Newton towards y = values @ weights - offset."""
         a, d, seen = self._arrays, self.dim, int(self._arrays["counts"][0])
         n = min(seen, WINDOW_SAMPLES)
         if seen < PLENTY_SAMPLES or seen % REFRESH_EVERY_STEPS == 0:
@@ -161,12 +160,10 @@ class MovingOptimum:
             theta = a["theta"].copy()
             theta[0] -= offset
             theta[: 1 + d] = np.clip(theta[: 1 + d] / shared.curvature, -LARGEST_TARGET, LARGEST_TARGET)
-        ratios = 1.0 / shared.noises
         gaps, squares, residual = _residual(theta, u, x, y)
         squares_left = residual**2
-        usual = max(float(np.median(squares_left)) / CHI2_MEDIAN, float(shared.noises[leader]))
-        trust = residual_trust(squares_left, usual) * a["weights"][:n]
-        step = np.zeros((len(ratios), len(theta)))
+        usual = max(float(np.median(squares_left)) / CHI2_MEDIAN, shared.noise)
+        trust = residual_trust(squares_left, usual) * a["weights"][:n] / shared.noise
         for _ in range(1 + YOUNG_EXTRA_STEPS * (n < YOUNG_SAMPLES)):
             jacobian = np.empty((n, len(theta)))
             jacobian[:, 0] = 1.0
@@ -175,25 +172,22 @@ class MovingOptimum:
             weighted = jacobian.T * trust
             pull = precision @ (prior - theta)
             try:
-                a["covariance"] = np.linalg.inv((weighted @ jacobian) * ratios[:, None, None] + precision)
+                a["covariance"] = np.asarray(np.linalg.inv(weighted @ jacobian + precision), dtype=np.float64)
             except np.linalg.LinAlgError:  # the steps so far led nowhere, as where y jumps from constant to huge
                 self.forget_fit()
                 return
-            step = (a["covariance"] @ ((weighted @ residual) * ratios[:, None] + pull)[..., None])[..., 0]
-            cost = ratios[leader] * (trust @ residual**2) + (prior - theta) @ pull
+            step = a["covariance"] @ (weighted @ residual + pull)
+            cost = trust @ residual**2 + (prior - theta) @ pull
             for length in STEP_LENGTHS:
-                moved = theta + length * step[leader]
+                moved = theta + length * step
                 after = _residual(moved, u, x, y)
                 away = moved - prior
-                if ratios[leader] * (trust @ after[2] ** 2) + away @ precision @ away <= cost:
+                if trust @ after[2] ** 2 + away @ precision @ away <= cost:
                     break
             else:
                 break  # no step helps: stay
-            step = step - length * step[leader]
             theta, (gaps, squares, residual) = moved, after
-        step[leader] = 0.0
-        a["fitted"] = theta + step
-        a["units"] = np.array([offset, shared.curvature])
+        a["unit"] = np.array([shared.curvature])
         theta[: 1 + d] *= shared.curvature
         theta[0] += offset
         a["theta"] = theta
@@ -201,16 +195,14 @@ class MovingOptimum:
 
     def believe(self, context: Array, offset: float, curvature: float) -> MovingBelief:
         """The posterior in these units: they have moved since the fit."""
-        d, fitted = self.dim, self._arrays["fitted"]
+        d, theta = self.dim, self._arrays["theta"]
         x = self._encoded(self._reduced(context)[None])[0]
-        moves = fitted[:, 1 + d :].reshape(len(fitted), d, -1)
-        was, ratio = float(self._arrays["units"][0]), float(self._arrays["units"][1]) / curvature
         return MovingBelief(
-            level=fitted[:, 0] * ratio + (was - offset) / curvature,
-            curvatures=fitted[:, 1 : 1 + d] * ratio,
-            optimum=moves @ x,
+            level=(float(theta[0]) - offset) / curvature,
+            curvatures=theta[1 : 1 + d] / curvature,
+            optimum=theta[1 + d :].reshape(d, -1) @ x,
             covariance=self._arrays["covariance"],
-            ratio=ratio,
+            ratio=float(self._arrays["unit"][0]) / curvature,
             x=x,
         )
 
