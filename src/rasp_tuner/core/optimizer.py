@@ -49,7 +49,8 @@ class Samples:
 
     contexts: Array  # [n, d_c]; of a long context a fixed random projection
     points: Array  # [n, d]
-    errors: Array  # [n] as `Explanation.error`
+    errors: Array  # [n] lower is better
+    losses: Array  # [n, C] what the errors are composed of
 
 
 class Optimizer(Stateful, Protocol):

@@ -15,9 +15,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.types import Budget
 
-import os
-
-START_STEPS = float(os.environ.get("START", "50"))  # whose budget may be spent at once
+START_STEPS = 50  # whose budget may be spent at once
 CONFIDENCE_DEVIATIONS = 1.645  # 95%, one side
 PRICE_DEVIATIONS = 0.5  # added to the expected price of a suggestion that is not surely better
 

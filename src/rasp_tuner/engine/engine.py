@@ -15,14 +15,14 @@ from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Choice, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.engine.safety import GUARD_DEVIATIONS, Against, Calibration, guarded, proven, worth_switching
+from rasp_tuner.engine.safety import GUARD_DEVIATIONS, Against, Calibration, against, guarded, proven, worth_switching
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
-import os
-
-EXEMPT = int(os.environ.get("EXEMPT", "1"))
+MOST_PRICE = 3.0  # of one run in the budget, in steps of the default's loss
 SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
+SCALE_FROM_SAMPLES, SCALE_SAMPLES = 16, 64  # a metric's scale is chosen from so many samples on, by the latest ones
+SETTLED_SAMPLES, SCALE_EVERY_STEPS = 32, 16  # after so many, it is looked at one step in so many
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 LEAST_VARIANCE, MOST_DEVIATIONS = 1e-300, 1e6  # limits when a surprise is computed
 
@@ -79,8 +79,8 @@ class Engine:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
             if self.switching_cost > 0.0:
                 choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
-        if self._budget is not None and (not EXEMPT or self.objective.seen > len(self.default) + 1):
-            choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
+            if self._budget is not None:
+                choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
         return Proposal(choice.point, self._explain(belief, choice))
 
     def tell(
@@ -89,7 +89,7 @@ class Engine:
         del rng  # nothing here is left to chance
         losses = self.objective.to_minimise(metrics)
         if asked:
-            self._account(context, point, float(losses @ self.objective.weights), False)
+            self._account(context, point, losses, False)
         outcome = self._learn(context, point, losses, False)
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
@@ -104,7 +104,7 @@ class Engine:
         del rng
         if self.objective.seen:
             if asked:
-                self._account(context, point, float(self.objective.worst() @ self.objective.weights), True)
+                self._account(context, point, self.objective.worst(), True)
             return self._learn(context, point, self.objective.worst(), True)
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
@@ -112,7 +112,7 @@ class Engine:
         )
 
     def best_known(self, context: Array) -> Array | None:
-        return proven(self.believe(context), self.default) if self.objective.seen else None
+        return proven(self.believe(context), self.default, self._widened) if self.objective.seen else None
 
     def expect(self, context: Array, point: Array) -> float | None:
         if not self.objective.seen:
@@ -152,7 +152,7 @@ class Engine:
 
     def _replaced(self, belief: Mixture, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
         """The choice, or what the guard or the budget puts in its place."""
-        found = guarded(belief, choice, self.default, harmless)
+        found = guarded(belief, choice, self.default, self._widened, harmless)
         return choice if found is choice else found._replace(source=f"{found.source} ({why})")
 
     @property
@@ -161,34 +161,36 @@ class Engine:
         return max(self._calibration.factor, 1.0)
 
     def _within_guard(self, offer: Against) -> bool:
-        worst = offer.mean + GUARD_DEVIATIONS * offer.deviation * self._widened
+        worst = offer.mean + GUARD_DEVIATIONS * offer.deviation
         return self.guard is None or self.objective.relative(worst, offer.level) <= self.guard
 
     def _within_budget(self, offer: Against) -> bool:
         price = self.objective.relative(offer.mean, offer.level)
-        worse = self.objective.relative(offer.mean + offer.deviation * self._widened, offer.level)
+        worse = self.objective.relative(offer.mean + offer.deviation, offer.level)
         return self._budget is None or self._budget.allows(price, worse - price)
 
-    def _account(self, context: Array, point: Array, y: float, failed: bool) -> None:
+    def _account(self, context: Array, point: Array, losses: Array, failed: bool) -> None:
         """Book what an own suggestion cost against the default, as it is known after it ran."""
-        if self._budget is None or not self.objective.seen or (EXEMPT and self.objective.seen <= len(self.default) + 1):
+        if self._budget is None or self.objective.seen <= len(self.default) + 1:  # the first looks are free
             return
-        belief = self.believe(context)
-        level, default_variance = belief.predict_one(self.default)
-        if np.array_equal(point, self.default):
-            self._budget.record(0.0, 0.0)
-            return
-        mean, variance = belief.compare(point, self.default)
-        expected, own_variance = belief.predict_one(point)
+        y, belief = float(losses @ self.objective.weights), self.believe(context)
+        offer = against(belief, point, self.default)
+        price, variance = 0.0, 0.0
         if failed:
-            self._budget.record(self.objective.relative(y - level, level), 0.0)
-            return
-        shared = 0.5 * (variance + own_variance - default_variance)  # covariance of the difference and what was seen
-        gain = shared / max(own_variance + belief.noise, LEAST_VARIANCE)
-        mean += gain * (y - expected)
-        deviation = math.sqrt(max(variance - gain * shared, 0.0)) * self._widened
-        price = self.objective.relative(mean, level)
-        self._budget.record(price, (self.objective.relative(mean + deviation, level) - price) ** 2)
+            price = self.objective.relative(y - offer.level, offer.level)
+        elif not np.array_equal(point, self.default):
+            expected, own_variance = belief.predict_one(point)
+            default_variance = belief.predict_one(self.default)[1]
+            seen = own_variance + belief.noise
+            shared = 0.5 * (
+                offer.deviation**2 + own_variance - default_variance
+            )  # of the difference with what was seen
+            gain = shared / max(seen, LEAST_VARIANCE)
+            mean = offer.mean + gain * (y - expected)
+            deviation = math.sqrt(max(offer.deviation**2 - gain * shared, 0.0)) * self._widened
+            price = self.objective.relative(mean, offer.level)
+            variance = (self.objective.relative(mean + deviation, offer.level) - price) ** 2
+        self._budget.record(min(price, MOST_PRICE), min(variance, MOST_PRICE**2))
 
     def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> LearnResult:
         error = float(losses @ self.objective.weights)
@@ -200,12 +202,24 @@ class Engine:
             self._calibration.observe(min(abs(error - forecast.mean) / math.sqrt(unsure), MOST_DEVIATIONS))
             self.gate.score(forecast)
         self.gate.learn(Trial(point, context, losses, failed), belief, forecast)
-        if not failed and self.objective.observe(losses):
+        changed = not failed and self.objective.observe(losses)
+        if belief is not None and not failed and self.objective.may_rescale:
+            self.objective.observe_level(error, belief.predict_one(self.default)[0])
+            changed |= self._rescaled()
+        if changed:
             self.gate.reweigh(self.objective.weights)
         self._latest = None
         return LearnResult(
             self.objective.own_units(error), log_density=None if forecast is None else forecast.log_density
         )
+
+    def _rescaled(self) -> bool:
+        """Whether the metric changed its scale; looked at often while little is known."""
+        seen = self.objective.seen
+        if seen < SCALE_FROM_SAMPLES or (seen > SETTLED_SAMPLES and seen % SCALE_EVERY_STEPS):
+            return False
+        recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
+        return self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
 
     def _deviation(self, belief: Mixture, choice: Choice) -> float:
         """Of what will be measured, calibrated, in the metric's own units."""

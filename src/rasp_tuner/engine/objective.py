@@ -15,12 +15,13 @@ import numpy as np
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import LARGEST, Array, assign
+from rasp_tuner.engine.scale import easier_in_logs, levels_apart
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric, Scale
 
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
-SCALE_FROM_SAMPLES = 4  # on, "auto" may decide for a logarithm
-SCALE_NATS = 4.0  # by which the likelihood of a scale must lead before it replaces the other
+NEAR_ZERO, NEAR_ZERO_SHARE = 0.05, 0.1  # of the default's level; of the samples that may lie below without harm
+NEAR_ZERO_SAMPLES = 30  # that this share is taken over
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 
 
@@ -41,6 +42,7 @@ class Objective(MetricTable):
         self._deviations = np.ones(len(own))  # that a column is divided by
         self._uses_log = np.array([metric.scale == "log" for metric in self.metrics.values()])  # [K]
         self._positive = np.ones(len(self.metrics), dtype=bool)  # [K] whether all values were above zero
+        self._near_zero = 0.0  # share of values that are but a few percent of what the default would have come to
         self.seen = 0
         self._set_weights()
 
@@ -83,37 +85,43 @@ class Objective(MetricTable):
         fallen = np.zeros(len(self.metrics), dtype=bool)
         fallen[self._metric[~self._log]] = values <= 0.0
         self._positive &= ~fallen
-        changed = self._choose_scales()
+        gone = fallen & self._uses_log
+        self._uses_log &= ~gone
         doubled = self.seen >= 2 and not self.seen & (self.seen - 1)
-        if len(self.metrics) > 1 and (changed or doubled):
+        if len(self.metrics) > 1 and doubled:
             spread = np.sqrt(squares / self.seen)
             self._deviations = np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
-            changed = True
-        if changed:
-            self._set_weights()
-        return changed
+        elif not gone.any():
+            return False
+        self._set_weights()
+        return True
 
-    def _choose_scales(self) -> bool:
-        """Of each metric on "auto", the scale on which its values look more like a normal sample (Box and Cox)."""
-        before = self._uses_log.copy()
-        for k, metric in enumerate(self.metrics.values()):
-            if metric.scale != "auto":
-                continue
-            if not self._positive[k]:
-                self._uses_log[k] = False
-            elif self.seen >= SCALE_FROM_SAMPLES:
-                linear, log = np.flatnonzero(self._metric == k).tolist()
-                lead = self.seen * self._log_lead(linear, log)
-                self._uses_log[k] = lead > (-SCALE_NATS if before[k] else SCALE_NATS)
-        return bool((before != self._uses_log).any())
+    @property
+    def may_rescale(self) -> bool:
+        """Whether the scale is open: of one metric on "auto" that was never 0 or less. Of several, all are linear."""
+        return len(self.metrics) == 1 and len(self._metric) == 2 and bool(self._positive[0])
 
-    def _log_lead(self, linear: int, log: int) -> float:
-        """Nats a sample by which a normal distribution of the logarithm is likelier than one of the metric itself."""
-        mean, squares, _ = self._moments
-        if squares[linear] <= 0.0 or squares[log] <= 0.0:
-            return 0.0
-        jacobian = float(mean[log] * self._signs[self._metric[log]])  # mean of log(value)
-        return 0.5 * math.log(squares[linear]) - 0.5 * math.log(squares[log]) - jacobian
+    def observe_level(self, target: float, default: float) -> None:
+        """Take in a target, and the one that the default would have come to in the same situation."""
+        value, level = (float(self._signs[0]) * self.own_units(y) for y in (target, default))
+        self._near_zero += ((value < NEAR_ZERO * level) - self._near_zero) / min(self.seen, NEAR_ZERO_SAMPLES)
+
+    def choose_scale(self, contexts: Array, points: Array, losses: Array) -> bool:
+        """Look again at the scale, by the latest samples [n, .] and their losses [n, C]; whether it changed.
+
+        A logarithm is for levels that differ by factors between situations, and for values that it makes far easier to
+        predict. It is not for values that come close to zero, as a distance does: they would never be close enough.
+        """
+        if self._near_zero > NEAR_ZERO_SHARE:
+            uses_log = False
+        else:
+            logs = self._signs[0] * losses[:, 1]
+            uses_log = bool(self._uses_log[0]) or levels_apart(contexts, logs) or easier_in_logs(contexts, points, logs)
+        if uses_log == bool(self._uses_log[0]):
+            return False
+        self._uses_log[0] = uses_log
+        self._set_weights()
+        return True
 
     def own_units(self, target: float) -> float:
         """A target as a loss in the metric's own units; of several metrics the target itself."""
@@ -167,6 +175,7 @@ class Objective(MetricTable):
             "seen": np.array(float(self.seen)),
             "log": self._uses_log.astype(np.float64),
             "positive": self._positive.astype(np.float64),
+            "near_zero": np.array(self._near_zero),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -176,6 +185,7 @@ class Objective(MetricTable):
         if "log" in state:  # version 0.1 had linear scales only, and did not keep the signs
             self._uses_log = state["log"] > 0.0
             self._positive = state["positive"] > 0.0
+            self._near_zero = float(state["near_zero"])
         else:
             self._positive &= False
         self._set_weights()

@@ -12,7 +12,8 @@ from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gate import Mixture
 
 GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
-PROVEN = 0.8  # probability of being better than the default from which on another point is recommended
+PROVEN = 0.95  # probability of being better than the default from which on another point is recommended
+LIKELY = 0.8  # the same, to be tried in the place of a choice that is too dear
 EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what it costs
 CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
@@ -34,28 +35,30 @@ class Against(NamedTuple):
         return 0.5 * math.erfc(min(max(self.mean / self.deviation, -40.0), 40.0) / math.sqrt(2.0))
 
 
-def against(belief: Mixture, point: Array, default: Array) -> Against:
-    """The point compared with the default."""
+def against(belief: Mixture, point: Array, default: Array, widened: float = 1.0) -> Against:
+    """The point compared with the default, with a deviation so many times as large as believed."""
     level, _ = belief.predict_one(default)
     if np.array_equal(point, default):
         return Against(level, 0.0, 0.0)
     mean, variance = belief.compare(point, default)
-    return Against(level, mean, math.sqrt(variance))
+    return Against(level, mean, math.sqrt(variance) * widened)
 
 
-def proven(belief: Mixture, default: Array) -> Array:
+def proven(belief: Mixture, default: Array, widened: float, probability: float = PROVEN) -> Array:
     """The best point known if it is very likely better than the default in this situation; else the default."""
     best = belief.best()
-    if best is None or against(belief, best, default).better < PROVEN:
+    if best is None or against(belief, best, default, widened).better < probability:
         return default
     return best
 
 
-def guarded(belief: Mixture, choice: Choice, default: Array, harmless: Callable[[Against], bool]) -> Choice:
+def guarded(
+    belief: Mixture, choice: Choice, default: Array, widened: float, harmless: Callable[[Against], bool]
+) -> Choice:
     """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
-    if harmless(against(belief, choice.point, default)):
+    if harmless(against(belief, choice.point, default, widened)):
         return choice
-    point = proven(belief, default)
+    point = proven(belief, default, widened, LIKELY)
     mean, variance = belief.predict_one(point)
     return Choice(point, "default" if point is default else "best known", mean, variance)
 

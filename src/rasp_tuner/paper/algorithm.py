@@ -112,7 +112,8 @@ class PaperOptimizer:
         return Slots(keys, np.ones(len(keys)), np.full(len(keys), np.nan))
 
     def recent(self) -> Samples:
-        return Samples(*self.replay.recent())
+        contexts, points, errors = self.replay.recent()
+        return Samples(contexts, points, errors, errors[:, None])
 
     def state(self) -> dict[str, Array]:
         return {f"{stage}/{name}": array for stage, part in self._stages() for name, array in part.state().items()}

@@ -40,7 +40,7 @@ class DiscreteConstants:
     home: float = 0.2  # chance that a change goes back to the default
     spread: float = 0.5  # scale of drawn main effects
     warp: float = 2.0  # the compression: linear up to about this many standard deviations above the median
-    memory: float = 8.0
+    memory: float = 60.0
     kept: float = 2.0  # best rows of each context that are not forgotten
     similar: float = 0.85  # kc above which equal points share a row
     freedom: float = 4.0  # of the Student-t noise

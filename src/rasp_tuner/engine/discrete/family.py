@@ -34,6 +34,7 @@ from rasp_tuner.types import Slots
 
 FLAT_SLOPE = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
 LEAST_LOG_NOISE, MOST_LOG_NOISE = math.log(JITTER), math.log(3.0)
+DRIFT_SAMPLES, DRIFT_DEVIATIONS = 3.0, 2.5  # a repeat so far off leaves a row no more weight than so many samples
 REPEATS_KEPT = 0.98  # of the scatter of repeats, at each new one
 WILD_DEVIATIONS = 4.0  # a repeat farther off than this counts as if it were so far
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
@@ -150,7 +151,7 @@ class DiscreteFamily:
         s, dim, width = self._state, self._knobs.dim, len(self._state["mean"])
         late = s["late"] if len(s["late"]) else np.zeros((0, width + dim + len(s["weights"])))
         contexts, points, values = (part.copy() for part in np.split(late, [width, width + dim], axis=1))
-        return Samples(contexts, points, values @ s["weights"])
+        return Samples(contexts, points, values @ s["weights"], values)
 
     def state(self) -> dict[str, Array]:
         """Everything learned; a copy."""
@@ -174,6 +175,8 @@ class DiscreteFamily:
         """One more sample of a row; a change between success and failure starts it anew."""
         s = self._state
         count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
+        if count > DRIFT_SAMPLES and self._strange(values - s["values"][row]):
+            count = DRIFT_SAMPLES
         raw = s["raw"][row] + (context - s["raw"][row]) / (count + 1.0)
         if count > 0.0 and not failed:
             self._scatter(values - s["values"][row], count / (count + 1.0))
@@ -189,6 +192,11 @@ class DiscreteFamily:
         )
         column = s["inverse"][row]
         s["inverse"] = updated(s["inverse"], column * (-change / (1.0 + change * column[row])), column)
+
+    def _strange(self, gap: Array) -> bool:
+        """Whether a repeat lies so far from the mean of its row that the world may have changed."""
+        usual = self._fit.scale * math.sqrt(self._fit.kernel.noise)
+        return abs(float(gap @ self._state["weights"])) > DRIFT_DEVIATIONS * usual
 
     def _scatter(self, gap: Array, share: float) -> None:
         """Take in how far a repeat lies from the mean of its row: pure noise. Old ones fade, wild ones count little."""

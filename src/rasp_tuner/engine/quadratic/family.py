@@ -153,7 +153,7 @@ class QuadraticFamily:
 
     def recent(self) -> Samples:
         u, contexts, losses = self.moving.recent()
-        return Samples(contexts, self.default + u / 2.0, losses @ self.weights + self.origin)
+        return Samples(contexts, self.default + u / 2.0, losses @ self.weights + self.origin, losses + self._first)
 
     def targets(self) -> Array:
         """[N] mean y of each slot, relative to the first sample."""
