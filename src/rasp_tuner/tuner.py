@@ -369,7 +369,8 @@ def _with(
     if screen is not False:
         changes["screen"] = screen
     base = resolved(preset)
-    if budget != BUDGET or (has_default and base.constants.get("budget", BUDGET) is None):
+    usual = budget is None or budget == BUDGET  # what a preset without budgets, or a tuner without default, ignores
+    if not usual or ("budget" in base.constants and base.constants["budget"] is None and has_default):
         changes["budget"] = budget
     merged = named(base.name, {**base.constants, **changes}) if changes else base
     for option in ("guard", "budget"):

@@ -65,6 +65,8 @@ class Explanation:
     error: float | None = None  # what came back: in [0, 1] under "paper", the target under "default"; 1 if it failed
     expert: str = ""  # the hypothesis that counted most, in words
     failure: str | None = None  # the reason told with tell_failed
+    better: float | None = None  # probability that it beats the default here; None for the default itself
+    scale: str = "linear"  # on which a single metric was compared: "linear" or "log"
     ran: Params | None = None  # what ran, if it was told and is not what was suggested; the sample is of these
 
     def __str__(self) -> str:
@@ -81,6 +83,10 @@ class Explanation:
                 f" Predicted error {self.predicted:.4g} +- {self.deviation:.2g}"
                 f" ({sum(weight >= 0.005 for weight in self.gate)} of {len(self.gate)} experts count{led})."
             )
+        if self.better is not None:
+            guess += f" Better than the default with a probability of {self.better:.0%}."
+        if self.scale == "log":
+            guess += " The metric is compared on a log scale: by factors, not by differences."
         if self.path == "pending":
             outcome = "Not answered yet."
         else:

@@ -17,6 +17,7 @@ from rasp_tuner.types import Budget
 
 START_STEPS = 50  # whose budget may be spent at once
 CONFIDENCE_DEVIATIONS = 1.645  # 95%, one side
+EARNED_DEVIATIONS = 1.0  # taken off a gain before it is booked
 PRICE_DEVIATIONS = 0.5  # added to the expected price of a suggestion that is not surely better
 
 
@@ -28,7 +29,7 @@ class BudgetLedger:
     steps: int = 0
     spent: float = 0.0
     earned: float = 0.0
-    variance: float = 0.0  # of earned - spent
+    variance: float = 0.0  # of what was spent
 
     def allows(self, price: float, deviation: float) -> bool:
         """Whether a suggestion of this expected price may be tried: it is surely a gain, or within the budget."""
@@ -41,12 +42,17 @@ class BudgetLedger:
         owed = self.spent - self.earned + CONFIDENCE_DEVIATIONS * math.sqrt(self.variance)
         return self.share * max(steps, START_STEPS) - owed
 
-    def record(self, price: float, variance: float) -> None:
-        """One step, that cost `price` more than the default would have; negative if it gained."""
+    def record(self, price: float, deviation: float) -> None:
+        """One step, that cost `price` more than the default would have; negative if it gained.
+
+        What a step costs is booked as expected: such errors cancel over many looks. Of a gain only what is sure is
+        booked, for the same belief may be wrong at every step.
+        """
         self.steps += 1
-        self.spent += max(price, 0.0)
-        self.earned += max(-price, 0.0)
-        self.variance += variance
+        self.earned += max(-(price + EARNED_DEVIATIONS * deviation), 0.0)
+        if price > 0.0:
+            self.spent += price
+            self.variance += deviation**2
 
     def report(self) -> Budget:
         return Budget(self.share, self.steps, self.spent, self.earned, self.left(self.steps))

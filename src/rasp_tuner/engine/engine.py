@@ -98,7 +98,7 @@ class Engine:
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._learn(context, point, self.objective.to_minimise(dict.fromkeys(self.metrics, error)), False)
+        return self._learn(context, point, self.objective.of_error(error), False)
 
     def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
         del rng
@@ -175,7 +175,7 @@ class Engine:
             return
         y, belief = float(losses @ self.objective.weights), self.believe(context)
         offer = against(belief, point, self.default)
-        price, variance = 0.0, 0.0
+        price, unsure = 0.0, 0.0
         if failed:
             price = self.objective.relative(y - offer.level, offer.level)
         elif not np.array_equal(point, self.default):
@@ -189,8 +189,8 @@ class Engine:
             mean = offer.mean + gain * (y - expected)
             deviation = math.sqrt(max(offer.deviation**2 - gain * shared, 0.0)) * self._widened
             price = self.objective.relative(mean, offer.level)
-            variance = (self.objective.relative(mean + deviation, offer.level) - price) ** 2
-        self._budget.record(min(price, MOST_PRICE), min(variance, MOST_PRICE**2))
+            unsure = self.objective.relative(mean + deviation, offer.level) - price
+        self._budget.record(min(price, MOST_PRICE), min(unsure, MOST_PRICE))
 
     def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> LearnResult:
         error = float(losses @ self.objective.weights)
@@ -227,6 +227,12 @@ class Engine:
         own = self.objective.own_units
         return 0.5 * (own(choice.mean + wide) - own(choice.mean - wide))
 
+    def _better(self, belief: Mixture, choice: Choice) -> float | None:
+        """Probability that the choice beats the default."""
+        if np.array_equal(choice.point, self.default):
+            return None
+        return against(belief, choice.point, self.default, self._widened).better
+
     def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
         similar = belief.similar()
         nearest = np.argsort(-similar, kind="stable")[:SHOWN_SLOTS].tolist()
@@ -246,4 +252,6 @@ class Engine:
             confidence=max(weights),
             entropy=max(-sum([weight * math.log(weight) for weight in weights if weight > 0.0]), 0.0),
             expert=self.gate.experts[int(gate.argmax())],
+            better=self._better(belief, choice) if known else None,
+            scale=next(iter(self.scales.values())) if len(self.metrics) == 1 else "linear",
         )

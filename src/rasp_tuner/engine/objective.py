@@ -22,6 +22,7 @@ from rasp_tuner.types import Direction, Metric, Scale
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
 NEAR_ZERO, NEAR_ZERO_SHARE = 0.05, 0.1  # of the default's level; of the samples that may lie below without harm
 NEAR_ZERO_SAMPLES = 30  # that this share is taken over
+LEAST_UNIT = 1e-300
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 
 
@@ -72,6 +73,10 @@ class Objective(MetricTable):
         logs = np.log(np.where(given > 0.0, given, 1.0))
         losses: Array = self._signs[self._metric] * np.where(self._log, logs[self._metric], given[self._metric])
         return np.minimum(np.maximum(losses, -self._limits), self._limits)
+
+    def of_error(self, error: float) -> Array:
+        """Losses [C] of an error that was composed elsewhere."""
+        return np.where(self._log, math.log(error) if error > 0.0 else 0.0, error)
 
     def observe(self, losses: Array) -> bool:
         """Take in one sample [C]; whether it changed the weights."""
@@ -135,17 +140,15 @@ class Objective(MetricTable):
 
         Where a share has no meaning, since the metric changes its sign, of its deviation instead.
         """
-        ratios: Array = self._uses_log[self._metric] & (self.weights > 0.0)
-        logs = float(self.weights @ ratios)  # target units of a change by a factor of e
-        if len(self.metrics) == 1 and ratios.any():
+        if len(self.metrics) == 1 and self._uses_log[0]:
             return math.expm1(min(gap, math.log(LARGEST_RATIO)))
         mean, squares, _ = self._moments
         spread = np.sqrt(squares / max(self.seen, 1))
-        sizes = np.maximum(np.abs(mean), spread)
-        unit = logs + float((self.weights * ~ratios) @ sizes)
         if len(self.metrics) == 1:
-            unit = max(abs(level), float((self.weights * ~ratios) @ spread))
-        return min(gap / max(unit, 1e-300), LARGEST_RATIO)
+            unit = max(abs(level), float(self.weights @ spread))
+        else:
+            unit = float(self.weights @ np.where(self._log, 1.0, np.maximum(np.abs(mean), spread)))
+        return min(gap / max(unit, LEAST_UNIT), LARGEST_RATIO)
 
     def worst(self) -> Array:
         """[C] what a failure counts as: a deviation worse than the worst seen."""

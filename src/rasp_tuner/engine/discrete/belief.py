@@ -22,6 +22,7 @@ from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Forecast
 
+SETTLED = "best known; exploring would cost more than it finds"
 LOOKS = (1.0, 5.0, 25.0)  # at one point, that the value of information is averaged over: under noise one tells little
 
 
@@ -156,7 +157,7 @@ class DiscreteBelief:
         if barred:
             score[[point.tobytes() in barred for point in points]] = np.inf
         chosen = int(score.argmin())
-        return self._choice(points[chosen], sources[chosen])
+        return self._choice(points[chosen], SETTLED if chosen == int(mean.argmin()) else sources[chosen])
 
     def _first_look(self, knob: int, rng: np.random.Generator) -> Array | None:
         """The best known point with this knob moved; None if that failed here."""

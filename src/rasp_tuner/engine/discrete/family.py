@@ -159,11 +159,15 @@ class DiscreteFamily:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take back what `state` gave: behaviour goes on bit by bit."""
-        state = {"late": np.zeros((0, 0)), "repeats": np.zeros(1), **state}  # snapshots of before they were kept
+        early = "repeats" not in state  # version 0.1: rows had other features
+        state = {"late": np.zeros((0, 0)), "repeats": np.zeros(1), **state}
         s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
         s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
         self._state = s
         self._fit = self._prepare()
+        if early and len(s["points"]):
+            self._refit()
+            self._fit = self._prepare()
 
     def _observe(self, context: Array) -> None:
         s = self._state
