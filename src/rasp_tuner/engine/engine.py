@@ -15,7 +15,7 @@ from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Choice, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.engine.safety import GUARD_DEVIATIONS, Against, Calibration, against, guarded, proven, worth_switching
+from rasp_tuner.engine.safety import GUARD_DEVIATIONS, LIKELY, PROVEN, Against, Calibration, against, worth_switching
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
 MOST_PRICE = 3.0  # of one run in the budget, in steps of the default's loss
@@ -46,6 +46,7 @@ class Engine:
         self._calibration = Calibration()
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Mixture] | None = None  # context and belief, until something is learned
+        self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
         gate.reweigh(objective.weights)
 
     @property
@@ -63,7 +64,7 @@ class Engine:
     def believe(self, context: Array) -> Mixture:
         """What all families hold true in this context; the belief of an ask serves its tell, too."""
         if self._latest is None or not np.array_equal(self._latest[0], context):
-            self._latest = context, self.gate.believe(context)
+            self._latest, self._compared = (context, self.gate.believe(context)), {}
         return self._latest[1]
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
@@ -112,7 +113,7 @@ class Engine:
         )
 
     def best_known(self, context: Array) -> Array | None:
-        return proven(self.believe(context), self.default, self._widened) if self.objective.seen else None
+        return self._proven(self.believe(context), PROVEN) if self.objective.seen else None
 
     def expect(self, context: Array, point: Array) -> float | None:
         if not self.objective.seen:
@@ -150,15 +151,25 @@ class Engine:
         if self._budget is not None:
             yield "budget", self._budget
 
-    def _replaced(self, belief: Mixture, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
-        """The choice, or what the guard or the budget puts in its place."""
-        found = guarded(belief, choice, self.default, self._widened, harmless)
-        return choice if found is choice else found._replace(source=f"{found.source} ({why})")
+    def _beside(self, belief: Mixture, point: Array) -> Against:
+        """A point compared with the default by the latest belief, with a deviation as wide as calibration asks for."""
+        found = self._compared.get(point.tobytes())
+        if found is None:
+            found = self._compared[point.tobytes()] = against(belief, point, self.default)
+        return found._replace(deviation=found.deviation * max(self._calibration.factor, 1.0))
 
-    @property
-    def _widened(self) -> float:
-        """What deviations are multiplied by before the default is left: at least one."""
-        return max(self._calibration.factor, 1.0)
+    def _proven(self, belief: Mixture, probability: float) -> Array:
+        """The best point known if it is so likely better than the default in this situation; else the default."""
+        best = belief.best()
+        return self.default if best is None or self._beside(belief, best).better < probability else best
+
+    def _replaced(self, belief: Mixture, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
+        """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
+        if harmless(self._beside(belief, choice.point)):
+            return choice
+        point = self._proven(belief, LIKELY)
+        mean, variance = belief.predict_one(point)
+        return Choice(point, f"{'default' if point is self.default else 'best known'} ({why})", mean, variance)
 
     def _within_guard(self, offer: Against) -> bool:
         worst = offer.mean + GUARD_DEVIATIONS * offer.deviation
@@ -174,22 +185,10 @@ class Engine:
         if self._budget is None or self.objective.seen <= len(self.default) + 1:  # the first looks are free
             return
         y, belief = float(losses @ self.objective.weights), self.believe(context)
-        offer = against(belief, point, self.default)
-        price, unsure = 0.0, 0.0
-        if failed:
-            price = self.objective.relative(y - offer.level, offer.level)
-        elif not np.array_equal(point, self.default):
-            expected, own_variance = belief.predict_one(point)
-            default_variance = belief.predict_one(self.default)[1]
-            seen = own_variance + belief.noise
-            shared = 0.5 * (
-                offer.deviation**2 + own_variance - default_variance
-            )  # of the difference with what was seen
-            gain = shared / max(seen, LEAST_VARIANCE)
-            mean = offer.mean + gain * (y - expected)
-            deviation = math.sqrt(max(offer.deviation**2 - gain * shared, 0.0)) * self._widened
-            price = self.objective.relative(mean, offer.level)
-            unsure = self.objective.relative(mean + deviation, offer.level) - price
+        offer = self._beside(belief, point)
+        mean, deviation = (y - offer.level, 0.0) if failed else offer.after(y, belief.noise)
+        price = self.objective.relative(mean, offer.level)
+        unsure = self.objective.relative(mean + deviation, offer.level) - price
         self._budget.record(min(price, MOST_PRICE), min(unsure, MOST_PRICE))
 
     def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> LearnResult:
@@ -204,7 +203,7 @@ class Engine:
         self.gate.learn(Trial(point, context, losses, failed), belief, forecast)
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
-            self.objective.observe_level(error, belief.predict_one(self.default)[0])
+            self.objective.observe_level(error, self._beside(belief, point).level)
             changed |= self._rescaled()
         if changed:
             self.gate.reweigh(self.objective.weights)
@@ -231,7 +230,7 @@ class Engine:
         """Probability that the choice beats the default."""
         if np.array_equal(choice.point, self.default):
             return None
-        return against(belief, choice.point, self.default, self._widened).better
+        return self._beside(belief, choice.point).better
 
     def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
         similar = belief.similar()

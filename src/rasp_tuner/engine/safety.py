@@ -15,6 +15,7 @@ GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
 PROVEN = 0.95  # probability of being better than the default from which on another point is recommended
 LIKELY = 0.8  # the same, to be tried in the place of a choice that is too dear
 EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what it costs
+LEAST_VARIANCE = 1e-300
 CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
 NORMAL_90 = 1.645  # deviations on either side that hold the other nine in ten, of a normal distribution
@@ -26,6 +27,8 @@ class Against(NamedTuple):
     level: float  # y expected of the default
     mean: float  # of y at the point less that at the default
     deviation: float
+    expected: float  # y at the point
+    variances: tuple[float, float]  # of y at the point, and at the default
 
     @property
     def better(self) -> float:
@@ -34,33 +37,21 @@ class Against(NamedTuple):
             return float(self.mean < 0.0)
         return 0.5 * math.erfc(min(max(self.mean / self.deviation, -40.0), 40.0) / math.sqrt(2.0))
 
+    def after(self, y: float, noise: float) -> tuple[float, float]:
+        """Mean and deviation of the difference, once y was seen at the point with noise of this variance."""
+        own, default = self.variances
+        shared = 0.5 * (self.deviation**2 + own - default)  # covariance of the difference and what was seen
+        gain = shared / max(own + noise, LEAST_VARIANCE)
+        return self.mean + gain * (y - self.expected), math.sqrt(max(self.deviation**2 - gain * shared, 0.0))
 
-def against(belief: Mixture, point: Array, default: Array, widened: float = 1.0) -> Against:
-    """The point compared with the default, with a deviation so many times as large as believed."""
-    level, _ = belief.predict_one(default)
+
+def against(belief: Mixture, point: Array, default: Array) -> Against:
+    """The point compared with the default."""
+    (expected, level), variances = (a.tolist() for a in belief.predict(np.stack([point, default])))
     if np.array_equal(point, default):
-        return Against(level, 0.0, 0.0)
+        return Against(level, 0.0, 0.0, level, (variances[1], variances[1]))
     mean, variance = belief.compare(point, default)
-    return Against(level, mean, math.sqrt(variance) * widened)
-
-
-def proven(belief: Mixture, default: Array, widened: float, probability: float = PROVEN) -> Array:
-    """The best point known if it is very likely better than the default in this situation; else the default."""
-    best = belief.best()
-    if best is None or against(belief, best, default, widened).better < probability:
-        return default
-    return best
-
-
-def guarded(
-    belief: Mixture, choice: Choice, default: Array, widened: float, harmless: Callable[[Against], bool]
-) -> Choice:
-    """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
-    if harmless(against(belief, choice.point, default, widened)):
-        return choice
-    point = proven(belief, default, widened, LIKELY)
-    mean, variance = belief.predict_one(point)
-    return Choice(point, "default" if point is default else "best known", mean, variance)
+    return Against(level, mean, math.sqrt(variance), expected, (variances[0], variances[1]))
 
 
 def worth_switching(
