@@ -21,6 +21,7 @@ from rasp_tuner.types import Direction, Metric, Scale
 
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
 NEAR_ZERO, NEAR_ZERO_SHARE = 0.05, 0.1  # of the default's level; of the samples that may lie below without harm
+LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if levels are to differ
 NEAR_ZERO_SAMPLES = 30  # that this share is taken over
 LEAST_UNIT = 1e-300
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
@@ -43,6 +44,7 @@ class Objective(MetricTable):
         self._deviations = np.ones(len(own))  # that a column is divided by
         self._uses_log = np.array([metric.scale == "log" for metric in self.metrics.values()])  # [K]
         self._positive = np.ones(len(self.metrics), dtype=bool)  # [K] whether all values were above zero
+        self._levels = np.zeros(3)  # of log(target of the default): count, mean, sum of squares around it
         self._near_zero = 0.0  # share of values that are but a few percent of what the default would have come to
         self.seen = 0
         self._set_weights()
@@ -110,18 +112,23 @@ class Objective(MetricTable):
         """Take in a target, and the one that the default would have come to in the same situation."""
         value, level = (float(self._signs[0]) * self.own_units(y) for y in (target, default))
         self._near_zero += ((value < NEAR_ZERO * level) - self._near_zero) / min(self.seen, NEAR_ZERO_SAMPLES)
+        if level > 0.0:
+            count, mean, squares = self._levels.tolist()
+            gap = math.log(level) - mean
+            mean += gap / (count + 1.0)
+            self._levels[:] = count + 1.0, mean, squares + gap * (math.log(level) - mean)
 
     def choose_scale(self, contexts: Array, points: Array, losses: Array) -> bool:
         """Look again at the scale, by the latest samples [n, .] and their losses [n, C]; whether it changed.
 
         A logarithm is for levels that differ by factors between situations, and for values that it makes far easier to
-        predict. It is not for values that come close to zero, as a distance does: they would never be close enough.
+        predict. The latter not if they come close to zero, as a distance does: they would never be close enough.
         """
-        if self._near_zero > NEAR_ZERO_SHARE:
-            uses_log = False
-        else:
-            logs = self._signs[0] * losses[:, 1]
-            uses_log = bool(self._uses_log[0]) or levels_apart(contexts, logs) or easier_in_logs(contexts, points, logs)
+        logs = self._signs[0] * losses[:, 1]
+        count, _, squares = self._levels.tolist()
+        uses_log = squares > LEVEL_SPREAD**2 * count and levels_apart(contexts, logs)
+        if not uses_log and self._near_zero <= NEAR_ZERO_SHARE:
+            uses_log = bool(self._uses_log[0]) or easier_in_logs(contexts, points, logs)
         if uses_log == bool(self._uses_log[0]):
             return False
         self._uses_log[0] = uses_log
@@ -178,6 +185,7 @@ class Objective(MetricTable):
             "seen": np.array(float(self.seen)),
             "log": self._uses_log.astype(np.float64),
             "positive": self._positive.astype(np.float64),
+            "levels": self._levels,
             "near_zero": np.array(self._near_zero),
         }
 
@@ -188,6 +196,7 @@ class Objective(MetricTable):
         if "log" in state:  # version 0.1 had linear scales only, and did not keep the signs
             self._uses_log = state["log"] > 0.0
             self._positive = state["positive"] > 0.0
+            assign(self._levels, state["levels"])
             self._near_zero = float(state["near_zero"])
         else:
             self._positive &= False

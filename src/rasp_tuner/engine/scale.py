@@ -12,7 +12,8 @@ from rasp_tuner.core.numerics import Array
 
 NEIGHBOURS = 8  # samples of similar context that count as one situation
 LEVEL_VARIANCE = 0.3  # of log(metric) between situations: a deviation of 1.7 times
-LEVEL_RATIO = 3.0  # of the whole variance to that within a situation
+MOST_WITHIN = 0.6  # the variance of log(metric) within a situation: a deviation of 2.2 times
+LEVEL_RATIO = 6.0  # of the whole variance to that within a situation
 LIKELIER_FROM_SAMPLES, LIKELIER_NATS = 16, 0.7  # a sample
 FALSE_ONE_IN = 6  # the worst values are left out: false measurements would ask for a logarithm
 NOISES = (0.01, 0.3)  # of K, the better of which counts
@@ -28,7 +29,7 @@ def levels_apart(contexts: Array, logs: Array) -> bool:
     alike = _gaps(contexts).argsort(axis=1, kind="stable")[:, :NEIGHBOURS]
     within = float(logs[alike].var(axis=1, ddof=1).mean())
     total = float(logs.var())
-    return total - within > LEVEL_VARIANCE and total > LEVEL_RATIO * within
+    return within < MOST_WITHIN and total - within > LEVEL_VARIANCE and total > LEVEL_RATIO * within
 
 
 def easier_in_logs(contexts: Array, points: Array, logs: Array) -> bool:
