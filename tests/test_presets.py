@@ -102,7 +102,12 @@ def test_a_handmade_preset_is_checked_too():
 
 
 def test_settings_of_the_engine_are_typed():
-    assert presets.default().constants == {"switching_cost": 0.0, "guard": None, "screen": False}
+    assert presets.default().constants == {
+        "switching_cost": 0.0,
+        "guard": None,
+        "budget": None,
+        "screen": False,
+    }
     assert presets.default(screen=np.True_).constants["screen"] is True
 
 

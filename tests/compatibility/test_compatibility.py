@@ -47,10 +47,12 @@ def test_a_suggestion_of_0_1_0_can_be_told_with_what_ran(name):
 
 @pytest.mark.parametrize("name", [name for name in scenarios.SCENARIOS if name != "paper"])
 def test_a_snapshot_of_the_default_preset_goes_on_with_what_it_had_learned(name, tmp_path):
-    """The engine has changed since: its suggestions differ, but from the first step on they are no worse."""
+    """The engine has changed since: its suggestions differ, and may first look at what it wants to know; soon they are
+    no worse.
+    """
     tuner, recorded = loaded(name, tmp_path)
     assert tuner.slots().visits.sum() == scenarios.BEFORE + 1
     now = np.array([step["error"] for step in scenarios.steps(tuner, scenarios.BEFORE, scenarios.AFTER)])
     then = np.array([step["error"] for step in recorded])
-    assert now[:10].mean() < then[:10].mean() + 0.1 * then.std()
+    assert now[:10].mean() < then[:10].mean() + 0.3 * then.std()
     assert now.mean() < then.mean() + 0.1 * then.std()

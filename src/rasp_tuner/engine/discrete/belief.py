@@ -105,7 +105,7 @@ class DiscreteBelief:
         """Mean and variance of y at `point` less y at `other`."""
         mean, covariance = self._joint(np.stack([point, other]))
         y, variances = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
-        both = math.sqrt(variances[0] * variances[1])
+        both = math.sqrt(variances[0]) * math.sqrt(variances[1])  # of huge y, the product of variances overflows
         alike = float(covariance[0, 1]) / math.sqrt(max(covariance[0, 0], JITTER) * max(covariance[1, 1], JITTER))
         return float(y[0] - y[1]), max(float(variances.sum()) - 2.0 * min(alike, 1.0) * both, 0.0)
 

@@ -300,7 +300,7 @@ class DiscreteFamily:
         if count == 0.0:
             return 0.0, 0.0
         squares = s["repeats"][1:].reshape(len(s["weights"]), -1)
-        return count, float(s["weights"] @ squares @ s["weights"]) / scale**2
+        return count, min(float(s["weights"] @ squares @ s["weights"]) / scale / scale, LARGEST)  # scale^2 may be 0
 
     def _climb(self, gradient: Array, noise_step: float) -> None:
         """Each theta moves by the sign of its gradient, further while that lasts and less once it turns (Rprop)."""

@@ -107,6 +107,7 @@ class SharedShape:
         linear = by_prior @ b / NOISES
         root = np.sqrt(linear**2 + 4.0 * n * square)
         a = np.where(linear >= 0.0, 2.0 * square / (root + np.abs(linear)), (root - linear) / (2.0 * n))
+        a = np.maximum(a, TINY)  # that of answers without noise may be 0
         evidence = linear / a - 0.5 * square / a**2 - n * np.log(a) - 0.5 * by_prior @ (G @ prior.mean) / NOISES
         evidence -= 0.5 * (n * np.log(NOISES) + np.linalg.slogdet(precision)[1]) + NOISE_ODDS * np.arange(len(NOISES))
         # plus a little: too steep is safer than too flat
