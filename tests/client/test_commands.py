@@ -66,6 +66,10 @@ def test_ask_and_tell(rasp, name):
     view = of_json(rasp("study", "show", name, "--json"))
     assert [view[key] for key in ("asks", "tells", "failures", "pending")] == [2, 1, 1, 0]
     assert re.search(r"\n  pool +int 1 to 64, log +default 8\n", rasp("study", "show", name).stdout)
+    shown = rasp("study", "show", name).stdout
+    assert "budget 0.02" in shown
+    assert re.search(r"\n  throughput +max +weight 0.5 +linear scale\n", shown)
+    assert "\nBudget 2.0% of the default's loss: in " in shown
     assert name in [view["name"] for view in of_json(rasp("study", "list", "--json"))["studies"]]
     assert re.search(rf"{name} +2 +1 +1 +0 ", rasp("study", "list").stdout)
 

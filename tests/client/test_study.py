@@ -69,9 +69,29 @@ def test_create_again_is_the_same_study_and_another_definition_a_conflict(client
     assert study.name in [view["name"] for view in client.studies()]
 
 
+def test_budget_and_scales_are_those_of_a_tuner_in_this_process(client):
+    metrics = {"p99_ms": Metric("min", scale="log")}
+    study = client.create(next(names), SPACE, metrics, ["qps"], DEFAULT, budget=0.05)
+    tuner = Tuner(SPACE, metrics, ["qps"], DEFAULT, budget=0.05)
+    for step in range(20):
+        context = {"qps": 9.0 if step % 10 > 4 else 1.0}
+        ours, theirs = study.ask(context), tuner.ask(context)
+        told = {"p99_ms": run(ours.params, context["qps"] > 5)["p99_ms"]}
+        study.tell(ours.id, told)
+        tuner.tell(theirs.id, told)
+    assert study.budget() == tuner.budget()
+    assert study.budget().share == 0.05
+    assert study.scales == tuner.scales == {"p99_ms": "log"}
+    assert client.create(next(names), SPACE, metrics, ["qps"], DEFAULT, budget=None).budget() is None
+    with pytest.raises(InvalidSpace, match="give that as default"):
+        client.create(next(names), SPACE, metrics, ["qps"], budget=0.05)
+
+
 def test_a_definition_can_be_given_as_the_wire_has_it(client):
     wire = {"x": {"type": "float", "low": 0.0, "high": 1.0, "step": 0.25}, "y": Int(0, 3)}
-    study = client.create(next(names), wire, {"loss": {"direction": "min"}}, 2, lease_s=60.0, guard=0.1)
+    study = client.create(
+        next(names), wire, {"loss": {"direction": "min"}}, 2, {"x": 0.5, "y": 1}, lease_s=60.0, guard=0.1
+    )
     assert study.view()["space"]["y"] == {"type": "int", "low": 0, "high": 3, "log": False, "step": 1}
     assert study.view()["lease_s"] == 60.0
     assert study.ask(np.array([1, 2], dtype=np.int32)).params == {"x": 0.5, "y": 2}

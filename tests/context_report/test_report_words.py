@@ -113,6 +113,13 @@ def test_components_keep_the_distances_of_a_context_of_few_true_dimensions():
     assert np.linalg.norm(kept[0] - kept[1]) == pytest.approx(np.linalg.norm(x[0] - x[1]))
 
 
+def test_the_report_says_on_which_scale_losses_are_compared():
+    assert "Losses are compared on a linear scale: by differences." in str(screen(*noise()))
+    logs = screen(*noise(), scale="log")
+    assert "Losses are compared on a log scale: by factors." in str(logs)
+    assert logs.as_json()["scale"] == "log"
+
+
 def test_the_report_is_plain_json():
     data = json.loads(json.dumps(screen(*noise()).as_json()))
     assert data["verdict"] == "useless"

@@ -140,6 +140,26 @@ def test_the_page_follows_a_tell_and_keeps_what_is_open(tab, client):
     assert open_words.inner_text() == said
 
 
+def test_the_page_says_what_the_budget_is_and_how_metrics_are_compared(tab, client):
+    opened = tab()
+    page = opened.open("/studies/web")
+    number = r"[0-9][0-9.,]*"
+    line = rf"^Budget 2%: {number} spent, {number} earned, {number} left, in steps of the default.s loss\.$"
+    expect(page.locator("#budget")).to_have_text(re.compile(line))
+    scale = view(client)["scales"]["p99_ms"]
+    by = "factors" if scale == "log" else "differences"
+    expect(page.locator("#scales")).to_have_text(f"Compared by {by}, on a {scale} scale: p99_ms.")
+    row = page.locator("tr.suggestion").first
+    row.get_by_role("button").click()
+    expect(page.locator("tr.words:not([hidden])")).to_contain_text("Chosen as")
+    page.locator("details.definition summary").click()
+    expect(page.locator("details.definition")).to_contain_text("at most 2% above the default")
+    expect(page.locator("details.definition")).to_contain_text("scale auto")
+    page.goto(opened.url + "/studies/evil")
+    expect(page.locator("#budget")).to_have_text("No budget: suggestions may cost more than the default.")
+    opened.is_clean()
+
+
 def test_the_table_shows_what_ran(tab, client):
     suggestion = ask(client)
     told = {"id": suggestion["id"], "metrics": {"p99_ms": 78.25}, "params": {"pool": 1, "t": 9.75}}

@@ -31,6 +31,7 @@ from rasp_tuner.cli.remote import (
     talking,
 )
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.types import Budget
 
 COUNTS = ("asks", "tells", "failures", "observations", "late", "expired", "pending")
 
@@ -110,9 +111,16 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
         "knobs",
         [(plain(knob), _knob(spec), f"default {shown(view['default'][knob])}") for knob, spec in view["space"].items()],
     )
+    scales = view.get("scales", {})  # servers of version 0.1 have none, and no budget
     _columns(
-        "metrics", [(plain(m), spec["direction"], f"weight {spec['weight']:g}") for m, spec in view["metrics"].items()]
+        "metrics",
+        [
+            (plain(m), spec["direction"], f"weight {spec['weight']:g}", f"{scales.get(m, 'linear')} scale")
+            for m, spec in view["metrics"].items()
+        ],
     )
+    if (report := view.get("budget_report")) is not None:
+        typer.echo(str(Budget(**report)))
 
 
 @studies.command("export")
@@ -314,6 +322,7 @@ def _next_ask(view: dict[str, Any]) -> str:
 def _settings(view: dict[str, Any]) -> list[str]:
     words = [f"preset {plain(view['preset'])}", f"seed {view['seed']}"]
     words += [] if view["guard"] is None else [f"guard {view['guard']:g}"]
+    words += [] if view.get("budget") is None else [f"budget {view['budget']:g}"]
     words += [f"switching cost {view['switching_cost']:g}"] if view["switching_cost"] else []
     words += ["context ignored until it improves predictions"] if view.get("screen") else []
     words += [] if view["ttl_s"] is None else [f"records kept for {view['ttl_s']:g} s"]

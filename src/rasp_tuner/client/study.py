@@ -18,7 +18,7 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
-from rasp_tuner.types import Explanation, Suggestion
+from rasp_tuner.types import Budget, Explanation, Suggestion
 
 REFRESH_EVERY_S = 0.25  # the recommendation to fall back on
 STREAM_TIMEOUT_S = 40.0  # without data; the server sends a heartbeat every 15 s
@@ -171,8 +171,21 @@ class Study:
         self._transport.call("POST", f"{self._path}/unfreeze")
 
     def view(self) -> dict[str, Any]:
-        """The definition and the counts: asks, tells, failures, observations, late, expired, pending, learned."""
+        """The definition, the counts (asks, tells, failures, observations, late, expired, pending, learned), `scales`
+        and `budget_report`."""
         return self._get("")
+
+    def budget(self) -> Budget | None:
+        """What suggestions have cost and gained against the default so far; None without a budget."""
+        report = self.view().get("budget_report")  # servers of version 0.1 have none
+        return None if report is None else Budget(**report)
+
+    @property
+    def scales(self) -> dict[str, str]:
+        """On which scale each metric is compared now: "linear" or "log"."""
+        view = self.view()
+        found: dict[str, str] = view.get("scales", dict.fromkeys(view["metrics"], "linear"))
+        return found
 
     def suggestions(self, limit: int = 50) -> list[dict[str, Any]]:
         """The newest suggestions, newest first, each with its state and an explanation in words."""

@@ -59,10 +59,13 @@ def _plain(knob: Mapping[str, Any]) -> dict[str, Any]:
 def metric_specs_json(metrics: Mapping[str, Metric | Direction | Mapping[str, Any]]) -> dict[str, Any]:
     if not isinstance(metrics, Mapping):
         raise InvalidSpace(f"metrics must map names to 'min', 'max' or a Metric, got {show(metrics)}")
-    return {
-        name: {"direction": spec.direction, "weight": spec.weight} if isinstance(spec, Metric) else spec
-        for name, spec in metrics.items()
-    }
+    return {name: _metric_json(spec) if isinstance(spec, Metric) else spec for name, spec in metrics.items()}
+
+
+def _metric_json(metric: Metric) -> dict[str, Any]:
+    """The usual scale is left out, which servers of version 0.1 understand too."""
+    spec: dict[str, Any] = {"direction": metric.direction, "weight": metric.weight}
+    return spec if metric.scale == "auto" else {**spec, "scale": metric.scale}
 
 
 def _name(field: str, name: object) -> str:

@@ -16,6 +16,7 @@ from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.errors import InvalidValue
 
+Scale = Literal["linear", "log"]
 Verdict = Literal["helps", "useless", "too little data"]
 
 SIGNIFICANCE = 0.03  # p at which a context is said to help; docs/CONTEXT.md has the measured rate of false alarms
@@ -54,6 +55,7 @@ class ContextReport:
     warnings: tuple[str, ...]
     gain: float | None = None  # nats by which the context makes the loss likelier, at best
     shifted: tuple[float, ...] = ()  # and shifted contexts
+    scale: Scale = "linear"  # on which the losses were compared
 
     def __str__(self) -> str:
         lines = [self.words]
@@ -61,6 +63,9 @@ class ContextReport:
             width = max(9, *(len(d.name) for d in self.dimensions))
             lines += ["", f"{'dimension':{width}}  {'p':>5}  {'explains':>8}"]
             lines += [f"{d.name:{width}}  {d.p:5.2f}  {d.share:8.0%}  {d.note}" for d in self.dimensions]
+        if self.p is not None:
+            by = "factors" if self.scale == "log" else "differences"
+            lines += ["", f"Losses are compared on a {self.scale} scale: by {by}."]
         return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
 
     def as_json(self) -> dict[str, Any]:
@@ -75,8 +80,13 @@ def screen(
     names: Sequence[str] | None = None,
     memory: Array | None = None,
     progress: Callable[[int, int], None] | None = None,
+    scale: Scale = "linear",
 ) -> ContextReport:
-    """The report on samples in the order of time; `memory` [N, d_c] are contexts known besides, for drift."""
+    """The report on samples in the order of time.
+
+    memory  [N, d_c] contexts known besides, for drift
+    scale   of the losses, for the report to say: "log" if they are logarithms of what was measured
+    """
     _check(contexts, points, losses)
     names = list(names) if names is not None else [f"c{i + 1}" for i in range(contexts.shape[1])]
     if len(names) != contexts.shape[1]:
@@ -112,8 +122,9 @@ def screen(
     repeated = float(np.unique(points, axis=0, return_counts=True)[1].max()) / n
     verdict, words = _verdict(tested.p, tested.share, n, float(looks.max()), repeated, dimensions)
     shifted = tuple(tested.others.tolist())
+    p, share, gain = tested.p, tested.share, tested.gain
     return ContextReport(
-        verdict, words, seen, tested.p, tested.share, SIGNIFICANCE, dimensions, tuple(warnings), tested.gain, shifted
+        verdict, words, seen, p, share, SIGNIFICANCE, dimensions, tuple(warnings), gain, shifted, scale
     )
 
 

@@ -18,7 +18,7 @@ from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.storage.writer import Writer, WriterJob
 from rasp_tuner.service.study import study_snapshot
-from rasp_tuner.service.study.definition import StudyDefinition
+from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.telemetry import Telemetry, study_numbers
@@ -68,18 +68,24 @@ class Service:
 
     # studies
 
-    async def create(self, definition: StudyDefinition, caller: Caller) -> tuple[bool, dict[str, Any]]:
-        """Whether the study is new, and its view; a 409 if the name has another definition."""
+    async def create(self, request: Mapping[str, Any], caller: Caller) -> tuple[bool, dict[str, Any]]:
+        """Whether the study is new, and its view; a 409 if the name has another definition.
+
+        A request of a program for version 0.1 opens the study which that version made of it.
+        """
+        definition = StudyDefinition.from_wire(request)
+        older = StudyDefinition.from_wire(as_stored(request))
 
         def run(work: UnitOfWork) -> tuple[bool, dict[str, Any]]:
             if definition.name in work.cache.rows:
                 live = work.study(definition.name)
-                if live.definition != definition:
+                if live.definition not in (definition, older):
                     message = (
                         f"study {definition.name!r} exists with another definition; delete it or take another name"
                     )
                     raise HttpError(409, "conflict", message, "name")
                 return False, live.view(work.now)
+            check_default_given(request)
             self._check_study_limit(work)
             live = work.create_study(definition)
             work.audit(caller.name, "study created", definition.name)

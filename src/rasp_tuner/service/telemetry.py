@@ -82,6 +82,17 @@ class _StudyCollector:
             for study in self._studies:
                 gauge.add_metric([study["name"]], float(study[name]))
             yield gauge
+        budget = {
+            "spent": "What suggestions have cost more than the default, in steps of its loss.",
+            "earned": "What suggestions have surely gained on the default, in steps of its loss.",
+            "left": "What may still be spent, in steps of the default's loss.",
+        }
+        for name, text in budget.items():
+            gauge = GaugeMetricFamily(f"rasp_budget_{name}", text, labels=["study"])
+            for study in self._studies:
+                if study["budget_report"] is not None:
+                    gauge.add_metric([study["name"]], study["budget_report"][name])
+            yield gauge
         weights = GaugeMetricFamily("rasp_gate_weight", "Weight of each expert.", labels=["study", "expert"])
         for study in self._studies:
             for expert, weight in study["gate"].items():

@@ -23,7 +23,7 @@ export function definition(view) {
     ]),
     ...Object.entries(view.metrics).map(([name, metric]) => [
       name,
-      `${metric.direction === "max" ? "higher" : "lower"} is better, weight ${value(metric.weight)}`,
+      `${metric.direction === "max" ? "higher" : "lower"} is better, weight ${value(metric.weight)}, scale ${metric.scale}`,
     ]),
     ["Context", context],
     ["Preset", `${view.preset}, seed ${view.seed}`],
@@ -32,6 +32,12 @@ export function definition(view) {
       view.guard === null || view.guard === undefined
         ? "none"
         : `at most ${value(view.guard * 100)}% worse than the default`,
+    ],
+    [
+      "Budget",
+      view.budget === null
+        ? "none"
+        : `the sum of losses at most ${value(view.budget * 100)}% above the default’s, after a start`,
     ],
     ["Switching cost", value(view.switching_cost)],
     ["Contexts", view.screen ? "ignored until they improve predictions" : "always used"],

@@ -6,6 +6,7 @@ import { confirm } from "./dialogs.js";
 import { h, say, write } from "./dom.js";
 import { Charts } from "./charts.js";
 import { definition } from "./definition.js";
+import { budget, scales } from "./budget.js";
 import { ago, signed, whole } from "./numbers.js";
 import { Suggestions } from "./suggestions.js";
 
@@ -30,6 +31,8 @@ class StudyPage {
     this.when = h("span", { class: "when" });
     this.freeze = h("button", { type: "button", id: "freeze", on: { click: () => this.askFreeze() } });
     this.stats = new Map();
+    this.budget = h("p", { class: "note", id: "budget" });
+    this.scales = h("p", { class: "note", id: "scales" });
     this.charts = new Charts(view);
     this.table = new Suggestions(view);
     this.waiting = waiting(view);
@@ -53,7 +56,7 @@ class StudyPage {
         ),
         this.freeze,
       ),
-      h("section", { "aria-label": "Counts" }, h("dl", { class: "stats" }, tiles)),
+      h("section", { "aria-label": "Counts" }, h("dl", { class: "stats" }, tiles), this.budget, this.scales),
       this.waiting,
       this.charts.element,
       h(
@@ -155,6 +158,8 @@ class StudyPage {
     const { gain, regime } = this.charts;
     write(this.stats.get("Gain over default"), gain === null ? "–" : signed(gain));
     write(this.stats.get("Regime"), regime ?? "–");
+    write(this.budget, budget(this.view));
+    write(this.scales, scales(this.view));
     this.showWhen();
   }
 

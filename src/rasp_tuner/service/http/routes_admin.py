@@ -13,7 +13,6 @@ from rasp_tuner.service.http.routes_study import json_body, json_response
 from rasp_tuner.service.http.transfer import export_lines, read_import
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy
 
 
@@ -22,8 +21,7 @@ def add(app: FastAPI, service: Service) -> None:
     async def create(request: Request) -> Response:
         wanted = schemas.parse(schemas.NewStudy, json_body(request))
         schemas.check_size(wanted, service.limits)
-        definition = StudyDefinition.from_wire(wanted.model_dump(exclude_unset=True))
-        new, view = await service.create(definition, request.scope["rasp.caller"])
+        new, view = await service.create(wanted.model_dump(exclude_unset=True), request.scope["rasp.caller"])
         return json_response(view, 201 if new else 200)
 
     @app.get("/v1/studies", **describe("All studies the key is for", None, schemas.StudyList))

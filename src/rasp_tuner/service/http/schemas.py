@@ -84,6 +84,9 @@ KnobSpec = Annotated[FloatKnob | IntKnob | CategoricalKnob, Field(discriminator=
 class MetricSpec(StrictModel):
     direction: Literal["min", "max"] = "min"
     weight: Number = 1.0
+    scale: Literal["auto", "linear", "log"] = Field(
+        default="auto", description="On a log scale values are compared by factors; auto decides from the data."
+    )
 
 
 class NewStudy(StrictModel):
@@ -98,7 +101,12 @@ class NewStudy(StrictModel):
     default: ParamsField | None = None
     preset: str = "default"
     seed: int = Field(default=0, ge=0, le=2**64 - 1)
-    guard: Number | None = None
+    guard: Number | None = Field(default=None, description="Needs a default.")
+    budget: Number | None = Field(
+        default=None,
+        description="Share of the default's loss by which the sum of losses may exceed it; needs a default, and is 0.02"
+        " if there is one and this field is left out; null: no budget.",
+    )
     switching_cost: Number = 0.0
     screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")
     lease_s: Number = 3600.0
@@ -208,6 +216,16 @@ class Frozen(LazyModel):
     frozen: bool
 
 
+class BudgetReport(LazyModel):
+    """What suggestions have cost and gained against the default, in steps of the default's loss."""
+
+    share: float = Field(description="Of the default's loss that may be spent at every step: the study's budget.")
+    steps: int = Field(description="Answered suggestions that were counted; the very first are free.")
+    spent: float
+    earned: float
+    left: float = Field(description="What may still be spent, in the worst case that is likely (95%).")
+
+
 class StudyView(NewStudy):
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
@@ -223,6 +241,8 @@ class StudyView(NewStudy):
     erased: int
     learned: int
     last_event_at: float | None
+    scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
+    budget_report: BudgetReport | None = Field(description="Null without a budget.")
 
 
 class StudyList(LazyModel):

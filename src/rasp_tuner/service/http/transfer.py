@@ -18,7 +18,7 @@ from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.study.definition import StudyDefinition, check_name
+from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_name
 from rasp_tuner.service.study.events import KINDS, Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
@@ -52,7 +52,7 @@ def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
     header, events = _read(body)
     wanted = parse(NewStudy, header.get("definition"))
     check_size(wanted, limits)
-    definition = StudyDefinition.from_wire(wanted.model_dump(exclude_unset=True))
+    definition = StudyDefinition.from_wire(as_stored(wanted.model_dump(exclude_unset=True)))
     if name is not None:
         definition = replace(definition, name=check_name(name))
     live = LiveStudy(0, definition, 0.0)

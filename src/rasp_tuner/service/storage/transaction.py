@@ -222,7 +222,7 @@ class UnitOfWork:
 
 def load_study(store: Store, row: StudyRow) -> tuple[LiveStudy, int]:
     """The study from its newest valid snapshot and the events after it; the seq of that snapshot comes second."""
-    definition = StudyDefinition(**row.definition)
+    definition = StudyDefinition.from_stored(row.definition)
     live = None
     for _, data in store.snapshots(row.id):
         try:

@@ -9,10 +9,10 @@ import numpy as np
 
 from rasp_tuner.core.checks import number, whole
 from rasp_tuner.errors import InvalidSpace, RaspError
-from rasp_tuner.presets import NAMES
+from rasp_tuner.presets import NAMES, named
 from rasp_tuner.service.http_errors import from_library_error, invalid
 from rasp_tuner.space import Params, Space
-from rasp_tuner.tuner import Tuner
+from rasp_tuner.tuner import BUDGET, Tuner
 from rasp_tuner.types import Metric
 
 NAME_PATTERN = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
@@ -37,10 +37,14 @@ class StudyDefinition:
     lease_s: float = 3600.0
     max_pending: int = 1000
     ttl_s: float | None = None  # records older than this are erased
+    budget: float | None = None  # of the library, 0.02, where a new study has a default of its own
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
-        """The definition that a request describes; a 422 names the wrong field."""
+        """The definition that a request describes; a 422 names the wrong field.
+
+        `check_default_given` is for new studies only: version 0.1 took a guard without a default.
+        """
         check_name(data["name"])
         try:
             space = Space.from_json({name: _without_unset(fields) for name, fields in data["space"].items()})
@@ -53,10 +57,11 @@ class StudyDefinition:
             if preset not in NAMES:
                 raise InvalidSpace(f"preset must be one of {list(NAMES)}, got {preset!r}")
             guard = data.get("guard")
+            budget = data.get("budget", _usual_budget(preset) if default is not None else None)
             definition = cls(
                 name=data["name"],
                 space=_space_json(space.to_json()),
-                metrics={name: {"direction": m.direction, "weight": m.weight} for name, m in metrics.items()},
+                metrics={name: asdict(metric) for name, metric in metrics.items()},
                 context=data.get("context"),
                 default=space.from_unit(point),
                 preset=preset,
@@ -67,11 +72,17 @@ class StudyDefinition:
                 lease_s=_lease(data.get("lease_s", 3600.0)),
                 max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MAX_PENDING_LIMIT, InvalidSpace),
                 ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
+                budget=None if budget is None else number("budget", budget, InvalidSpace),
             )
             definition.tuner()  # raises on anything else that is wrong
         except RaspError as error:
             raise from_library_error(error) from error
         return definition
+
+    @classmethod
+    def from_stored(cls, data: Mapping[str, Any]) -> "StudyDefinition":
+        """The definition that `to_wire` gave, of this version or an older one."""
+        return cls(**as_stored(data))
 
     def to_wire(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,8 +99,22 @@ class StudyDefinition:
             max_pending=self.max_pending,
             switching_cost=self.switching_cost,
             guard=self.guard,
+            budget=self.budget,
             screen=self.screen,
         )
+
+
+def check_default_given(data: Mapping[str, Any]) -> None:
+    """A 422 if a request has an option that is measured against the default, and no default."""
+    for option in ("guard", "budget"):
+        if data.get(option) is not None and data.get("default") is None:
+            raise invalid(f"{option} is measured against what runs today: give that as default", option)
+
+
+def as_stored(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition in JSON as version 0.1 meant it, which had neither scales nor a budget."""
+    metrics = {name: {"scale": "linear", **_metric_fields(given)} for name, given in data["metrics"].items()}
+    return {"budget": None, **data, "metrics": metrics}
 
 
 def check_name(name: object) -> str:
@@ -104,7 +129,16 @@ def _without_unset(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metric(given: Any) -> Metric:
-    return Metric(given) if isinstance(given, str) else Metric(**given)  # type: ignore[arg-type]
+    return Metric(**_metric_fields(given))
+
+
+def _metric_fields(given: Any) -> dict[str, Any]:
+    return {"direction": given} if isinstance(given, str) else dict(given)
+
+
+def _usual_budget(preset: str) -> float | None:
+    """None for a preset that knows no budgets."""
+    return BUDGET if "budget" in named(preset, {}).constants else None
 
 
 def _center(dim: int) -> Any:

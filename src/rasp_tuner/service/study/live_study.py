@@ -239,7 +239,7 @@ class LiveStudy:
         return count
 
     def view(self, now: float) -> dict[str, Any]:
-        overdue, counts = self.overdue_count(now), self.counts
+        overdue, counts, budget = self.overdue_count(now), self.counts, self.tuner.budget()
         return {
             **self.definition.to_wire(),
             "created": self.created,
@@ -254,6 +254,8 @@ class LiveStudy:
             "erased": counts.erased,
             "learned": self.tuner.learned,
             "last_event_at": self.last_at,
+            "scales": self.tuner.scales,
+            "budget_report": None if budget is None else asdict(budget),
         }
 
     def suggestions(self, limit: int, now: float) -> list[dict[str, Any]]:

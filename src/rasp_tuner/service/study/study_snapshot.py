@@ -54,7 +54,7 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     except (zlib.error, struct.error) as reason:
         raise ValueError(f"not a study snapshot: {reason}") from reason
     header, arrays = snapshot.decode(plain[_HEADER_LENGTH.size : _HEADER_LENGTH.size + length])
-    if StudyDefinition(**header["definition"]) != definition:
+    if StudyDefinition.from_stored(header["definition"]) != definition:
         raise ValueError("the snapshot belongs to another definition")
     live = LiveStudy(id, definition, created, Tuner.from_bytes(plain[_HEADER_LENGTH.size + length :]))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])

@@ -1,0 +1,124 @@
+"""The budget and the scale of a study: how they are given, what is shown of them, and studies that have neither."""
+
+import hashlib
+import json
+from dataclasses import asdict
+
+import pytest
+import sqlalchemy as sa
+from serving import STUDY, running, steps, view
+
+from rasp_tuner import Metric, Tuner
+from rasp_tuner.service.study.definition import StudyDefinition
+from rasp_tuner.space import Space
+
+BARE = {name: value for name, value in STUDY.items() if name != "default"}
+OLD = {**BARE, "guard": 0.1}  # version 0.1 took a guard without a default
+
+
+def made(client, **changes):
+    answer = client.post("/v1/studies", json={**STUDY, **changes})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def test_a_study_with_a_default_has_a_budget_unless_told_otherwise(client):
+    assert made(client, name="usual")["budget"] == 0.02
+    assert made(client, name="none", budget=None)["budget"] is None
+    assert made(client, name="own", budget=0.1, guard=0.2)["budget"] == 0.1
+    assert client.post("/v1/studies", json={**BARE, "name": "bare"}).json()["budget"] is None
+    paper = made(client, name="paper", preset="paper")
+    assert (paper["budget"], paper["budget_report"], paper["scales"]) == (None, None, {"p99_ms": "linear"})
+
+
+@pytest.mark.parametrize("option", ["guard", "budget"])
+def test_what_is_measured_against_a_default_needs_one(client, option):
+    answer = client.post("/v1/studies", json={**BARE, option: 0.02})
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["field"] == option
+    assert error["message"].endswith("give that as default")
+    assert client.get("/v1/studies").json() == {"studies": []}
+
+
+def test_the_view_and_the_reasons_are_those_of_a_tuner(client):
+    metrics = {"p99_ms": {"direction": "min", "scale": "log"}}
+    shown = made(client, metrics=metrics)
+    assert shown["metrics"]["p99_ms"] == {"direction": "min", "weight": 1.0, "scale": "log"}
+    seen = steps(client, 30)
+    space = Space.from_json(shown["space"]).knobs
+    tuner = Tuner(space, {"p99_ms": Metric("min", scale="log")}, ["qps"], STUDY["default"])
+    for i, params in enumerate(seen):
+        qps = 9.0 if i % 20 >= 10 else 1.0
+        suggestion = tuner.ask({"qps": qps + 0.01 * (i % 7)})
+        assert suggestion.params == params
+        value = 20.0 + abs(params["pool"] - (40 if qps > 5 else 4)) + params["t"]
+        tuner.tell(suggestion.id, {"p99_ms": value})
+    budget, shown = tuner.budget(), view(client)
+    assert shown["scales"] == {"p99_ms": "log"}
+    assert shown["budget_report"] == asdict(budget)
+    assert min(budget.steps, budget.spent, budget.earned, budget.left) > 0.0
+    reasons = [client.get(f"/v1/studies/web/suggestions/s{i}").json() for i in range(30)]
+    better = [reason["why"]["better"] for reason in reasons]
+    assert better == [tuner.explain(f"s{i}").better for i in range(30)]
+    told = next(reason for reason in reasons if reason["why"]["better"] is not None)
+    assert told["why"]["scale"] == "log"
+    assert f"Better than the default with a probability of {told['why']['better']:.0%}" in told["explanation"]
+
+
+def test_prometheus_reads_the_budget_of_those_that_have_one(web):
+    web.post("/v1/studies", json={**BARE, "name": "bare"}).raise_for_status()
+    steps(web, 12)
+    text, report = web.get("/metrics").text, view(web)["budget_report"]
+    for part in ("spent", "earned", "left"):
+        lines = [line for line in text.splitlines() if line.startswith(f"rasp_budget_{part}")]
+        assert lines == [f'rasp_budget_{part}{{study="web"}} {report[part]}']
+
+
+def as_of_0_1(definition):
+    """What version 0.1 would have stored."""
+    metrics = {name: {"direction": m["direction"], "weight": m["weight"]} for name, m in definition["metrics"].items()}
+    return {**{name: value for name, value in definition.items() if name != "budget"}, "metrics": metrics}
+
+
+def store_as_of_0_1(url):
+    engine = sa.create_engine(url if url.startswith("sqlite") else url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        for id, text in connection.execute(sa.text("SELECT id, definition FROM studies")).all():
+            old = json.dumps(as_of_0_1(json.loads(text)))
+            connection.execute(sa.text("UPDATE studies SET definition = :old WHERE id = :id"), {"old": old, "id": id})
+    engine.dispose()
+
+
+def test_a_study_of_0_1_opens_as_it_was_and_to_the_same_requests(database):
+    told = {**STUDY, "name": "told"}
+    wire = StudyDefinition.from_wire(OLD).to_wire()
+    linear = {"p99_ms": {"direction": "min", "scale": "linear"}}
+    with running(database) as client:
+        made(client, **{**wire, "metrics": linear, "budget": None})
+        made(client, name="told", metrics=linear, budget=None)
+        steps(client, 5)
+        before = view(client)
+    store_as_of_0_1(database)
+    with running(database) as client:
+        assert view(client) == before
+        assert before["default"] == {"pool": 8, "t": 5.05}
+        assert (before["budget"], before["budget_report"], before["scales"]) == (None, None, {"p99_ms": "linear"})
+        for request in (OLD, told):
+            assert client.post("/v1/studies", json=request).status_code == 200
+        assert client.post("/v1/studies", json={**told, "budget": 0.02}).status_code == 409
+        steps(client, 5, start=5)
+        assert view(client)["learned"] == 10
+
+
+def test_an_export_of_0_1_is_imported_as_it_was(web):
+    steps(web, 5)
+    lines = [json.loads(line) for line in web.get("/v1/studies/web/export").content.splitlines()][:-1]
+    lines[0]["definition"] = as_of_0_1({**lines[0]["definition"], "guard": 0.1})
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    end = json.dumps({"count": len(lines) - 1, "sha256": hashlib.sha256(body).hexdigest()}).encode()
+    headers = {"content-type": "application/x-ndjson"}
+    answer = web.post("/v1/studies/import?name=old", content=body + end + b"\n", headers=headers)
+    assert answer.status_code == 201, answer.text
+    assert (answer.json()["budget"], answer.json()["scales"]) == (None, {"p99_ms": "linear"})
+    assert answer.json()["metrics"]["p99_ms"]["scale"] == "linear"
