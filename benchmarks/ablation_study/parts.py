@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rasp_tuner.engine import preset
-from rasp_tuner.engine.discrete import knobs
+from rasp_tuner.engine.discrete import belief, knobs
 from rasp_tuner.engine.discrete.belief import DiscreteBelief
 from rasp_tuner.engine.discrete.family import DiscreteFamily
 from rasp_tuner.engine.evidence import Evidence
@@ -243,7 +243,7 @@ DISCRETE = (
     Ablation("kernel: without main effects", _constants(va=NONE), in_harder_worlds=False),
     Ablation("kernel: without the rugged term", _constants(vp=NONE), in_harder_worlds=False),
     Ablation("kernel: nothing shared by all contexts (rho 0)", _constants(rho=NONE), in_harder_worlds=False),
-    Ablation("kernel: no hyperparameter steps", ((DiscreteFamily, "_climb", lambda _self, _gradient: None),)),
+    Ablation("kernel: no hyperparameter steps", ((DiscreteFamily, "_climb", lambda _self, _gradient, _noise: None),)),
     Ablation("kernel: Gaussian instead of Student-t noise", _constants(freedom=1e9)),
     Ablation("without the prior slope away from the default", ((knobs, "DISTANCE_SLOPE", 0.0),)),
     Ablation("without compression of bad values", _constants(warp=1e9)),
@@ -257,9 +257,12 @@ DISCRETE = (
     ),
     Ablation("mutations: all knobs alike", ((knobs, "FOCUSED_SHARE", 0.0),), in_harder_worlds=False),
     Ablation("mutations: none goes back to the default", _constants(home=0.0), in_harder_worlds=False),
-    Ablation("posterior draws: always of scale 0.1", _constants(kappas=(0.1,))),
-    Ablation("posterior draws: always of scale 0.3", _constants(kappas=(0.3,))),
-    Ablation("posterior draws: always of scale 1", _constants(kappas=(1.0,))),
+    Ablation("choice: least mean, nothing is worth knowing", _constants(horizon=0.0)),
+    Ablation("choice: knowledge pays for 10 steps", _constants(horizon=10.0)),
+    Ablation("choice: knowledge pays for 200 steps", _constants(horizon=200.0)),
+    Ablation("choice: the value of one look only", ((belief, "LOOKS", (1.0,)),)),
+    Ablation("choice: no first look at every knob", ((DiscreteBelief, "_first_look", lambda *_: None),)),
+    Ablation("rows forget after 8 samples", _constants(memory=8.0)),
 )
 FAMILIES = {
     name: {ablation.name: ablation for ablation in group}

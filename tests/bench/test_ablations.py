@@ -60,7 +60,7 @@ def test_every_condition_has_a_table_and_every_part_a_row(tables, study):
     assert len(found[-1]) < len(found[-2])
 
 
-LATE = {  # within so few steps these cannot show: they need repeated points, odd samples or a full memory
+LATE = {  # within so few steps these cannot show: they need repeated points, odd samples, a full memory or many choices
     "without outlier rule: one odd sample",
     "without outlier rule: look back at the first samples",
     "memory of 48 slots",
@@ -69,6 +69,11 @@ LATE = {  # within so few steps these cannot show: they need repeated points, od
     "without merging equal points",
     "kernel: Gaussian instead of Student-t noise",
     "mutations: none goes back to the default",
+    "mutations: all knobs alike",
+    "choice: knowledge pays for 10 steps",
+    "choice: knowledge pays for 200 steps",
+    "choice: the value of one look only",
+    "rows forget after 8 samples",
 }
 
 
