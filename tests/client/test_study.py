@@ -94,7 +94,7 @@ def test_a_definition_can_be_given_as_the_wire_has_it(client):
     )
     assert study.view()["space"]["y"] == {"type": "int", "low": 0, "high": 3, "log": False, "step": 1}
     assert study.view()["lease_s"] == 60.0
-    assert study.ask(np.array([1, 2], dtype=np.int32)).params == {"x": 0.5, "y": 2}
+    assert study.ask(np.array([1, 2], dtype=np.int32)).params == {"x": 0.5, "y": 1}
 
 
 @pytest.mark.parametrize(

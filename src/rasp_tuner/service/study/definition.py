@@ -113,7 +113,9 @@ def check_default_given(data: Mapping[str, Any]) -> None:
 
 def as_stored(data: Mapping[str, Any]) -> dict[str, Any]:
     """A definition in JSON as version 0.1 meant it, which had neither scales nor a budget."""
-    metrics = {name: {"scale": "linear", **_metric_fields(given)} for name, given in data["metrics"].items()}
+    metrics = {name: _metric_fields(given) for name, given in data["metrics"].items()}
+    for fields in metrics.values():
+        fields.setdefault("scale", "linear")  # in its place, the last one: equal studies have equal bytes
     return {"budget": None, **data, "metrics": metrics}
 
 
