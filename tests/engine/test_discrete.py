@@ -394,7 +394,7 @@ def test_noise_is_known_from_repeats(noise):
     assert made.believe(CONTEXTS[0]).noise == pytest.approx(noise**2, rel=0.5)
 
 
-@pytest.mark.parametrize("size", [1.0, 1e-300, 1e300, -1e300, 0.0])
+@pytest.mark.parametrize("size", [1.0, 1e-300, -1e-300, 1e300, -1e300, 0.0])
 def test_without_noise_and_at_any_size_it_goes_on(size):
     tuner = Tuner(FIVE, {"loss": "min"}, default=TODAY)
     asked = noisy(tuner, 40, 0.0, size=size)
@@ -402,3 +402,11 @@ def test_without_noise_and_at_any_size_it_goes_on(size):
         assert all(s.params["k0"] == 1 for s in asked[-10:])
     assert np.isfinite(tuner.expected_of_default())
     assert Tuner.from_bytes(tuner.to_bytes()).ask().params == tuner.ask().params
+
+
+def test_repeats_of_tiny_values_go_on():
+    """The square of their scale is zero."""
+    made, points = family(), [random_point(np.random.default_rng(i)) for i in range(3)]
+    for t in range(12):
+        teach(made, points[t % 3], CONTEXTS[0], np.array([1e-300 * (1.0 + t % 3 + t % 2)]), False)
+    assert np.isfinite(made.believe(CONTEXTS[0]).noise)

@@ -156,7 +156,7 @@ def test_luck_seldom_makes_a_worse_point_than_the_default_recommended(name):
 def test_what_is_proven_better_than_the_default_is_recommended(name):
     seen = recommended(name, 0, best=1, noise=0.1)
     assert seen[0] == SPACES[name][1]
-    assert abs(seen[-1]["a"] - 1) < 0.9  # the default is 1 away
+    assert np.mean([abs(point["a"] - 1) < 0.5 for point in seen[15:]]) > 0.6
 
 
 def test_a_missed_outcome_widens_and_a_held_one_narrows():
