@@ -90,7 +90,7 @@ def test_it_is_saved_and_goes_on_bit_for_bit():
 
 
 def test_failures_weights_guard_and_views_work_as_ever():
-    tuner = screened(guard=0.1, switching_cost=0.01)
+    tuner = screened(default={"x": 0.5, "y": 0.5}, guard=0.1, switching_cost=0.01)
     tuner.tell_failed(tuner.ask([0.0, 0.0]).id, "crashed")
     drive(tuner, 20)
     tuner.reweigh({"loss": 2.0})

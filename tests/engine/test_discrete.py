@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 from teaching import teach
 
-from rasp_tuner.engine.discrete.belief import warped
+from rasp_tuner import Categorical, Int, Tuner
+from rasp_tuner.engine.discrete.belief import SETTLED, knowledge_gradient, warped
 from rasp_tuner.engine.discrete.family import DiscreteFamily
 
 LEVELS = [np.linspace(0.0, 1.0, n) for n in (2, 2, 5, 9)] + [(np.arange(4) + 0.5) / 4, None]
 UNORDERED = [False, False, False, False, True, False]
 DEFAULT = np.array([0.0, 1.0, 0.5, 0.5, 0.125, 0.5])
+FIRST_LOOK = "first look at a knob"
 CONTEXTS = np.array([[0.0, 3.0], [2.0, -1.0], [-1.0, 1.0]])
 
 
@@ -75,7 +77,7 @@ def test_choices_are_legal_and_their_sources_are_named():
         assert np.all((point >= 0.0) & (point <= 1.0))
         assert all(own is None or u in own for own, u in zip(LEVELS, point, strict=True))
         teach(made, point, CONTEXTS[t % 3], np.array([loss(point, CONTEXTS[t % 3])]), False)
-    assert sources <= {"elite", "default", "mutation", "crossover", "main effects"}
+    assert sources <= {FIRST_LOOK, SETTLED, "elite", "default", "mutation", "crossover", "main effects"}
     assert len(sources) >= 3
 
 
@@ -324,3 +326,87 @@ def test_a_row_follows_what_drifts():
         teach(made, point, CONTEXTS[0], np.array([level + loss(point, CONTEXTS[0])]), False)
     now = made.believe(CONTEXTS[0]).predict(DEFAULT[None])[0][0] - loss(DEFAULT, CONTEXTS[0])
     assert now > 1.2  # the mean of all its thirty samples is 0.8
+
+
+def noisy(tuner, steps, noise, seed=0, size=1.0):
+    """What was suggested, where knob k0 is all that matters."""
+    rng, asked = np.random.default_rng(seed), []
+    for _ in range(steps):
+        s = tuner.ask()
+        tuner.tell(s.id, {"loss": size * (1.0 + 0.3 * (s.params["k0"] - 1) + noise * rng.normal())})
+        asked.append(s)
+    return asked
+
+
+FIVE = {f"k{i}": Int(1, 3) for i in range(4)} | {"c": Categorical(["a", "b", "c"])}
+TODAY = dict.fromkeys(list(FIVE)[:4], 2) | {"c": "a"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_first_every_knob_is_moved_once(seed):
+    tuner = Tuner(FIVE, {"loss": "min"}, default=TODAY, seed=seed)
+    asked = noisy(tuner, 1 + len(FIVE), 0.0)
+    assert asked[0].params == TODAY
+    moved = {name for name in FIVE for s in asked if s.params[name] != TODAY[name]}
+    assert moved == set(FIVE)
+    assert {tuner.explain(s.id).source for s in asked[1:]} == {FIRST_LOOK}
+    assert tuner.explain(tuner.ask().id).source != FIRST_LOOK
+
+
+def test_a_first_look_is_not_repeated_at_a_point_that_failed():
+    tuner = Tuner({"a": Int(1, 2), "b": Int(1, 3)}, {"loss": "min"}, default={"a": 1, "b": 2})
+    tuner.tell(tuner.ask().id, {"loss": 1.0})
+    for _ in range(12):
+        s = tuner.ask()
+        if s.params["a"] == 2:
+            tuner.tell_failed(s.id, "no")
+        else:
+            tuner.tell(s.id, {"loss": 1.0})
+    assert tuner.ask().params["a"] == 1
+
+
+def test_what_one_look_is_worth():
+    mean = np.array([1.0, 1.1, 5.0])
+    known, unsure, far = np.zeros((3, 3)), np.diag([0.0, 0.5, 0.0]), np.diag([0.0, 0.0, 0.5])
+    assert knowledge_gradient(mean, known, 0.1) == pytest.approx(np.zeros(3), abs=1e-9)
+    value = knowledge_gradient(mean, unsure, 0.1)
+    assert value[1] > 0.1
+    assert value[[0, 2]] == pytest.approx(np.zeros(2), abs=1e-9)  # nothing is learned of what is known
+    assert knowledge_gradient(mean, far, 0.1)[2] < 1e-6  # what is far worse is not worth a look
+    assert knowledge_gradient(mean, unsure, 10.0)[1] < value[1]  # noise hides the outcome
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_knowledge_is_never_worth_less_than_nothing(seed):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(12, 1 + seed % 12)) * 10.0 ** rng.integers(-6, 3)
+    value = knowledge_gradient(rng.normal(size=12), root @ root.T, float(10.0 ** rng.integers(-6, 3)))
+    assert np.isfinite(value).all()
+    assert (value >= 0.0).all()
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.3])
+def test_noise_is_known_from_repeats(noise):
+    made, rng, points = family(), np.random.default_rng(0), [random_point(np.random.default_rng(i)) for i in range(6)]
+    for t in range(90):
+        point = points[t % 6]
+        teach(made, point, CONTEXTS[0], np.array([loss(point, CONTEXTS[0]) + noise * rng.normal()]), False)
+    assert made.believe(CONTEXTS[0]).noise == pytest.approx(noise**2, rel=0.5)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-300, -1e-300, 1e300, -1e300, 0.0])
+def test_without_noise_and_at_any_size_it_goes_on(size):
+    tuner = Tuner(FIVE, {"loss": "min"}, default=TODAY)
+    asked = noisy(tuner, 40, 0.0, size=size)
+    if size == 1.0:
+        assert all(s.params["k0"] == 1 for s in asked[-10:])
+    assert np.isfinite(tuner.expected_of_default())
+    assert Tuner.from_bytes(tuner.to_bytes()).ask().params == tuner.ask().params
+
+
+def test_repeats_of_tiny_values_go_on():
+    """The square of their scale is zero."""
+    made, points = family(), [random_point(np.random.default_rng(i)) for i in range(3)]
+    for t in range(12):
+        teach(made, points[t % 3], CONTEXTS[0], np.array([1e-300 * (1.0 + t % 3 + t % 2)]), False)
+    assert np.isfinite(made.believe(CONTEXTS[0]).noise)

@@ -163,7 +163,7 @@ def test_the_guard_keeps_near_a_good_default():
 
 
 def test_the_guard_falls_back_and_says_so():
-    tuner = Tuner(TWO, {"loss": "min"}, guard=0.0)
+    tuner = Tuner(TWO, {"loss": "min"}, default={"x": 0.5, "y": 0.5}, guard=0.0)
     sources = set()
     for _ in range(30):
         s = tuner.ask()
@@ -175,7 +175,7 @@ def test_the_guard_falls_back_and_says_so():
 @pytest.mark.parametrize("bad", [-0.1, float("nan"), "x"])
 def test_a_guard_is_a_share_from_zero_up(bad):
     with pytest.raises(InvalidSpace, match="guard"):
-        Tuner(TWO, {"loss": "min"}, guard=bad)
+        Tuner(TWO, {"loss": "min"}, default={"x": 0.5, "y": 0.5}, guard=bad)
 
 
 def test_frozen_it_suggests_what_it_recommends_and_still_learns():
@@ -252,7 +252,7 @@ def test_failures_before_any_success_are_kept_and_survive_a_restart():
 
 
 def test_asking_never_learns_whatever_is_set():
-    tuner = Tuner(TWO, {"loss": "min"}, 2, guard=0.1, switching_cost=0.01)
+    tuner = Tuner(TWO, {"loss": "min"}, 2, default={"x": 0.5, "y": 0.5}, guard=0.1, switching_cost=0.01)
     drive(tuner, 50, answer, regimes)
 
     def learned():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Float, Tuner
+from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.engine.family import Choice, Forecast, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
@@ -145,12 +145,28 @@ def test_on_a_context_of_pure_noise_the_experts_that_ignore_it_win(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_on_a_smooth_world_the_family_of_discrete_knobs_loses_its_share(seed):
+def test_without_noise_the_family_that_can_fit_the_answers_exactly_takes_over(seed):
     """One knob of two is discrete: both families start with half."""
-    space = {"x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c", "d"])}
-    tuner = Tuner(space, {"loss": "min"}, seed=seed)
+    tuner = Tuner({"x": Float(0.0, 1.0), "n": Int(1, 4)}, {"loss": "min"}, seed=seed)
     for _ in range(25):
         s = tuner.ask()
-        tuner.tell(s.id, {"loss": (s.params["x"] - 0.3) ** 2 + 0.1 * "abcd".index(s.params["c"])})
+        tuner.tell(s.id, {"loss": (s.params["x"] - 0.3) ** 2 + 0.1 * s.params["n"]})
     assert tuner.experts[-1] == "elites"
-    assert tuner.explain(tuner.ask().id).gate[-1] < 0.1
+    assert tuner.explain(tuner.ask().id).gate[-1] > 0.9
+
+
+def test_a_state_with_more_families_loads_without_the_first():
+    """Version 0.1 had a quadratic family before the discrete one where now there is none."""
+    old = EvidenceGate([Fixed((0.0, 0.0)), Fixed((3.0, 3.0))], [0.0, 0.0])
+    score(old)
+    now = EvidenceGate([Fixed()], [0.0])
+    now.restore(old.state())
+    assert now.families[0].means.tolist() == [3.0, 3.0]
+    more = EvidenceGate([Fixed(), Fixed(), Fixed()], [0.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match="shape"):
+        more.restore(old.state())
+
+
+def test_unordered_knobs_never_reach_the_quadratic_family():
+    space = {"x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c", "d"])}
+    assert Tuner(space, {"loss": "min"}).experts == ("elites",)

@@ -1,12 +1,16 @@
+"""The target of metrics: their scales, deviations and weights; alone, and through the public Tuner."""
+
 import numpy as np
 import pytest
 
-from rasp_tuner import InvalidValue, Metric
+from rasp_tuner import Categorical, Float, InvalidValue, Metric, Tuner
 from rasp_tuner.engine.objective import Objective
+
+LOWER, HIGHER = Metric("min", scale="linear"), Metric("max", scale="linear")
 
 
 def test_metrics_become_losses_where_lower_is_better():
-    objective = Objective({"ms": "min", "tps": Metric("max", weight=3.0)})
+    objective = Objective({"ms": LOWER, "tps": Metric("max", weight=3.0, scale="linear")})
     assert objective.to_minimise({"tps": 5.0, "ms": 2.0}).tolist() == [2.0, -5.0]
     assert objective.weights.tolist() == [0.25, 0.75]
     with pytest.raises(InvalidValue, match="lacks"):
@@ -15,14 +19,14 @@ def test_metrics_become_losses_where_lower_is_better():
 
 
 def test_the_target_of_one_metric_is_that_metric():
-    objective = Objective({"ms": Metric("min", weight=7.0)})
+    objective = Objective({"ms": Metric("min", weight=7.0, scale="linear")})
     for value in (1.0, 5.0, 100.0, -3.0):
         assert not objective.observe(objective.to_minimise({"ms": value}))
     assert objective.weights.tolist() == [1.0]
 
 
 def test_several_metrics_are_weighed_by_their_deviation_looked_at_when_samples_double():
-    objective, rng = Objective({"a": "min", "b": "min"}), np.random.default_rng(0)
+    objective, rng = Objective({"a": LOWER, "b": LOWER}), np.random.default_rng(0)
     values = rng.normal(size=(40, 2)) * [1.0, 1000.0] + [0.0, 5e4]
     changed = [objective.observe(objective.to_minimise({"a": a, "b": b})) for a, b in values]
     assert [i + 1 for i, did in enumerate(changed) if did] == [2, 4, 8, 16, 32]
@@ -30,14 +34,14 @@ def test_several_metrics_are_weighed_by_their_deviation_looked_at_when_samples_d
 
 
 def test_a_constant_metric_does_not_divide_by_zero():
-    objective = Objective({"a": "min", "b": "min"})
+    objective = Objective({"a": LOWER, "b": LOWER})
     for value in range(8):
         objective.observe(objective.to_minimise({"a": float(value), "b": 0.1}))
     assert objective.weights[1] == 0.5
 
 
 def test_a_failure_is_a_deviation_worse_than_the_worst():
-    objective = Objective({"a": "min", "b": "max"})
+    objective = Objective({"a": LOWER, "b": HIGHER})
     values = np.array([[1.0, 4.0], [3.0, 2.0], [2.0, 9.0]])
     for a, b in values:
         objective.observe(objective.to_minimise({"a": a, "b": b}))
@@ -45,7 +49,7 @@ def test_a_failure_is_a_deviation_worse_than_the_worst():
 
 
 def test_weights_may_change_for_some_metrics_and_bad_ones_change_nothing():
-    objective = Objective({"a": "min", "b": "max"})
+    objective = Objective({"a": LOWER, "b": HIGHER})
     objective.reweigh({"b": 3.0})
     assert objective.weights.tolist() == [0.25, 0.75]
     bad = [
@@ -58,7 +62,7 @@ def test_weights_may_change_for_some_metrics_and_bad_ones_change_nothing():
         with pytest.raises(InvalidValue, match=says):
             objective.reweigh(weights)
     assert objective.weights.tolist() == [0.25, 0.75]
-    assert objective.metrics["b"] == Metric("max", 3.0)
+    assert objective.metrics["b"] == Metric("max", 3.0, "linear")
 
 
 def test_an_objective_restored_is_the_same():
@@ -75,7 +79,110 @@ def test_an_objective_restored_is_the_same():
 
 
 def test_a_metric_that_differs_by_rounding_alone_does_not_outweigh_the_other():
-    objective = Objective({"a": "min", "b": "min"})
+    objective = Objective({"a": LOWER, "b": LOWER})
     for a, b in ((0.1 + 0.2, 5.0), (0.3, 7.0)):
         objective.observe(objective.to_minimise({"a": a, "b": b}))
     assert objective.weights.tolist() == [0.5, 0.5]
+
+
+def test_a_metric_whose_scale_is_open_has_a_column_for_each():
+    objective = Objective({"ms": Metric("min"), "tps": HIGHER, "cost": Metric("max", scale="log")})
+    assert objective.columns == 4
+    losses = objective.to_minimise({"ms": np.e, "tps": 5.0, "cost": np.e**2})
+    assert losses == pytest.approx([np.e, 1.0, -5.0, -2.0])
+    assert objective.scales == {"ms": "linear", "tps": "linear", "cost": "log"}
+    assert objective.weights == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])  # a column that is not used weighs nothing
+    assert objective.to_minimise({"ms": -1.0, "tps": 0.0, "cost": 1.0})[:2].tolist() == [-1.0, 0.0]
+
+
+@pytest.mark.parametrize("value", [0.0, -3.0])
+def test_a_log_scale_refuses_what_has_no_logarithm(value):
+    tuner = Tuner({"x": Float(0, 1)}, {"ms": Metric("min", scale="log")})
+    s = tuner.ask()
+    before = tuner.to_bytes()
+    with pytest.raises(InvalidValue, match=r"metrics\['ms'\] must be above 0, since its scale is 'log'"):
+        tuner.tell(s.id, {"ms": value})
+    assert tuner.to_bytes() == before
+    tuner.tell(s.id, {"ms": 1e-300})
+
+
+def loads(tuner, steps, told=lambda ms: ms, seed=0):
+    """Two workloads whose milliseconds differ a thousandfold; how many times the best each step takes."""
+    rng, ratios, scales = np.random.default_rng(seed), [], []
+    for step in range(steps):
+        heavy = step // 5 % 2
+        s = tuner.ask([float(heavy)])
+        ratio = 1.0 + 3.0 * (s.params["x"] - (0.8 if heavy else 0.2)) ** 2 + 0.5 * (s.params["c"] != "ab"[heavy])
+        ms = 1000.0**heavy * ratio * np.exp(0.02 * rng.normal())
+        tuner.tell(s.id, {"ms": told(float(ms))})
+        ratios.append(ratio)
+        scales.append(tuner.scales["ms"])
+    return np.array(ratios), scales
+
+
+def two_loads(seed=0, scale="auto", **options):
+    space = {"x": Float(0.0, 1.0), "c": Categorical(["a", "b"])}
+    return Tuner(space, {"ms": Metric("min", scale=scale)}, context=1, seed=seed, **options)
+
+
+def test_workloads_a_thousandfold_apart_are_compared_by_factors():
+    """Milliseconds as they are serve nearly as well as logarithms made by hand."""
+    raw, by_hand = [], []
+    for seed in range(3):
+        ratios, scales = loads(two_loads(seed), 80, seed=seed)
+        assert scales[0] == "linear"
+        assert set(scales[24:]) == {"log"}
+        raw.append(ratios[24:].mean())
+        by_hand.append(loads(two_loads(seed, "linear"), 80, lambda ms: float(np.log(ms)), seed)[0][24:].mean())
+    assert np.mean(raw) - 1.0 < 1.5 * (np.mean(by_hand) - 1.0) + 0.02
+
+
+def test_a_metric_that_falls_to_zero_is_linear_for_ever():
+    tuner = two_loads()
+    assert loads(tuner, 40)[1][-1] == "log"
+    tuner.observe([0.0], {"x": 0.5, "c": "a"}, {"ms": 0.0})
+    assert tuner.scales == {"ms": "linear"}
+    assert set(loads(tuner, 40)[1]) == {"linear"}
+    assert set(loads(Tuner.from_bytes(tuner.to_bytes()), 20)[1]) == {"linear"}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_distances_to_zero_stay_linear(seed):
+    tuner = Tuner({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}, {"gap": "min"}, seed=seed)
+    for _ in range(60):
+        s = tuner.ask()
+        tuner.tell(s.id, {"gap": (s.params["x"] - 0.3) ** 2 + (s.params["y"] - 0.6) ** 2 + 1e-9})
+    assert tuner.scales == {"gap": "linear"}
+
+
+def test_errors_and_forecasts_are_in_units_of_the_metric_on_any_scale():
+    for direction, sign in (("min", 1.0), ("max", -1.0)):
+        objective = Objective({"m": Metric(direction, scale="log")})
+        target = float(objective.to_minimise({"m": 250.0}) @ objective.weights)
+        assert objective.own_units(target) == pytest.approx(sign * 250.0)
+        assert np.isfinite(objective.own_units(1e9))
+    assert Objective({"m": LOWER}).own_units(-7.0) == -7.0
+    tuner = two_loads()
+    loads(tuner, 40)
+    s = tuner.ask([1.0])
+    tuner.tell(s.id, {"ms": 1234.5})
+    why = tuner.explain(s.id)
+    assert (why.scale, why.error) == ("log", pytest.approx(1234.5))
+    assert 500.0 < why.predicted < 5000.0
+    assert 500.0 < tuner.expected_of_default([1.0]) < 5000.0
+
+
+def test_a_snapshot_keeps_the_scale():
+    tuner = two_loads()
+    loads(tuner, 40)
+    other = Tuner.from_bytes(tuner.to_bytes())
+    assert other.scales == tuner.scales == {"ms": "log"}
+    assert loads(other, 20)[0].tolist() == loads(tuner, 20)[0].tolist()
+    assert other.to_bytes() == tuner.to_bytes()
+
+
+def test_a_gap_is_a_share_of_the_default_on_any_scale():
+    for scale in ("linear", "log"):
+        objective = Objective({"ms": Metric("min", scale=scale)})
+        low, high = (float(objective.to_minimise({"ms": ms}) @ objective.weights) for ms in (200.0, 220.0))
+        assert objective.relative(high - low, low) == pytest.approx(0.1)

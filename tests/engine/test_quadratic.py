@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from teaching import teach
 
+from rasp_tuner import Float, Tuner
 from rasp_tuner.engine.quadratic import belief as quadratic_belief
 from rasp_tuner.engine.quadratic.belief import features, minimisers
 from rasp_tuner.engine.quadratic.family import NARROW_WIDTH, RECENT_STEPS, QuadraticFamily
@@ -248,3 +249,20 @@ def test_the_longer_the_horizon_the_farther_it_looks(monkeypatch):
         monkeypatch.setattr(quadratic_belief, "HORIZON_STEPS", steps)
         expected.append(belief.choose(np.random.default_rng(1)).mean)
     assert expected[0] <= expected[1] < expected[2]
+
+
+def test_two_metrics_without_noise_that_take_few_values_go_on():
+    """Rounded answers are fitted exactly: a curvature of zero must not be divided by."""
+    tuner, rng = Tuner({f"x{i}": Float(0.0, 1.0) for i in range(5)}, {"a": "max", "b": "min"}), np.random.default_rng(0)
+    for _ in range(40):
+        s = tuner.ask()
+        value = round(float(rng.random()), 1)
+        tuner.tell(s.id, {"a": 1e-12 * value, "b": 1e-12 * (value + 3.0)})
+    assert np.isfinite(tuner.expected_of_default())
+
+
+def test_a_curvature_of_nothing_is_tiny_instead():
+    shape = SharedShape(2)
+    G = np.zeros((5, 5))
+    G[0, 0] = 3.0
+    assert 0.0 < shape.estimate(G, 1e30 * np.eye(5)[0], 0.0, 0.0) < np.inf

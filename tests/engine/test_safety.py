@@ -5,15 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from rasp_tuner import Float, Tuner
+from rasp_tuner import Categorical, Float, Int, InvalidSpace, Tuner, presets
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.safety import (
     CALIBRATION_RATE,
     EARN_BACK_STEPS,
+    LIKELY,
     MISSED_SHARE,
     NORMAL_90,
+    PROVEN,
+    Against,
     Calibration,
+    against,
     guarded,
+    proven,
     worth_switching,
 )
 
@@ -21,10 +26,10 @@ TRIED, BEST, DEFAULT = np.array([0.9]), np.array([0.4]), np.array([0.5])
 
 
 class Belief:
-    """Means and variances by point; nothing else is asked of it."""
+    """Means and variances by point, independent of each other; nothing else is asked of it."""
 
-    def __init__(self, default=(10.0, 0.0), best=None):
-        self._known = {DEFAULT.tobytes(): default}
+    def __init__(self, default=(10.0, 0.0), best=None, tried=(10.5, 0.25)):
+        self._known = {DEFAULT.tobytes(): default, TRIED.tobytes(): tried}
         self._best = None
         if best is not None:
             self._best = BEST
@@ -33,60 +38,125 @@ class Belief:
     def best(self):
         return self._best
 
-    def predict(self, points):
-        means, variances = zip(*(self._known[point.tobytes()] for point in points), strict=True)
-        return np.array(means), np.array(variances)
-
     def predict_one(self, point):
         return self._known[point.tobytes()]
 
-
-def offered(mean, variance):
-    return Choice(TRIED, "probe", mean, variance)
-
-
-def test_the_guard_lets_a_choice_pass_that_is_surely_good_enough():
-    choice = offered(10.5, 0.24)  # 10.5 + 0.49 is within 10% of 10
-    assert guarded(Belief(best=(9.0, 0.0)), choice, DEFAULT, 0.1) is choice
+    def compare(self, point, other):
+        (mean, variance), (other_mean, other_variance) = self.predict_one(point), self.predict_one(other)
+        return mean - other_mean, variance + other_variance
 
 
-@pytest.mark.parametrize("choice", [offered(10.5, 0.26), offered(11.01, 0.0), offered(2.0, 100.0)])
-def test_the_guard_takes_the_best_known_point_for_one_that_is_bad_or_too_uncertain(choice):
-    taken = guarded(Belief(best=(9.0, 1.0)), choice, DEFAULT, 0.1)
-    assert taken == Choice(BEST, "best known (guard)", 9.0, 1.0)
+OFFER = Choice(TRIED, "probe", 10.5, 0.25)
 
 
-@pytest.mark.parametrize("best", [(9.0, 4.1), (11.5, 0.0)])
-def test_the_guard_takes_the_default_where_the_best_known_is_no_safer(best):
-    taken = guarded(Belief(best=best), offered(5.0, 100.0), DEFAULT, 0.1)
-    assert taken == Choice(DEFAULT, "default (guard)", 10.0, 0.0)
+def test_a_point_is_compared_with_the_default_and_its_deviation_widened():
+    offer = against(Belief(default=(10.0, 2.0)), TRIED, DEFAULT, widened=2.0)
+    assert offer == (10.0, pytest.approx(0.5), pytest.approx(3.0))
+    assert against(Belief(default=(10.0, 2.0)), DEFAULT.copy(), DEFAULT) == (10.0, 0.0, 0.0)
 
 
-def test_the_guard_takes_the_default_while_nothing_is_known_and_the_default_is_uncertain():
-    taken = guarded(Belief(default=(10.0, 9.0)), offered(5.0, 100.0), DEFAULT, 0.1)
-    assert taken == Choice(DEFAULT, "default (guard)", 10.0, 9.0)
+@pytest.mark.parametrize(
+    ("mean", "deviation", "better"),
+    [(0.0, 1.0, 0.5), (-NORMAL_90, 1.0, 0.95), (2.0 * NORMAL_90, 2.0, 0.05), (-1.0, 0.0, 1.0), (0.0, 0.0, 0.0)],
+)
+def test_how_likely_a_point_beats_the_default(mean, deviation, better):
+    assert Against(10.0, mean, deviation).better == pytest.approx(better, abs=1e-3)
+    assert Against(10.0, 1e300 * mean, 1e300 * deviation).better == pytest.approx(better, abs=1e-3)
 
 
-@pytest.mark.parametrize(("mean", "passes"), [(-9.1, True), (-8.9, False)])
-def test_the_margin_of_a_negative_loss_is_a_share_of_its_size(mean, passes):
-    taken = guarded(Belief(default=(-10.0, 0.0)), offered(mean, 0.0), DEFAULT, 0.1)
-    assert (taken.source == "probe") == passes
+def test_the_guard_asks_about_the_choice_and_lets_what_is_harmless_pass():
+    asked = []
+    choice = guarded(Belief(best=(9.0, 0.0)), OFFER, DEFAULT, 1.0, lambda offer: asked.append(offer) is None)
+    assert choice is OFFER
+    assert asked == [Against(10.0, 0.5, 0.5)]
+
+
+def test_the_guard_takes_the_best_known_point_where_it_is_likely_better():
+    taken = guarded(Belief(best=(9.0, 1.0)), OFFER, DEFAULT, 1.0, lambda _: False)
+    assert taken == Choice(BEST, "best known", 9.0, 1.0)  # better with a probability of 0.84
+    assert guarded(Belief(best=(9.0, 1.0)), OFFER, DEFAULT, 1.5, lambda _: False).point is DEFAULT
+
+
+@pytest.mark.parametrize("best", [None, (9.0, 4.1), (11.5, 0.0)])
+def test_the_guard_takes_the_default_where_the_best_known_is_no_better(best):
+    taken = guarded(Belief(best=best), OFFER, DEFAULT, 1.0, lambda _: False)
+    assert taken == Choice(DEFAULT, "default", 10.0, 0.0)
+
+
+@pytest.mark.parametrize(("probability", "deviations"), [(PROVEN, 1.645), (LIKELY, 0.842)])
+def test_another_point_than_the_default_must_be_proven(probability, deviations):
+    for more, expected in ((-0.01, DEFAULT), (0.01, BEST)):
+        belief = Belief(best=(10.0 - 2.0 * (deviations + more), 1.0))
+        assert proven(belief, DEFAULT, 2.0, probability) is expected
+    assert proven(Belief(), DEFAULT, 1.0, probability) is DEFAULT
+
+
+def own(target):
+    return target
 
 
 def test_a_change_is_made_where_it_earns_its_cost_back():
-    belief, choice = Belief(default=(10.0, 2.0)), offered(9.5, 0.25)
+    belief, choice = Belief(default=(10.0, 2.0)), Choice(TRIED, "probe", 9.5, 0.25)
     hoped = 10.0 - 9.5 + 0.5  # its own uncertainty is hope
-    assert worth_switching(belief, choice, DEFAULT, EARN_BACK_STEPS * hoped) is choice
-    stayed = worth_switching(belief, choice, DEFAULT, EARN_BACK_STEPS * hoped + 0.01)
+    assert worth_switching(belief, choice, DEFAULT, EARN_BACK_STEPS * hoped, own) is choice
+    stayed = worth_switching(belief, choice, DEFAULT, EARN_BACK_STEPS * hoped + 0.01, own)
     assert (stayed.mean, stayed.variance) == (10.0, 2.0)
     assert stayed.source.startswith("stay")
     assert np.array_equal(stayed.point, DEFAULT)
     assert stayed.point is not DEFAULT  # the caller's array stays the caller's
 
 
+def test_the_cost_of_a_change_is_in_units_of_the_metric():
+    belief, choice = Belief(default=(math.log(100.0), 0.0)), Choice(TRIED, "probe", math.log(90.0), 0.0)
+    assert worth_switching(belief, choice, DEFAULT, EARN_BACK_STEPS * 9.9, math.exp) is choice
+    assert worth_switching(belief, choice, DEFAULT, EARN_BACK_STEPS * 10.1, math.exp) is not choice
+
+
 def test_to_stay_costs_nothing():
     choice = Choice(DEFAULT.copy(), "predicted optimum", 10.0, 0.0)
-    assert worth_switching(Belief(), choice, DEFAULT, 1e9) is choice
+    assert worth_switching(Belief(), choice, DEFAULT, 1e9, own) is choice
+
+
+@pytest.mark.parametrize("option", ["guard", "budget"])
+def test_what_is_measured_against_the_default_needs_one(option):
+    space = {"x": Float(0, 1)}
+    for settings in ({option: 0.1}, {"preset": presets.default(**{option: 0.1})}):
+        with pytest.raises(InvalidSpace, match=rf"{option}=0.1 .*give it as default="):
+            Tuner(space, {"loss": "min"}, **settings)
+        Tuner(space, {"loss": "min"}, default={"x": 0.5}, **settings)
+    assert Tuner(space, {"loss": "min"}).budget() is None
+    assert Tuner(space, {"loss": "min"}, default={"x": 0.5}).budget().share == 0.02
+
+
+SPACES = {
+    "discrete": ({"a": Int(1, 4), "b": Categorical(["x", "y", "z"])}, {"a": 2, "b": "x"}),
+    "smooth": ({"a": Float(0.0, 4.0), "c": Float(0.0, 1.0)}, {"a": 2.0, "c": 0.5}),
+}
+
+
+def recommended(name, seed, best, noise):
+    """What is recommended after each of forty steps, where only the distance of `a` from `best` matters."""
+    space, default = SPACES[name]
+    tuner, rng, seen = Tuner(space, {"loss": "min"}, default=default, seed=seed), np.random.default_rng(seed), []
+    for _ in range(40):
+        s = tuner.ask()
+        tuner.tell(s.id, {"loss": 10.0 + 2.0 * abs(s.params["a"] - best) + noise * rng.normal()})
+        seen.append(tuner.recommend())
+    return seen
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_luck_seldom_makes_a_worse_point_than_the_default_recommended(name):
+    """Without proof the best point so far is recommended: the default in less than half of the steps."""
+    worse = [abs(seen["a"] - 2) > 0.25 for seed in range(3) for seen in recommended(name, seed, best=2, noise=1.0)]
+    assert np.mean(worse) < 0.15
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_what_is_proven_better_than_the_default_is_recommended(name):
+    seen = recommended(name, 0, best=1, noise=0.1)
+    assert seen[0] == SPACES[name][1]
+    assert np.mean([abs(point["a"] - 1) < 0.5 for point in seen[15:]]) > 0.6
 
 
 def test_a_missed_outcome_widens_and_a_held_one_narrows():
@@ -142,7 +212,9 @@ def test_with_the_guard_noise_does_not_lead_far_from_a_default_that_is_optimal()
     """Without the guard seven steps in ten are more than the margin worse."""
     margin, space, worse = 0.05, {f"x{i}": Float(0.0, 1.0) for i in range(6)}, []
     for seed in range(2):
-        tuner, rng = Tuner(space, {"loss": "min"}, guard=margin, seed=seed), np.random.default_rng(seed)
+        default = dict.fromkeys(space, 0.5)
+        tuner = Tuner(space, {"loss": "min"}, default=default, guard=margin, budget=None, seed=seed)
+        rng = np.random.default_rng(seed)
         for step in range(60):
             s = tuner.ask()
             loss = 1.0 + 8.0 * sum((value - 0.5) ** 2 for value in s.params.values())
