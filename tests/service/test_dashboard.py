@@ -155,9 +155,12 @@ def test_the_page_says_what_the_budget_is_and_how_metrics_are_compared(tab, clie
     page.locator("details.definition summary").click()
     expect(page.locator("details.definition")).to_contain_text("at most 2% above the default")
     expect(page.locator("details.definition")).to_contain_text("scale auto")
-    page.goto(opened.url + "/studies/evil")
-    expect(page.locator("#budget")).to_have_text("No budget: suggestions may cost more than the default.")
     opened.is_clean()
+    bare = tab()
+    expect(bare.open("/studies/evil").locator("#budget")).to_have_text(
+        "No budget: suggestions may cost more than the default."
+    )
+    bare.is_clean()
 
 
 def test_the_table_shows_what_ran(tab, client):
