@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -44,8 +44,8 @@ class Tuner:
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
     switching_cost what a change of settings costs, in units of the metric (of several: of their weighted mean, each in
                 deviations); settings then change only if the expected gain over ten steps exceeds it
-    budget      share of the default's loss by which the sum of losses may exceed the default's, with 95% confidence;
-                what the first 50 steps may cost may be spent at once; None, or no `default`: no budget
+    budget      share of the default's loss by which the sum of losses may exceed the default's, with 95% confidence,
+                plus the budget of 100 steps as a start-up allowance; None, or no `default`: no budget
     guard       margin: once a little is known, avoids suggestions whose forecast, plus one deviation, is over the
                 default's by more than this share of it; 0.1 is ten percent
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
@@ -220,7 +220,8 @@ class Tuner:
         known = slots.contexts[slots.last >= LATEST_SAMPLES] if recent.contexts.shape[1] == self._encoder.dim else None
         usable = names if known is not None else None
         memory = known if known is not None and len(known) else None
-        return context_report.screen(recent.contexts, recent.points, recent.errors, usable, memory)
+        scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
+        return context_report.screen(recent.contexts, recent.points, recent.errors, usable, memory, scale=scale)
 
     def freeze(self) -> None:
         """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""

@@ -10,15 +10,11 @@ from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.safety import (
     CALIBRATION_RATE,
     EARN_BACK_STEPS,
-    LIKELY,
     MISSED_SHARE,
     NORMAL_90,
-    PROVEN,
     Against,
     Calibration,
     against,
-    guarded,
-    proven,
     worth_switching,
 )
 
@@ -41,18 +37,30 @@ class Belief:
     def predict_one(self, point):
         return self._known[point.tobytes()]
 
+    def predict(self, points):
+        means, variances = zip(*(self.predict_one(point) for point in points), strict=True)
+        return np.array(means), np.array(variances)
+
     def compare(self, point, other):
         (mean, variance), (other_mean, other_variance) = self.predict_one(point), self.predict_one(other)
         return mean - other_mean, variance + other_variance
 
 
-OFFER = Choice(TRIED, "probe", 10.5, 0.25)
+def test_a_point_is_compared_with_the_default():
+    offer = against(Belief(default=(10.0, 2.0)), TRIED, DEFAULT)
+    assert offer == (10.0, pytest.approx(0.5), pytest.approx(1.5), 10.5, (0.25, 2.0))
+    same = against(Belief(default=(10.0, 2.0)), DEFAULT.copy(), DEFAULT)
+    assert same == (10.0, 0.0, 0.0, 10.0, (2.0, 2.0))
 
 
-def test_a_point_is_compared_with_the_default_and_its_deviation_widened():
-    offer = against(Belief(default=(10.0, 2.0)), TRIED, DEFAULT, widened=2.0)
-    assert offer == (10.0, pytest.approx(0.5), pytest.approx(3.0))
-    assert against(Belief(default=(10.0, 2.0)), DEFAULT.copy(), DEFAULT) == (10.0, 0.0, 0.0)
+def test_what_was_seen_at_a_point_tells_of_the_difference():
+    offer = against(
+        Belief(default=(10.0, 2.0)), TRIED, DEFAULT
+    )  # both independent: all that is seen is the point's own
+    mean, deviation = offer.after(12.0, 0.25)
+    assert mean == pytest.approx(0.5 + 0.5 * (12.0 - 10.5))
+    assert deviation == pytest.approx(math.sqrt(2.25 - 0.125))
+    assert offer.after(12.0, 1e12) == (pytest.approx(0.5), pytest.approx(1.5))
 
 
 @pytest.mark.parametrize(
@@ -60,35 +68,8 @@ def test_a_point_is_compared_with_the_default_and_its_deviation_widened():
     [(0.0, 1.0, 0.5), (-NORMAL_90, 1.0, 0.95), (2.0 * NORMAL_90, 2.0, 0.05), (-1.0, 0.0, 1.0), (0.0, 0.0, 0.0)],
 )
 def test_how_likely_a_point_beats_the_default(mean, deviation, better):
-    assert Against(10.0, mean, deviation).better == pytest.approx(better, abs=1e-3)
-    assert Against(10.0, 1e300 * mean, 1e300 * deviation).better == pytest.approx(better, abs=1e-3)
-
-
-def test_the_guard_asks_about_the_choice_and_lets_what_is_harmless_pass():
-    asked = []
-    choice = guarded(Belief(best=(9.0, 0.0)), OFFER, DEFAULT, 1.0, lambda offer: asked.append(offer) is None)
-    assert choice is OFFER
-    assert asked == [Against(10.0, 0.5, 0.5)]
-
-
-def test_the_guard_takes_the_best_known_point_where_it_is_likely_better():
-    taken = guarded(Belief(best=(9.0, 1.0)), OFFER, DEFAULT, 1.0, lambda _: False)
-    assert taken == Choice(BEST, "best known", 9.0, 1.0)  # better with a probability of 0.84
-    assert guarded(Belief(best=(9.0, 1.0)), OFFER, DEFAULT, 1.5, lambda _: False).point is DEFAULT
-
-
-@pytest.mark.parametrize("best", [None, (9.0, 4.1), (11.5, 0.0)])
-def test_the_guard_takes_the_default_where_the_best_known_is_no_better(best):
-    taken = guarded(Belief(best=best), OFFER, DEFAULT, 1.0, lambda _: False)
-    assert taken == Choice(DEFAULT, "default", 10.0, 0.0)
-
-
-@pytest.mark.parametrize(("probability", "deviations"), [(PROVEN, 1.645), (LIKELY, 0.842)])
-def test_another_point_than_the_default_must_be_proven(probability, deviations):
-    for more, expected in ((-0.01, DEFAULT), (0.01, BEST)):
-        belief = Belief(best=(10.0 - 2.0 * (deviations + more), 1.0))
-        assert proven(belief, DEFAULT, 2.0, probability) is expected
-    assert proven(Belief(), DEFAULT, 1.0, probability) is DEFAULT
+    assert Against(10.0, mean, deviation, 10.0, (1.0, 1.0)).better == pytest.approx(better, abs=1e-3)
+    assert Against(10.0, 1e300 * mean, 1e300 * deviation, 10.0, (1.0, 1.0)).better == pytest.approx(better, abs=1e-3)
 
 
 def own(target):

@@ -193,6 +193,7 @@ class Engine:
 
     def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> LearnResult:
         error = float(losses @ self.objective.weights)
+        told = self.objective.own_units(error)  # before the scale may change
         samples = self.gate.samples
         belief = self.believe(context) if samples else None
         forecast = belief.forecast(point, error) if belief is not None and samples >= 2 else None
@@ -208,9 +209,7 @@ class Engine:
         if changed:
             self.gate.reweigh(self.objective.weights)
         self._latest = None
-        return LearnResult(
-            self.objective.own_units(error), log_density=None if forecast is None else forecast.log_density
-        )
+        return LearnResult(told, log_density=None if forecast is None else forecast.log_density)
 
     def _rescaled(self) -> bool:
         """Whether the metric changed its scale; looked at often while little is known."""

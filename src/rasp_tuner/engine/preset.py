@@ -83,8 +83,12 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     odds = []
     discrete = [levels is not None for levels in layout.levels]
     few = [levels is not None and len(levels) <= FEW_LEVELS for levels in layout.levels]
+    choices = [
+        own and levels is not None and len(levels) > 2
+        for own, levels in zip(layout.unordered, layout.levels, strict=True)
+    ]
     share = sum(discrete) / len(discrete)
-    if not all(few) and not any(layout.unordered):
+    if not all(few) and not any(choices):
         families.append(QuadraticFamily(layout.default, context_dim, objective.columns))
         odds.append(0.0)
     if any(discrete):

@@ -123,7 +123,7 @@ class DiscreteFamily:
         kc = np.zeros(0) if belief is None else belief.similar()
         same = np.flatnonzero((s["points"] == point).all(axis=1))
         nearest = int(same[kc[same].argmax()]) if len(same) else -1
-        if nearest >= 0 and kc[nearest] > self._constants.similar:
+        if nearest >= 0 and kc[nearest] > self._constants.similar and self._seen_to_vary(context, nearest):
             self._merge(nearest, context, values, failed)
         else:
             row = self._cleared()
@@ -131,6 +131,11 @@ class DiscreteFamily:
         if s["clock"][1] >= _period(len(s["points"])):
             self._refit()
         self._fit = self._prepare()
+
+    def _seen_to_vary(self, context: Array, row: int) -> bool:
+        """Whether a context differs from a row's only where contexts are known to differ; else kc cannot tell."""
+        s = self._state
+        return bool(((s["width"] < LARGEST) | (context == s["raw"][row])).all())
 
     def reweigh(self, weights: Array) -> None:
         """From now on y = values @ weights [K], for all that was ever learned."""

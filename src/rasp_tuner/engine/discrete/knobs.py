@@ -49,7 +49,8 @@ class Knobs:
         self._ordered = np.flatnonzero(~self.unordered)
         self._bent = np.flatnonzero(~self.unordered & ~self.binary)
         self._together = np.sqrt(self.dim / max(1, self.binary.sum()))
-        self._bent_ramps = np.flatnonzero(~self.binary[self._ramp_knob])
+        free = (self.counts > 2) & (self.counts <= RAMPS)  # more levels are a scale, on which neighbours agree
+        self._bent_ramps = np.flatnonzero(free[self._ramp_knob])
         self._level_weight = 2.0 * LEVEL_SCALE * np.sqrt(ramp_weight[self._bent_ramps])
         self._origin = self._raw(self.default[None])
         self.prior = np.zeros(self._origin.shape[1])  # [p] expected main effects
