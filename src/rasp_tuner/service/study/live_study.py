@@ -7,7 +7,7 @@ and changes nothing.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from rasp_tuner.core.checks import whole
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
@@ -15,6 +15,7 @@ from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, Kind, ask_id, ask_number
 from rasp_tuner.service.study.history import History
+from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
@@ -22,8 +23,6 @@ from rasp_tuner.types import Explanation
 RECENT_SUGGESTIONS = 200  # that are listed
 TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
-
-Status = Literal["pending", "told", "failed"]
 
 
 class EventLog(Protocol):
@@ -34,28 +33,6 @@ class EventLog(Protocol):
 
     def observation_by_key(self, key: str) -> Event | None:
         """The observation with this key."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuggestionRecord:
-    """A suggestion and its answer. Snapshots store the fields by name: do not rename them."""
-
-    number: int
-    asked_at: float
-    context: Any
-    params: dict[str, Any]
-    status: Status = "pending"
-    metrics: dict[str, float] | None = None
-    reason: str | None = None
-    late: bool = False
-    foreign: bool = False  # a replayed tuner suggested other parameters; the logged ones count
-    inner: int | None = None  # the tuner's own number of it; differs from `number` after an erasure
-    ran: dict[str, Any] | None = None  # all parameters that ran, if they are not the suggested ones
-
-    @property
-    def learned_params(self) -> dict[str, Any]:
-        """What the answer is about."""
-        return self.params if self.ran is None else self.ran
 
 
 @dataclass(slots=True)
@@ -120,9 +97,9 @@ class LiveStudy:
         if record is None:
             record = self._answers.get(number) or self._read_from_log(number, log)
             if record.status != "pending":
-                return _check_same_answer(record, metrics, reason, params)
+                return record.check_same_answer(metrics, reason, params)
             body |= {"asked_at": record.asked_at, "context": record.context, "params": record.params}
-        if (ran := _what_ran(record, params)) is not None:
+        if (ran := record.what_ran(params)) is not None:
             body["ran"] = ran
         event = self._event("failed" if metrics is None else "tell", at, body, ask=number)
         self.apply(event)
@@ -312,7 +289,7 @@ class LiveStudy:
         record = self.pending.get(number) or SuggestionRecord(
             number, b["asked_at"], b["context"], b["params"], late=True
         )
-        return replace(record, ran=_what_ran(record, b["ran"])) if "ran" in b else record
+        return replace(record, ran=record.what_ran(b["ran"])) if "ran" in b else record
 
     def _learn(
         self, record: SuggestionRecord, tell: Callable[[str], None], metrics: Mapping[str, float] | None
@@ -392,24 +369,6 @@ class LiveStudy:
         if record.reason is not None:
             shown["reason"] = record.reason
         return shown
-
-
-def _what_ran(record: SuggestionRecord, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """All parameters that ran, if `params`, which may leave knobs out, are not what was suggested."""
-    ran = record.params if params is None else {**record.params, **params}
-    return None if ran == record.params else ran
-
-
-def _check_same_answer(
-    record: SuggestionRecord, metrics: Mapping[str, float] | None, reason: str, params: Mapping[str, Any] | None
-) -> SuggestionRecord:
-    """The record if this is the same answer as before, else a 409."""
-    same = record.reason == reason if metrics is None else record.metrics == metrics
-    if not same or record.ran != _what_ran(record, params):
-        raise HttpError(
-            409, "conflict", f"suggestion {ask_id(record.number)!r} was answered before with other values", "id"
-        )
-    return record
 
 
 def _unknown_suggestion(id: str, erased: bool = False) -> HttpError:

@@ -12,7 +12,8 @@ from typing import Any
 
 from rasp_tuner.core import snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, Counts, LiveStudy, SuggestionRecord
+from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, Counts, LiveStudy
+from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.tuner import Tuner
 
 _HEADER_LENGTH = struct.Struct("<Q")

@@ -1,0 +1,48 @@
+"""SuggestionRecord: a suggestion and its answer, as the service keeps them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.study.events import ask_id
+
+Status = Literal["pending", "told", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionRecord:
+    """A suggestion and its answer. Snapshots store the fields by name: do not rename them."""
+
+    number: int
+    asked_at: float
+    context: Any
+    params: dict[str, Any]
+    status: Status = "pending"
+    metrics: dict[str, float] | None = None
+    reason: str | None = None
+    late: bool = False
+    foreign: bool = False  # a replayed tuner suggested other parameters; the logged ones count
+    inner: int | None = None  # the tuner's own number of it; differs from `number` after an erasure
+    ran: dict[str, Any] | None = None  # all parameters that ran, if they are not the suggested ones
+
+    @property
+    def learned_params(self) -> dict[str, Any]:
+        """What the answer is about."""
+        return self.params if self.ran is None else self.ran
+
+    def what_ran(self, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """All parameters that ran, if `params`, which may leave knobs out, are not what was suggested."""
+        ran = self.params if params is None else {**self.params, **params}
+        return None if ran == self.params else ran
+
+    def check_same_answer(
+        self, metrics: Mapping[str, float] | None, reason: str, params: Mapping[str, Any] | None
+    ) -> "SuggestionRecord":
+        """This record if it is the same answer as before, else a 409."""
+        same = self.reason == reason if metrics is None else self.metrics == metrics
+        if not same or self.ran != self.what_ran(params):
+            raise HttpError(
+                409, "conflict", f"suggestion {ask_id(self.number)!r} was answered before with other values", "id"
+            )
+        return self
