@@ -45,9 +45,10 @@ def test_results_from_what_is_finished(tmp_path):
 
 @pytest.mark.slow
 def test_results_runs_the_plan_and_measures_step_times_and_memory(tmp_path, monkeypatch):
+    domains = ("1_LLM_Inference", "H1_Recurring_Regimes")
+    plan = [cell for cell in results.plan(1) if cell.domain in domains and cell.agent == "static"]
     monkeypatch.setattr(agents, "AGENTS", {"static": agents.AGENTS["static"]})
     monkeypatch.setattr(results, "AGENTS", agents.AGENTS)
-    plan = [cell for cell in results.plan(1) if cell.domain in ("1_LLM_Inference", "H1_Recurring_Regimes")]
     monkeypatch.setattr(results, "plan", lambda _seeds: plan)
     result = rasp("results", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
     assert result.exit_code == 0, result.stderr
