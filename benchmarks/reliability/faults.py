@@ -48,8 +48,10 @@ def commit_after_ack() -> None:
 def double_apply() -> None:
     tell = LiveStudy.tell
 
-    def forgetful(self: LiveStudy, id: str, at: float, log: Any, metrics: Any, reason: str = "") -> Any:
-        outcome = tell(self, id, at, log, metrics, reason)
+    def forgetful(
+        self: LiveStudy, id: str, at: float, log: Any, metrics: Any, reason: str = "", params: Any = None
+    ) -> Any:
+        outcome = tell(self, id, at, log, metrics, reason, params)
         if isinstance(outcome, Event):
             return outcome
         body = {"metrics": metrics, "asked_at": outcome.asked_at, "context": outcome.context, "params": outcome.params}
