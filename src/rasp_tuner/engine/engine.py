@@ -15,7 +15,16 @@ from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Choice, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.engine.safety import GUARD_DEVIATIONS, LIKELY, PROVEN, Against, Calibration, against, worth_switching
+from rasp_tuner.engine.safety import (
+    GUARD_DEVIATIONS,
+    LEAST_VARIANCE,
+    LIKELY,
+    PROVEN,
+    Against,
+    Calibration,
+    against,
+    worth_switching,
+)
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
 MOST_PRICE = 3.0  # of one run in the budget, in steps of the default's loss
@@ -24,7 +33,7 @@ FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_FROM_SAMPLES, SCALE_SAMPLES = 16, 64  # a metric's scale is chosen from so many samples on, by the latest ones
 SETTLED_SAMPLES, SCALE_EVERY_STEPS = 32, 16  # after so many, it is looked at one step in so many
 EARLY_FAILURES = 64  # kept until the first success says what bad means
-LEAST_VARIANCE, MOST_DEVIATIONS = 1e-300, 1e6  # limits when a surprise is computed
+MOST_DEVIATIONS = 1e6  # of a surprise
 
 
 class Engine:
@@ -68,7 +77,7 @@ class Engine:
         return self._latest[1]
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
-        """What the gate's families would try, unless the guard or the cost of leaving `current` forbids it."""
+        """What the gate's families would try, unless guard, budget or the cost of leaving `current` forbid it."""
         if self.objective.seen == 0 and not self._early:
             return None
         if self.objective.seen == 0:

@@ -1,6 +1,6 @@
 """Telemetry: metrics for Prometheus. Counts come from the studies themselves, so they survive a restart."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -78,23 +78,27 @@ class _StudyCollector:
         }
         for name, text in gauges.items():
             title = "rasp_regret_against_default" if name == "regret" else f"rasp_{name}"
-            gauge = GaugeMetricFamily(title, text, labels=["study"])
-            for study in self._studies:
-                gauge.add_metric([study["name"]], float(study[name]))
-            yield gauge
+            yield _gauge(title, text, {study["name"]: study[name] for study in self._studies})
         budget = {
             "spent": "What suggestions have cost more than the default, in steps of its loss.",
             "earned": "What suggestions have surely gained on the default, in steps of its loss.",
             "left": "What may still be spent, in steps of the default's loss.",
         }
+        reports = {
+            study["name"]: study["budget_report"] for study in self._studies if study["budget_report"] is not None
+        }
         for name, text in budget.items():
-            gauge = GaugeMetricFamily(f"rasp_budget_{name}", text, labels=["study"])
-            for study in self._studies:
-                if study["budget_report"] is not None:
-                    gauge.add_metric([study["name"]], study["budget_report"][name])
-            yield gauge
+            yield _gauge(f"rasp_budget_{name}", text, {study: report[name] for study, report in reports.items()})
         weights = GaugeMetricFamily("rasp_gate_weight", "Weight of each expert.", labels=["study", "expert"])
         for study in self._studies:
             for expert, weight in study["gate"].items():
                 weights.add_metric([study["name"], expert], weight)
         yield weights
+
+
+def _gauge(title: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """One value for each study."""
+    gauge = GaugeMetricFamily(title, text, labels=["study"])
+    for study, value in values.items():
+        gauge.add_metric([study], float(value))
+    return gauge
