@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import InvalidSpace, presets
+from rasp_tuner import Float, InvalidSpace, Metric, Tuner, presets
 from rasp_tuner.presets import Preset
 from rasp_tuner.space import Layout
 
@@ -116,3 +116,11 @@ def test_constants_that_version_0_1_had_are_taken_and_ignored():
     assert presets.saved("default", old) == presets.default()
     assert presets.saved("default", {**old, "guard": 0.1, "screen": 1.0}) == presets.default(guard=0.1, screen=True)
     assert presets.default(anomaly_threshold=3.0) == presets.default()
+
+
+def test_the_paper_refuses_a_scale_that_it_would_ignore():
+    with pytest.raises(InvalidSpace, match=r"metrics\['ms'\]: preset 'paper' knows no scale 'log'"):
+        Tuner({"x": Float(0, 1)}, {"tps": "max", "ms": Metric("min", scale="log")}, preset="paper")
+    for scale in ("auto", "linear"):
+        tuner = Tuner({"x": Float(0, 1)}, {"tps": "max", "ms": Metric("min", scale=scale)}, preset="paper")
+        assert tuner.scales == {"tps": "linear", "ms": "linear"}

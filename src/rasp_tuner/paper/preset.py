@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rasp_tuner.core.checks import number, show
+from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import MOMENTUM
 from rasp_tuner.core.preset import Metrics, PresetKind, Settings
 from rasp_tuner.errors import InvalidSpace
@@ -73,6 +74,11 @@ def _check(key: str, value: object) -> float:
 def _build(
     settings: Settings, layout: Layout, context_dim: int, metrics: Metrics, rng: np.random.Generator
 ) -> PaperOptimizer:
+    for name, metric in MetricTable(metrics).metrics.items():
+        if metric.scale == "log":  # "linear" is what the paper does, and what studies of version 0.1 are given
+            raise InvalidSpace(
+                f"metrics[{name!r}]: preset 'paper' knows no scale 'log'; take preset 'default', or tell the logarithm"
+            )
     k = {name: float(value or 0.0) for name, value in settings.items()}
     dim, prompt_dim = len(layout.default), int(k["prompt_dim"])
     return PaperOptimizer(
