@@ -18,7 +18,7 @@ class Metric:
     """Which way a metric is better, how much it weighs beside the others, and on which scale it is compared.
 
     On a "log" scale differences are in percent, as of milliseconds that differ a thousandfold between workloads; all
-    values must be positive. "auto" decides from the data.
+    values must be positive. "auto" decides from the knobs and the data. Preset "paper" is linear.
     """
 
     direction: Direction = "min"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Float, InvalidValue, Metric, Tuner
+from rasp_tuner import Categorical, Float, Int, InvalidValue, Metric, Tuner
 from rasp_tuner.engine.objective import Objective
 
 LOWER, HIGHER = Metric("min", scale="linear"), Metric("max", scale="linear")
@@ -120,21 +120,71 @@ def loads(tuner, steps, told=lambda ms: ms, seed=0):
     return np.array(ratios), scales
 
 
-def two_loads(seed=0, scale="auto", **options):
-    space = {"x": Float(0.0, 1.0), "c": Categorical(["a", "b"])}
+def two_loads(seed=0, scale="auto", useless=0, **options):
+    space = {"x": Float(0.0, 1.0), "c": Categorical(["a", "b"])} | {f"u{i}": Float(0.0, 1.0) for i in range(useless)}
     return Tuner(space, {"ms": Metric("min", scale=scale)}, context=1, seed=seed, **options)
 
 
 def test_workloads_a_thousandfold_apart_are_compared_by_factors():
-    """Milliseconds as they are serve nearly as well as logarithms made by hand."""
+    """Milliseconds as they are serve nearly as well as logarithms made by hand, also where knobs are continuous."""
     raw, by_hand = [], []
     for seed in range(3):
-        ratios, scales = loads(two_loads(seed), 80, seed=seed)
+        ratios, scales = loads(two_loads(seed, useless=1), 80, seed=seed)
         assert scales[0] == "linear"
         assert set(scales[24:]) == {"log"}
         raw.append(ratios[24:].mean())
-        by_hand.append(loads(two_loads(seed, "linear"), 80, lambda ms: float(np.log(ms)), seed)[0][24:].mean())
+        told = loads(two_loads(seed, "linear", useless=1), 80, lambda ms: float(np.log(ms)), seed)[0]
+        by_hand.append(told[24:].mean())
     assert np.mean(raw) - 1.0 < 1.5 * (np.mean(by_hand) - 1.0) + 0.02
+
+
+def switches(metrics, told, steps=60):
+    """Six switches, each of which multiplies both metrics by a factor of its own; the suggestions, and the tuner."""
+    space = {f"k{i}": Int(0, 1) for i in range(6)}
+    tuner = Tuner(space, metrics, default=dict.fromkeys(space, 0), seed=1)
+    rng, asked = np.random.default_rng(1), []
+    for _ in range(steps):
+        s = tuner.ask()
+        asked.append(s.params)
+        on = np.array(list(s.params.values()))
+        logs = 5.0 - on @ [1.0, -0.7, 0.3, 0.0, 0.5, -2.0], on @ [0.1, 0.4, 0.0, -0.3, 0.0, 1.0]
+        values = np.exp(logs + 0.02 * rng.normal(size=2))
+        tuner.tell(s.id, {name: told(float(value)) for name, value in zip(metrics, values, strict=False)})
+    return asked, tuner
+
+
+@pytest.mark.parametrize("names", [("ms",), ("ms", "mb")])
+def test_among_switches_metrics_are_compared_by_factors_from_the_start(names):
+    asked, tuner = switches(dict.fromkeys(names, "min"), lambda value: value)
+    assert tuner.scales == dict.fromkeys(names, "log")
+    assert asked == switches(dict.fromkeys(names, Metric("min", scale="log")), lambda value: value)[0]
+    assert asked != switches(dict.fromkeys(names, LOWER), lambda value: value)[0]
+    restored = Tuner.from_bytes(tuner.to_bytes())
+    assert restored.scales == tuner.scales
+    assert restored.ask().params == tuner.ask().params
+
+
+def test_among_switches_a_metric_below_zero_is_learned_as_it_is():
+    _, tuner = switches({"ms": "min", "mb": "min"}, lambda value: value, steps=10)
+    tuner.tell(tuner.ask().id, {"ms": 3.0, "mb": -5.0})
+    assert tuner.scales == {"ms": "log", "mb": "linear"}
+    _, tuner = switches({"ms": "min"}, lambda value: value, steps=10)
+    s = tuner.ask()
+    tuner.tell(s.id, {"ms": -5.0})
+    assert tuner.explain(s.id).error == -5.0
+    assert tuner.scales == {"ms": "linear"}
+
+
+def test_the_first_value_may_be_below_zero():
+    asked, tuner = switches({"ms": "min"}, lambda value: -value)
+    assert tuner.scales == {"ms": "linear"}
+    assert asked == switches({"ms": LOWER}, lambda value: -value)[0]
+
+
+def test_levels_in_order_that_are_many_are_no_switches():
+    tuner = Tuner({"a": Int(0, 40), "b": Int(0, 40), "c": Int(0, 1)}, {"ms": "min"})
+    tuner.tell(tuner.ask().id, {"ms": 1.0})
+    assert tuner.scales == {"ms": "linear"}
 
 
 def test_a_metric_that_falls_to_zero_is_linear_for_ever():

@@ -97,7 +97,7 @@ class Engine:
         self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        losses = self.objective.to_minimise(metrics)
+        losses = self._signed(self.objective.to_minimise(metrics))
         if asked:
             self._account(context, point, losses, False)
         outcome = self._learn(context, point, losses, False)
@@ -108,7 +108,7 @@ class Engine:
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._learn(context, point, self.objective.of_error(error), False)
+        return self._learn(context, point, self._signed(self.objective.of_error(error)), False)
 
     def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
         del rng
@@ -199,6 +199,13 @@ class Engine:
         price = self.objective.relative(mean, offer.level)
         unsure = self.objective.relative(mean + deviation, offer.level) - price
         self._budget.record(min(price, MOST_PRICE), min(unsure, MOST_PRICE))
+
+    def _signed(self, losses: Array) -> Array:
+        """The same losses, on scales that suit their signs."""
+        if self.objective.observe_sign(losses):
+            self.gate.reweigh(self.objective.weights)
+            self._latest = None
+        return losses
 
     def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> LearnResult:
         error = float(losses @ self.objective.weights)

@@ -33,16 +33,20 @@ class Objective(MetricTable):
     The target of a single metric is that metric, or its logarithm. With several, each counts by its weight over its
     standard deviation, which is looked at again whenever the number of samples has doubled. In between, old and new
     targets are computed in exactly the same way.
+
+    logs_first  whether metrics on "auto" are compared by their logarithms for as long as they are positive
     """
 
-    def __init__(self, metrics: Mapping[str, Metric | Direction]) -> None:
+    def __init__(self, metrics: Mapping[str, Metric | Direction], *, logs_first: bool = False) -> None:
         super().__init__(metrics)
+        self._logs_first = logs_first
         own = [(k, log) for k, metric in enumerate(self.metrics.values()) for log in _columns(metric.scale)]
         self._metric, self._log = (np.array(column) for column in zip(*own, strict=True))  # [C] whose column; is it log
         self._signs = np.array([1.0 if metric.direction == "min" else -1.0 for metric in self.metrics.values()])
         self._moments = np.zeros((3, len(own)))  # mean, sum of squares around it, worst
         self._deviations = np.ones(len(own))  # that a column is divided by
-        self._uses_log = np.array([metric.scale == "log" for metric in self.metrics.values()])  # [K]
+        logs = ("log", "auto") if logs_first else ("log",)
+        self._uses_log = np.array([metric.scale in logs for metric in self.metrics.values()])  # [K]
         self._positive = np.ones(len(self.metrics), dtype=bool)  # [K] whether all values were above zero
         self._levels = np.zeros(3)  # of log(target of the default): count, mean, sum of squares around it
         self._near_zero = 0.0  # share of values that are but a few percent of what the default would have come to
@@ -88,24 +92,33 @@ class Objective(MetricTable):
         mean += gap / self.seen
         squares += np.minimum(np.abs(gap), LARGEST) * np.minimum(np.abs(losses - mean), LARGEST)
         worst[:] = losses if self.seen == 1 else np.maximum(worst, losses)
-        values = (losses * self._signs[self._metric])[~self._log]
-        fallen = np.zeros(len(self.metrics), dtype=bool)
-        fallen[self._metric[~self._log]] = values <= 0.0
-        self._positive &= ~fallen
-        gone = fallen & self._uses_log
-        self._uses_log &= ~gone
+        changed = self.observe_sign(losses)
         doubled = self.seen >= 2 and not self.seen & (self.seen - 1)
         if len(self.metrics) > 1 and doubled:
             spread = np.sqrt(squares / self.seen)
             self._deviations = np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
-        elif not gone.any():
+        elif not changed:
             return False
         self._set_weights()
         return True
 
+    def observe_sign(self, losses: Array) -> bool:
+        """Have metrics that are not positive in this sample [C] be linear for ever; whether that changed the weights.
+
+        To be asked before such a sample is used: it has no logarithm.
+        """
+        fallen = np.zeros(len(self.metrics), dtype=bool)
+        fallen[self._metric[~self._log]] = (losses * self._signs[self._metric])[~self._log] <= 0.0
+        self._positive &= ~fallen
+        gone = fallen & self._uses_log
+        if gone.any():
+            self._uses_log &= ~gone
+            self._set_weights()
+        return bool(gone.any())
+
     @property
     def may_rescale(self) -> bool:
-        """Whether the scale is open: of one metric on "auto" that was never 0 or less. Of several, all are linear."""
+        """Whether the scale is open: of one metric on "auto" that was never 0 or less. Several keep their first one."""
         return len(self.metrics) == 1 and len(self._metric) == 2 and bool(self._positive[0])
 
     def observe_level(self, target: float, default: float) -> None:
@@ -126,7 +139,7 @@ class Objective(MetricTable):
         """
         logs = self._signs[0] * losses[:, 1]
         count, _, squares = self._levels.tolist()
-        uses_log = squares > LEVEL_SPREAD**2 * count and levels_apart(contexts, logs)
+        uses_log = self._logs_first or (squares > LEVEL_SPREAD**2 * count and levels_apart(contexts, logs))
         if not uses_log and self._near_zero <= NEAR_ZERO_SHARE:
             uses_log = bool(self._uses_log[0]) or easier_in_logs(contexts, points, logs)
         if uses_log == bool(self._uses_log[0]):
@@ -200,6 +213,7 @@ class Objective(MetricTable):
             self._near_zero = float(state["near_zero"])
         else:
             self._positive &= False
+            self._uses_log &= False
         self._set_weights()
 
 

@@ -28,6 +28,7 @@ DEFAULT: Settings = {
 RETIRED = frozenset({"anomaly_threshold", "disagreement_threshold", "momentum"})  # of the slow path of version 0.1
 
 FEW_LEVELS = 8  # a space where no knob has more is left to the discrete family
+SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
 FAMILY_ODDS = 6.0  # nats between the families of an all-discrete and an all-continuous space, either way
 
 
@@ -78,7 +79,6 @@ def _build(
 
 
 def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics: Metrics) -> Engine:
-    objective = Objective(metrics)
     families: list[Family[Any]] = []
     odds = []
     discrete = [levels is not None for levels in layout.levels]
@@ -88,6 +88,8 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         for own, levels in zip(layout.unordered, layout.levels, strict=True)
     ]
     share = sum(discrete) / len(discrete)
+    switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
+    objective = Objective(metrics, logs_first=switches >= SWITCHES)
     if not all(few) and not any(choices):
         families.append(QuadraticFamily(layout.default, context_dim, objective.columns))
         odds.append(0.0)
