@@ -48,6 +48,14 @@ def test_false_samples_are_found_even_if_they_hide_each_other(bowl, where):
     assert early_outliers(phi, y, MEAN, COVARIANCE, ANY, 1e-2)[1] < 3.0  # curvature without them: 1
 
 
+def test_two_values_are_not_taken_for_one_and_its_outliers(bowl):
+    """Whatever the order they came in: rounding must not make a constant rest look like a bowl."""
+    phi, _ = bowl
+    for seed in range(20):
+        y = (np.random.default_rng(seed).random(12) < 0.25).astype(float)
+        assert false(phi, y) == []
+
+
 def test_units_do_not_matter(bowl):
     phi, y = bowl
     y[4] += 8.0

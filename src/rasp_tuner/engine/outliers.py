@@ -63,7 +63,8 @@ def early_outliers(
     evidence -= np.log(lower.diagonal(axis1=1, axis2=2)).cumsum(axis=1) + 0.5 * q * np.log(2.0 * np.pi)
     evidence += (n - q) * np.log(odds)  # false ones lie anywhere within the range of y
     evidence[:, : n - int(may[worst].sum()) - 1] = -np.inf
-    evidence[a <= TINY] = -np.inf  # what is left is constant, as of a metric of zeros and ones: it says nothing
+    alike = np.maximum.accumulate(z) == np.minimum.accumulate(z)
+    evidence[:, alike] = -np.inf  # what is left is constant, as of a metric of zeros and ones: it says nothing
     noise, last = divmod(int(evidence.argmax()), n)
     true = last + 1
     false[order[true:]] = True
