@@ -25,12 +25,35 @@ def test_an_honest_bowl_has_no_false_samples(bowl):
     assert false(*bowl) == []
 
 
+def test_the_first_steps_are_not_false_when_all_others_sit_at_the_optimum():
+    u = np.zeros((12, 2))
+    u[:2] = [-1.0, 0.6], [0.6, -0.4]
+    assert false(features(u), (u**2).sum(axis=1) + 0.02 * np.random.default_rng(0).normal(size=12)) == []
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_was_learned_of_a_quiet_bowl_is_kept(seed):
+    rng, tuner = np.random.default_rng(seed), Tuner({"a": Float(0, 4)}, {"y": "min"}, default={"a": 2.0}, seed=seed)
+    for i in range(45):
+        s = tuner.ask()
+        tuner.tell(s.id, {"y": 10.0 + 2.0 * (s.params["a"] - 1.0) ** 2 + 0.1 * rng.normal()})
+        assert i < 8 or abs(tuner.recommend()["a"] - 1.0) < 0.25
+
+
 @pytest.mark.parametrize("where", [[2], [2, 4], [0, 5, 9]])
 def test_false_samples_are_found_even_if_they_hide_each_other(bowl, where):
     phi, y = bowl
     y[where] += np.array([8.0, 9.0, 7.5])[: len(where)]
     assert false(phi, y) == where
     assert early_outliers(phi, y, MEAN, COVARIANCE, ANY, 1e-2)[1] < 3.0  # curvature without them: 1
+
+
+def test_two_values_are_not_taken_for_one_and_its_outliers(bowl):
+    """Whatever the order they came in: rounding must not make a constant rest look like a bowl."""
+    phi, _ = bowl
+    for seed in range(20):
+        y = (np.random.default_rng(seed).random(12) < 0.25).astype(float)
+        assert false(phi, y) == []
 
 
 def test_units_do_not_matter(bowl):

@@ -1,12 +1,13 @@
 """Outliers: how far to trust a sample, and which of the first few are false measurements.
 
 Two false measurements hide each other, so the first samples are not judged one by one: "the k worst are false" are
-rival hypotheses, compared by the evidence of a bowl whose steepness is chosen by those that are left. One Cholesky
-factor of the samples in order of their y holds the evidence of all of them.
+rival hypotheses, compared by the evidence of a bowl whose steepness and noise are chosen by those that are left. One
+Cholesky factor of the samples in order of their y holds the evidence of all of them, for one noise. Were noise a fixed
+share of the steepness, many samples near the optimum would make the few that show the bowl look false.
 
 symbol   shape     meaning
 phi, y   [n, p]    features of the samples; [n] their target
-a        [n]       the likeliest curvature of the bowl, for each hypothesis
+a        [M, n]    the likeliest curvature of the bowl, for each noise and hypothesis
 q        [n]       1 to n: how many of the samples are true
 """
 
@@ -18,7 +19,7 @@ from rasp_tuner.core.numerics import Array
 OUTLYING_DEVIATIONS = 5.0  # at which a sample counts a quarter
 LARGEST_RESIDUAL = 1e60  # squared, in units of the usual one: not trusted at all
 CHI2_MEDIAN = 0.455  # median of a squared standard normal
-NOISE = 0.3  # variance in units of a^2; what situations differ by is noise here
+NOISES = np.array([1e-4, 1e-2, 0.3])  # [M] variances in units of a^2; what situations differ by is noise here
 ROW_SAMPLES = 3  # false ones in a row are none: the world has changed
 FEWEST_SAMPLES = 4  # samples that can say anything
 ONE_IN = 3  # no more than one in so many is false
@@ -53,21 +54,23 @@ def early_outliers(
     worst = suspects(y)
     order = np.concatenate([y.argsort(kind="stable")[: n - len(worst)], worst[~may[worst]], worst[may[worst]]])
     f, z = phi[order], y[order] / size
-    lower = np.linalg.cholesky(f @ covariance @ f.T + NOISE * np.eye(n))
-    by_y, by_prior = np.linalg.solve(lower, np.stack([z, f @ mean], axis=1)).T
+    lower = np.linalg.cholesky(f @ covariance @ f.T + NOISES[:, None, None] * np.eye(n))
+    by_y, by_prior = np.moveaxis(np.linalg.solve(lower, np.stack([z, f @ mean], axis=1)), 2, 0)
     q = np.arange(1, n + 1)
-    square, linear = (by_y**2).cumsum(), (by_y * by_prior).cumsum()
+    square, linear = (by_y**2).cumsum(axis=1), (by_y * by_prior).cumsum(axis=1)
     a = np.maximum((np.sqrt(linear**2 + 4.0 * q * square) - linear) / (2.0 * q), TINY)
-    evidence = linear / a - 0.5 * square / a**2 - 0.5 * (by_prior**2).cumsum() - q * np.log(a)
-    evidence -= np.log(np.diag(lower)).cumsum() + 0.5 * q * np.log(2.0 * np.pi)
+    evidence = linear / a - 0.5 * square / a**2 - 0.5 * (by_prior**2).cumsum(axis=1) - q * np.log(a)
+    evidence -= np.log(lower.diagonal(axis1=1, axis2=2)).cumsum(axis=1) + 0.5 * q * np.log(2.0 * np.pi)
     evidence += (n - q) * np.log(odds)  # false ones lie anywhere within the range of y
-    evidence[: n - int(may[worst].sum()) - 1] = -np.inf
-    evidence[a <= TINY] = -np.inf  # what is left is constant, as of a metric of zeros and ones: it says nothing
-    true = int(evidence.argmax()) + 1
+    evidence[:, : n - int(may[worst].sum()) - 1] = -np.inf
+    alike = np.maximum.accumulate(z) == np.minimum.accumulate(z)
+    evidence[:, alike] = -np.inf  # what is left is constant, as of a metric of zeros and ones: it says nothing
+    noise, last = divmod(int(evidence.argmax()), n)
+    true = last + 1
     false[order[true:]] = True
     begins = np.flatnonzero(np.convolve(false, np.ones(ROW_SAMPLES), "valid") == ROW_SAMPLES)
     if len(begins):
         honest = may.copy()
         honest[begins[:, None] + np.arange(ROW_SAMPLES)] = False
         return early_outliers(phi, y, mean, covariance, honest, odds)
-    return false, float(a[true - 1]) * size
+    return false, float(a[noise, last]) * size
