@@ -23,6 +23,7 @@ ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
 NEAR_ZERO, NEAR_ZERO_SHARE = 0.05, 0.1  # of the default's level; of the samples that may lie below without harm
 LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if levels are to differ
 NEAR_ZERO_SAMPLES = 30  # that this share is taken over
+LEAP, LEAP_SAMPLES = 50.0, 4  # a value so many times the worst of so many samples or more calls for logarithms
 LEAST_UNIT = 1e-300
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 
@@ -103,18 +104,24 @@ class Objective(MetricTable):
         return True
 
     def observe_sign(self, losses: Array) -> bool:
-        """Have metrics that are not positive in this sample [C] be linear for ever; whether that changed the weights.
+        """Choose the scale by a sample [C] that leaves no choice; whether that changed the weights.
 
-        To be asked before such a sample is used: it has no logarithm.
+        To be asked before such a sample is used: what is not positive has no logarithm, so its metric is linear for
+        ever; and what is many times all that was seen before would drown it on a linear scale.
         """
         fallen = np.zeros(len(self.metrics), dtype=bool)
         fallen[self._metric[~self._log]] = (losses * self._signs[self._metric])[~self._log] <= 0.0
         self._positive &= ~fallen
         gone = fallen & self._uses_log
-        if gone.any():
-            self._uses_log &= ~gone
+        leap = self.may_rescale and not self._uses_log[0] and self._leaps(losses)
+        if gone.any() or leap:
+            self._uses_log = (self._uses_log & ~gone) | leap
             self._set_weights()
-        return bool(gone.any())
+        return bool(gone.any()) or leap
+
+    def _leaps(self, losses: Array) -> bool:
+        """Whether a single metric is many times the worst that was seen before."""
+        return self.seen >= LEAP_SAMPLES and float(losses[0]) > LEAP * float(self._moments[2, 0]) > 0.0
 
     @property
     def may_rescale(self) -> bool:
