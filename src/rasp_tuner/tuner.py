@@ -148,7 +148,7 @@ class Tuner:
         """
         record = self._ledger.waiting(id)
         point, ran = self._what_ran(record.point, params)
-        why = self._learn(replace(record.why, ran=ran), record.context, point, metrics)
+        why = self._learn(replace(record.why, ran=ran), record.context, point, metrics, record.point)
         self._current = point
         self._ledger.answer(id, why)
 
@@ -161,7 +161,7 @@ class Tuner:
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
         point, ran = self._what_ran(record.point, params)
-        outcome = self._optimizer.tell_failed(record.context, point, self._rng)
+        outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._learned += 1
         why = replace(record.why, path=outcome.path, reason=outcome.reason, error=FAILED_ERROR, ran=ran)
         self._ledger.answer(id, replace(why, failure=reason[:LONGEST_REASON]))
@@ -169,12 +169,12 @@ class Tuner:
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
-        self._learn(Explanation(source="observed"), seen, point, metrics, asked=False)
+        self._learn(Explanation(source="observed"), seen, point, metrics, None)
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
-        self._optimizer.tell_failed(seen, point, self._rng, asked=False)
+        self._optimizer.tell_failed(seen, point, self._rng)
         self._learned += 1
 
     def recommend(self, context: Context = None) -> Params:
@@ -327,7 +327,7 @@ class Tuner:
         return tuner
 
     def _learn(
-        self, why: Explanation, context: Array, point: Array, metrics: Mapping[str, float], asked: bool = True
+        self, why: Explanation, context: Array, point: Array, metrics: Mapping[str, float], asked: Array | None
     ) -> Explanation:
         outcome = self._optimizer.tell(context, point, metrics, self._rng, asked)
         self._learned += 1

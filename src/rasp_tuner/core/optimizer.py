@@ -75,14 +75,24 @@ class Optimizer(Stateful, Protocol):
         """On which scale each metric is compared now: "linear" or "log"."""
 
     def tell(
-        self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
+        self,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float],
+        rng: np.random.Generator,
+        asked: Array | None = None,
     ) -> LearnResult:
-        """Learn from metrics, which are checked first; `asked`: the run was a suggestion, so a budget counts it."""
+        """Learn from metrics, which are checked first.
+
+        `asked` [d] is the suggestion that ran as `point`; None if nobody asked, so that no budget counts it.
+        """
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         """Learn from an error in [0, 1] that was composed elsewhere."""
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
+    def tell_failed(
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+    ) -> LearnResult:
         """Learn that a run failed; it is never remembered as a best."""
 
     def best_known(self, context: Array) -> Array | None:

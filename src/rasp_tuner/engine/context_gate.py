@@ -51,7 +51,12 @@ class ContextGate:
         return replace(proposal, why=replace(proposal.why, source=f"{proposal.why.source} ({NOT_TRUSTED})"))
 
     def tell(
-        self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
+        self,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float],
+        rng: np.random.Generator,
+        asked: Array | None = None,
     ) -> LearnResult:
         compare = self._comparable(point)
         seen = self.seeing.tell(context, point, metrics, rng, asked)
@@ -62,7 +67,9 @@ class ContextGate:
         seen = self.seeing.tell_error(context, point, error, rng)
         return self._scored(compare, seen, self.blind.tell_error(context[:0], point, error, rng))
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
+    def tell_failed(
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+    ) -> LearnResult:
         self.blind.tell_failed(context[:0], point, rng, asked)
         return self.seeing.tell_failed(context, point, rng, asked)
 

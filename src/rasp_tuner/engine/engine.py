@@ -27,7 +27,6 @@ from rasp_tuner.engine.safety import (
 )
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
-MOST_PRICE = 3.0  # of one run in the budget, in steps of the default's loss
 SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_FROM_SAMPLES, SCALE_SAMPLES = 16, 64  # a metric's scale is chosen from so many samples on, by the latest ones
@@ -94,28 +93,35 @@ class Engine:
         return Proposal(choice.point, self._explain(belief, choice))
 
     def tell(
-        self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
+        self,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float],
+        rng: np.random.Generator,
+        asked: Array | None = None,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
         losses = self._signed(self.objective.to_minimise(metrics))
-        if asked:
+        if asked is not None:
             self._account(context, point, losses, False)
-        outcome = self._learn(context, point, losses, False)
+        outcome = self._learn(Trial(point, context, losses, False, asked))
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
-            self._learn(failed_in, failed_at, self.objective.worst(), True)
+            self._learn(Trial(failed_at, failed_in, self.objective.worst(), True))
         return outcome
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._learn(context, point, self._signed(self.objective.of_error(error)), False)
+        return self._learn(Trial(point, context, self._signed(self.objective.of_error(error)), False))
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
+    def tell_failed(
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+    ) -> LearnResult:
         del rng
         if self.objective.seen:
-            if asked:
+            if asked is not None:
                 self._account(context, point, self.objective.worst(), True)
-            return self._learn(context, point, self.objective.worst(), True)
+            return self._learn(Trial(point, context, self.objective.worst(), True, asked))
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
@@ -198,7 +204,8 @@ class Engine:
         mean, deviation = (y - offer.level, 0.0) if failed else offer.after(y, belief.noise)
         price = self.objective.relative(mean, offer.level)
         unsure = self.objective.relative(mean + deviation, offer.level) - price
-        self._budget.record(min(price, MOST_PRICE), min(unsure, MOST_PRICE))
+        moved = not np.array_equal(point, self.default)
+        self._budget.record(price, unsure, self.objective.relative(y - offer.level, offer.level) if moved else None)
 
     def _signed(self, losses: Array) -> Array:
         """The same losses, on scales that suit their signs."""
@@ -207,7 +214,8 @@ class Engine:
             self._latest = None
         return losses
 
-    def _learn(self, context: Array, point: Array, losses: Array, failed: bool) -> LearnResult:
+    def _learn(self, trial: Trial) -> LearnResult:
+        point, context, losses, failed, _ = trial
         error = float(losses @ self.objective.weights)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.gate.samples
@@ -217,7 +225,7 @@ class Engine:
             unsure = max(forecast.variance + belief.noise, LEAST_VARIANCE)
             self._calibration.observe(min(abs(error - forecast.mean) / math.sqrt(unsure), MOST_DEVIATIONS))
             self.gate.score(forecast)
-        self.gate.learn(Trial(point, context, losses, failed), belief, forecast)
+        self.gate.learn(trial, belief, forecast)
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
             self.objective.observe_level(error, self._beside(belief, point).level)

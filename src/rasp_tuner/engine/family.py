@@ -16,6 +16,7 @@ class Trial(NamedTuple):
     context: Array  # [d_c]
     losses: Array  # [K] lower is better; of a failure the worst seen
     failed: bool
+    asked: Array | None = None  # [d] the suggestion that it answers, if it is one; what ran may differ
 
 
 class Choice(NamedTuple):

@@ -64,7 +64,12 @@ class PaperOptimizer:
         """The paper has none."""
 
     def tell(
-        self, context: Array, point: Array, metrics: Mapping[str, float], rng: np.random.Generator, asked: bool = True
+        self,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float],
+        rng: np.random.Generator,
+        asked: Array | None = None,
     ) -> LearnResult:
         del asked  # there is no budget
         return self.tell_error(context, point, self.composer.compose(metrics), rng)
@@ -72,7 +77,9 @@ class PaperOptimizer:
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         return self._learn(context, point, error, False, rng)
 
-    def tell_failed(self, context: Array, point: Array, rng: np.random.Generator, asked: bool = True) -> LearnResult:
+    def tell_failed(
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+    ) -> LearnResult:
         del asked
         return self._learn(context, point, FAILED_ERROR, True, rng)
 

@@ -117,7 +117,7 @@ class QuadraticFamily:
 
     def learn(self, trial: Trial, belief: QuadraticBelief | None, forecast: Forecast | None) -> None:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
-        point, context, losses, failed = trial
+        point, context, losses, failed, _ = trial
         if self.slots.steps == 0:
             self._first = losses.copy()
         v = np.minimum(np.maximum(losses - self._first, -LARGEST), LARGEST)
