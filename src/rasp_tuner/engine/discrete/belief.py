@@ -5,7 +5,9 @@ n, d, d_c  scalar     stored rows, knobs, context dimensions
 kc         [n]        closeness of this context to each row's
 share      [n]        how much of a row's difference between points holds here
 base       [n]        the part of the kernel that knows contexts only
-target     [n]        y shifted, scaled, and compressed above its median: what is bad need not be known exactly
+target     [n]        y shifted, scaled, and compressed above the level of its context: what is bad need not be known
+                      exactly
+offset     scalar     level of this context: the mean y of similar rows, shifted and scaled as the target
 alpha      [n]        inverse @ target
 phi, steps            features of points (knobs.py)
 """
@@ -19,10 +21,12 @@ from rasp_tuner.core.distance import mean_squares
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, root
 from rasp_tuner.engine.discrete.knobs import Knobs
+from rasp_tuner.engine.discrete.target import levels, unwarped, warped
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Forecast
 
 SETTLED = "best known; exploring would cost more than it finds"
+LEVEL_CHANCE = 0.3  # of trying a new level of a knob where nothing else seems worth a look
 LOOKS = (1.0, 5.0, 25.0)  # at one point, that the value of information is averaged over: under noise one tells little
 
 
@@ -68,10 +72,13 @@ class Fit:
     steps: Array
     contexts: Array
     failed: Array
+    reached: float  # share of new points that ran as they were asked for
+    unreached: Array  # [., d] the latest that did not: asking for them again tells nothing
     gram: Array
     inverse: Array
     alpha: Array
-    center: float  # y = center + scale * unwarped target
+    values: Array  # [n] y of the rows
+    center: float  # y = center + scale * (offset + what the compression left of the target)
     scale: float
     middle: Array  # contexts are standardised by (context - middle) / width
     width: Array
@@ -88,7 +95,8 @@ class DiscreteBelief:
         self._fit = fit
         self._kc = kc = fit.closeness(context)
         self._share = fit.kernel.blend(kc)
-        self._base = 1.0 + fit.kernel.vc * kc
+        self._base = fit.kernel.base(kc)
+        self._offset = (float(levels(kc[None], fit.values, fit.center)[0]) - fit.center) / fit.scale
         self._barred = fit.points[(fit.failed > 0.0) & (kc > 0.5)]  # they failed in a context like this
 
     def predict(self, points: Array) -> tuple[Array, Array]:
@@ -98,8 +106,9 @@ class DiscreteBelief:
     def _in_units_of_y(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of the target as those of y."""
         fit, warp = self._fit, self._fit.constants.warp
+        mean = mean - self._offset
         slope = fit.scale * np.exp(np.clip(mean, 0.0, 100.0) / warp)  # of the unwarping
-        return fit.center + fit.scale * _unwarp(mean, warp), variance * slope**2
+        return fit.center + fit.scale * (self._offset + unwarped(mean, warp)), variance * slope**2
 
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
         """Mean and variance of y at `point` less y at `other`."""
@@ -129,8 +138,8 @@ class DiscreteBelief:
         """
         fit, warp = self._fit, self._fit.constants.warp
         mean, variance = self._marginal(point[None])
-        z = np.clip((y - fit.center) / fit.scale, -LARGEST, LARGEST)
-        log = log_student(warped(z, warp) - mean, variance + fit.kernel.noise, fit.constants.freedom)
+        z = np.clip((y - fit.center) / fit.scale - self._offset, -LARGEST, LARGEST)
+        log = log_student(self._offset + warped(z, warp) - mean, variance + fit.kernel.noise, fit.constants.freedom)
         log -= math.log(fit.scale) + math.log1p(max(float(z), 0.0) / warp)
         means, variances = self._in_units_of_y(mean, variance)
         return Forecast(float(means[0]), float(variances[0]), log)
@@ -143,27 +152,49 @@ class DiscreteBelief:
     def choose(self, rng: np.random.Generator) -> Choice:
         """A first look at a knob never moved, if there is one; else the candidate of least price, less its value.
 
-        The price is the expected target. The value is what one look lowers the best known by, times the horizon.
+        The price is the expected target. The value is what one look lowers the best known by, times the horizon. Where
+        nothing seems worth a look, now and then a level is tried that no run ever had: what little was seen of a knob
+        says nothing about it.
         """
-        unmoved = np.flatnonzero((self._fit.points == self._fit.knobs.default).all(axis=0))
+        unmoved = np.flatnonzero((self._tried() == self._fit.knobs.default).all(axis=0))
         if len(unmoved):
             point = self._first_look(int(unmoved[rng.integers(len(unmoved))]), rng)
             if point is not None:
                 return self._choice(point, "first look at a knob")
         points, sources = self._candidates(rng)
         mean, covariance = self._joint(points)
-        score = mean - self._fit.constants.horizon * knowledge_gradient(mean, covariance, self._fit.kernel.noise)
-        barred = {point.tobytes() for point in self._barred}
+        value = knowledge_gradient(mean, covariance, self._fit.kernel.noise)
+        if self._fit.reached < 1.0:  # a look at a new point may turn out to be one at another
+            known = {point.tobytes() for point in self._fit.points}
+            value *= [1.0 if point.tobytes() in known else self._fit.reached for point in points]
+        score = mean - self._fit.constants.horizon * value
+        barred = {point.tobytes() for point in [*self._barred, *self._fit.unreached]}
         if barred:
             score[[point.tobytes() in barred for point in points]] = np.inf
         chosen = int(score.argmin())
-        return self._choice(points[chosen], SETTLED if chosen == int(mean.argmin()) else sources[chosen])
+        if chosen != int(mean.argmin()):
+            return self._choice(points[chosen], sources[chosen])
+        level = self._new_level(rng) if rng.random() < LEVEL_CHANCE else None
+        return self._choice(points[chosen], SETTLED) if level is None else self._choice(level, "first look at a level")
 
     def _first_look(self, knob: int, rng: np.random.Generator) -> Array | None:
         """The best known point with this knob moved; None if that failed here."""
         best = self.best()
         point = self._fit.knobs.moved(self._fit.knobs.default if best is None else best, knob, rng)
         return None if (self._barred == point).all(axis=1).any() else point
+
+    def _new_level(self, rng: np.random.Generator) -> Array | None:
+        """The best known point with one knob at a level that was never tried; None if there is none."""
+        best, untried = self.best(), self._fit.knobs.untried(self._tried())
+        if best is None or not untried:
+            return None
+        knob, level = untried[rng.integers(len(untried))]
+        best[knob] = level
+        return None if (self._barred == best).all(axis=1).any() else best
+
+    def _tried(self) -> Array:
+        """[., d] the points that ran or were asked for."""
+        return np.concatenate([self._fit.points, self._fit.unreached])
 
     def _choice(self, point: Array, source: str) -> Choice:
         mean, variance = self.predict(point[None])
@@ -227,7 +258,7 @@ class DiscreteBelief:
         """Mean and variance [m] of the target."""
         fit, kernel = self._fit, self._fit.kernel
         cross, phi, _ = self._cross(points)
-        prior = 1.0 + kernel.vc + kernel.va * (phi * phi).sum(axis=1) + kernel.vp
+        prior = kernel.level * (1.0 + kernel.vc) + kernel.va * (phi * phi).sum(axis=1) + kernel.vp
         variance = prior - ((cross @ fit.inverse) * cross).sum(axis=1)
         return cross @ fit.alpha + fit.knobs.expected(phi), np.maximum(variance, JITTER)
 
@@ -235,7 +266,7 @@ class DiscreteBelief:
         """Mean [m] and covariance [m, m] of the target."""
         fit, kernel = self._fit, self._fit.kernel
         cross, phi, steps = self._cross(points)
-        prior = 1.0 + kernel.vc + kernel.gram(phi, steps, phi, steps)
+        prior = kernel.level * (1.0 + kernel.vc) + kernel.gram(phi, steps, phi, steps)
         return cross @ fit.alpha + fit.knobs.expected(phi), prior - (cross @ fit.inverse) @ cross.T
 
 
@@ -268,12 +299,3 @@ def expected_excess(gap: Array) -> Array:
 
 def standard(contexts: Array, middle: Array, width: Array) -> Array:
     return np.minimum(np.maximum((contexts - middle) / width, -1e4), 1e4)
-
-
-def warped(z: Array, warp: float) -> Array:
-    """Identity up to 0, then logarithmic: slope 1 / (1 + z / warp)."""
-    return np.where(z > 0.0, warp * np.log1p(np.maximum(z, 0.0) / warp), z)
-
-
-def _unwarp(target: Array, warp: float) -> Array:
-    return np.where(target > 0.0, warp * np.expm1(np.clip(target, 0.0, 100.0) / warp), target)

@@ -12,8 +12,8 @@ counts     [n]        samples in a row, at most `memory` + 1: so a row follows d
 noises     [n]        variance of each row's mean around the function, as it stands in `inverse`
 gram       [n, n]     kernel between stored points, contexts left out
 inverse    [n, n]     of the whole kernel matrix plus noises
-target     [n]        y = values @ weights, shifted, scaled, and compressed above its median: what is bad need not be
-                      known exactly
+target     [n]        y = values @ weights, shifted, scaled by its deviation within a context, and compressed above the
+                      level of the context: what is bad need not be known exactly
 alpha      [n]        inverse @ target
 """
 
@@ -26,9 +26,10 @@ import numpy as np
 from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit, standard, warped
+from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit, standard
 from rasp_tuner.engine.discrete.kernel import JITTER, NOISE, WEIGHTS, Kernel, evidence, updated
 from rasp_tuner.engine.discrete.knobs import Knobs
+from rasp_tuner.engine.discrete.target import Target, target_of
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.types import Slots
 
@@ -37,6 +38,10 @@ LEAST_LOG_NOISE, MOST_LOG_NOISE = math.log(JITTER), math.log(3.0)
 DRIFT_SAMPLES, DRIFT_DEVIATIONS = 3.0, 2.5  # a repeat so far off leaves a row no more weight than so many samples
 REPEATS_KEPT = 0.98  # of the scatter of repeats, at each new one
 WILD_DEVIATIONS = 4.0  # a repeat farther off than this counts as if it were so far
+MOST_LEVEL = 100.0  # b, see kernel.py: more would leave no digits for the rest
+REACH_KEPT = 0.98  # of what is known about reached points, at each new one
+SAME_POINT = 1e-9  # apart: rounding
+UNREACHED = 64  # latest points kept that were asked for and ran as others
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
 # arrays with one entry a row
 ROWS = (
@@ -86,6 +91,8 @@ class DiscreteFamily:
             "phi": self._knobs.main_effects(np.zeros((0, dim))),
             "steps": self._knobs.steps(np.zeros((0, dim))),
             "contexts": np.zeros((0, context_dim)),
+            "likeness": np.zeros((0, 0)),  # [n, n] kc between the rows
+            "level": np.ones(1),  # b, see kernel.py
             "gram": np.zeros((0, 0)),
             "inverse": np.zeros((0, 0)),
             "theta": self._start,  # where hyperparameters go next
@@ -99,6 +106,8 @@ class DiscreteFamily:
             "width": np.full(context_dim, LARGEST),
             "weights": np.zeros(0),  # [K]
             "repeats": np.zeros(1),  # [1 + K K] how many samples repeated a row; summed squares of their deviations
+            "unreached": np.zeros((0, dim)),  # the latest points that were asked for and ran as others
+            "reach": np.ones(2),  # how many new points ran as they were asked for; how many were asked for
             "late": np.zeros((0, 0)),  # [w, d_c + d + K] context, point and values of the latest samples
         }
         self._fit = self._prepare()
@@ -119,6 +128,8 @@ class DiscreteFamily:
         s["clock"] = s["clock"] + 1.0
         if self._window:
             s["late"] = np.array([*s["late"], np.concatenate([context, point, values])][-self._window :])
+        if trial.asked is not None:
+            self._compare(trial.asked, point)
         self._observe(context)
         kc = np.zeros(0) if belief is None else belief.similar()
         same = np.flatnonzero((s["points"] == point).all(axis=1))
@@ -164,8 +175,10 @@ class DiscreteFamily:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take back what `state` gave: behaviour goes on bit by bit."""
-        early = "repeats" not in state  # version 0.1: rows had other features
-        state = {"late": np.zeros((0, 0)), "repeats": np.zeros(1), **state}
+        early = "likeness" not in state  # version 0.1: rows had other features
+        rows, dim = len(state["points"]), self._knobs.dim
+        since = {"late": np.zeros((0, 0)), "repeats": np.zeros(1), "unreached": np.zeros((0, dim)), "reach": np.ones(2)}
+        state = {**since, "likeness": np.ones((rows, rows)), "level": np.ones(1), **state}
         s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
         s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
         self._state = s
@@ -179,6 +192,14 @@ class DiscreteFamily:
         gap = context - s["mean"]
         s["mean"] = s["mean"] + gap / s["clock"][0]
         s["squares"] = s["squares"] + gap * (context - s["mean"])
+
+    def _compare(self, asked: Array, ran: Array) -> None:
+        """Take in whether what ran is what was asked for."""
+        s, reached = self._state, bool(np.abs(asked - ran).max() < SAME_POINT)
+        if not reached:
+            s["unreached"] = np.concatenate([s["unreached"], asked[None]])[-UNREACHED:]
+        if not (s["points"] == asked).all(axis=1).any():
+            s["reach"] = REACH_KEPT * s["reach"] + [float(reached), 1.0]
 
     def _merge(self, row: int, context: Array, values: Array, failed: bool) -> None:
         """One more sample of a row; a change between success and failure starts it anew."""
@@ -225,12 +246,14 @@ class DiscreteFamily:
         near = kernel.gram(phi, steps, s["phi"], s["steps"])[0]
         own = float(kernel.gram(phi, steps, phi, steps)[0, 0])
         noise = kernel.noise + JITTER
-        cross = 1.0 + kernel.vc * kc + near * kernel.blend(kc)
+        cross = kernel.base(kc) + near * kernel.blend(kc)
         reach = s["inverse"] @ cross  # the cleared row has no part in it
-        rest = max(1.0 + kernel.vc + own + noise - float(cross @ reach), noise)  # its variance given the others
+        rest = max(
+            kernel.level * (1.0 + kernel.vc) + own + noise - float(cross @ reach), noise
+        )  # its variance given the others
         s["inverse"] = updated(s["inverse"], reach / rest, reach)
-        s["gram"] = s["gram"].copy()
-        for name, edge, corner in (("inverse", -reach / rest, 1.0 / rest), ("gram", near, own)):
+        s["gram"], s["likeness"] = s["gram"].copy(), s["likeness"].copy()
+        for name, edge, corner in (("inverse", -reach / rest, 1.0 / rest), ("gram", near, own), ("likeness", kc, 1.0)):
             s[name][row] = s[name][:, row] = edge
             s[name][row, row] = corner
         self._write(
@@ -255,7 +278,7 @@ class DiscreteFamily:
         if rows < self._constants.capacity:
             for name in ROWS:
                 s[name] = np.concatenate([s[name], np.zeros((1, *s[name].shape[1:]))])
-            for name in ("gram", "inverse"):
+            for name in ("gram", "likeness", "inverse"):
                 s[name] = np.pad(s[name], (0, 1))
             return rows
         spare = 1.0 / np.diag(s["inverse"]) - s["noises"]  # variance of each row given the others
@@ -279,14 +302,19 @@ class DiscreteFamily:
         live = spread > 1e-9 * np.abs(s["mean"])
         s["middle"], s["width"] = s["mean"], np.where(live, np.maximum(spread, 1e-300), LARGEST)
         s["contexts"] = standard(s["raw"], s["middle"], s["width"])
-        kernel = Kernel.of(s["theta"], self._knobs)
+        gaps = pairwise_squares(s["contexts"]) / max(1, s["contexts"].shape[1])
+        s["likeness"] = Kernel.of(s["theta"], 1.0, self._knobs).closeness(gaps)
+        target, _, scale = self._target()
+        spread = float(self._y().std())
+        s["level"] = np.array([min(max((spread / scale) ** 2, 1.0), MOST_LEVEL)])
+        kernel = Kernel.of(s["theta"], float(s["level"][0]), self._knobs)
         found = evidence(
             kernel,
             self._knobs,
             s["phi"],
             s["steps"],
-            pairwise_squares(s["contexts"]) / max(1, s["contexts"].shape[1]),
-            self._target()[0],
+            gaps,
+            target,
             s["doubt"],
             s["counts"],
             c.freedom,
@@ -317,20 +345,17 @@ class DiscreteFamily:
         moved[NOISE] = min(max(s["theta"][NOISE] + noise_step, LEAST_LOG_NOISE), MOST_LOG_NOISE)
         s["theta"] = moved
 
-    def _target(self) -> tuple[Array, float, float]:
-        """The target [n], and the center and scale of y."""
+    def _target(self) -> Target:
+        """Less what the prior expects."""
         s = self._state
         if s["values"].shape[1] != len(s["weights"]) or s["values"].size == 0:
-            return np.zeros(len(s["points"])), 0.0, 1.0
-        y = np.clip(s["values"] @ s["weights"], -LARGEST, LARGEST)
-        size = max(float(np.abs(y).max()), 1e-300)
-        scale = size * float((y / size).std())
-        if scale <= 1e-10 * size:  # constant but for rounding
-            scale = size
-        ordered = np.sort(y)
-        center = 0.5 * float(ordered[(len(y) - 1) // 2] + ordered[len(y) // 2])
-        target = warped((y - center) / scale, self._constants.warp) - self._knobs.expected(s["phi"])
-        return target, center, scale
+            return Target(np.zeros(len(s["points"])), 0.0, 1.0)
+        found = target_of(self._y(), s["likeness"], self._constants.warp)
+        return found._replace(values=found.values - self._knobs.expected(s["phi"]))
+
+    def _y(self) -> Array:
+        y: Array = np.clip(self._state["values"] @ self._state["weights"], -LARGEST, LARGEST)
+        return y
 
     def _prepare(self) -> Fit:
         s = self._state
@@ -339,15 +364,18 @@ class DiscreteFamily:
         return Fit(
             constants=self._constants,
             knobs=self._knobs,
-            kernel=Kernel.of(s["used"], self._knobs),
+            kernel=Kernel.of(s["used"], float(s["level"][0]), self._knobs),
             points=s["points"],
             phi=s["phi"],
             steps=s["steps"],
             contexts=s["contexts"],
             failed=s["failed"],
+            unreached=s["unreached"],
+            reached=float(s["reach"][0] / s["reach"][1]),
             gram=s["gram"],
             inverse=s["inverse"],
             alpha=alpha,
+            values=self._y() if len(s["weights"]) == s["values"].shape[1] else np.zeros(len(s["points"])),
             center=center,
             scale=scale,
             middle=s["middle"],

@@ -1,12 +1,13 @@
 """The hierarchical kernel of the discrete family and its evidence, as functions over arrays.
 
-k = 1 + v_c kc + (v_a phi'phi + v_p exp(-D)) (rho + (1 - rho) kc),   kc = exp(-gaps / (2 h^2))
+k = b (1 + v_c kc) + (v_a phi'phi + v_p exp(-D)) (rho + (1 - rho) kc),   kc = exp(-gaps / (2 h^2))
 
 symbol     shape      meaning
 phi        [n, p]     main effects of points, steps [n, q] their thresholds (knobs.py)
 D          [n, m]     weighted count of the steps that differ, in units of a length l
 gaps       [n, m]     mean squared gap between standardised contexts
 gram       [n, m]     v_a phi'phi + v_p exp(-D): the part that knows points only
+b          scalar     variance of the level of y between contexts, where that within a context is one
 theta      [7 + d]    logarithms of v_a, v_p, l, h, s2 and v_c, logit of rho, then logarithms of the knobs' weights in D
 """
 
@@ -34,14 +35,19 @@ class Kernel:
     noise: float  # s2, of one sample
     vc: float
     rho: float
+    level: float  # b
     weights: Array  # [q] of each step in D, the length included
 
     @classmethod
-    def of(cls, theta: Array, knobs: Knobs) -> "Kernel":
+    def of(cls, theta: Array, level: float, knobs: Knobs) -> "Kernel":
         va, vp, length, width, noise, vc = (float(x) for x in np.exp(theta[:RHO]))
         own = np.exp(theta[WEIGHTS:]) / knobs.dim
         rho = float(1.0 / (1.0 + np.exp(-theta[RHO])))
-        return cls(va, vp, width, noise, vc, rho, own[knobs.step_knob] * knobs.step_weight / length)
+        return cls(va, vp, width, noise, vc, rho, level, own[knobs.step_knob] * knobs.step_weight / length)
+
+    def base(self, kc: Array) -> Array:
+        """b (1 + v_c kc): the part that knows contexts only."""
+        return self.level * (1.0 + self.vc * kc)
 
     def closeness(self, gaps: Array) -> Array:
         """kc in [0, 1]: how much of one context holds in another."""
@@ -100,7 +106,7 @@ def evidence(
     kc = kernel.closeness(gaps)
     blend = kernel.blend(kc)
     matrix = gram * blend
-    matrix += 1.0 + kernel.vc * kc
+    matrix += kernel.base(kc)
     diagonal = np.diag_indices(len(counts))
     usual = kernel.noise / counts
     noises = usual * noise_factor + JITTER
@@ -115,7 +121,7 @@ def evidence(
     by_gram = rest * blend
     by_rugged = by_gram * rugged
     by_gaps = rest * kc  # times the slope of k in kc
-    total = kernel.vc * by_gaps.sum()
+    total = kernel.level * kernel.vc * by_gaps.sum()
     by_gaps *= gram
     by_step = (steps**2).T @ by_rugged.sum(axis=1) - (steps * (by_rugged @ steps)).sum(axis=0)  # [q]
     gradient = np.empty(WEIGHTS + knobs.dim)
@@ -125,7 +131,7 @@ def evidence(
     gradient[VC] = total
     gradient[RHO] = kernel.rho * (1.0 - kernel.rho) * (np.vdot(rest, gram) - by_gaps.sum())
     gradient[WIDTH] = (
-        kernel.vc * np.einsum("nm,nm,nm", rest, kc, gaps) + (1.0 - kernel.rho) * np.vdot(by_gaps, gaps)
+        kernel.level * kernel.vc * np.einsum("nm,nm,nm", rest, kc, gaps) + (1.0 - kernel.rho) * np.vdot(by_gaps, gaps)
     ) / kernel.width**2
     gradient[NOISE] = 0.0  # it has a step of its own
     gradient[WEIGHTS:] = -2.0 * np.bincount(knobs.step_knob, kernel.weights * by_step, knobs.dim)

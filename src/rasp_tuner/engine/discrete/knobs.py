@@ -104,6 +104,15 @@ class Knobs:
         changed[knob] = self._elsewhere(point[[knob]], place, np.array([knob]), 0.0, rng)[0]
         return changed
 
+    def untried(self, points: Array) -> list[tuple[int, float]]:
+        """Knobs of few levels, each with a level that none of the points has."""
+        return [
+            (knob, float(level))
+            for knob in np.flatnonzero((self.counts > 2) & (self.counts <= RAMPS)).tolist()
+            for level in self._table[knob, : self.counts[knob]]
+            if not (points[:, knob] == level).any()
+        ]
+
     def importance(self, effects: Array) -> Array:
         """Chances [d] that a mutation touches each knob: half alike, half as the main effects [p] say."""
         values = (effects @ self.single).reshape(self.grid.shape)
