@@ -12,6 +12,7 @@ from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gate import Mixture
 
 GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
+SURPRISE_DEVIATIONS = 2.0  # that one sample may move what a run is taken to have cost: more is an outlier
 PROVEN = 0.95  # probability of being better than the default from which on another point is recommended
 LIKELY = 0.8  # the same, to be tried in the place of a choice that is too dear
 EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what it costs
@@ -42,7 +43,9 @@ class Against(NamedTuple):
         own, default = self.variances
         shared = 0.5 * (self.deviation**2 + own - default)  # covariance of the difference and what was seen
         gain = shared / max(own + noise, LEAST_VARIANCE)
-        return self.mean + gain * (y - self.expected), math.sqrt(max(self.deviation**2 - gain * shared, 0.0))
+        most = SURPRISE_DEVIATIONS * math.sqrt(own + noise)
+        surprise = min(max(y - self.expected, -most), most)
+        return self.mean + gain * surprise, math.sqrt(max(self.deviation**2 - gain * shared, 0.0))
 
 
 def against(belief: Mixture, point: Array, default: Array) -> Against:
