@@ -8,17 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import Categorical, Int, Tuner
-from rasp_tuner.engine.budget import CONFIDENCE_DEVIATIONS, START_STEPS, BudgetLedger
+from rasp_tuner.engine.budget import CONFIDENCE_DEVIATIONS, MOST_PRICE, START_STEPS, BudgetLedger
 
 shares = st.floats(0.0, 10.0)
 prices, deviations = st.floats(-3.0, 3.0), st.floats(0.0, 3.0)
-runs = st.lists(st.tuples(prices, deviations), max_size=30)
+seen = st.none() | st.floats(-10.0, 10.0)
+runs = st.lists(st.tuples(prices, deviations, seen), max_size=30)
 
 
 def kept(share, booked):
     ledger = BudgetLedger(share)
-    for price, deviation in booked:
-        ledger.record(price, deviation)
+    for run in booked:
+        ledger.record(*run)
     return ledger
 
 
@@ -26,14 +27,14 @@ def kept(share, booked):
 def test_spending_never_leaves_more(share, booked, price, deviation):
     ledger = kept(share, booked)
     steps, before = ledger.steps + 1, ledger.left(ledger.steps + 1)
-    ledger.record(price, deviation)
+    ledger.record(price, deviation, None)
     assert ledger.steps == steps
     assert ledger.left(steps) <= before - price + 1e-9
 
 
 @given(shares, runs, deviations, st.floats(0.0, 3.0))
 def test_what_is_surely_a_gain_is_always_allowed(share, booked, deviation, gain):
-    ledger = kept(share, [(3.0, 1.0)] * 20 + booked)
+    ledger = kept(share, [(3.0, 1.0, 3.0)] * 20 + booked)
     assert ledger.allows(-CONFIDENCE_DEVIATIONS * deviation - gain, deviation)
 
 
@@ -47,10 +48,11 @@ def test_what_is_allowed_is_a_gain_or_within_what_is_left(share, booked, price, 
 @given(shares, runs)
 def test_only_the_sure_part_of_a_gain_is_booked_and_the_default_costs_nothing(share, booked):
     ledger = kept(share, booked)
-    assert 0.0 <= ledger.earned <= sum(max(-price, 0.0) for price, _ in booked) + 1e-9
+    assert 0.0 <= ledger.earned <= sum(max(-price, 0.0) for price, _, _ in booked) + 1e-9
     spent, earned = ledger.spent, ledger.earned
-    ledger.record(0.0, 0.0)
-    assert (ledger.spent, ledger.earned) == (spent, earned)
+    typical = ledger.typical
+    ledger.record(0.0, 0.0, None)
+    assert (ledger.spent, ledger.earned, ledger.typical) == (spent, earned, typical)
 
 
 @given(shares, runs, runs)
@@ -67,17 +69,32 @@ def test_a_restored_budget_is_the_same(share, booked, later):
 def test_the_allowance_may_be_spent_at_once_and_more_comes_with_time():
     ledger = BudgetLedger(0.02)
     assert ledger.left(0) == pytest.approx(0.02 * START_STEPS)
-    ledger.record(1.9, 0.0)
+    ledger.record(1.9, 0.0, 1.9)
     assert not ledger.allows(0.2, 0.0)
     for _ in range(10):
-        ledger.record(0.0, 0.0)
+        ledger.record(0.0, 0.0, None)
     assert ledger.allows(0.2, 0.0)
     assert ledger.report().left == pytest.approx(0.02 * (START_STEPS + 11) - 1.9)
 
 
 def test_uncertain_costs_leave_less():
-    sure, unsure = kept(0.02, [(0.1, 0.0)] * 4), kept(0.02, [(0.1, 0.05)] * 4)
+    sure, unsure = kept(0.02, [(0.1, 0.0, 1.0)] * 4), kept(0.02, [(0.1, 0.05, 1.0)] * 4)
     assert sure.left(50) - unsure.left(50) == pytest.approx(CONFIDENCE_DEVIATIONS * math.sqrt(4 * 0.05**2))
+
+
+def test_one_run_costs_and_gains_a_bounded_amount():
+    dear, lucky = kept(0.02, [(1e6, 0.0, 1e6)]), kept(0.02, [(-1e6, 0.0, -1e6)])
+    assert (dear.spent, lucky.earned) == (MOST_PRICE, MOST_PRICE)
+
+
+@given(shares, runs, st.floats(0.0, 1.0))
+def test_what_matters_little_may_spend_little(share, booked, gap):
+    ledger = kept(share, booked)
+    assert 0.0 < ledger.typical <= 1.0
+    before = ledger.typical
+    for _ in range(2000):
+        ledger.record(0.0, 0.0, gap)
+    assert min(before, gap) - 1e-9 <= ledger.typical <= max(before, gap, 0.1) + 1e-9
 
 
 SPACE = {f"k{i}": Int(1, 4) for i in range(5)} | {"c": Categorical(["a", "b", "c"])}

@@ -38,7 +38,6 @@ LEAST_LOG_NOISE, MOST_LOG_NOISE = math.log(JITTER), math.log(3.0)
 DRIFT_SAMPLES, DRIFT_DEVIATIONS = 3.0, 2.5  # a repeat so far off leaves a row no more weight than so many samples
 REPEATS_KEPT = 0.98  # of the scatter of repeats, at each new one
 WILD_DEVIATIONS = 4.0  # a repeat farther off than this counts as if it were so far
-MOST_LEVEL = 100.0  # b, see kernel.py: more would leave no digits for the rest
 REACH_KEPT = 0.98  # of what is known about reached points, at each new one
 SAME_POINT = 1e-9  # apart: rounding
 UNREACHED = 64  # latest points kept that were asked for and ran as others
@@ -304,9 +303,8 @@ class DiscreteFamily:
         s["contexts"] = standard(s["raw"], s["middle"], s["width"])
         gaps = pairwise_squares(s["contexts"]) / max(1, s["contexts"].shape[1])
         s["likeness"] = Kernel.of(s["theta"], 1.0, self._knobs).closeness(gaps)
-        target, _, scale = self._target()
-        spread = float(self._y().std())
-        s["level"] = np.array([min(max((spread / scale) ** 2, 1.0), MOST_LEVEL)])
+        target = self._target()
+        s["level"] = np.array([target.level])
         kernel = Kernel.of(s["theta"], float(s["level"][0]), self._knobs)
         found = evidence(
             kernel,
@@ -314,7 +312,7 @@ class DiscreteFamily:
             s["phi"],
             s["steps"],
             gaps,
-            target,
+            target.values,
             s["doubt"],
             s["counts"],
             c.freedom,
@@ -348,19 +346,21 @@ class DiscreteFamily:
     def _target(self) -> Target:
         """Less what the prior expects."""
         s = self._state
-        if s["values"].shape[1] != len(s["weights"]) or s["values"].size == 0:
-            return Target(np.zeros(len(s["points"])), 0.0, 1.0)
+        if len(s["points"]) == 0:
+            return Target(np.zeros(0), 0.0, 1.0, 1.0)
         found = target_of(self._y(), s["likeness"], self._constants.warp)
         return found._replace(values=found.values - self._knobs.expected(s["phi"]))
 
     def _y(self) -> Array:
-        y: Array = np.clip(self._state["values"] @ self._state["weights"], -LARGEST, LARGEST)
-        return y
+        """[n] of the rows; zero until weights are known."""
+        values, weights = self._state["values"], self._state["weights"]
+        if len(weights) != values.shape[1]:
+            return np.zeros(len(values))
+        return np.clip(values @ weights, -LARGEST, LARGEST)
 
     def _prepare(self) -> Fit:
         s = self._state
-        target, center, scale = self._target()
-        alpha = s["inverse"] @ target
+        target = self._target()
         return Fit(
             constants=self._constants,
             knobs=self._knobs,
@@ -374,10 +374,10 @@ class DiscreteFamily:
             reached=float(s["reach"][0] / s["reach"][1]),
             gram=s["gram"],
             inverse=s["inverse"],
-            alpha=alpha,
-            values=self._y() if len(s["weights"]) == s["values"].shape[1] else np.zeros(len(s["points"])),
-            center=center,
-            scale=scale,
+            alpha=s["inverse"] @ target.values,
+            values=self._y(),
+            center=target.center,
+            scale=target.scale,
             middle=s["middle"],
             width=s["width"],
         )

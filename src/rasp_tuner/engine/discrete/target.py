@@ -18,6 +18,7 @@ from rasp_tuner.core.numerics import Array
 
 LEVEL_PRIOR = 0.1  # rows that speak for the center of all when the level of a context is averaged
 SCALE_PRIOR = 0.5  # rows that speak for the deviation of all when that within a context is estimated
+MOST_LEVEL = 100.0  # more would leave no digits for what differs within a context
 CONSTANT = 1e-10  # of the largest y: a smaller deviation is rounding
 
 
@@ -27,6 +28,7 @@ class Target(NamedTuple):
     values: Array  # [n]
     center: float  # median y
     scale: float  # deviation of y within a context
+    level: float  # variance of y over all contexts, in units of scale^2; from 1 to MOST_LEVEL
 
 
 def target_of(y: Array, likeness: Array, warp: float) -> Target:
@@ -37,10 +39,14 @@ def target_of(y: Array, likeness: Array, warp: float) -> Target:
     level = levels(likeness, y, center)
     freedom = float((1.0 - 1.0 / (likeness.sum(axis=1) + LEVEL_PRIOR)).sum())  # a row on its own has none
     within, overall = (y - level) / size, (y - center) / size
-    squares = float(within @ within) + SCALE_PRIOR * float(overall @ overall) / len(y)
-    deviation = math.sqrt(squares / (freedom + SCALE_PRIOR))
-    scale = size * deviation if deviation > CONSTANT else size
-    return Target((level - center) / scale + warped((y - level) / scale, warp), center, scale)
+    prior = SCALE_PRIOR / (1.0 + freedom**2)  # soon forgotten, for contexts may be very far apart
+    squares = float(within @ within) + prior * float(overall @ overall) / len(y)
+    deviation = math.sqrt(squares / (freedom + prior))
+    if deviation <= CONSTANT:
+        deviation = 1.0
+    scale = size * deviation
+    apart = min(max(float(overall.var()) / deviation**2, 1.0), MOST_LEVEL)
+    return Target((level - center) / scale + warped((y - level) / scale, warp), center, scale, apart)
 
 
 def levels(likeness: Array, y: Array, center: float) -> Array:

@@ -1,0 +1,112 @@
+"""What a user of switches and levels may expect of a tuner, in small worlds with a known best."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rasp_tuner import Categorical, Float, Int, Tuner
+from rasp_tuner.engine.discrete.target import target_of
+
+
+def play(tuner, loss, steps, ran=None):
+    """Losses without noise, of so many steps; `ran` says what becomes of settings."""
+    losses = []
+    for _ in range(steps):
+        s = tuner.ask()
+        settings = s.params if ran is None else ran(s.params)
+        losses.append(loss(settings))
+        tuner.tell(s.id, {"y": losses[-1]}, settings)
+    return np.array(losses)
+
+
+SWITCHES = {f"s{i}": Categorical([False, True]) for i in range(6)}
+OFF = dict.fromkeys(SWITCHES, False)
+KNOBS = {f"k{i}": Int(0, 4) for i in range(7)}
+
+
+def saved(params):
+    return 10.0 - 2.0 * params["s1"] - 3.0 * params["s4"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_knob_that_is_put_back_does_not_stop_the_search(seed):
+    """The system ignores k0; once that was asked for and k0 ran as before, it is not asked for again and again."""
+    tuner = Tuner(KNOBS, {"y": "min"}, default=dict.fromkeys(KNOBS, 0), seed=seed)
+    losses = play(tuner, lambda p: 10.0 - p["k1"] - p["k4"], 60, ran=lambda p: {**p, "k0": 0})
+    assert losses[-10:].mean() < 4.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_settings_that_run_as_others_are_not_asked_for_for_ever(seed):
+    """Only two switches at a time can be on; the system turns off the others."""
+
+    def ran(params):
+        on = [name for name, value in params.items() if value]
+        return {name: name in on[:2] for name in params}
+
+    tuner = Tuner(SWITCHES, {"y": "min"}, default=OFF, seed=seed)
+    play(tuner, saved, 60, ran=ran)
+    asked = [tuner.ask().params for _ in range(5)]
+    assert all(ran(params) == params for params in asked)
+    again = Tuner.from_bytes(tuner.to_bytes())
+    assert again.ask().params == tuner.ask().params
+
+
+@given(st.integers(0, 99), st.floats(-50.0, 50.0))
+def test_a_shift_of_one_context_moves_its_targets_together(seed, shift):
+    y, context = np.random.default_rng(seed).normal(size=20), np.arange(20) % 2
+    likeness = (context[:, None] == context).astype(float)
+    plain, moved = (target_of(y + shift * context * shifted, likeness, 2.0) for shifted in (0.0, 1.0))
+    for own in (0, 1):
+        gaps = [np.diff(target.values[context == own]) * target.scale for target in (plain, moved)]
+        np.testing.assert_allclose(gaps[1], gaps[0], atol=0.05 + 0.02 * abs(shift))
+    assert moved.scale == pytest.approx(plain.scale, rel=0.05 + 0.05 * abs(shift))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_level_of_a_context_does_not_hide_effects_within_it(seed):
+    """Contexts differ by hundreds, settings by one."""
+    levels, rng = (-400.0, 50.0, 700.0), np.random.default_rng(seed)
+    best = rng.integers(2, size=(3, 6))
+
+    def loss(params, context):
+        return levels[context] + sum(params[f"s{i}"] != best[context][i] for i in range(6))
+
+    tuner, regrets = Tuner(SWITCHES, {"y": "min"}, context=1, default=OFF, seed=seed), []
+    for t in range(180):
+        context = t // 10 % 3
+        s = tuner.ask([float(context)])
+        regrets.append(loss(s.params, context) - levels[context])
+        tuner.tell(s.id, {"y": loss(s.params, context) + 0.1 * rng.normal()})
+    assert np.mean(regrets[-60:]) < 0.4 * best.sum(axis=1).mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_level_is_tried_sooner_or_later(seed):
+    """Most levels do nothing, and what was seen of a knob is little; one never tried could be the best."""
+    tuner, tried = Tuner(KNOBS, {"y": "min"}, default=dict.fromkeys(KNOBS, 2), seed=seed), {}
+    for _ in range(160):
+        s = tuner.ask()
+        tuner.tell(s.id, {"y": 10.0 + s.params["k1"] + 0.01 * s.params["k4"]})
+        for name, value in s.params.items():
+            tried.setdefault(name, set()).add(value)
+    assert tried == {name: set(range(5)) for name in KNOBS}
+
+
+def test_the_first_value_of_a_dear_workload_does_not_spoil_what_was_learned():
+    """After twenty steps of a cheap workload comes the first value of one that is a thousand times dearer."""
+    tuner = Tuner({"x": Float(0.0, 1.0)}, {"ms": "min"}, ["load"], default={"x": 0.5}, seed=0)
+    rng = np.random.default_rng(0)
+
+    def ms(x):
+        return 0.25 + 3.0 * (x - 0.2) ** 2
+
+    for _ in range(20):
+        s = tuner.ask({"load": 0.03 * rng.normal()})
+        tuner.tell(s.id, {"ms": ms(s.params["x"]) * np.exp(0.1 * rng.normal())})
+    assert tuner.scales == {"ms": "linear"}
+    s = tuner.ask({"load": 1.0})
+    tuner.tell(s.id, {"ms": 1000.0})
+    assert tuner.scales == {"ms": "log"}
+    assert ms(tuner.recommend({"load": 0.0})["x"]) <= ms(0.5)
