@@ -354,9 +354,9 @@ class DiscreteFamily:
     def _y(self) -> Array:
         """[n] of the rows; zero until weights are known."""
         values, weights = self._state["values"], self._state["weights"]
-        if len(weights) != values.shape[1]:
-            return np.zeros(len(values))
-        return np.clip(values @ weights, -LARGEST, LARGEST)
+        known = len(weights) == values.shape[1]
+        y: Array = np.clip(values @ weights, -LARGEST, LARGEST) if known else np.zeros(len(values))
+        return y
 
     def _prepare(self) -> Fit:
         s = self._state
