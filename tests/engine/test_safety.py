@@ -53,12 +53,19 @@ def test_a_point_is_compared_with_the_default():
     assert same == (10.0, 0.0, 0.0, 10.0, (2.0, 2.0))
 
 
+def test_a_false_measurement_says_no_more_than_two_deviations():
+    offer, noise = against(Belief(default=(10.0, 2.0)), TRIED, DEFAULT), 0.75
+    assert offer.after(1e9, noise) == offer.after(10.5 + 2.0 * math.sqrt(0.25 + noise), noise)
+    assert offer.after(-1e9, noise) == offer.after(10.5 - 2.0 * math.sqrt(0.25 + noise), noise)
+    assert offer.after(10.6, noise) != offer.after(10.7, noise)
+
+
 def test_what_was_seen_at_a_point_tells_of_the_difference():
     offer = against(
         Belief(default=(10.0, 2.0)), TRIED, DEFAULT
     )  # both independent: all that is seen is the point's own
-    mean, deviation = offer.after(12.0, 0.25)
-    assert mean == pytest.approx(0.5 + 0.5 * (12.0 - 10.5))
+    mean, deviation = offer.after(11.5, 0.25)
+    assert mean == pytest.approx(0.5 + 0.5 * (11.5 - 10.5))
     assert deviation == pytest.approx(math.sqrt(2.25 - 0.125))
     assert offer.after(12.0, 1e12) == (pytest.approx(0.5), pytest.approx(1.5))
 

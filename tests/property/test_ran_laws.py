@@ -6,8 +6,13 @@ Where knobs have levels, a tell also says which suggestions cannot be had: tests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner import Float, Tuner
+from rasp_tuner import Categorical, Float, Int, Tuner
 
+LEVELS = {
+    "pool": Int(1, 64, log=True),
+    "share": Float(0.0, 1.0, step=0.05),
+    "codec": Categorical(["lz4", "zstd", None]),
+}
 SMOOTH = {"x": Float(-3.0, 5.0), "y": Float(0.1, 10.0)}
 units = st.floats(0.0, 1.0)
 
@@ -46,3 +51,15 @@ def test_a_tell_with_what_ran_is_an_observation_of_it(case, warm, seed):
         assert told.recommend(context) == observed.recommend(context)
     assert told.ask([0.5]).params == observed.ask([0.5]).params
     assert told.learned == observed.learned
+
+
+@given(st.sampled_from([LEVELS, SMOOTH]), st.integers(1, 12), st.integers(0, 3))
+@settings(max_examples=15)
+def test_to_say_that_the_suggestion_ran_says_nothing_new(space, steps, seed):
+    silent, said = (Tuner(space, {"m": "min"}, ["load"], seed=seed) for _ in range(2))
+    for i in range(steps):
+        for tuner in (silent, said):
+            s = tuner.ask({"load": float(i % 2)})
+            tuner.tell(s.id, {"m": loss(s.params)}, *([s.params] if tuner is said else []))
+    assert said.ask([0.0]).params == silent.ask([0.0]).params
+    assert said.recommend([1.0]) == silent.recommend([1.0])

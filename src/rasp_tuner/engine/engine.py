@@ -101,7 +101,7 @@ class Engine:
         asked: Array | None = None,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        losses = self._signed(self.objective.to_minimise(metrics))
+        losses = self._rescaled_for(self.objective.to_minimise(metrics))
         if asked is not None:
             self._account(context, point, losses, False)
         outcome = self._learn(Trial(point, context, losses, False, asked))
@@ -112,7 +112,7 @@ class Engine:
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._learn(Trial(point, context, self._signed(self.objective.of_error(error)), False))
+        return self._learn(Trial(point, context, self._rescaled_for(self.objective.of_error(error)), False))
 
     def tell_failed(
         self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
@@ -207,9 +207,9 @@ class Engine:
         moved = not np.array_equal(point, self.default)
         self._budget.record(price, unsure, self.objective.relative(y - offer.level, offer.level) if moved else None)
 
-    def _signed(self, losses: Array) -> Array:
-        """The same losses, on scales that suit their signs."""
-        if self.objective.observe_sign(losses):
+    def _rescaled_for(self, losses: Array) -> Array:
+        """The same losses, after the scale was changed if they leave no choice."""
+        if self.objective.observe_extreme(losses):
             self.gate.reweigh(self.objective.weights)
             self._latest = None
         return losses

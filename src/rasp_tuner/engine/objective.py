@@ -93,7 +93,7 @@ class Objective(MetricTable):
         mean += gap / self.seen
         squares += np.minimum(np.abs(gap), LARGEST) * np.minimum(np.abs(losses - mean), LARGEST)
         worst[:] = losses if self.seen == 1 else np.maximum(worst, losses)
-        changed = self.observe_sign(losses)
+        changed = self.observe_extreme(losses)
         doubled = self.seen >= 2 and not self.seen & (self.seen - 1)
         if len(self.metrics) > 1 and doubled:
             spread = np.sqrt(squares / self.seen)
@@ -103,7 +103,7 @@ class Objective(MetricTable):
         self._set_weights()
         return True
 
-    def observe_sign(self, losses: Array) -> bool:
+    def observe_extreme(self, losses: Array) -> bool:
         """Choose the scale by a sample [C] that leaves no choice; whether that changed the weights.
 
         To be asked before such a sample is used: what is not positive has no logarithm, so its metric is linear for

@@ -26,6 +26,7 @@ from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Forecast
 
 SETTLED = "best known; exploring would cost more than it finds"
+ALIKE = 0.5  # kc from which on what failed, or could not be had, there is not asked for here
 LEVEL_CHANCE = 0.3  # of trying a new level of a knob where nothing else seems worth a look
 LOOKS = (1.0, 5.0, 25.0)  # at one point, that the value of information is averaged over: under noise one tells little
 
@@ -44,7 +45,7 @@ class DiscreteConstants:
     few: float = 0.5  # changes of a mutant are geometric with this parameter
     home: float = 0.2  # chance that a change goes back to the default
     spread: float = 0.5  # scale of drawn main effects
-    warp: float = 2.0  # the compression: linear up to about this many standard deviations above the median
+    warp: float = 2.0  # the compression: linear up to about this many deviations above the level of a context
     memory: float = 60.0
     kept: float = 2.0  # best rows of each context that are not forgotten
     similar: float = 0.85  # kc above which equal points share a row
@@ -72,8 +73,10 @@ class Fit:
     steps: Array
     contexts: Array
     failed: Array
+    tried: Array  # which levels were tried (knobs.py)
     reached: float  # share of new points that ran as they were asked for
-    unreached: Array  # [., d] the latest that did not: asking for them again tells nothing
+    unreached: Array  # [., d] the latest that did not, and never ran: asking for them again tells nothing
+    unreached_in: Array  # [., d_c] raw contexts of these
     gram: Array
     inverse: Array
     alpha: Array
@@ -92,12 +95,12 @@ class DiscreteBelief:
     """What the family holds true in one context."""
 
     def __init__(self, fit: Fit, context: Array) -> None:
-        self._fit = fit
+        self._fit, self._context = fit, context
         self._kc = kc = fit.closeness(context)
         self._share = fit.kernel.blend(kc)
         self._base = fit.kernel.base(kc)
         self._offset = (float(levels(kc[None], fit.values, fit.center)[0]) - fit.center) / fit.scale
-        self._barred = fit.points[(fit.failed > 0.0) & (kc > 0.5)]  # they failed in a context like this
+        self._barred = fit.points[(fit.failed > 0.0) & (kc > ALIKE)]  # they failed in a context like this
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of the noise-free y at points [n, d]."""
@@ -128,7 +131,7 @@ class DiscreteBelief:
 
     @property
     def noise(self) -> float:
-        """Variance of one observation of y around its mean, where y is no worse than its median."""
+        """Variance of one observation of y around its mean, where y is no worse than the level of its context."""
         return float(self._fit.kernel.noise * self._fit.scale**2)
 
     def forecast(self, point: Array, y: float) -> Forecast:
@@ -156,21 +159,18 @@ class DiscreteBelief:
         nothing seems worth a look, now and then a level is tried that no run ever had: what little was seen of a knob
         says nothing about it.
         """
-        unmoved = np.flatnonzero((self._tried() == self._fit.knobs.default).all(axis=0))
+        unmoved = self._fit.knobs.unmoved(self._fit.tried)
         if len(unmoved):
             point = self._first_look(int(unmoved[rng.integers(len(unmoved))]), rng)
             if point is not None:
                 return self._choice(point, "first look at a knob")
-        points, sources = self._candidates(rng)
+        points, sources = self._allowed(*self._candidates(rng))
         mean, covariance = self._joint(points)
         value = knowledge_gradient(mean, covariance, self._fit.kernel.noise)
         if self._fit.reached < 1.0:  # a look at a new point may turn out to be one at another
             known = {point.tobytes() for point in self._fit.points}
             value *= [1.0 if point.tobytes() in known else self._fit.reached for point in points]
         score = mean - self._fit.constants.horizon * value
-        barred = {point.tobytes() for point in [*self._barred, *self._fit.unreached]}
-        if barred:
-            score[[point.tobytes() in barred for point in points]] = np.inf
         chosen = int(score.argmin())
         if chosen != int(mean.argmin()):
             return self._choice(points[chosen], sources[chosen])
@@ -185,16 +185,24 @@ class DiscreteBelief:
 
     def _new_level(self, rng: np.random.Generator) -> Array | None:
         """The best known point with one knob at a level that was never tried; None if there is none."""
-        best, untried = self.best(), self._fit.knobs.untried(self._tried())
+        best, untried = self.best(), self._fit.knobs.untried(self._fit.tried)
         if best is None or not untried:
             return None
         knob, level = untried[rng.integers(len(untried))]
         best[knob] = level
         return None if (self._barred == best).all(axis=1).any() else best
 
-    def _tried(self) -> Array:
-        """[., d] the points that ran or were asked for."""
-        return np.concatenate([self._fit.points, self._fit.unreached])
+    def _allowed(self, points: Array, sources: list[str]) -> tuple[Array, list[str]]:
+        """The candidates that did not fail, and can be had, in a context like this; the default if there is none."""
+        fit, context = self._fit, self._context
+        alike = fit.kernel.closeness(
+            mean_squares(standard(fit.unreached_in, fit.middle, fit.width), standard(context, fit.middle, fit.width))
+        )
+        barred = {point.tobytes() for point in [*self._barred, *fit.unreached[alike > ALIKE]]}
+        if not barred:
+            return points, sources
+        kept = [i for i, point in enumerate(points) if point.tobytes() not in barred]
+        return (points[kept], [sources[i] for i in kept]) if kept else (fit.knobs.default[None], ["default"])
 
     def _choice(self, point: Array, source: str) -> Choice:
         mean, variance = self.predict(point[None])

@@ -39,22 +39,9 @@ DRIFT_SAMPLES, DRIFT_DEVIATIONS = 3.0, 2.5  # a repeat so far off leaves a row n
 REPEATS_KEPT = 0.98  # of the scatter of repeats, at each new one
 WILD_DEVIATIONS = 4.0  # a repeat farther off than this counts as if it were so far
 REACH_KEPT = 0.98  # of what is known about reached points, at each new one
-SAME_POINT = 1e-9  # apart: rounding
 UNREACHED = 64  # latest points kept that were asked for and ran as others
 DERIVED = ("phi", "steps")  # features of the rows, kept to save time
-# arrays with one entry a row
-ROWS = (
-    "points",
-    "raw",
-    "values",
-    "counts",
-    "failed",
-    "doubt",
-    "noises",
-    "rivals",
-    "contexts",
-    *DERIVED,
-)
+ROWS = ("points", "raw", "values", "counts", "failed", "doubt", "noises", "rivals", "contexts", *DERIVED)  # [n, ...]
 
 
 class DiscreteFamily:
@@ -78,37 +65,8 @@ class DiscreteFamily:
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
         self._loose = c.loose * np.concatenate([[1.0, 1.0, 0.7, 0.7, 1.0, 1.0, 1.0], np.full(dim, 0.7)])
-        self._state = {
-            "points": np.zeros((0, dim)),
-            "raw": np.zeros((0, context_dim)),  # contexts as they came
-            "values": np.zeros((0, 0)),  # [n, K]
-            "counts": np.zeros(0),
-            "failed": np.zeros(0),
-            "doubt": np.zeros(0),  # times the usual noise that each row seems to have
-            "noises": np.zeros(0),
-            "rivals": np.zeros(0),  # how many rows of like context were better at the last refit
-            "phi": self._knobs.main_effects(np.zeros((0, dim))),
-            "steps": self._knobs.steps(np.zeros((0, dim))),
-            "contexts": np.zeros((0, context_dim)),
-            "likeness": np.zeros((0, 0)),  # [n, n] kc between the rows
-            "level": np.ones(1),  # b, see kernel.py
-            "gram": np.zeros((0, 0)),
-            "inverse": np.zeros((0, 0)),
-            "theta": self._start,  # where hyperparameters go next
-            "used": self._start,  # those in gram and inverse
-            "speed": np.full(WEIGHTS + dim, c.rate),  # step of each theta
-            "sign": np.zeros(WEIGHTS + dim),  # its last direction
-            "clock": np.zeros(2),  # samples seen; samples since the last refit
-            "mean": np.zeros(context_dim),  # of all contexts seen
-            "squares": np.zeros(context_dim),  # summed, around that mean
-            "middle": np.zeros(context_dim),
-            "width": np.full(context_dim, LARGEST),
-            "weights": np.zeros(0),  # [K]
-            "repeats": np.zeros(1),  # [1 + K K] how many samples repeated a row; summed squares of their deviations
-            "unreached": np.zeros((0, dim)),  # the latest points that were asked for and ran as others
-            "reach": np.ones(2),  # how many new points ran as they were asked for; how many were asked for
-            "late": np.zeros((0, 0)),  # [w, d_c + d + K] context, point and values of the latest samples
-        }
+        self._context_dim = context_dim
+        self._state = self._empty()
         self._fit = self._prepare()
 
     @property
@@ -127,8 +85,7 @@ class DiscreteFamily:
         s["clock"] = s["clock"] + 1.0
         if self._window:
             s["late"] = np.array([*s["late"], np.concatenate([context, point, values])][-self._window :])
-        if trial.asked is not None:
-            self._compare(trial.asked, point)
+        self._reach(point, trial.asked, context)
         self._observe(context)
         kc = np.zeros(0) if belief is None else belief.similar()
         same = np.flatnonzero((s["points"] == point).all(axis=1))
@@ -174,10 +131,10 @@ class DiscreteFamily:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take back what `state` gave: behaviour goes on bit by bit."""
-        early = "likeness" not in state  # version 0.1: rows had other features
-        rows, dim = len(state["points"]), self._knobs.dim
-        since = {"late": np.zeros((0, 0)), "repeats": np.zeros(1), "unreached": np.zeros((0, dim)), "reach": np.ones(2)}
-        state = {**since, "likeness": np.ones((rows, rows)), "level": np.ones(1), **state}
+        early = "likeness" not in state  # of rows that had other features, or did not know how alike they are
+        rows = len(state["points"])
+        tried = self._knobs.tried(self._knobs.none_tried(), state["points"])
+        state = {**self._empty(), "likeness": np.ones((rows, rows)), "tried": tried, **state}
         s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
         s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
         self._state = s
@@ -186,19 +143,62 @@ class DiscreteFamily:
             self._refit()
             self._fit = self._prepare()
 
+    def _empty(self) -> dict[str, Array]:
+        """What is known before anything is learned."""
+        dim, context_dim = self._knobs.dim, self._context_dim
+        return {
+            "points": np.zeros((0, dim)),
+            "raw": np.zeros((0, context_dim)),  # contexts as they came
+            "values": np.zeros((0, 0)),  # [n, K]
+            "counts": np.zeros(0),
+            "failed": np.zeros(0),
+            "doubt": np.zeros(0),  # times the usual noise that each row seems to have
+            "noises": np.zeros(0),
+            "rivals": np.zeros(0),  # how many rows of like context were better at the last refit
+            "phi": self._knobs.main_effects(np.zeros((0, dim))),
+            "steps": self._knobs.steps(np.zeros((0, dim))),
+            "contexts": np.zeros((0, context_dim)),
+            "likeness": np.zeros((0, 0)),  # [n, n] kc between the rows
+            "level": np.ones(1),  # b, see kernel.py
+            "gram": np.zeros((0, 0)),
+            "inverse": np.zeros((0, 0)),
+            "theta": self._start,  # where hyperparameters go next
+            "used": self._start,  # those in gram and inverse
+            "speed": np.full(WEIGHTS + dim, self._constants.rate),  # step of each theta
+            "sign": np.zeros(WEIGHTS + dim),  # its last direction
+            "clock": np.zeros(2),  # samples seen; samples since the last refit
+            "mean": np.zeros(context_dim),  # of all contexts seen
+            "squares": np.zeros(context_dim),  # summed, around that mean
+            "middle": np.zeros(context_dim),
+            "width": np.full(context_dim, LARGEST),
+            "weights": np.zeros(0),  # [K]
+            "repeats": np.zeros(1),  # [1 + K K] how many samples repeated a row; summed squares of their deviations
+            "tried": self._knobs.none_tried(),  # which levels ran or were asked for
+            "unreached": np.zeros((0, dim)),  # the latest points that were asked for and ran as others, and never ran
+            "unreached_in": np.zeros((0, context_dim)),  # raw contexts of these
+            "reach": np.ones(2),  # how many new points ran as they were asked for; how many were asked for
+            "late": np.zeros((0, 0)),  # [w, d_c + d + K] context, point and values of the latest samples
+        }
+
     def _observe(self, context: Array) -> None:
         s = self._state
         gap = context - s["mean"]
         s["mean"] = s["mean"] + gap / s["clock"][0]
         s["squares"] = s["squares"] + gap * (context - s["mean"])
 
-    def _compare(self, asked: Array, ran: Array) -> None:
-        """Take in whether what ran is what was asked for."""
-        s, reached = self._state, bool(np.abs(asked - ran).max() < SAME_POINT)
+    def _reach(self, ran: Array, asked: Array | None, context: Array) -> None:
+        """Take in what was tried, and whether what ran is what was asked for, if anything was."""
+        s, known = self._state, [ran] if asked is None else [ran, asked]
+        s["tried"] = self._knobs.tried(s["tried"], np.stack(known))
+        kept = ~np.any([(s["unreached"] == point).all(axis=1) for point in known], axis=0)
+        s["unreached"], s["unreached_in"] = s["unreached"][kept], s["unreached_in"][kept]
+        if asked is None or (s["points"] == asked).all(axis=1).any():
+            return  # it could be had before
+        reached = self._knobs.same(asked, ran)
+        s["reach"] = REACH_KEPT * s["reach"] + [float(reached), 1.0]
         if not reached:
             s["unreached"] = np.concatenate([s["unreached"], asked[None]])[-UNREACHED:]
-        if not (s["points"] == asked).all(axis=1).any():
-            s["reach"] = REACH_KEPT * s["reach"] + [float(reached), 1.0]
+            s["unreached_in"] = np.concatenate([s["unreached_in"], context[None]])[-UNREACHED:]
 
     def _merge(self, row: int, context: Array, values: Array, failed: bool) -> None:
         """One more sample of a row; a change between success and failure starts it anew."""
@@ -316,7 +316,7 @@ class DiscreteFamily:
             s["doubt"],
             s["counts"],
             c.freedom,
-            self._repeats(),
+            self._repeats(target.scale),
         )
         s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
         s["rivals"] = found.rivals
@@ -324,9 +324,9 @@ class DiscreteFamily:
         s["clock"] = np.array([s["clock"][0], 0.0])
         self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2, found.noise_step)
 
-    def _repeats(self) -> tuple[float, float]:
+    def _repeats(self, scale: float) -> tuple[float, float]:
         """How many samples repeated a row, and the sum of their squared deviations from it, in units of the target."""
-        s, scale = self._state, self._fit.scale
+        s = self._state
         count = float(s["repeats"][0])
         if count == 0.0:
             return 0.0, 0.0
@@ -370,7 +370,9 @@ class DiscreteFamily:
             steps=s["steps"],
             contexts=s["contexts"],
             failed=s["failed"],
+            tried=s["tried"],
             unreached=s["unreached"],
+            unreached_in=s["unreached_in"],
             reached=float(s["reach"][0] / s["reach"][1]),
             gram=s["gram"],
             inverse=s["inverse"],

@@ -27,7 +27,7 @@ NOISE_STEP = 1.0  # the most that log s2 moves at a refit
 
 @dataclass(frozen=True)
 class Kernel:
-    """Hyperparameters as numbers; the target has a variance of about one."""
+    """Hyperparameters as numbers; the target has a variance of about one within a context."""
 
     va: float
     vp: float

@@ -25,6 +25,7 @@ FOCUSED_SHARE = 0.5  # of the mutations follow the main effects, the rest touch 
 LEVEL_SCALE = 4.0  # of the features that give each level of an ordered knob an effect of its own
 DISTANCE_SCALE = 3.0  # of the feature that tells how far a point is from the default
 DISTANCE_SLOPE = 1.0  # prior: settings far from the default are expected to be worse
+ROUNDING, COARSE_ROUNDING = 1e-9, 0.02  # of a level; of a continuous knob, by the system that runs it
 SWAP_CHANCE = 0.3  # chance that a mutation of several knobs turns one binary knob on and another off
 
 
@@ -104,14 +105,31 @@ class Knobs:
         changed[knob] = self._elsewhere(point[[knob]], place, np.array([knob]), 0.0, rng)[0]
         return changed
 
-    def untried(self, points: Array) -> list[tuple[int, float]]:
-        """Knobs of few levels, each with a level that none of the points has."""
-        return [
-            (knob, float(level))
-            for knob in np.flatnonzero((self.counts > 2) & (self.counts <= RAMPS)).tolist()
-            for level in self._table[knob, : self.counts[knob]]
-            if not (points[:, knob] == level).any()
-        ]
+    def none_tried(self) -> Array:
+        """[d, 1 + most levels] 1 where a knob was moved from its default, and where it had each of its levels."""
+        return np.zeros((self.dim, 1 + self._table.shape[1]))
+
+    def tried(self, so_far: Array, points: Array) -> Array:
+        """The same, once points [n, d] were tried, too."""
+        tried, places = so_far.copy(), self._places(points)
+        tried[:, 0] = np.maximum(tried[:, 0], (points != self.default).any(axis=0))
+        tried[np.arange(self.dim), 1 + places] = 1.0
+        return tried
+
+    def unmoved(self, tried: Array) -> NDArray[np.intp]:
+        """Knobs that were never moved from their default."""
+        return np.flatnonzero(tried[:, 0] == 0.0)
+
+    def untried(self, tried: Array) -> list[tuple[int, float]]:
+        """(knob, level) that no point had, of knobs with three to eight levels."""
+        few = (self.counts > 2) & (self.counts <= RAMPS)
+        own = np.arange(self._table.shape[1]) < self.counts[:, None]
+        places = np.argwhere((tried[:, 1:] == 0.0) & own & few[:, None]).tolist()
+        return [(knob, float(self._table[knob, place])) for knob, place in places]
+
+    def same(self, point: Array, other: Array) -> bool:
+        """Whether two points are the same but for rounding, which may be coarse where a knob is continuous."""
+        return bool((np.abs(point - other) < np.where(self.discrete, ROUNDING, COARSE_ROUNDING)).all())
 
     def importance(self, effects: Array) -> Array:
         """Chances [d] that a mutation touches each knob: half alike, half as the main effects [p] say."""

@@ -50,7 +50,7 @@ def target_of(y: Array, likeness: Array, warp: float) -> Target:
 
 
 def levels(likeness: Array, y: Array, center: float) -> Array:
-    """[m]."""
+    """[m] mean y of similar rows, drawn a little towards `center`."""
     found: Array = (likeness @ y + LEVEL_PRIOR * center) / (likeness.sum(axis=1) + LEVEL_PRIOR)
     return found
 
