@@ -112,7 +112,7 @@ class Budget:
     A run 30% worse than the default would have been spends 0.3; one that is 30% better earns 0.3.
     """
 
-    share: float  # of the default's loss that may be spent at every step
+    share: float  # of the default's loss that may be spent at every step; less where settings change it little
     steps: int  # suggestions answered so far
     spent: float
     earned: float

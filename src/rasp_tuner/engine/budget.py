@@ -38,7 +38,7 @@ class BudgetLedger:
 
     @property
     def typical(self) -> float:
-        """How far a run's loss is from the default's, at most 1."""
+        """How far runs of other settings came out from the default, noise included: root mean square, at most 1."""
         return min(math.sqrt((WHOLE_STEPS + self.squares) / (WHOLE_STEPS + self.moved)), 1.0)
 
     def allows(self, price: float, deviation: float) -> bool:
