@@ -150,7 +150,7 @@ def test_the_level_of_a_context_does_not_hide_effects_within_it(seed):
 def test_every_level_is_tried_sooner_or_later(seed):
     """Most levels do nothing, and what was seen of a knob is little; one never tried could be the best."""
     tuner, tried = Tuner(KNOBS, {"y": "min"}, default=dict.fromkeys(KNOBS, 2), seed=seed), {}
-    for _ in range(160):
+    for _ in range(300):
         s = tuner.ask()
         tuner.tell(s.id, {"y": 10.0 + s.params["k1"] + 0.01 * s.params["k4"]})
         for name, value in s.params.items():

@@ -165,6 +165,7 @@ class DiscreteBelief:
             if point is not None:
                 return self._choice(point, "first look at a knob")
         points, sources = self._allowed(*self._candidates(rng))
+        chance, place = rng.random(2)  # drawn at every choice, so that the generator moves alike in every context
         mean, covariance = self._joint(points)
         value = knowledge_gradient(mean, covariance, self._fit.kernel.noise)
         if self._fit.reached < 1.0:  # a look at a new point may turn out to be one at another
@@ -174,7 +175,7 @@ class DiscreteBelief:
         chosen = int(score.argmin())
         if chosen != int(mean.argmin()):
             return self._choice(points[chosen], sources[chosen])
-        level = self._new_level(rng) if rng.random() < LEVEL_CHANCE else None
+        level = self._new_level(place) if chance < LEVEL_CHANCE else None
         return self._choice(points[chosen], SETTLED) if level is None else self._choice(level, "first look at a level")
 
     def _first_look(self, knob: int, rng: np.random.Generator) -> Array | None:
@@ -183,12 +184,12 @@ class DiscreteBelief:
         point = self._fit.knobs.moved(self._fit.knobs.default if best is None else best, knob, rng)
         return None if (self._barred == point).all(axis=1).any() else point
 
-    def _new_level(self, rng: np.random.Generator) -> Array | None:
-        """The best known point with one knob at a level that was never tried; None if there is none."""
+    def _new_level(self, place: float) -> Array | None:
+        """The best known point with one knob at a level never tried, of all such at `place` in [0, 1); None without."""
         best, untried = self.best(), self._fit.knobs.untried(self._fit.tried)
         if best is None or not untried:
             return None
-        knob, level = untried[rng.integers(len(untried))]
+        knob, level = untried[int(place * len(untried))]
         best[knob] = level
         return None if (self._barred == best).all(axis=1).any() else best
 
