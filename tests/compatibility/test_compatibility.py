@@ -54,5 +54,5 @@ def test_a_snapshot_of_the_default_preset_goes_on_with_what_it_had_learned(name,
     assert tuner.slots().visits.sum() == scenarios.BEFORE + 1
     now = np.array([step["error"] for step in scenarios.steps(tuner, scenarios.BEFORE, scenarios.AFTER)])
     then = np.array([step["error"] for step in recorded])
-    assert now[:10].mean() < then[:10].mean() + 0.3 * then.std()
-    assert now.mean() < then.mean() + 0.1 * then.std()
+    assert now[:10].mean() < then[:10].mean() + 0.5 * then.std()
+    assert now.mean() < then.mean() + 0.3 * then.std()

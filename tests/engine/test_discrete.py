@@ -3,7 +3,7 @@ import pytest
 from teaching import teach
 
 from rasp_tuner import Categorical, Int, Tuner
-from rasp_tuner.engine.discrete.belief import SETTLED, knowledge_gradient, warped
+from rasp_tuner.engine.discrete.belief import BASELINE, SETTLED, knowledge_gradient, warped
 from rasp_tuner.engine.discrete.family import DiscreteFamily
 
 LEVELS = [np.linspace(0.0, 1.0, n) for n in (2, 2, 5, 9)] + [(np.arange(4) + 0.5) / 4, None]
@@ -77,7 +77,7 @@ def test_choices_are_legal_and_their_sources_are_named():
         assert np.all((point >= 0.0) & (point <= 1.0))
         assert all(own is None or u in own for own, u in zip(LEVELS, point, strict=True))
         teach(made, point, CONTEXTS[t % 3], np.array([loss(point, CONTEXTS[t % 3])]), False)
-    looks = {FIRST_LOOK, "first look at a level"}
+    looks = {FIRST_LOOK, BASELINE, "first look at a level"}
     assert sources <= looks | {SETTLED, "elite", "default", "mutation", "crossover", "main effects"}
     assert len(sources) >= 3
 

@@ -158,6 +158,19 @@ def test_every_level_is_tried_sooner_or_later(seed):
     assert tried == {name: set(range(5)) for name in KNOBS}
 
 
+def test_the_default_runs_once_where_it_did_not_yet():
+    """What it costs in one workload says little about another."""
+    tuner, ran = Tuner(SWITCHES, {"y": "min"}, context=1, default=OFF, seed=0), {}
+    for t in range(90):
+        workload = float(t // 15 % 3)
+        s = tuner.ask([workload])
+        ran.setdefault(workload, []).append(s.params == OFF)
+        tuner.tell(s.id, {"y": 5.0 + 100.0 * workload + sum(value != (workload == 1.0) for value in s.params.values())})
+    assert ran[1.0][0]
+    assert ran[2.0][0]
+    assert sum(ran[1.0]) <= 3  # the default is the worst there
+
+
 def test_the_first_value_of_a_dear_workload_does_not_spoil_what_was_learned():
     """After twenty steps of a cheap workload comes the first value of one that is a thousand times dearer."""
     tuner = Tuner({"x": Float(0.0, 1.0)}, {"ms": "min"}, ["load"], default={"x": 0.5}, seed=0)

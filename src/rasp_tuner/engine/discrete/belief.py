@@ -27,6 +27,7 @@ from rasp_tuner.engine.family import Choice, Forecast
 
 SETTLED = "best known; exploring would cost more than it finds"
 ALIKE = 0.5  # kc from which on what failed, or could not be had, there is not asked for here
+BASELINE, BASELINE_STEPS = "default, which did not run here yet", 10  # and not more often than that
 LEVEL_CHANCE = 0.3  # of trying a new level of a knob where nothing else seems worth a look
 LOOKS = (1.0, 5.0, 25.0)  # at one point, that the value of information is averaged over: under noise one tells little
 
@@ -74,6 +75,7 @@ class Fit:
     contexts: Array
     failed: Array
     tried: Array  # which levels were tried (knobs.py)
+    since_default: int  # samples since the default ran
     reached: float  # share of new points that ran as they were asked for
     unreached: Array  # [., d] the latest that did not, and never ran: asking for them again tells nothing
     unreached_in: Array  # [., d_c] raw contexts of these
@@ -166,6 +168,8 @@ class DiscreteBelief:
                 return self._choice(point, "first look at a knob")
         points, sources = self._allowed(*self._candidates(rng))
         chance, place = rng.random(2)  # drawn at every choice, so that the generator moves alike in every context
+        if self._baseline_due():
+            return self._choice(self._fit.knobs.default, BASELINE)
         mean, covariance = self._joint(points)
         value = knowledge_gradient(mean, covariance, self._fit.kernel.noise)
         if self._fit.reached < 1.0:  # a look at a new point may turn out to be one at another
@@ -177,6 +181,12 @@ class DiscreteBelief:
             return self._choice(points[chosen], sources[chosen])
         level = self._new_level(place) if chance < LEVEL_CHANCE else None
         return self._choice(points[chosen], SETTLED) if level is None else self._choice(level, "first look at a level")
+
+    def _baseline_due(self) -> bool:
+        """Whether the default did not run in a context like this: what it costs elsewhere may mislead here."""
+        fit = self._fit
+        here = (fit.points == fit.knobs.default).all(axis=1) & (self._kc > ALIKE)
+        return fit.since_default >= BASELINE_STEPS and not here.any()
 
     def _first_look(self, knob: int, rng: np.random.Generator) -> Array | None:
         """The best known point with this knob moved; None if that failed here."""
