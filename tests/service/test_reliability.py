@@ -39,7 +39,8 @@ def test_kills_lose_nothing():
     ],
 )
 def test_a_planted_fault_is_seen(plant, promise):
-    _, broken = script("kill", "--kills", 2 if plant == "commit-after-ack" else 1, "--plant", plant)
+    # one kill under load may come when nothing is in flight
+    _, broken = script("kill", "--kills", 5 if plant == "commit-after-ack" else 3, "--plant", plant)
     assert promise in broken
 
 
