@@ -171,6 +171,16 @@ def test_the_default_runs_once_where_it_did_not_yet():
     assert sum(ran[1.0]) <= 3  # the default is the worst there
 
 
+def test_a_default_that_cannot_be_had_somewhere_does_not_stop_the_search_there():
+    tuner, losses = Tuner(SWITCHES, {"y": "min"}, context=1, default=OFF, seed=0), []
+    for t in range(120):
+        s = tuner.ask([float(t >= 60)])
+        ran = {**OFF, "s5": True} if t >= 60 and s.params == OFF else s.params
+        losses.append(saved(ran))
+        tuner.tell(s.id, {"y": losses[-1] + 50.0 * (t >= 60)}, ran)
+    assert np.mean(losses[-40:]) < 5.5
+
+
 def test_the_first_value_of_a_dear_workload_does_not_spoil_what_was_learned():
     """After twenty steps of a cheap workload comes the first value of one that is a thousand times dearer."""
     tuner = Tuner({"x": Float(0.0, 1.0)}, {"ms": "min"}, ["load"], default={"x": 0.5}, seed=0)

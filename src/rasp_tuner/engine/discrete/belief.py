@@ -27,7 +27,8 @@ from rasp_tuner.engine.family import Choice, Forecast
 
 SETTLED = "best known; exploring would cost more than it finds"
 ALIKE = 0.5  # kc from which on what failed, or could not be had, there is not asked for here
-BASELINE, BASELINE_STEPS = "default, which did not run here yet", 10  # and not more often than that
+BASELINE = "default, which did not run here yet"
+BASELINE_STEPS, BASELINE_SAMPLES = 10, 30  # between two of these; in a context, after which it is tried no more
 LEVEL_CHANCE = 0.3  # of trying a new level of a knob where nothing else seems worth a look
 LOOKS = (1.0, 5.0, 25.0)  # at one point, that the value of information is averaged over: under noise one tells little
 
@@ -75,7 +76,8 @@ class Fit:
     contexts: Array
     failed: Array
     tried: Array  # which levels were tried (knobs.py)
-    since_default: int  # samples since the default ran
+    counts: Array
+    since_default: int  # samples since the default ran or was asked for
     reached: float  # share of new points that ran as they were asked for
     unreached: Array  # [., d] the latest that did not, and never ran: asking for them again tells nothing
     unreached_in: Array  # [., d_c] raw contexts of these
@@ -184,9 +186,10 @@ class DiscreteBelief:
 
     def _baseline_due(self) -> bool:
         """Whether the default did not run in a context like this: what it costs elsewhere may mislead here."""
-        fit = self._fit
-        here = (fit.points == fit.knobs.default).all(axis=1) & (self._kc > ALIKE)
-        return fit.since_default >= BASELINE_STEPS and not here.any()
+        fit, here = self._fit, self._kc > ALIKE
+        ran = (fit.points[here] == fit.knobs.default).all(axis=1).any()
+        new = float(fit.counts[here].sum()) < BASELINE_SAMPLES  # else it cannot be had, or a change costs too much
+        return fit.since_default >= BASELINE_STEPS and new and not ran
 
     def _first_look(self, knob: int, rng: np.random.Generator) -> Array | None:
         """The best known point with this knob moved; None if that failed here."""

@@ -86,7 +86,8 @@ class DiscreteFamily:
         if self._window:
             s["late"] = np.array([*s["late"], np.concatenate([context, point, values])][-self._window :])
         self._reach(point, trial.asked, context)
-        s["since_default"] = np.zeros(1) if np.array_equal(point, self._knobs.default) else s["since_default"] + 1.0
+        default = any(one is not None and np.array_equal(one, self._knobs.default) for one in (point, trial.asked))
+        s["since_default"] = np.zeros(1) if default else s["since_default"] + 1.0
         self._observe(context)
         kc = np.zeros(0) if belief is None else belief.similar()
         same = np.flatnonzero((s["points"] == point).all(axis=1))
@@ -177,7 +178,7 @@ class DiscreteFamily:
             "tried": self._knobs.none_tried(),  # which levels ran or were asked for
             "unreached": np.zeros((0, dim)),  # the latest points that were asked for and ran as others, and never ran
             "unreached_in": np.zeros((0, context_dim)),  # raw contexts of these
-            "since_default": np.zeros(1),  # samples since the default ran
+            "since_default": np.zeros(1),  # samples since the default ran or was asked for
             "reach": np.ones(2),  # how many new points ran as they were asked for; how many were asked for
             "late": np.zeros((0, 0)),  # [w, d_c + d + K] context, point and values of the latest samples
         }
@@ -373,6 +374,7 @@ class DiscreteFamily:
             contexts=s["contexts"],
             failed=s["failed"],
             tried=s["tried"],
+            counts=s["counts"],
             since_default=int(s["since_default"][0]),
             unreached=s["unreached"],
             unreached_in=s["unreached_in"],

@@ -50,8 +50,8 @@ class Knobs:
         self._ordered = np.flatnonzero(~self.unordered)
         self._bent = np.flatnonzero(~self.unordered & ~self.binary)
         self._together = np.sqrt(self.dim / max(1, self.binary.sum()))
-        free = (self.counts > 2) & (self.counts <= RAMPS)  # more levels are a scale, on which neighbours agree
-        self._bent_ramps = np.flatnonzero(free[self._ramp_knob])
+        self._few = (self.counts > 2) & (self.counts <= RAMPS)  # more levels are a scale, on which neighbours agree
+        self._bent_ramps = np.flatnonzero(self._few[self._ramp_knob])
         self._level_weight = 2.0 * LEVEL_SCALE * np.sqrt(ramp_weight[self._bent_ramps])
         self._origin = self._raw(self.default[None])
         self.prior = np.zeros(self._origin.shape[1])  # [p] expected main effects
@@ -122,9 +122,8 @@ class Knobs:
 
     def untried(self, tried: Array) -> list[tuple[int, float]]:
         """(knob, level) that no point had, of knobs with three to eight levels."""
-        few = (self.counts > 2) & (self.counts <= RAMPS)
         own = np.arange(self._table.shape[1]) < self.counts[:, None]
-        places = np.argwhere((tried[:, 1:] == 0.0) & own & few[:, None]).tolist()
+        places = np.argwhere((tried[:, 1:] == 0.0) & own & self._few[:, None]).tolist()
         return [(knob, float(self._table[knob, place])) for knob, place in places]
 
     def same(self, point: Array, other: Array) -> bool:
