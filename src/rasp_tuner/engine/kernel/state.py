@@ -1,0 +1,168 @@
+"""State: all that the quadratic family of B tuners knows, as arrays with a leading axis of tuners.
+
+symbol   meaning
+B        tuners
+d, c, k  knobs; context dimensions; columns of losses
+p, q     1 + 2 d features of a point, phi = [1, u, u^2]; q = p + k of a sample, psi = [phi, losses]
+L, E     local experts; all experts: the last is an optimum that moves with the context
+R        rows for slots: SLOTS, and a few spare ones between merges
+w, r, m  a context reduced for the moving optimum: dimensions, components; its coefficients
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+Tensor = Any  # an array of the namespace in use: of NumPy or of torch
+
+LOCAL_EXPERTS = ("all history", "recent history", "situations like this one", "the most similar situations")
+MOVING_EXPERT = "an optimum that moves with the context"
+L = len(LOCAL_EXPERTS)
+E = L + 1
+SLOTS, SPARE_SLOTS = 192, 8
+WINDOW_SAMPLES = 128  # that the moving optimum is fitted to
+EARLY_SAMPLES = 40  # in which the worst few are looked at again with every sample
+RANK, SKETCH_DIMENSIONS = 3, 32  # components of a context; a longer one is first projected at random to so many
+NOISES = 9  # variances that are weighed
+
+
+@dataclass(frozen=True)
+class Dims:
+    """Sizes that all tuners of a state share."""
+
+    knobs: int
+    context: int
+    columns: int
+
+    @cached_property
+    def features(self) -> int:
+        """p"""
+        return 1 + 2 * self.knobs
+
+    @cached_property
+    def sample(self) -> int:
+        """q"""
+        return self.features + self.columns
+
+    @cached_property
+    def prompt(self) -> int:
+        """The upper triangle of psi psi', row by row: its first q entries are psi itself."""
+        return self.sample * (self.sample + 1) // 2
+
+    @property
+    def rows(self) -> int:
+        """R"""
+        return SLOTS + SPARE_SLOTS
+
+    @property
+    def width(self) -> int:
+        """w"""
+        return min(self.context, SKETCH_DIMENSIONS)
+
+    @property
+    def rank(self) -> int:
+        """r"""
+        return min(self.context, RANK)
+
+    @cached_property
+    def coefficients(self) -> int:
+        """m: level, curvatures, and where the optimum lies and moves to."""
+        return 1 + self.knobs + self.knobs * (1 + self.rank)
+
+
+@dataclass
+class State:
+    """Every array is of float64 and begins with the axis of tuners; what a row beyond `count` holds means nothing."""
+
+    # slots of memory
+    keys: Tensor  # [B, R, c] mean context of a slot's samples, relative to the first context ever
+    prompts: Tensor  # [B, R, P] sums over a slot's samples of the upper triangle of psi psi'
+    trust: Tensor  # [B, L, R] how far each expert believes a slot's samples
+    counts: Tensor  # [B, R] samples in a slot
+    last: Tensor  # [B, R] step of its latest sample
+    count: Tensor  # [B] slots in use
+    steps: Tensor  # [B] samples so far, failures included
+    latest: Tensor  # [B] the slot of the latest sample
+    # contexts
+    origin: Tensor  # [B, c] the first one
+    previous: Tensor  # [B, c] the latest one, relative to the first, as are the next three
+    mean: Tensor  # [B, c]
+    moment: Tensor  # [B, c] mean square
+    changes: Tensor  # [B, c] sum of half the squared changes
+    distance: Tensor  # [B, 2] mean and mean square of the distance between neighbours
+    # what all situations share
+    curvature: Tensor  # [B] 0 until it is known
+    level: Tensor  # [B] of the least y
+    level_variance: Tensor  # [B] in units of the curvature squared
+    largest: Tensor  # [B] deviation of y, slowly forgotten
+    tracked: Tensor  # [B] samples that these were tracked for
+    shape: Tensor  # [B, d] curvature of each knob relative to the others
+    location: Tensor  # [B, d] where optima are expected, in u; 0 is the default
+    location_variance: Tensor  # [B, d] of an optimum around that
+    # experts
+    scores: Tensor  # [B, E] evidence
+    noises: Tensor  # [B, E, NOISES] scores of the variances of one observation
+    weights: Tensor  # [B, k] y = losses @ weights
+    first: Tensor  # [B, k] losses of the first sample; all are kept relative to them
+    suspected: Tensor  # [B] 1 if the latest sample looked false
+    early: Tensor  # [B, EARLY_SAMPLES] what is known of the first samples: 0, 1 an outlier, 2 failed
+    # the moving optimum; the window is a ring by `steps`
+    window_points: Tensor  # [B, WINDOW_SAMPLES, d] u
+    window_contexts: Tensor  # [B, WINDOW_SAMPLES, w]
+    window_losses: Tensor  # [B, WINDOW_SAMPLES, k]
+    window_weights: Tensor  # [B, WINDOW_SAMPLES]
+    reduced_mean: Tensor  # [B, w]
+    reduced_moments: Tensor  # [B, w, w]
+    centre: Tensor  # [B, w]
+    encode: Tensor  # [B, w, r]
+    theta: Tensor  # [B, m] in units of y
+    unit: Tensor  # [B] curvature of the latest fit, in which the covariance is
+    covariance: Tensor  # [B, m, m]
+    fitted: Tensor  # [B] 1 once there is a fit
+
+    @property
+    def size(self) -> int:
+        return len(self.steps)
+
+    def items(self) -> Iterator[tuple[str, Tensor]]:
+        """Names and arrays."""
+        for field in fields(self):
+            yield field.name, getattr(self, field.name)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "State":
+        """A state with every array changed, as by taking some tuners or by moving to a device."""
+        return State(**{name: change(array) for name, array in self.items()})
+
+
+def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
+    """Of every array of one tuner, by name."""
+    d, c, k, w, r, m = dims.knobs, dims.context, dims.columns, dims.width, dims.rank, dims.coefficients
+    rows, window = dims.rows, WINDOW_SAMPLES
+    return {
+        "keys": (rows, c), "prompts": (rows, dims.prompt), "trust": (L, rows), "counts": (rows,), "last": (rows,),
+        "count": (), "steps": (), "latest": (),
+        "origin": (c,), "previous": (c,), "mean": (c,), "moment": (c,), "changes": (c,), "distance": (2,),
+        "curvature": (), "level": (), "level_variance": (), "largest": (), "tracked": (), "shape": (d,),
+        "location": (d,), "location_variance": (d,),
+        "scores": (E,), "noises": (E, NOISES), "weights": (k,), "first": (k,), "suspected": (),
+        "early": (EARLY_SAMPLES,),
+        "window_points": (window, d), "window_contexts": (window, w), "window_losses": (window, k),
+        "window_weights": (window,), "reduced_mean": (w,), "reduced_moments": (w, w), "centre": (w,),
+        "encode": (w, r), "theta": (m,), "unit": (), "covariance": (m, m), "fitted": (),
+    }  # fmt: skip
+
+
+def blank(dims: Dims, size: int, starts: Mapping[str, Any]) -> State:
+    """B tuners that know nothing, in NumPy: zeros, but for the arrays that `starts` gives one tuner's values of."""
+    arrays = {name: np.zeros((size, *shape)) for name, shape in shapes(dims).items()}
+    for name, value in starts.items():
+        arrays[name][...] = value
+    return State(**arrays)
+
+
+def bytes_a_tuner(dims: Dims) -> int:
+    """Memory of one tuner's state."""
+    return 8 * sum(int(np.prod(shape)) for shape in shapes(dims).values())
