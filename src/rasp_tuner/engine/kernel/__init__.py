@@ -1,1 +1,1 @@
-"""The numeric heart of the quadratic family: state as arrays with a leading axis of tuners, steps as plain functions."""
+"""The numeric heart of the quadratic family: state as arrays with a leading axis of tuners, steps as functions."""

@@ -1,0 +1,74 @@
+/* The kernel of the quadratic family in C: the same functions as in ../*.py, tuner by tuner. Symbols as in state.py. */
+#ifndef RASP_KERNEL_H
+#define RASP_KERNEL_H
+
+#include <stdint.h>
+
+enum { L = 4, E = 5, SLOTS = 192, SPARE_SLOTS = 8, WINDOW = 128, EARLY = 40, NOISES = 9 };
+
+typedef struct {
+    int64_t d, c, k;           /* knobs, context dimensions, columns of losses */
+    int64_t p, q, P, R;        /* features, sample, packed prompt, rows */
+    int64_t w, r, m;           /* reduced context, its components, coefficients of the moving optimum */
+    const double *default_;    /* [d] */
+    const double *sketch;      /* [c, w] where c > w; else null */
+} Dims;
+
+/* The arrays of state.State, in its order; each begins with the axis of tuners. */
+typedef struct {
+    double *keys, *prompts, *trust, *counts, *last, *count, *steps, *latest;
+    double *origin, *previous, *mean, *moment, *changes, *distance;
+    double *curvature, *level, *level_variance, *largest, *tracked, *shape, *location, *location_variance;
+    double *scores, *noises, *weights, *first, *suspected, *early;
+    double *window_points, *window_contexts, *window_losses, *window_weights;
+    double *reduced_mean, *reduced_moments, *centre, *encode, *theta, *unit, *covariance, *fitted;
+} State;
+
+/* One tuner's part of these arrays. */
+State tuner(const Dims *dims, const State *all, int64_t row);
+
+/* One tuner's belief: pointers into a buffer that is laid out as belief.shapes says. */
+typedef struct {
+    double *weights, *noises, *spread, *offset, *origin, *a, *moving, *level, *ratio, *x, *curvatures, *optimum;
+    double *mean, *S, *G, *b, *rest, *kernels;
+} Belief;
+
+Belief belief_at(const Dims *dims, double *buffer);
+int64_t belief_length(const Dims *dims);
+
+/* What both halves use. All matrices are row by row. */
+typedef struct {               /* of a bowl not known yet, in units of the curvature, level left out */
+    double *mean, *precision, *pull;  /* [p], [p, p], [p] */
+    double level_variance;
+} Prior;
+
+void make_prior(const Dims *dims, const State *one, Prior *prior);                   /* shared.c */
+double centred_level(const State *one, double offset, double a);                     /* shared.c */
+double estimate_curvature(const Dims *dims, const Prior *prior, const double *G, const double *b, double rest,
+                          double level, double *scratch);                            /* shared.c */
+void noise_variances(const State *one, double *rho);                                 /* shared.c: [E] */
+void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps); /* memory.c: [2, R] */
+double context_reach(const State *one);                                              /* memory.c */
+void encode_context(const Dims *dims, const State *one, const double *context, double *x);  /* moving.c: [1 + r] */
+void features(const Dims *dims, const double *u, double *phi);                       /* linear.c: [p] */
+int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
+int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */
+void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);         /* linear.c: ascending; columns */
+void each_expert(const Dims *dims, const State *one, const Belief *belief, const double *point, double *means,
+                 double *variances);                                                 /* predict.c: [E], [E], without origin and offset */
+
+/* What Python calls: n tuners, rows[i] of the state each; inputs and outputs are [n, .]. */
+void rasp_believe(const Dims *, const State *, const int64_t *rows, int64_t n, const double *contexts, double *beliefs);
+void rasp_predict(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
+                  int64_t count, double *means, double *variances);
+void rasp_compare(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
+                  const double *others, double *means, double *variances);
+void rasp_forecast(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
+                   const double *y, double *means, double *variances, double *logs);
+void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *draws,
+                 double *points, double *sources, double *means, double *variances);
+void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
+void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
+                const double *contexts, const double *losses, const double *failed, const double *logs);
+
+#endif
