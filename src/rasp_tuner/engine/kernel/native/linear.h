@@ -4,6 +4,13 @@
 
 #include <stdint.h>
 
+/* Loops that also exist compiled for wider vectors: the same sums in the same order, chosen as the library is loaded. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define WIDER __attribute__((target_clones("default", "avx2")))
+#else
+#define WIDER
+#endif
+
 /* Four sums side by side, so that one addition need not wait for the last. */
 static inline double dot(int64_t n, const double *a, const double *b) {
     double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
