@@ -7,6 +7,8 @@
 #define LEAST_SHARE 0.0025    /* of the spread: contexts that move smoothly still have neighbours */
 #define ALIKE_REACHES 2.0     /* times the reach: beyond, a situation has nothing in common with another */
 #define LARGEST_DISTANCE 4.0  /* the most that one distance adds to those statistics: twice its mean */
+#define SAME_PLACE 1e-12      /* of the size of two keys: a smaller squared distance is rounding */
+#define LARGEST_GAP 1e300     /* a distance that overflows is still shorter than one that is ruled out */
 #define SHARP_STEPS 64.0      /* steps in which a slot is not merged: what is recent stays sharp */
 #define REACH_DEVIATIONS 1.36 /* deviations of the usual distance between neighbours that still count as near */
 
@@ -155,30 +157,42 @@ static void observe_context(const Dims *dims, const State *one, const double *co
     }
 }
 
-/* Distances between all slots and those that look for a partner [CANDIDATES, R], in units of the wobble. */
+/* Weighted squared difference of two blocks of keys. */
+static double weighted_gap(int64_t width, const double *scale, const double *key, const double *other) {
+    double sums[LANES] = {0.0};
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            const double gap = key[i + lane] - other[i + lane];
+            sums[lane] += scale[i + lane] * (gap * gap);
+        }
+    for (; i < width; i++) sums[0] += scale[i] * ((key[i] - other[i]) * (key[i] - other[i]));
+    return total(sums);
+}
+
+/* Distances between all slots and those that look for a partner [CANDIDATES, R], in units of the wobble. Slots in the
+   same place are at no distance: whoever is first wins, and not whose rounding is luckiest. */
 static void measure_pairs(const Dims *dims, const State *one, const int64_t *turn, double *gaps) {
     const int64_t c = dims->c, R = dims->R;
     const Scales scales = make_scales(dims, one, NULL);
-    double by_wobble[BLOCK];
+    double by_wobble[BLOCK], sizes[SLOTS + SPARE_SLOTS] = {0.0};
+    const double origin[BLOCK] = {0.0};
     memset(gaps, 0, sizeof(double) * (size_t)(CANDIDATES * R));
     for (int64_t start = 0; start < c; start += BLOCK) {
         const int64_t width = c - start < BLOCK ? c - start : BLOCK;
         for (int64_t i = 0; i < width; i++)
             by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread_of(&scales, start + i)) * scales.moved);
-        for (int row = 0; row < CANDIDATES; row++) {
-            const double *now = one->keys + turn[row] * c + start;
-            for (int64_t slot = 0; slot < R; slot++) {
-                const double *key = one->keys + slot * c + start;
-                double sums[LANES] = {0.0};
-                int64_t i = 0;
-                for (; i + LANES <= width; i += LANES)
-                    for (int lane = 0; lane < LANES; lane++) {
-                        const double gap = key[i + lane] - now[i + lane];
-                        sums[lane] += by_wobble[i + lane] * (gap * gap);
-                    }
-                for (; i < width; i++) sums[0] += by_wobble[i] * ((key[i] - now[i]) * (key[i] - now[i]));
-                gaps[row * R + slot] += total(sums);
-            }
+        for (int64_t slot = 0; slot < R; slot++) {
+            const double *key = one->keys + slot * c + start;
+            sizes[slot] += weighted_gap(width, by_wobble, key, origin);
+            for (int row = 0; row < CANDIDATES; row++)
+                gaps[row * R + slot] += weighted_gap(width, by_wobble, key, one->keys + turn[row] * c + start);
+        }
+    }
+    for (int row = 0; row < CANDIDATES; row++) {
+        for (int64_t slot = 0; slot < R; slot++) {
+            double *gap = gaps + row * R + slot;
+            *gap = *gap > SAME_PLACE * (sizes[slot] + sizes[turn[row]]) ? least(*gap, LARGEST_GAP) : 0.0;
         }
     }
 }
