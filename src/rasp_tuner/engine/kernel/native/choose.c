@@ -206,6 +206,11 @@ static void least_known(const Dims *dims, const Belief *belief, int64_t leader, 
     }
     for (int64_t i = 0; i < d; i++) s->covariance[i * (d + 1)] += TIE * trace * draws[i]; /* untried knobs take turns */
     eigen_symmetric(d, s->covariance, s->values, s->axes);
+    for (int64_t j = 0; j < d; j++) { /* of a vector and its negative, take the one that any library would */
+        double sign = 0.0;
+        for (int64_t i = 0; i < d; i++) sign += s->axes[i * d + j] / (double)(1 + i);
+        for (int64_t i = 0; i < d && sign < 0.0; i++) s->axes[i * d + j] *= -1.0;
+    }
 }
 
 /* Points u [n, d] to compare. */

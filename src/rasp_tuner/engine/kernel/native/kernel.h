@@ -58,6 +58,8 @@ void each_expert(const Dims *dims, const State *one, const Belief *belief, const
                  double *variances);                                                 /* predict.c: [E], [E], without origin and offset */
 
 #pragma GCC visibility push(default) /* all else is compiled as hidden */
+const char *rasp_sources(void); /* digest of the files that the library was made of */
+
 /* What Python calls: n tuners, rows[i] of the state each; inputs and outputs are [n, .]. */
 void rasp_believe(const Dims *, const State *, const int64_t *rows, int64_t n, const double *contexts, double *beliefs);
 void rasp_predict(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,

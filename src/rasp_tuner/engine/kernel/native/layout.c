@@ -94,3 +94,9 @@ double *allocate(const Part *parts, size_t count) {
     for (size_t i = 0; i < count; i++) *parts[i].part = take(&next, parts[i].length);
     return memory;
 }
+
+#ifndef RASP_SOURCES
+#define RASP_SOURCES "unknown"
+#endif
+
+const char *rasp_sources(void) { return RASP_SOURCES; }
