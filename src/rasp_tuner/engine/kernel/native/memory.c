@@ -64,6 +64,44 @@ static inline double total(const double *sums) {
     return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
+/* Adds the squared differences of two blocks of contexts, under two rows of weights. */
+static inline void add_gaps(int64_t width, const double *key, const double *now, const double *by_wobble,
+                            const double *by_spread, double *near, double *far) {
+    double a[LANES] = {0.0}, b[LANES] = {0.0};
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) {
+        for (int lane = 0; lane < LANES; lane++) {
+            const double gap = key[i + lane] - now[i + lane], square = gap * gap;
+            a[lane] += by_wobble[i + lane] * square;
+            b[lane] += by_spread[i + lane] * square;
+        }
+    }
+    if (i) *near += total(a), *far += total(b);
+    for (; i < width; i++) {
+        const double gap = key[i] - now[i], square = gap * gap;
+        *near += by_wobble[i] * square;
+        *far += by_spread[i] * square;
+    }
+}
+
+/* The same, under one row of weights. */
+static inline double gap_between(int64_t width, const double *key, const double *now, const double *by_wobble) {
+    double sums[LANES] = {0.0}, sum = 0.0;
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) {
+        for (int lane = 0; lane < LANES; lane++) {
+            const double gap = key[i + lane] - now[i + lane];
+            sums[lane] += by_wobble[i + lane] * (gap * gap);
+        }
+    }
+    if (i) sum = total(sums);
+    for (; i < width; i++) {
+        const double gap = key[i] - now[i];
+        sum += by_wobble[i] * (gap * gap);
+    }
+    return sum;
+}
+
 /* Mean squared distances to the first slots, in units of the wobble and of the spread, block by block. */
 static void measure(const Dims *dims, const State *one, const double *context, int64_t slots, double *near,
                     double *far) {
@@ -79,24 +117,8 @@ static void measure(const Dims *dims, const State *one, const double *context, i
             by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread) * scales.moved);
             by_spread[i] = 1.0 / (spread * scales.moved);
         }
-        for (int64_t slot = 0; slot < slots; slot++) {
-            const double *key = one->keys + slot * c + start;
-            double a[LANES] = {0.0}, b[LANES] = {0.0};
-            int64_t i = 0;
-            for (; i + LANES <= width; i += LANES)
-                for (int lane = 0; lane < LANES; lane++) {
-                    const double gap = key[i + lane] - now[i + lane], square = gap * gap;
-                    a[lane] += by_wobble[i + lane] * square;
-                    b[lane] += by_spread[i + lane] * square;
-                }
-            for (; i < width; i++) {
-                const double gap = key[i] - now[i], square = gap * gap;
-                a[0] += by_wobble[i] * square;
-                b[0] += by_spread[i] * square;
-            }
-            near[slot] += total(a);
-            far[slot] += total(b);
-        }
+        for (int64_t slot = 0; slot < slots; slot++)
+            add_gaps(width, one->keys + slot * c + start, now, by_wobble, by_spread, near + slot, far + slot);
     }
 }
 
@@ -157,42 +179,30 @@ static void observe_context(const Dims *dims, const State *one, const double *co
     }
 }
 
-/* Weighted squared difference of two blocks of keys. */
-static double weighted_gap(int64_t width, const double *scale, const double *key, const double *other) {
-    double sums[LANES] = {0.0};
-    int64_t i = 0;
-    for (; i + LANES <= width; i += LANES)
-        for (int lane = 0; lane < LANES; lane++) {
-            const double gap = key[i + lane] - other[i + lane];
-            sums[lane] += scale[i + lane] * (gap * gap);
-        }
-    for (; i < width; i++) sums[0] += scale[i] * ((key[i] - other[i]) * (key[i] - other[i]));
-    return total(sums);
-}
-
-/* Distances between all slots and those that look for a partner [CANDIDATES, R], in units of the wobble. Slots in the
-   same place are at no distance: whoever is first wins, and not whose rounding is luckiest. */
-static void measure_pairs(const Dims *dims, const State *one, const int64_t *turn, double *gaps) {
+/* Distances between the settled slots and those of them that look for a partner [CANDIDATES, R], in units of the
+   wobble. Slots in the same place are at no distance: the first wins, and not the one whose rounding is luckiest. */
+static void measure_pairs(const Dims *dims, const State *one, const int64_t *settled, int64_t count,
+                          const int64_t *turn, double *gaps) {
     const int64_t c = dims->c, R = dims->R;
     const Scales scales = make_scales(dims, one, NULL);
-    double by_wobble[BLOCK], sizes[SLOTS + SPARE_SLOTS] = {0.0};
     const double origin[BLOCK] = {0.0};
+    double by_wobble[BLOCK], sizes[SLOTS + SPARE_SLOTS] = {0.0};
     memset(gaps, 0, sizeof(double) * (size_t)(CANDIDATES * R));
     for (int64_t start = 0; start < c; start += BLOCK) {
         const int64_t width = c - start < BLOCK ? c - start : BLOCK;
         for (int64_t i = 0; i < width; i++)
             by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread_of(&scales, start + i)) * scales.moved);
-        for (int64_t slot = 0; slot < R; slot++) {
-            const double *key = one->keys + slot * c + start;
-            sizes[slot] += weighted_gap(width, by_wobble, key, origin);
+        for (int64_t i = 0; i < count; i++) {
+            const double *key = one->keys + settled[i] * c + start;
+            sizes[settled[i]] += gap_between(width, key, origin, by_wobble);
             for (int row = 0; row < CANDIDATES; row++)
-                gaps[row * R + slot] += weighted_gap(width, by_wobble, key, one->keys + turn[row] * c + start);
+                gaps[row * R + settled[i]] += gap_between(width, key, one->keys + turn[row] * c + start, by_wobble);
         }
     }
     for (int row = 0; row < CANDIDATES; row++) {
-        for (int64_t slot = 0; slot < R; slot++) {
-            double *gap = gaps + row * R + slot;
-            *gap = *gap > SAME_PLACE * (sizes[slot] + sizes[turn[row]]) ? least(*gap, LARGEST_GAP) : 0.0;
+        for (int64_t i = 0; i < count; i++) {
+            double *gap = gaps + row * R + settled[i];
+            *gap = *gap > SAME_PLACE * (sizes[settled[i]] + sizes[turn[row]]) ? least(*gap, LARGEST_GAP) : 0.0;
         }
     }
 }
@@ -243,7 +253,7 @@ static void merge_slots(const Dims *dims, const State *one) {
     }
     for (int row = 0; row < CANDIDATES; row++)
         turn[row] = settled[(row + CANDIDATES * (steps / SPARE_SLOTS)) % count]; /* some are: few slots are fresh */
-    measure_pairs(dims, one, turn, gaps);
+    measure_pairs(dims, one, settled, count, turn, gaps);
     for (int row = 0; row < CANDIDATES; row++) nearest[row] = -1; /* not known */
     for (int64_t pairs = R - SLOTS; pairs > 0; pairs--) {
         double shortest = INFINITY;
