@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import Rows, chosen, chunks, some, write_column
+from rasp_tuner.engine.kernel.select import Mask, Rows, chosen, chunks, column, uniform
 from rasp_tuner.engine.kernel.shared import centred_level, noise_variances, prior
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State, Tensor
 from rasp_tuner.engine.kernel.trust import CHI2_MEDIAN, masked_median, residual_trust
@@ -62,11 +62,11 @@ def encoded(dims: Dims, state: State, contexts: Tensor) -> Tensor:
 def observe(dims: Dims, state: State, u: Tensor, contexts: Tensor, losses: Tensor, trust: Tensor) -> None:
     """Take a sample of each tuner into the window; `steps` counts it already."""
     short, seen = reduced(dims, contexts), state.steps[:, None]
-    row = (state.steps - 1.0) % WINDOW_SAMPLES
-    write_column(state.window_points, row, u)
-    write_column(state.window_contexts, row, short)
-    write_column(state.window_losses, row, losses)
-    write_column(state.window_weights, row, trust)
+    row = column((state.steps - 1.0) % WINDOW_SAMPLES)
+    state.window_points[row] = u
+    state.window_contexts[row] = short
+    state.window_losses[row] = losses
+    state.window_weights[row] = trust
     gap = short - state.reduced_mean
     state.reduced_mean += gap / seen
     square = gap[:, :, None] * (short - state.reduced_mean)[:, None]
@@ -76,12 +76,12 @@ def observe(dims: Dims, state: State, u: Tensor, contexts: Tensor, losses: Tenso
 def restore_trust(state: State, rows: Rows) -> None:
     """The latest sample of these tuners was no mistake after all."""
     weights = state.window_weights[rows]
-    write_column(weights, (state.steps[rows] - 1.0) % WINDOW_SAMPLES, 1.0)
+    weights[column((state.steps[rows] - 1.0) % WINDOW_SAMPLES)] = 1.0
     state.window_weights[rows] = weights
 
 
-def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Tensor) -> None:
-    """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask [B]."""
+def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Mask) -> None:
+    """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask."""
     # here, and not when a sample comes: theta and its covariance must be in the same encoding
     rows = chosen(mask & ((state.steps < PLENTY_SAMPLES) | (state.steps % REFRESH_EVERY_STEPS == 0.0)))
     if rows is not None:
@@ -89,7 +89,7 @@ def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Tensor) -> No
     mean, precision = _prior(dims, state, centred_level(state, offset, a))
     noise, young = noise_variances(state.noises)[:, -1], state.steps < YOUNG_SAMPLES
     for group, times in ((mask & young, 1 + YOUNG_EXTRA_STEPS), (mask & ~young, 1)):
-        for rows in chunks(group, WINDOW_SAMPLES * dims.coefficients):
+        for rows in chunks(group, state.size, WINDOW_SAMPLES * dims.coefficients):
             task = Task(a[rows][:, None], offset[rows][:, None], mean[rows], precision[rows], noise[rows][:, None])
             _fit(dims, state, rows, task, times)
 
@@ -153,7 +153,7 @@ def _fit(dims: Dims, state: State, rows: Rows, task: Task, times: int) -> None:
         step = _times(found, _times(weighted, residual) - pull)
         cost = (trust * residual**2).sum(axis=1) + (away * pull).sum(axis=1)
         theta, moving = _moved(theta, step, cost, moving, task, Window(u, x, y, trust))
-        if not some(moving):
+        if uniform(moving) is False:
             break
     theta[:, : 1 + d] *= a
     theta[:, :1] += offset
@@ -179,7 +179,7 @@ def _moved(
         better = searching & (after <= cost)
         theta = xp.where(better[:, None], there, theta)
         searching = searching & ~better
-        if not some(searching):
+        if uniform(searching) is False:
             break
     return theta, moving & ~searching
 
