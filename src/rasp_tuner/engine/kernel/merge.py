@@ -1,8 +1,8 @@
-"""Two tuners' memories as one: prompts are sums, so what both know is the sum of what each knows. Symbols as in state.py.
+"""Two tuners' memories as one: prompts are sums, so both know the sum of what each knows. Symbols as in state.py.
 
 Every sum over samples of the merged state is the sum of both, up to rounding. Only where memory is full do near slots
-become one, as they do in any tuner. What is tracked instead of summed (the shared shape, the scores of experts) is averaged
-by the samples behind it; the moving optimum is fitted anew to the latest samples of both.
+become one, as they do in any tuner. What is tracked instead of summed (the shared shape, the scores of experts) is
+averaged by the samples behind it; the moving optimum is fitted anew to the latest samples of both.
 """
 
 import numpy as np
@@ -74,7 +74,7 @@ def _merge_shared(both: State, pair: tuple[State, State]) -> None:
         return
     weights = (pair[0].tracked[0], pair[1].tracked[0])
     share = weights[0] / sum(weights)
-    both.curvature[:] = pair[0].curvature**share * pair[1].curvature ** (1.0 - share)
+    both.curvature[:] = pair[0].curvature ** share * pair[1].curvature ** (1.0 - share)
     for name in ("level", "level_variance", "shape"):
         getattr(both, name)[:] = _averaged(name, pair, *weights)
     both.largest[:] = np.maximum(pair[0].largest, pair[1].largest)
@@ -84,7 +84,9 @@ def _merge_shared(both: State, pair: tuple[State, State]) -> None:
 def _merge_slots(dims: Dims, both: State, pair: tuple[State, State]) -> None:
     """The slots of both, older ones first; the nearest of them become one until they fit."""
     used = [int(state.count[0]) for state in pair]
-    slots = {name: np.concatenate([getattr(s, name)[0, :n] for s, n in zip(pair, used, strict=True)]) for name in PER_SLOT}
+    slots = {
+        name: np.concatenate([getattr(s, name)[0, :n] for s, n in zip(pair, used, strict=True)]) for name in PER_SLOT
+    }
     trust = np.concatenate([state.trust[0, :, :n].T for state, n in zip(pair, used, strict=True)])
     ages = np.concatenate([state.steps[0] - 1.0 - state.last[0, :n] for state, n in zip(pair, used, strict=True)])
     keep = np.arange(len(ages))
@@ -108,13 +110,15 @@ def _merge_slots(dims: Dims, both: State, pair: tuple[State, State]) -> None:
 
 
 def _near_pairs(keys: Array, ages: Array, most: int) -> tuple[Array, Array]:
-    """Up to `most` of the nearest pairs of rows, each row in one at most: those that stay, and those folded into them."""
+    """Up to `most` of the nearest pairs, each row in one at most: rows that stay, and those folded into them."""
     gaps = ((keys[:, None] - keys) ** 2).sum(axis=2)
     sharp = np.sort(ages)[min(SHARP_STEPS, SLOTS // 2)]
     gaps[ages < sharp] = gaps[:, ages < sharp] = np.inf
     rows, others = np.triu_indices(len(keys), 1)
     order = gaps[rows, others].argsort(kind="stable")
-    free, near, gone = np.ones(len(keys), dtype=bool), [], []
+    free = np.ones(len(keys), dtype=bool)
+    near: list[int] = []
+    gone: list[int] = []
     for i in order.tolist():
         a, b = rows[i], others[i]
         if len(near) == most or gaps[a, b] == np.inf:
