@@ -10,8 +10,8 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.belief import shapes as belief_shapes
 from rasp_tuner.engine.kernel.state import SLOTS, Dims, E, L, State, blank
 
-AT_STEPS = (0, 1, 2, 3, 9, 30, 39, 99, 198, 199)  # tuners of a batch have seen so many
-DIMS = [Dims(1, 0, 1), Dims(2, 1, 2), Dims(3, 4, 1), Dims(2, 40, 1)]
+AT_STEPS = (0, 1, 2, 9, 38, 39, 99, 198, 199)  # tuners of a batch have seen so many
+DIMS = [Dims(1, 0, 1), Dims(2, 1, 2), Dims(2, 40, 1)]
 
 
 def sample(dims, rng):
@@ -89,7 +89,7 @@ def test_a_batch_learns_what_each_tuner_would_alone(history):
     dims, states = history
     alone = [copied(state) for state in states]
     batch = State(**{name: np.concatenate([getattr(s, name) for s in states]) for name, _ in states[0].items()})
-    for again in range(4):
+    for again in range(3):
         seeds = [(at, 1 + again) for at in AT_STEPS]
         arguments = step(dims, alone, seeds)
         for state, seed in zip(alone, seeds, strict=True):
@@ -105,7 +105,7 @@ def test_torch_learns_what_numpy_does(history):
     dims, states = history
     batch = State(**{name: np.concatenate([getattr(s, name) for s in states]) for name, _ in states[0].items()})
     other = batch.map(lambda array: torch.asarray(array.copy()))
-    for again in range(3):
+    for again in range(2):
         alone = [batch.map(lambda array, i=i: array[i : i + 1]) for i in range(len(AT_STEPS))]
         belief, *arguments = step(dims, alone, [(at, 1 + again) for at in AT_STEPS])
         told = Belief(**{f.name: torch.asarray(getattr(belief, f.name)) for f in fields(Belief)})

@@ -76,17 +76,18 @@ def learn(
     points [B, d]. A tuner without samples ignores both, one with fewer than two the latter.
     """
     xp = namespace(points)
-    seen = float(xp.min(state.steps)), float(xp.max(state.steps))  # by the youngest tuner, and by the oldest
+    seen = _seen(state)
     if seen[0] < 1.0:
         put(state.first, state.steps == 0.0, losses)
-    trust = xp.ones_like(state.steps)
     if seen[1] >= 2.0:
         trust = _score(dims, state, belief, default, points, losses, logs, seen)
+    else:
+        trust = xp.ones_like(state.steps)
     early: Mask = seen[0] < EARLY_SAMPLES and uniform(state.steps < EARLY_SAMPLES)
     put(trust, early, 1.0)  # these are judged together, and again with every one that comes
     u = 2.0 * (points - default)
     relative = xp.minimum(xp.maximum(losses - state.first, -LARGEST), LARGEST)
-    psi = xp.concat([xp.ones_like(u[:, :1]), u, u * u, relative], axis=1)
+    psi = xp.concat([0.0 * u[:, :1] + 1.0, u, u * u, relative], axis=1)
     memory.write(dims, state, contexts, psi, trust, seen[0])
     moving.observe(dims, state, u, contexts, relative, trust)
     if early is not False:
@@ -168,15 +169,15 @@ def _track(dims: Dims, state: State, belief: Belief, default: Tensor, true: Mask
     tracked = uniform(true & (count >= TRACK_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE))
     leader = xp.argmax(state.scores, axis=1)
     local = xp.minimum(leader, L - 1)
-    likeliest, spread = None, xp.zeros_like(a)
+    likeliest = spread = None
     rows = chosen(tracked & (refresh | (state.curvature == 0.0) if known is not True else refresh))
     if rows is not None:
         one = xp.arange(state.size, device=a.device)[rows]
         level = (a * centred_level(state, belief.offset, a))[rows]
         G, b, rest = (array[one, local[rows]] for array in (belief.G, belief.b, belief.rest))
         likeliest = xp.where(state.curvature > 0.0, state.curvature, 1.0)
-        common = prior(dims, state)  # before this sample counts
-        likeliest[rows] = estimate(Prior(*(array[rows] for array in common)), G, b, rest, level)
+        common = Prior(*(array[rows] for array in prior(dims, state)))  # before this sample counts
+        likeliest[rows], spread = estimate(common, G, b, rest, level), xp.zeros_like(a)
         spread[rows] = _spread(dims, state, rows)
     put(state.tracked, true, count)
     if tracked is not False:
@@ -215,6 +216,14 @@ def _recheck(dims: Dims, state: State, failed: Tensor, early: Mask) -> None:
     latest = xp.arange(EARLY_SAMPLES, device=failed.device) == state.steps[:, None] - 1.0  # false for the others
     state.early[...] = xp.where(latest, FAILED * failed[:, None], state.early)
     recheck_early_samples(dims, state, early)
+
+
+def _seen(state: State) -> tuple[float, float]:
+    """Samples of the youngest tuner and of the oldest."""
+    xp, steps = namespace(state.steps), state.steps
+    if len(steps) == 1:
+        return float(steps[0]), float(steps[0])
+    return float(xp.min(steps)), float(xp.max(steps))
 
 
 def _refresh_now(state: State, fewest: float, most: float) -> Mask:

@@ -56,7 +56,7 @@ def gaps(dims: Dims, state: State, contexts: Tensor) -> Tensor:
         return xp.zeros((state.size, 2, dims.rows), dtype=state.keys.dtype, device=state.keys.device)
     difference = state.keys - (contexts - state.origin)[:, None]
     difference *= difference
-    return scales(dims, state, contexts).both @ xp.matrix_transpose(difference)
+    return scales(dims, state, contexts).both @ difference.mT
 
 
 def reach(state: State) -> Tensor:
@@ -194,7 +194,7 @@ def _gaps_between(keys: Tensor, scale: Tensor, turn: Tensor, tuners: Tensor) -> 
     xp = namespace(keys)
     sizes = (keys**2 @ scale[:, :, None])[:, :, 0]
     both = sizes[:, None] + sizes[tuners, turn][:, :, None]
-    gaps = both - (2.0 * scale[:, None] * keys[tuners, turn]) @ xp.matrix_transpose(keys)
+    gaps = both - (2.0 * scale[:, None] * keys[tuners, turn]) @ keys.mT
     return xp.minimum(xp.where(gaps > SAME_PLACE * both, gaps, 0.0), LARGEST_GAP)
 
 
@@ -207,7 +207,7 @@ def _pairs(turn: Tensor, gaps: Tensor, tuners: Tensor, count: int) -> tuple[Tens
     place[tuners, turn] = xp.arange(candidates, device=gaps.device)
     pairs = []
     for _ in range(count):
-        nearest = xp.argmin(xp.reshape(gaps, (size, -1)), axis=1)
+        nearest = xp.argmin(gaps.reshape((size, -1)), axis=1)
         pair = turn[everyone, nearest // rows], nearest % rows
         pairs.append(pair)
         for slot in pair:

@@ -143,8 +143,8 @@ def _fit(dims: Dims, state: State, rows: Rows, task: Task, times: int) -> None:
             gaps, squares, residual = _residual(theta, u, x, y)
         slopes = (-2.0 * theta[:, None, 1 : 1 + d] * gaps)[:, :, :, None] * x[:, :, None]
         one = xp.ones_like(residual)[:, :, None]
-        jacobian = xp.concat([one, squares, xp.reshape(slopes, (*slopes.shape[:2], -1))], axis=2)
-        weighted = xp.matrix_transpose(jacobian * trust[:, :, None])
+        jacobian = xp.concat([one, squares, slopes.reshape((*slopes.shape[:2], -1))], axis=2)
+        weighted = (jacobian * trust[:, :, None]).mT
         found, exists = inverse(weighted @ jacobian + precision)
         there, moving = there & (exists | ~moving), moving & exists
         covariance = found if covariance is None else xp.where(moving[:, None, None], found, covariance)
@@ -196,9 +196,9 @@ def _limited(y: Tensor) -> Tensor:
 
 def _residual(theta: Tensor, u: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Gaps to the optimum [b, n, d], their squares, and what is left of y [b, n]."""
-    xp, d = namespace(u), u.shape[2]
-    moves = xp.reshape(theta[:, 1 + d :], (len(theta), d, x.shape[2]))
-    gaps = u - x @ xp.matrix_transpose(moves)
+    d = u.shape[2]
+    moves = theta[:, 1 + d :].reshape((len(theta), d, x.shape[2]))
+    gaps = u - x @ moves.mT
     squares = gaps**2
     return gaps, squares, y - theta[:, :1] - (squares @ theta[:, 1 : 1 + d, None])[:, :, 0]
 
@@ -227,7 +227,7 @@ def _refresh(dims: Dims, state: State, rows: Rows) -> None:
         unit = xp.eye(r, dtype=mean.dtype, device=mean.device)
         encode, decode = unit / spread[:, None], unit * spread[:, None]
     old = xp.reshape(state.theta[rows, 1 + d :], (len(mean), d, 1 + r))
-    slopes = old[:, :, 1:] @ xp.matrix_transpose(before)  # [b, d, w] by the reduced context
+    slopes = old[:, :, 1:] @ before.mT  # [b, d, w] by the reduced context
     here = old[:, :, :1] + slopes @ (mean - centre)[:, :, None]
     moved = xp.reshape(xp.concat([here, slopes @ decode], axis=2), (len(mean), -1))
     moved = xp.minimum(xp.maximum(moved, -FARTHEST_OPTIMUM), FARTHEST_OPTIMUM)
@@ -242,12 +242,12 @@ def _prior(dims: Dims, state: State, level: Tensor) -> tuple[Tensor, Tensor]:
     common = prior(dims, state)
     moves = xp.zeros((size, d, 1 + r), dtype=level.dtype, device=level.device)
     moves[:, :, 0] = state.location
-    mean = xp.concat([level[:, None], common.mean[:, 1 + d :], xp.reshape(moves, (size, -1))], axis=1)
+    mean = xp.concat([level[:, None], common.mean[:, 1 + d :], moves.reshape((size, -1))], axis=1)
     precision = xp.zeros((size, m, m), dtype=level.dtype, device=level.device)
     precision[:, 1 : 1 + d, 1 : 1 + d] = common.precision[:, 1 + d :, 1 + d :]
     moves[...] = (1.0 / (state.location_variance * SLOPE_VARIANCE))[:, :, None]
     moves[:, :, 0] = 1.0 / state.location_variance
-    diagonal = xp.reshape(precision, (size, m * m))[:, :: m + 1]  # a view
+    diagonal = precision.reshape((size, m * m))[:, :: m + 1]  # a view
     diagonal[:, 0] = 1.0 / common.level_variance
-    diagonal[:, 1 + d :] = xp.reshape(moves, (size, -1))
+    diagonal[:, 1 + d :] = moves.reshape((size, -1))
     return mean, precision

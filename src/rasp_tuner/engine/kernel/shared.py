@@ -83,7 +83,7 @@ def prior(dims: Dims, state: State) -> Prior:
     precision = xp.zeros((size, p, p), dtype=mean.dtype, device=mean.device)
     common = COMMON_DEVIATION**2 / (own + d * COMMON_DEVIATION**2)
     precision[:, 1 + d :, 1 + d :] = (-common / own)[:, None, None]
-    diagonal = xp.reshape(precision, (size, p * p))[:, :: p + 1]  # a view
+    diagonal = precision.reshape((size, p * p))[:, :: p + 1]  # a view
     diagonal[:, 0] = 1.0 / xp.where(known, level_variance + 0.1 * d, LEVEL_VARIANCE)
     diagonal[:, 1 : 1 + d] = 0.25 / unsure
     diagonal[:, 1 + d :] = ((1.0 - common) / own)[:, None]
@@ -108,9 +108,10 @@ def estimate(prior: Prior, G: Tensor, b: Tensor, rest: Tensor, level: Tensor) ->
     rest = (rest - level * (2.0 * b[:, 0] - level * n[:, 0]))[:, None]
     b = b - level[:, None] * G[:, :, 0]
     precision = G[:, None] / noises[:, None, None] + prior.precision[:, None]
-    pull = xp.broadcast_to(prior.pull[:, None], precision.shape[:3])
-    solved = xp.linalg.solve(precision, xp.stack([b[:, None] / noises[:, None], pull], axis=3))
-    along = xp.matrix_transpose(solved) @ b[:, None, :, None]  # [B, 5, 2, 1]: by the data, and by the prior
+    sides = xp.empty((*precision.shape[:3], 2), dtype=G.dtype, device=G.device)
+    sides[..., 0], sides[..., 1] = b[:, None] / noises[:, None], prior.pull[:, None]
+    solved = xp.linalg.solve(precision, sides)
+    along = solved.mT @ b[:, None, :, None]  # [B, 5, 2, 1]: by the data, and by the prior
     square = xp.maximum(rest - along[:, :, 0, 0], xp.maximum(1e-20 * xp.abs(rest), TINY**2)) / noises
     linear = along[:, :, 1, 0] / noises
     root = xp.sqrt(linear**2 + 4.0 * n * square)
@@ -127,12 +128,12 @@ def estimate(prior: Prior, G: Tensor, b: Tensor, rest: Tensor, level: Tensor) ->
 
 
 def track(
-    state: State, curvatures: Tensor, least: Tensor, likeliest: Tensor | None, spread: Tensor, tracked: Mask
+    state: State, curvatures: Tensor, least: Tensor, likeliest: Tensor | None, spread: Tensor | None, tracked: Mask
 ) -> None:
     """Move what is shared towards what is seen now, in the tuners that are `tracked`.
 
     That is the curvatures [B, d] and the least y [B] of the leading expert, and the likeliest curvature of all; the
-    first of these begins it. `spread` is that of y; 0 where it was not looked at. Nowhere, if nothing is likeliest.
+    first of these begins it. `spread` is that of y; 0 where it was not looked at. Both are None if that was nowhere.
     """
     xp, d, curvature, level = namespace(least), curvatures.shape[1], state.curvature, state.level
     if likeliest is not None:
@@ -140,7 +141,7 @@ def track(
         curvature, level = xp.where(known, curvature, likeliest), xp.where(known, level, least)
     gap = least - level
     far = xp.minimum(xp.abs(gap) / curvature, 1e6) ** 2
-    relative = curvatures / (curvatures.sum(axis=1)[:, None] / d)
+    relative = curvatures * d / curvatures.sum(axis=1)[:, None]
     shape = state.shape + RATE * (xp.minimum(xp.maximum(relative, 0.2), 4.0) - state.shape)
     largest = 0.995 * state.largest
     if likeliest is not None:
@@ -149,7 +150,7 @@ def track(
     limited = xp.minimum(xp.maximum(curvature, 0.1 * largest), 100.0 * largest)
     put(state.level, tracked, level + RATE * gap)
     put(state.level_variance, tracked, state.level_variance + RATE * (far - state.level_variance))
-    put(state.shape, tracked, shape / (shape.sum(axis=1)[:, None] / d))
+    put(state.shape, tracked, shape * d / shape.sum(axis=1)[:, None])
     put(state.curvature, tracked, xp.where(largest > 0.0, limited, curvature))
     put(state.largest, tracked, largest)
 

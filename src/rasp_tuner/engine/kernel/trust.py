@@ -100,12 +100,12 @@ def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows) -> None:
     xp, count = namespace(state.trust), state.count[rows]
     n = int(xp.max(count))
     used = (xp.arange(n, device=count.device) < count[:, None])[:, None]
-    weights = xp.broadcast_to(-state.weights[rows][:, None], (len(count), L, dims.columns))
-    form = xp.concat([belief.mean[rows], weights], axis=2)
+    form = xp.empty((len(count), L, dims.sample), dtype=count.dtype, device=count.device)
+    form[:, :, : dims.features], form[:, :, dims.features :] = belief.mean[rows], -state.weights[rows][:, None]
     form[:, :, 0] += belief.offset[rows][:, None]
     above, beside, times = triangle(dims.sample, xp, form.device)
     form = form[:, :, above] * form[:, :, beside] * times
-    squares = xp.maximum(form @ xp.matrix_transpose(state.prompts[rows, :n]), 0.0)
+    squares = xp.maximum(form @ state.prompts[rows, :n].mT, 0.0)
     squares = xp.where(used, squares / xp.maximum(state.counts[rows, :n], 1.0)[:, None], xp.inf)  # mean ones
     kernels, a = belief.kernels[rows][:, :, :n], belief.a[rows][:, None]
     order = xp.argsort(squares, axis=2)
@@ -242,9 +242,9 @@ def _factor(samples: Samples, order: Tensor, used: Tensor, z: Tensor) -> Tensor:
     sides = xp.stack([z, xp.where(used, expected, 0.0)], axis=1)
     noises = xp.stack([xp.full_like(z[:, 0], noise) for noise in BOWL_NOISES], axis=1)[:, :, None]
     covariance = xp.zeros((len(z), len(BOWL_NOISES), n + 2, n + 2), dtype=z.dtype, device=z.device)
-    covariance[:, :, :n, :n] = (f @ xp.matrix_transpose(f))[:, None]
+    covariance[:, :, :n, :n] = (f @ f.mT)[:, None]
     covariance[:, :, n:, :n] = sides[:, None]
-    covariance[:, :, :n, n:] = xp.matrix_transpose(sides)[:, None]
+    covariance[:, :, :n, n:] = sides.mT[:, None]
     diagonal = xp.reshape(covariance, (len(z), len(BOWL_NOISES), -1))[:, :, :: n + 3]  # a view
     diagonal[:, :, :n] += noises
     diagonal[:, :, n:] = 1.0 + 2.0 * (sides**2).sum(axis=2)[:, None] / noises  # enough for a factor to exist
