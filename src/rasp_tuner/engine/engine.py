@@ -133,7 +133,8 @@ class Engine:
     def expect(self, context: Array, point: Array) -> float | None:
         if not self.objective.seen:
             return None
-        return self.objective.own_units(self.believe(context).predict_one(point)[0])
+        expected: float = self.objective.own_units(self.believe(context).predict_one(point)[0])
+        return expected
 
     def budget(self) -> Budget | None:
         return None if self._budget is None else self._budget.report()
@@ -241,19 +242,19 @@ class Engine:
         if seen < SCALE_FROM_SAMPLES or (seen > SETTLED_SAMPLES and seen % SCALE_EVERY_STEPS):
             return False
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        return self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
+        return bool(self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest]))
 
     def _deviation(self, belief: Mixture, choice: Choice) -> float:
         """Of what will be measured, calibrated, in the metric's own units."""
         wide = math.sqrt(choice.variance + belief.noise) * self._calibration.factor
         own = self.objective.own_units
-        return 0.5 * (own(choice.mean + wide) - own(choice.mean - wide))
+        return 0.5 * float(own(choice.mean + wide) - own(choice.mean - wide))
 
     def _better(self, belief: Mixture, choice: Choice) -> float | None:
         """Probability that the choice beats the default."""
         if np.array_equal(choice.point, self.default):
             return None
-        return self._beside(belief, choice.point).better
+        return float(self._beside(belief, choice.point).better)
 
     def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
         similar = belief.similar()
