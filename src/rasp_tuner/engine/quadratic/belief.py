@@ -14,7 +14,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.evidence import log_student
-from rasp_tuner.engine.family import Choice, Forecast
+from rasp_tuner.engine.family import Choice, Comparison, Forecast, compared
 from rasp_tuner.engine.quadratic.moving_optimum import MovingBelief
 
 LEAST_CURVATURE = 0.15  # of a: what a minimiser is computed with at least
@@ -85,6 +85,9 @@ class QuadraticBelief:
         means, variances = np.append(means, more), np.maximum(np.append(variances, unsure), 0.0)
         mean, variance = self._mixed(means[:, None], variances[:, None] * self.a**2)
         return float(mean[0]), float(variance[0])
+
+    def against(self, point: Array, default: Array) -> Comparison:
+        return compared(self, point, default)
 
     def forecast(self, point: Array, y: float) -> Forecast:
         means, variances = self.each(point[None])
