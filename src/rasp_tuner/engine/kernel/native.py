@@ -232,11 +232,11 @@ class Native:
         numbers = address(chosen)
         function = self._functions[name]
         if n < THREADS_FROM_TUNERS:
-            function(where, arrays, numbers, n, *(address for address, _ in ways))
+            function(where, arrays, numbers, n, *(begin for begin, _ in ways))
             return
 
         def some(start: int, stop: int) -> None:
-            addresses = [address + start * step for address, step in ways]
+            addresses = [begin + start * step for begin, step in ways]
             function(where, arrays, numbers + 8 * start, stop - start, *addresses)
 
         threads, workers = _threads(os.getpid())
@@ -336,11 +336,11 @@ def _numbers(values: ArrayLike, n: int, width: int) -> Array:
 def _outputs(n: int, *widths: int) -> tuple[list[Array], list[tuple[int, int]]]:
     """Arrays [n, width], or [n] for a width of 0, in one piece of memory; and where they are."""
     memory = np.empty(n * (sum(widths) + widths.count(0)))
-    arrays, ways, start, address = [], [], 0, address(memory)
+    arrays, ways, start, base = [], [], 0, address(memory)
     for width in widths:
         stop = start + n * (width or 1)
         arrays.append(memory[start:stop].reshape(n, width) if width else memory[start:stop])
-        ways.append((address + 8 * start, 8 * (width or 1)))
+        ways.append((base + 8 * start, 8 * (width or 1)))
         start = stop
     return arrays, ways
 
