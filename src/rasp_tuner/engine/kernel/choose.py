@@ -175,18 +175,27 @@ def _weights(belief: Belief) -> Tensor:
 
 
 def _eigenvectors(matrices: Tensor) -> Tensor:
-    """[B, d, d] in columns, the least variance first."""
+    """[B, d, d] in columns, the least variance first; of a vector and its negative, the one that any library takes."""
     xp, size = namespace(matrices), len(matrices)
     if size <= MOST_MATRICES:
-        return xp.linalg.eigh(matrices)[1]
-    starts = range(0, size, MOST_MATRICES)
-    return xp.concat([xp.linalg.eigh(matrices[start : start + MOST_MATRICES])[1] for start in starts], axis=0)
+        vectors = xp.linalg.eigh(matrices)[1]
+    else:
+        parts = [matrices[start : start + MOST_MATRICES] for start in range(0, size, MOST_MATRICES)]
+        vectors = xp.concat([xp.linalg.eigh(part)[1] for part in parts], axis=0)
+    against = _signs(matrices.shape[1], xp, matrices.device) @ vectors < 0.0
+    return xp.where(against[:, None], -vectors, vectors)
 
 
 def _point(default: Tensor, u: Tensor) -> Tensor:
     """[B, d] in the unit box."""
     xp = namespace(u)
     return xp.minimum(xp.maximum(default + u / 2.0, 0.0), 1.0)
+
+
+@lru_cache
+def _signs(d: int, xp: Tensor, device: Tensor) -> Tensor:
+    """[d] what a vector must not point against."""
+    return xp.asarray(1.0 / np.arange(1.0, d + 1.0), device=device)
 
 
 @lru_cache
