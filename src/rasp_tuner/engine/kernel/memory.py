@@ -1,0 +1,211 @@
+"""Memory of B tuners: slots of contexts with prompts, merged when full, never thrown away. Symbols as in state.py.
+
+symbol    shape      meaning
+wobble    [B, c]     half the mean squared change of a dimension from one sample to the next
+spread    [B, c]     its variance over all samples
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.select import Rows, chunks, some, write_column
+from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, State, Tensor
+
+SHARP_STEPS = 64  # steps in which a slot is not merged: what is recent stays sharp
+MERGE_CANDIDATES = 32  # slots that look for a partner then; they take turns
+SAME_PLACE = 1e-12  # of the size of two keys: a smaller squared distance is rounding
+LARGEST_GAP = 1e300  # a distance that overflows is still shorter than one that is ruled out
+JUMP_TIMES = 6.0  # a change of more than this many times the usual one tells of a new situation, not of wobble
+LEAST_SHARE = 0.0025  # of the spread: contexts that move smoothly still have neighbours
+REACH_DEVIATIONS = 1.36  # deviations of the usual distance between neighbours that still count as near
+ALIKE_REACHES = 2.0  # times that reach: beyond, a situation has nothing in common with another
+LARGEST_DISTANCE = 4.0  # the most that one distance adds to those statistics: twice its mean
+SETTLED_SAMPLES = 32  # samples from which on one more hardly changes the scales of the context
+
+
+class Scales(NamedTuple):
+    """Of the dimensions of a context."""
+
+    both: Tensor  # [B, 2, c] factors that turn squared differences into mean squares, in units of wobble and of spread
+    most: Tensor  # [B, c] squared change beyond which it tells of a new situation; infinite where none has come yet
+    moved: Tensor  # [B] how many have moved at all; the others have factors of zero
+
+
+def scales(dims: Dims, state: State, contexts: Tensor | None = None) -> Scales:
+    """As they are; or as if these contexts [B, c] had come, where one more may change much."""
+    xp, n = namespace(state.steps), state.steps[:, None]
+    changes = state.changes / xp.maximum(n - 1.0, 1.0)
+    now = _scales(xp, state.mean, state.moment, changes)
+    if contexts is None or not dims.context:
+        return now
+    young = (state.steps < SETTLED_SAMPLES) | (now.moved < dims.context)
+    if not some(young):
+        return now
+    relative, young = contexts - state.origin, young[:, None]
+    mean = xp.where(young, (n * state.mean + relative) / (n + 1.0), state.mean)
+    moment = xp.where(young, (n * state.moment + relative**2) / (n + 1.0), state.moment)
+    return _scales(xp, mean, moment, changes)
+
+
+def gaps(dims: Dims, state: State, contexts: Tensor) -> Tensor:
+    """[B, 2, R] mean squared distances of contexts [B, c] to each slot: in units of the wobble, and of the spread."""
+    xp = namespace(state.keys)
+    if not dims.context:
+        return xp.zeros((state.size, 2, dims.rows), dtype=state.keys.dtype, device=state.keys.device)
+    difference = state.keys - (contexts - state.origin)[:, None]
+    difference *= difference
+    return scales(dims, state, contexts).both @ xp.matrix_transpose(difference)
+
+
+def reach(state: State) -> Tensor:
+    """[B] how far apart, in units of the wobble, two contexts of one situation may well lie."""
+    xp = namespace(state.distance)
+    return 2.0 + REACH_DEVIATIONS * xp.sqrt(xp.maximum(state.distance[:, 1] - state.distance[:, 0] ** 2, 0.0))
+
+
+def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor) -> None:
+    """A new slot for one sample of each tuner: contexts [B, c], psi [B, q] and how far it is trusted [B]."""
+    xp = namespace(psi)
+    first = state.steps == 0.0
+    if some(first):
+        state.origin[...] = xp.where(first[:, None], contexts, state.origin)
+    now = contexts - state.origin
+    _observe(dims, state, now)
+    above, beside, _ = triangle(dims.sample, xp, psi.device)
+    slot = state.count
+    write_column(state.keys, slot, now)
+    write_column(state.prompts, slot, psi[:, above] * psi[:, beside])
+    write_column(state.trust.swapaxes(1, 2), slot, trust[:, None])
+    write_column(state.counts, slot, 1.0)
+    write_column(state.last, slot, state.steps)
+    state.latest[...] = slot
+    state.steps += 1.0
+    state.count += 1.0
+    for rows in chunks(state.count == dims.rows, dims.rows * max(MERGE_CANDIDATES, dims.prompt)):
+        _merge(dims, state, rows)
+
+
+@lru_cache
+def triangle(q: int, xp: Tensor, device: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows and columns [P] of the entries of an upper triangle, row by row; and how often the matrix has them."""
+    above, beside = np.triu_indices(q)
+    times = np.where(above == beside, 1.0, 2.0)
+    first, second, third = (xp.asarray(array, device=device) for array in (above, beside, times))
+    return first, second, third
+
+
+def restore_trust(state: State, rows: Rows) -> None:
+    """The latest sample of these tuners was no mistake after all."""
+    trust = state.trust[rows]
+    write_column(trust.swapaxes(1, 2), state.latest[rows], 1.0)
+    state.trust[rows] = trust
+
+
+def seen_before(state: State, rows: Rows, slots: Tensor, n: int) -> Tensor:
+    """[b, s] whether the situations of some slots [b, s] of these tuners are like that of an earlier one, of n."""
+    xp, steps = namespace(slots), state.steps[rows][:, None, None]
+    keys = state.keys[rows][:, :n]
+    now = xp.take_along_axis(keys, xp.broadcast_to(slots[:, :, None], (*slots.shape, keys.shape[2])), axis=1)
+    mean, moment, changes = (array[rows][:, None] for array in (state.mean, state.moment, state.changes))
+    changes = changes / xp.maximum(steps - 1.0, 1.0)
+    own = _scales(xp, mean, moment, changes)
+    young = (steps < SETTLED_SAMPLES) | (own.moved < keys.shape[2])[:, :, None]
+    mean = xp.where(young, (steps * mean + now) / (steps + 1.0), mean)
+    moment = xp.where(young, (steps * moment + now**2) / (steps + 1.0), moment)
+    scale = _scales(xp, mean, moment, changes).both[:, :, 0]
+    gaps = (((now[:, :, None] - keys[:, None]) ** 2) @ scale[..., None])[..., 0]
+    near = gaps < ALIKE_REACHES * reach(state)[rows][:, None, None]
+    earlier = xp.arange(n, device=slots.device) < slots[:, :, None]
+    return xp.any(near & earlier, axis=2)
+
+
+def _scales(xp: Tensor, mean: Tensor, moment: Tensor, changes: Tensor) -> Scales:
+    """Of contexts with these statistics [..., c]."""
+    variance = moment - mean**2
+    moving = variance > 1e-12 * moment
+    moved = moving.sum(axis=-1)
+    spread = xp.where(moving, variance, xp.inf)
+    wobble = xp.maximum(changes, LEAST_SHARE * spread)
+    both = 1.0 / (xp.stack([wobble, spread], axis=-2) * xp.maximum(moved, 1)[..., None, None])
+    return Scales(both, 2.0 * JUMP_TIMES * wobble, moved)
+
+
+def _observe(dims: Dims, state: State, now: Tensor) -> None:
+    """Take contexts relative to the first, [B, c], into the statistics."""
+    xp, n = namespace(now), state.steps[:, None]
+    usual, square = scales(dims, state), now**2
+    change = (now - state.previous) ** 2  # the first one is zero
+    size = xp.minimum(usual.both[:, :1] @ change[:, :, None], LARGEST_DISTANCE)[:, 0]
+    late = n > 3.0
+    step = xp.concat([size, size**2], axis=1) - state.distance
+    state.distance += xp.where(late, step / xp.maximum(n - 3.0, 1.0), 0.0)
+    state.changes += 0.5 * xp.where(late, xp.minimum(change, usual.most), change)
+    state.previous[...] = now
+    state.mean += (now - state.mean) / (n + 1.0)
+    state.moment += (square - state.moment) / (n + 1.0)
+
+
+def _merge(dims: Dims, state: State, rows: Rows) -> None:
+    """Fold near slots of full tuners into one, pair by pair: of some that take turns, and of any that are not fresh."""
+    xp, device = namespace(state.keys), state.keys.device
+    keys, counts, last, steps = (array[rows] for array in (state.keys, state.counts, state.last, state.steps))
+    tuners, slots = xp.arange(len(steps), device=device)[:, None], xp.arange(dims.rows, device=device)
+    fresh = last > (steps - 1.0 - SHARP_STEPS)[:, None]
+    settled = xp.argsort(xp.astype(fresh, xp.int8), axis=1, stable=True)  # these come first
+    turns = MERGE_CANDIDATES * (xp.astype(steps, xp.int64) // SPARE_SLOTS)[:, None] + slots[:MERGE_CANDIDATES]
+    turn = settled[tuners, turns % (~fresh).sum(axis=1)[:, None]]
+    gaps = _gaps_between(keys, scales(dims, state).both[rows][:, 0], turn, tuners)
+    gaps = xp.where(fresh[:, None] | (slots == turn[:, :, None]), xp.inf, gaps)
+    near, gone = _pairs(turn, gaps, tuners, dims.rows - SLOTS)
+    heirs, heritage = counts[tuners, near], counts[tuners, gone]
+    share = (heritage / (heirs + heritage))[:, :, None]
+    dropped = xp.zeros_like(fresh)
+    dropped[tuners, gone] = True
+    kept = xp.argsort(xp.astype(dropped, xp.int8), axis=1, stable=True)[:, :SLOTS]
+    last[tuners, near] = xp.maximum(last[tuners, near], last[tuners, gone])
+    counts[tuners, near] = heirs + heritage
+    for whole, part in ((state.last, last), (state.counts, counts)):
+        whole[rows, :SLOTS] = part[tuners, kept]
+    for whole in (state.keys, state.trust.swapaxes(1, 2)):
+        part = whole[rows]
+        part[tuners, near] += share * (part[tuners, gone] - part[tuners, near])
+        whole[rows, :SLOTS] = part[tuners, kept]
+    prompts = state.prompts[rows]
+    prompts[tuners, near] += prompts[tuners, gone]
+    state.prompts[rows, :SLOTS] = prompts[tuners, kept]
+    state.count[rows] = SLOTS
+    state.latest[rows] = SLOTS - 1.0
+
+
+def _gaps_between(keys: Tensor, scale: Tensor, turn: Tensor, tuners: Tensor) -> Tensor:
+    """[b, t, R] squared distances, under weights [b, c], between some of the keys [b, R, c] and all of them.
+
+    Keys that are the same are at no distance at all: whoever is first wins, and not whose rounding is luckiest.
+    """
+    xp = namespace(keys)
+    sizes = (keys**2 @ scale[:, :, None])[:, :, 0]
+    both = sizes[:, None] + sizes[tuners, turn][:, :, None]
+    gaps = both - (2.0 * scale[:, None] * keys[tuners, turn]) @ xp.matrix_transpose(keys)
+    return xp.minimum(xp.where(gaps > SAME_PLACE * both, gaps, 0.0), LARGEST_GAP)
+
+
+def _pairs(turn: Tensor, gaps: Tensor, tuners: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The nearest pairs [b, count], each slot in one at most: those that stay, and those that are folded into them."""
+    xp, (size, candidates, rows) = namespace(gaps), gaps.shape
+    everyone = tuners[:, 0]
+    gaps = xp.concat([gaps, xp.full_like(gaps[:, :1], xp.inf)], axis=1)  # the row of those that are no candidates
+    place = xp.full_like(gaps[:, 0], candidates, dtype=xp.int64)
+    place[tuners, turn] = xp.arange(candidates, device=gaps.device)
+    pairs = []
+    for _ in range(count):
+        nearest = xp.argmin(xp.reshape(gaps, (size, -1)), axis=1)
+        pair = turn[everyone, nearest // rows], nearest % rows
+        pairs.append(pair)
+        for slot in pair:
+            gaps[everyone, :, slot] = xp.inf
+            gaps[everyone, place[everyone, slot]] = xp.inf
+    one, other = (xp.stack(slots, axis=1) for slots in zip(*pairs, strict=True))
+    return xp.minimum(one, other), xp.maximum(one, other)
