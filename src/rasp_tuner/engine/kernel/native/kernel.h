@@ -1,4 +1,4 @@
-/* The kernel of the quadratic family in C: the same functions as in ../*.py, tuner by tuner. Symbols as in state.py. */
+/* The kernel of the quadratic family in C: the same functions as in Python, tuner by tuner. Symbols as in state.py. */
 #ifndef RASP_KERNEL_H
 #define RASP_KERNEL_H
 
@@ -57,6 +57,9 @@ void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);    
 void each_expert(const Dims *dims, const State *one, const Belief *belief, const double *point, double *means,
                  double *variances);                                                 /* predict.c: [E], [E], without origin and offset */
 
+#pragma GCC visibility push(default) /* all else is compiled as hidden */
+const char *rasp_sources(void); /* digest of the files that the library was made of */
+
 /* What Python calls: n tuners, rows[i] of the state each; inputs and outputs are [n, .]. */
 void rasp_believe(const Dims *, const State *, const int64_t *rows, int64_t n, const double *contexts, double *beliefs);
 void rasp_predict(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
@@ -70,5 +73,6 @@ void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, do
 void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
 void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                 const double *contexts, const double *losses, const double *failed, const double *logs);
+#pragma GCC visibility pop
 
 #endif

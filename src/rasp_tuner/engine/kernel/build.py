@@ -1,0 +1,63 @@
+"""Compiles the kernel's C files into one shared library beside them: `python -m rasp_tuner.engine.kernel.build`.
+
+Used by the build of wheels, too, which loads this file by its path: it imports nothing but the standard library.
+"""
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SOURCES = HERE / "native"
+SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+LIBRARY = HERE / f"libraspkernel{SUFFIX}"
+# no flag asks for the processor at hand, and none lets a compiler reorder sums: every machine computes the same
+FLAGS = ["-O3", "-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off"]
+
+
+def digest(sources: Path = SOURCES) -> str | None:
+    """Of all C files, to tell a library that was built from others; None where they did not come along."""
+    files = sorted(sources.glob("*.[ch]"))
+    if not files:
+        return None
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def compiler() -> list[str] | None:
+    """The command of the system's C compiler; None where there is none."""
+    chosen = os.environ.get("CC")
+    if chosen:
+        return shlex.split(chosen)
+    found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    return [found] if found else None
+
+
+def build(library: Path = LIBRARY, extra: tuple[str, ...] = ()) -> str | None:
+    """Compile the library; the reason why not, if it could not be."""
+    command, made_of = compiler(), digest()
+    if command is None or made_of is None:
+        return "no C compiler" if command is None else "no C files"
+    files = [str(file) for file in sorted(SOURCES.glob("*.c"))]
+    flags = [*FLAGS, *shlex.split(os.environ.get("ARCHFLAGS", "")), *extra, f'-DRASP_SOURCES="{made_of}"']
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        fresh = Path(folder) / library.name
+        try:
+            subprocess.run(  # noqa: S603 - the compiler of whoever builds
+                [*command, *flags, "-o", str(fresh), *files, "-lm"], check=True, capture_output=True, text=True
+            )
+        except subprocess.CalledProcessError as error:
+            return f"{command[0]} failed: {error.stderr.strip()[-500:]}"
+        except OSError as error:
+            return f"{command[0]} did not run: {error}"
+        fresh.replace(library)  # at once: another process may have the old one loaded
+    return None
+
+
+if __name__ == "__main__":
+    why_not = build(extra=tuple(sys.argv[1:]))
+    sys.exit(f"native kernel not built: {why_not}" if why_not else 0)

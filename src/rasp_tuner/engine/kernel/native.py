@@ -1,0 +1,338 @@
+"""Native: the kernel compiled from C, on states in NumPy; the same functions as in Python, for all tuners or some rows.
+
+It is optional (`available()`): it saves what NumPy costs on small arrays, and spreads many tuners over all processors.
+Calls do not hold Python's lock. Inputs and outputs are [n, ...] for n rows of a state.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel import belief as beliefs
+from rasp_tuner.engine.kernel.build import LIBRARY, digest
+from rasp_tuner.engine.kernel.moving import sketch
+from rasp_tuner.engine.kernel.state import Dims, E, State, shapes
+
+MOST_KNOBS = 24  # beyond, matrices are large enough for NumPy's linear algebra
+THREADS_FROM_TUNERS = 256  # fewer are done before threads have begun
+CANDIDATES = (E + 2, 12, 3)  # that `choose` weighs: this many, and moves along each knob, of so many knobs at most
+POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
+ARGUMENTS = {  # of each function, after those that all have
+    "believe": [POINTER] * 2,
+    "predict": [POINTER, POINTER, NUMBER, POINTER, POINTER],
+    "compare": [POINTER] * 5,
+    "forecast": [POINTER] * 6,
+    "choose": [POINTER] * 6,
+    "best": [POINTER] * 2,
+    "learn": [POINTER] * 6,
+}
+
+Rows = NDArray[np.int64]
+
+
+class _Dims(ctypes.Structure):
+    """Dims of kernel.h."""
+
+    _fields_ = [  # noqa: RUF012 - as ctypes has it
+        *((name, ctypes.c_int64) for name in ("d", "c", "k", "p", "q", "P", "R", "w", "r", "m")),
+        *((name, ctypes.c_void_p) for name in ("default_", "sketch")),
+    ]
+
+
+class _State(ctypes.Structure):
+    """State of kernel.h."""
+
+    _fields_ = [(field.name, ctypes.c_void_p) for field in fields(State)]  # noqa: RUF012
+
+
+class _Shared(NamedTuple):
+    """What compiled code is given with every call, and the objects that own this memory."""
+
+    of: tuple[Any, ...]
+    address: int
+    owners: tuple[Any, ...]
+
+
+@lru_cache
+def _library() -> ctypes.CDLL | str:
+    """The library, or the reason why there is none."""
+    if os.environ.get("RASP_NATIVE") == "0":
+        return "turned off by RASP_NATIVE=0"
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        library.rasp_sources.restype = ctypes.c_char_p
+        made_of = library.rasp_sources().decode()
+        for name, arguments in ARGUMENTS.items():
+            function = getattr(library, f"rasp_{name}")
+            function.restype, function.argtypes = None, [POINTER, POINTER, POINTER, NUMBER, *arguments]
+    except (OSError, AttributeError):
+        return "not built: run python -m rasp_tuner.engine.kernel.build"
+    if digest() not in (None, made_of):
+        return "built from other C files: run python -m rasp_tuner.engine.kernel.build"
+    return library
+
+
+def available() -> bool:
+    """Whether there is a library to use."""
+    return why_not() is None
+
+
+def why_not() -> str | None:
+    """Why there is no library; None if there is one."""
+    library = _library()
+    return library if isinstance(library, str) else None
+
+
+class NativeBelief:
+    """Beliefs of n tuners in one buffer; its arrays, named as in `Belief`, are views that are made when asked for."""
+
+    def __init__(self, dims: Dims, size: int) -> None:
+        self._layout = _belief_layout(dims)
+        self.buffer = np.empty((size, self._layout[""][0].stop))
+        self.address = _address(self.buffer)
+
+    def __len__(self) -> int:
+        return len(self.buffer)
+
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("_") or name not in self._layout:
+            raise AttributeError(f"a belief has no array {name!r}")
+        part, shape = self._layout[name]
+        return self.buffer[:, part].reshape(len(self.buffer), *shape)
+
+
+class Native:
+    """The compiled functions. One for each owner of a state: where that lies is looked up once."""
+
+    def __init__(self) -> None:
+        library = _library()
+        if isinstance(library, str):
+            raise RuntimeError(f"the native kernel is {library}")
+        self._functions: dict[str, Callable[..., None]] = {n: getattr(library, f"rasp_{n}") for n in ARGUMENTS}
+        self._dims = self._state = self._rows = _Shared((None, None), 0, ())
+
+    @staticmethod
+    def serves(dims: Dims) -> bool:
+        """Whether it is the faster way for tuners of this size."""
+        return dims.knobs <= MOST_KNOBS
+
+    def believe(
+        self, dims: Dims, state: State, default: Array, contexts: ArrayLike, rows: Rows | None = None
+    ) -> NativeBelief:
+        n = state.size if rows is None else len(rows)
+        belief = NativeBelief(dims, n)
+        contexts = _numbers(contexts, n, dims.context)
+        ins = (_address(contexts), 8 * dims.context), (belief.address, belief.buffer.strides[0])
+        self._call("believe", dims, state, default, rows, n, *ins)
+        return belief
+
+    def predict(
+        self, dims: Dims, state: State, belief: NativeBelief, default: Array, points: Array, rows: Rows | None = None
+    ) -> tuple[Array, Array]:
+        n, count = points.shape[:2]
+        points = _numbers(points, n, count * dims.knobs)
+        out, ways = _outputs(n, (count,), (count,))
+        points_at = (_address(points), 8 * count * dims.knobs)
+        self._call("predict", dims, state, default, rows, n, _of(belief, n), points_at, (count, 0), *ways)
+        return out[0], out[1]
+
+    def compare(
+        self,
+        dims: Dims,
+        state: State,
+        belief: NativeBelief,
+        default: Array,
+        points: ArrayLike,
+        others: ArrayLike,
+        rows: Rows | None = None,
+    ) -> tuple[Array, Array]:
+        n, d = len(belief), dims.knobs
+        points, others = _numbers(points, n, d), _numbers(others, n, d)
+        out, ways = _outputs(n, (), ())
+        ins = (_of(belief, n), (_address(points), 8 * d), (_address(others), 8 * d))
+        self._call("compare", dims, state, default, rows, n, *ins, *ways)
+        return out[0], out[1]
+
+    def forecast(
+        self,
+        dims: Dims,
+        state: State,
+        belief: NativeBelief,
+        default: Array,
+        points: ArrayLike,
+        y: ArrayLike,
+        rows: Rows | None = None,
+    ) -> tuple[Array, Array, Array]:
+        n, d = len(belief), dims.knobs
+        points, y = _numbers(points, n, d), _numbers(y, n, 1)
+        out, ways = _outputs(n, (), (), (E,))
+        ins = (_of(belief, n), (_address(points), 8 * d), (_address(y), 8))
+        self._call("forecast", dims, state, default, rows, n, *ins, *ways)
+        return out[0], out[1], out[2]
+
+    def choose(
+        self,
+        dims: Dims,
+        state: State,
+        belief: NativeBelief,
+        default: Array,
+        draws: ArrayLike,
+        rows: Rows | None = None,
+    ) -> tuple[Array, NDArray[np.int64], Array, Array]:
+        n, d = len(belief), dims.knobs
+        few, moves, most = CANDIDATES
+        width = d + few + moves * min(d, most)
+        draws = _numbers(draws, n, width)
+        out, ways = _outputs(n, (d,), (), (), ())
+        ins = (_of(belief, n), (_address(draws), 8 * width))
+        self._call("choose", dims, state, default, rows, n, *ins, *ways)
+        return out[0], out[1].astype(np.int64), out[2], out[3]
+
+    def best(
+        self, dims: Dims, state: State, belief: NativeBelief, default: Array, rows: Rows | None = None
+    ) -> Array:
+        n = len(belief)
+        out, ways = _outputs(n, (dims.knobs,))
+        self._call("best", dims, state, default, rows, n, _of(belief, n), *ways)
+        return out[0]
+
+    def learn(
+        self,
+        dims: Dims,
+        state: State,
+        belief: NativeBelief,
+        default: Array,
+        points: ArrayLike,
+        contexts: ArrayLike,
+        losses: ArrayLike,
+        failed: ArrayLike,
+        logs: ArrayLike,
+        rows: Rows | None = None,
+    ) -> None:
+        n = len(belief)
+        widths = (dims.knobs, dims.context, dims.columns, 1, E)
+        inputs = [_numbers(x, n, w) for x, w in zip((points, contexts, losses, failed, logs), widths, strict=True)]
+        ins = [(_address(x), 8 * w) for x, w in zip(inputs, widths, strict=True)]
+        self._call("learn", dims, state, default, rows, n, _of(belief, n), *ins)
+
+    def _call(
+        self, name: str, dims: Dims, state: State, default: Array, rows: Rows | None, n: int, *ways: tuple[int, int]
+    ) -> None:
+        """Each argument comes as its address and its bytes a tuner."""
+        shared = (self._where_dims(dims, default), self._where_state(dims, state), self._where_rows(state, rows, n))
+        where, arrays, numbers = (part.address for part in shared)
+        function = self._functions[name]
+
+        def some(start: int, stop: int) -> None:
+            addresses = [address + start * step for address, step in ways]
+            function(where, arrays, numbers + 8 * start, stop - start, *addresses)
+
+        if n < THREADS_FROM_TUNERS:
+            some(0, n)
+            return
+        threads, workers = _threads(os.getpid())
+        edges = [n * i // workers for i in range(workers + 1)]
+        list(threads.map(lambda part: some(*part), pairwise(edges)))
+
+    def _where_dims(self, dims: Dims, default: Array) -> _Shared:
+        known = self._dims
+        if known.of[0] is not dims or known.of[1] is not default:
+            known = self._dims = _dims_struct(dims, default)
+        return known
+
+    def _where_state(self, dims: Dims, state: State) -> _Shared:
+        known = self._state
+        if known.of[0] is not dims or known.of[1] is not state:
+            known = self._state = _state_struct(dims, state)
+        return known
+
+    def _where_rows(self, state: State, rows: Rows | None, n: int) -> _Shared:
+        known = self._rows
+        if known.of[0] is not rows or known.of[1] is not state or rows is None and len(known.owners[0]) != n:
+            numbers = np.arange(n) if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
+            if len(numbers) != n or (n and not 0 <= numbers.min() <= numbers.max() < state.size):
+                raise ValueError(f"rows are {n} numbers below {state.size}, got {numbers}")
+            known = self._rows = _Shared((rows, state), _address(numbers), (numbers,))
+        return known
+
+
+def _dims_struct(dims: Dims, default: Array) -> _Shared:
+    if not Native.serves(dims):
+        raise ValueError(f"compiled code takes up to {MOST_KNOBS} knobs, got {dims.knobs}")
+    own = _numbers(np.array(default), 1, dims.knobs)
+    matrix = np.ascontiguousarray(sketch(dims, np, "cpu")) if dims.context > dims.width else np.zeros(1)
+    struct = _Dims(
+        dims.knobs, dims.context, dims.columns, dims.features, dims.sample, dims.prompt, dims.rows, dims.width,
+        dims.rank, dims.coefficients, _address(own), _address(matrix),
+    )  # fmt: skip
+    return _Shared((dims, default), ctypes.addressof(struct), (struct, own, matrix))
+
+
+def _state_struct(dims: Dims, state: State) -> _Shared:
+    arrays = dict(state.items())
+    for name, shape in shapes(dims).items():
+        array = arrays[name]
+        good = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.flags.c_contiguous
+        if not good or array.shape != (state.size, *shape):
+            raise ValueError(f"state.{name} must be a contiguous NumPy array of float64, {(state.size, *shape)}")
+    struct = _State(*(int(array.ctypes.data) for array in arrays.values()))
+    return _Shared((dims, state), ctypes.addressof(struct), (struct, *arrays.values()))
+
+
+@lru_cache
+def _belief_layout(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
+    """Where each array lies in the buffer, and its shape; the whole has no name."""
+    layout, start = {}, 0
+    for name, shape in beliefs.shapes(dims).items():
+        stop = start + int(np.prod(shape))
+        layout[name] = slice(start, stop), shape
+        start = stop
+    return {**layout, "": (slice(0, start), (start,))}
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> tuple[ThreadPoolExecutor, int]:  # noqa: ARG001 - a fork has none of its parent's threads
+    workers = os.cpu_count() or 1
+    return ThreadPoolExecutor(workers, thread_name_prefix="rasp-kernel"), workers
+
+
+def _numbers(values: ArrayLike, n: int, width: int) -> Array:
+    """As compiled code reads them."""
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if array.size != n * width:
+        raise ValueError(f"{n} tuners take {n} x {width} numbers, got an array {array.shape}")
+    return array
+
+
+def _outputs(n: int, *shapes: tuple[int, ...]) -> tuple[list[Array], list[tuple[int, int]]]:
+    """Arrays [n, ...] in one piece of memory, and where they are."""
+    widths = [int(np.prod(shape)) for shape in shapes]
+    memory = np.empty(n * sum(widths))
+    arrays, ways, start, address = [], [], 0, _address(memory)
+    for width, shape in zip(widths, shapes, strict=True):
+        arrays.append(memory[start : start + n * width].reshape(n, *shape))
+        ways.append((address + 8 * start, 8 * width))
+        start += n * width
+    return arrays, ways
+
+
+def _of(belief: NativeBelief, n: int) -> tuple[int, int]:
+    if len(belief) != n:
+        raise ValueError(f"{n} tuners, but the beliefs of {len(belief)}")
+    return belief.address, belief.buffer.strides[0]
+
+
+def _address(array: NDArray[Any]) -> int:
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a third of the time of the other
+    except (TypeError, ValueError):  # read-only, or empty
+        return int(array.ctypes.data)

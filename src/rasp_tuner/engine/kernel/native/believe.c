@@ -1,0 +1,210 @@
+/* What a tuner holds true in one context: slots pooled for each local expert, each pool solved as a regression.
+ *
+ * W      [R, L]   how much each slot counts for each expert
+ * sums   [L, P]   packed sums over slots, by W
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "learn.h"
+#include "quadratic.h"
+
+static const double RECENT_STEPS = 20.0;   /* that the short memory lasts */
+static const double NARROW_WIDTH = 0.3;    /* of the narrow kernel, in deviations of the context */
+static const double FARTHEST_GAP = 26.0;   /* beyond, a kernel is no smaller */
+static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products slow a processor down */
+static const double MOVING_IDLE_NATS = -7.0; /* behind the leader: from there on the moving optimum is idle */
+enum { SETTLED_SAMPLES = 100, REFRESH_EVERY_STEPS = 4 };
+
+typedef struct {
+    double *gaps, *W, *sums, *A, *inverse, *side, *Sf, *estimate;
+    Prior prior;
+} Scratch;
+
+static double near(double gap) {
+    double g = gap < FARTHEST_GAP ? gap : FARTHEST_GAP;
+    return exp(-g * g);
+}
+
+/* How much each slot counts for each local expert; for the pool, by trust too. */
+static void weigh_slots(const Dims *dims, const State *one, const double *context, double *kernels, Scratch *s) {
+    int64_t n = (int64_t)one->count[0], R = dims->R;
+    double reach = context_reach(one), narrow = 2.0 * NARROW_WIDTH * NARROW_WIDTH, now = one->steps[0] - 1.0;
+    double farthest = near(FARTHEST_GAP);
+    context_gaps(dims, one, context, s->gaps);
+    memset(kernels, 0, sizeof(double) * (size_t)(L * R));
+    for (int64_t i = 0; i < n; i++) {
+        double wide_gap = s->gaps[i] / reach, narrow_gap = s->gaps[R + i] / narrow;
+        kernels[i] = 1.0;
+        kernels[R + i] = exp((now - one->last[i]) / -RECENT_STEPS);
+        kernels[2 * R + i] = wide_gap < FARTHEST_GAP ? near(wide_gap) : farthest;
+        kernels[3 * R + i] = narrow_gap < FARTHEST_GAP ? near(narrow_gap) : farthest;
+        for (int64_t l = 0; l < L; l++) {
+            double weight = kernels[l * R + i] * one->trust[l * R + i];
+            s->W[i * L + l] = weight < LEAST_COUNTED ? 0.0 : weight;
+        }
+    }
+}
+
+/* sums [L, P] = W' prompts; two slots at a time, so that sums are read and written half as often. */
+WIDER static void pool(int64_t n, int64_t P, const double *restrict prompts, const double *restrict W,
+                       double *restrict sums) {
+    double *restrict s0 = sums, *restrict s1 = sums + P, *restrict s2 = sums + 2 * P, *restrict s3 = sums + 3 * P;
+    memset(sums, 0, sizeof(double) * (size_t)(L * P));
+    for (int64_t i = 0; i < n; i += 2) {
+        const double *w = W + i * L, *x = prompts + i * P, *y = x + P;
+        double v0 = 0.0, v1 = 0.0, v2 = 0.0, v3 = 0.0;
+        if (i + 1 < n) v0 = w[4], v1 = w[5], v2 = w[6], v3 = w[7];
+        else y = x;
+        for (int64_t j = 0; j < P; j++) {
+            s0[j] += w[0] * x[j] + v0 * y[j];
+            s1[j] += w[1] * x[j] + v1 * y[j];
+            s2[j] += w[2] * x[j] + v2 * y[j];
+            s3[j] += w[3] * x[j] + v3 * y[j];
+        }
+    }
+}
+
+/* G, b and rest of one expert from its packed sums; y is not less the offset yet. */
+static void unpack(const Dims *dims, const double *weights, const double *packed, double *G, double *b, double *rest) {
+    int64_t p = dims->p, q = dims->q, k = dims->k;
+    for (int64_t i = 0; i < p; i++) { /* packed is at entry i of row i */
+        for (int64_t j = i; j < p; j++) G[i * p + j] = G[j * p + i] = packed[j - i];
+        b[i] = dot(k, packed + p - i, weights);
+        packed += q - i;
+    }
+    double sum = 0.0;
+    for (int64_t i = 0; i < k; i++) {
+        sum += weights[i] * weights[i] * packed[0] + 2.0 * weights[i] * dot(k - 1 - i, packed + 1, weights + i + 1);
+        packed += k - i;
+    }
+    *rest = sum;
+}
+
+/* Pooled sums of y less the blind mean, so that numbers stay small. */
+static void make_sums(const Dims *dims, const State *one, const Belief *belief, Scratch *s) {
+    int64_t p = dims->p;
+    pool((int64_t)one->count[0], dims->P, one->prompts, s->W, s->sums);
+    for (int64_t l = 0; l < L; l++) {
+        unpack(dims, one->weights, s->sums + l * dims->P, belief->G + l * p * p, belief->b + l * p, belief->rest + l);
+    }
+    double offset = belief->G[0] > 0.0 ? belief->b[0] / belief->G[0] : 0.0;
+    for (int64_t l = 0; l < L; l++) {
+        double *G = belief->G + l * p * p, *b = belief->b + l * p;
+        belief->rest[l] -= offset * (2.0 * b[0] - offset * G[0]);
+        add_scaled(p, -offset, G, b);
+    }
+    *belief->offset = offset;
+}
+
+/* Add what a quadratic cannot say by itself: its least value is about the level all situations share. */
+static void pin(const Dims *dims, const State *one, double level, double *mean, double *S, Scratch *s) {
+    int64_t p = dims->p;
+    double u[dims->d], f[p];
+    minimiser(dims, mean, one->curvature[0], u);
+    features(dims, u, f);
+    symmetric_times(p, S, f, s->Sf);
+    double by = 1.0 / (dot(p, f, s->Sf) + one->level_variance[0] + 0.01);
+    double gap = level - dot(p, f, mean);
+    for (int64_t i = 0; i < p; i++) {
+        double gain = s->Sf[i] * by;
+        mean[i] += gain * gap;
+        add_scaled(p, -gain, s->Sf, S + i * p);
+    }
+}
+
+/* Posterior of one local expert. */
+static void solve(const Dims *dims, const State *one, const Belief *belief, int64_t l, double level, Scratch *s) {
+    int64_t p = dims->p;
+    double *S = belief->S + l * p * p, *G = belief->G + l * p * p, *b = belief->b + l * p;
+    double a = *belief->a, by = 1.0 / belief->noises[l];
+    for (int64_t i = 0; i < p * p; i++) s->A[i] = G[i] * by + s->prior.precision[i];
+    if (inverse_spd(p, s->A, S, s->inverse)) { /* numbers beyond all measure: know nothing, but stay finite */
+        memset(S, 0, sizeof(double) * (size_t)(p * p));
+        for (int64_t i = 0; i < p; i++) S[i * p + i] = s->A[i * p + i] >= 1.0 ? 1.0 / s->A[i * p + i] : 1.0;
+    }
+    for (int64_t i = 0; i < p; i++) s->side[i] = b[i] * by + a * s->prior.pull[i];
+    s->side[0] += level * s->prior.precision[0];
+    symmetric_times(p, S, s->side, belief->mean + l * p);
+    if (one->curvature[0] > 0.0) pin(dims, one, level, belief->mean + l * p, S, s);
+}
+
+/* The posterior of the moving optimum in these units: they have moved since the fit. */
+static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief) {
+    int64_t d = dims->d, width = 1 + dims->r;
+    int64_t steps = (int64_t)one->steps[0];
+    int may = steps < SETTLED_SAMPLES || steps % REFRESH_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
+    double a = *belief->a;
+    *belief->moving = one->fitted[0] > 0.0 && may ? 1.0 : 0.0;
+    if (*belief->moving == 0.0) {
+        *belief->level = *belief->ratio = 0.0;
+        memset(belief->x, 0, sizeof(double) * (size_t)(width + 2 * d)); /* curvatures and optimum follow */
+        return;
+    }
+    encode_context(dims, one, context, belief->x);
+    *belief->level = (one->theta[0] - *belief->offset) / a;
+    *belief->ratio = one->unit[0] / a;
+    for (int64_t i = 0; i < d; i++) {
+        belief->curvatures[i] = one->theta[1 + i] / a;
+        belief->optimum[i] = dot(width, one->theta + 1 + d + i * width, belief->x);
+    }
+}
+
+static void weigh_experts(const State *one, const Belief *belief) {
+    int n = *belief->moving > 0.0 ? E : L;
+    double top = one->scores[0], total = 0.0;
+    for (int i = 1; i < n; i++) top = one->scores[i] > top ? one->scores[i] : top;
+    for (int i = 0; i < E; i++) {
+        belief->weights[i] = i < n ? exp(one->scores[i] - top) : 0.0;
+        total += belief->weights[i];
+    }
+    for (int i = 0; i < E; i++) belief->weights[i] /= total;
+}
+
+/* Deviation of y: the one that is tracked, else that of the slots, else one. */
+static double spread(const Dims *dims, const State *one) {
+    int64_t n = (int64_t)one->count[0];
+    double mean = 0.0, square = 0.0;
+    if (one->largest[0] != 0.0) return one->largest[0];
+    for (int64_t i = 0; i < n; i++) mean += slot_target(dims, one, i) / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        double gap = slot_target(dims, one, i) - mean;
+        square += gap * gap / (double)n;
+    }
+    return square > 0.0 ? sqrt(square) : 1.0;
+}
+
+static void believe(const Dims *dims, const State *one, const double *context, const Belief *belief, Scratch *s) {
+    double *kernels = belief->kernels;
+    weigh_slots(dims, one, context, kernels, s);
+    make_sums(dims, one, belief, s);
+    make_prior(dims, one, &s->prior);
+    *belief->a = one->curvature[0];
+    if (one->curvature[0] == 0.0) {
+        *belief->a = estimate_curvature(dims, &s->prior, belief->G, belief->b, belief->rest[0], 0.0, s->estimate);
+    }
+    noise_variances(one, belief->noises);
+    double level = *belief->a * centred_level(one, *belief->offset, *belief->a);
+    for (int64_t l = 0; l < L; l++) solve(dims, one, belief, l, level, s);
+    believe_moving(dims, one, context, belief);
+    weigh_experts(one, belief);
+    *belief->spread = spread(dims, one);
+    *belief->origin = dot(dims->k, one->first, one->weights);
+}
+
+void rasp_believe(const Dims *dims, const State *all, const int64_t *rows, int64_t n, const double *contexts,
+                  double *beliefs) {
+    int64_t p = dims->p, R = dims->R, length = belief_length(dims);
+    Scratch s;
+    Part parts[] = {{&s.gaps, 2 * R}, {&s.W, L * R}, {&s.sums, L * dims->P}, {&s.A, p * p}, {&s.inverse, p * p},
+                    {&s.side, p}, {&s.Sf, p}, {&s.estimate, estimate_scratch(dims)}, {&s.prior.mean, p},
+                    {&s.prior.precision, p * p}, {&s.prior.pull, p}};
+    double *memory = ALLOCATE(parts);
+    for (int64_t i = 0; i < n; i++) {
+        State one = tuner(dims, all, rows[i]);
+        Belief belief = belief_at(dims, beliefs + i * length);
+        believe(dims, &one, contexts + i * dims->c, &belief, &s);
+    }
+    free(memory);
+}

@@ -1,0 +1,92 @@
+/* Learning from one sample: score the experts, then take the sample in. */
+#include "learn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LARGEST 1e100 /* deviations saturate here, so that squares and sums of squares stay finite */
+#define FAILED 2.0    /* what is known of an early sample */
+
+/* What one call works with; the memory of all of it is one block. */
+typedef struct {
+    double *u, *v, *psi; /* [d], [k], [q] */
+    Prior prior;
+    double *scratch; /* as much as the greediest step needs */
+    double *block;
+} Work;
+
+static Work make_work(const Dims *dims) {
+    const int64_t p = dims->p;
+    const int64_t needs[] = {dims->c, track_scratch(dims), trust_scratch(dims), fit_scratch(dims)};
+    int64_t scratch = 0;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) scratch = needs[i] > scratch ? needs[i] : scratch;
+    Work work = {.block = malloc(sizeof(double) * (size_t)(dims->d + dims->k + dims->q + 2 * p + p * p + scratch))};
+    if (!work.block) abort(); /* a sample must not be lost without a word */
+    work.u = work.block;
+    work.v = work.u + dims->d;
+    work.psi = work.v + dims->k;
+    work.prior.mean = work.psi + dims->q;
+    work.prior.pull = work.prior.mean + p;
+    work.prior.precision = work.prior.pull + p;
+    work.scratch = work.prior.precision + p * p;
+    return work;
+}
+
+/* Score the experts by a sample that came to `point`, and move what all situations share; returns trust in it. */
+static double judge(const Dims *dims, const State *one, const Belief *belief, const double *point, double y,
+                    const double *logs, Work *work) {
+    const double trust = trust_in_sample(dims, one, belief, logs);
+    if (trust >= 0.5) {
+        const double a = *belief->a;
+        double means[E], variances[E];
+        observe_scores(one, logs);
+        each_expert(dims, one, belief, point, means, variances);
+        for (int i = 0; i < E; i++) {
+            means[i] = y / a - (means[i] + (*belief->offset + *belief->origin)) / a;
+            variances[i] = variances[i] / a / a;
+        }
+        observe_noise(one, means, variances);
+        make_prior(dims, one, &work->prior);
+        track(dims, one, belief, &work->prior, work->scratch);
+    }
+    if (refresh_now(one)) update_trust(dims, one, belief, work->scratch);
+    return trust;
+}
+
+/* A failed sample counts like any other, but is never an outlier. `belief` is null for the first sample. */
+static void learn_one(const Dims *dims, const State *one, const Belief *belief, const double *point,
+                      const double *context, const double *losses, bool failed, const double *logs, Work *work) {
+    const int64_t d = dims->d, k = dims->k;
+    double trust = 1.0;
+    if (*one->steps == 0.0) memcpy(one->first, losses, sizeof(double) * (size_t)k);
+    for (int64_t i = 0; i < k; i++) work->v[i] = clip(losses[i] - one->first[i], -LARGEST, LARGEST);
+    for (int64_t i = 0; i < d; i++) work->u[i] = 2.0 * (point[i] - dims->default_[i]);
+    if (*one->steps >= 2.0) trust = judge(dims, one, belief, point, dot(k, losses, one->weights), logs, work);
+    if (*one->steps < EARLY) trust = 1.0; /* these are judged together, and again with every one that comes */
+    features(dims, work->u, work->psi);
+    memcpy(work->psi + dims->p, work->v, sizeof(double) * (size_t)k);
+    observe_window(dims, one, work->u, context, work->v, trust);
+    write_sample(dims, one, context, work->psi, trust);
+    if (*one->steps <= EARLY) {
+        one->early[(int64_t)*one->steps - 1] = failed ? FAILED : 0.0;
+        recheck_early_samples(dims, one, work->scratch);
+    }
+    if (*one->steps >= 3.0 && refresh_now(one)) {
+        make_prior(dims, one, &work->prior);
+        fit_moving(dims, one, belief, &work->prior, work->scratch);
+    }
+}
+
+void rasp_learn(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
+                const double *points, const double *contexts, const double *losses, const double *failed,
+                const double *logs) {
+    Work work = make_work(dims);
+    for (int64_t i = 0; i < n; i++) {
+        const State one = tuner(dims, all, rows[i]);
+        Belief belief = {0};
+        if (*one.steps > 0.0) belief = belief_at(dims, beliefs + i * belief_length(dims));
+        learn_one(dims, &one, &belief, points + i * dims->d, contexts + i * dims->c, losses + i * dims->k,
+                  failed[i] > 0.0, *one.steps >= 2.0 ? logs + i * E : NULL, &work);
+    }
+    free(work.block);
+}

@@ -1,0 +1,56 @@
+/* What the files of the learning side share. Symbols as in ../state.py. */
+#ifndef RASP_LEARN_H
+#define RASP_LEARN_H
+
+#include "kernel.h"
+#include "linear.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define CHI2_MEDIAN 0.455        /* median of a squared standard normal */
+#define OUTLYING_SQUARE 25.0     /* squared deviations at which a sample counts a quarter */
+#define LARGEST_RESIDUAL 1e60    /* squared, in units of the usual one: not trusted at all */
+#define LEAST_CURVATURE 0.15     /* of a: what a minimiser is computed with at least */
+
+static inline double least(double x, double y) { return x < y ? x : y; }
+static inline double most(double x, double y) { return x > y ? x : y; }
+
+/* One where a squared residual is about `scale`, near zero where it is far beyond. */
+static inline double residual_trust(double square, double scale) {
+    const double far = least(square, LARGEST_RESIDUAL * scale) / (OUTLYING_SQUARE * scale);
+    return 1.0 / ((1.0 + far) * (1.0 + far));
+}
+
+/* Whether to spend time on what changes little: always while young, then now and then. */
+static inline bool refresh_now(const State *one) { return *one->steps < 100.0 || (int64_t)*one->steps % 4 == 0; }
+
+/* memory.c */
+void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust);
+void slot_targets(const Dims *dims, const State *one, double *y); /* [N] mean y of each slot */
+bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch); /* scratch [c] */
+
+/* shared.c */
+int64_t estimate_scratch(const Dims *dims); /* numbers that estimate_curvature needs */
+void solve_lower(int64_t n, const double *lower, double *x); /* x <- lower^-1 x */
+void observe_scores(const State *one, const double *logs);
+void observe_noise(const State *one, const double *errors, const double *unsure); /* [E], in units of a */
+void reset_noise(const State *one);
+void track(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
+int64_t track_scratch(const Dims *dims);
+
+/* moving.c */
+void observe_window(const Dims *dims, const State *one, const double *u, const double *context, const double *v,
+                    double weight);
+void fit_moving(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
+int64_t fit_scratch(const Dims *dims);
+
+/* trust.c */
+void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare); /* stable, ascending */
+double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs);
+void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch);
+int64_t trust_scratch(const Dims *dims);
+void recheck_early_samples(const Dims *dims, const State *one, double *scratch); /* scratch [c] */
+
+#endif

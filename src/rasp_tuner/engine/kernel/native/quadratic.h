@@ -1,0 +1,51 @@
+/* What the files of the asking side share. Symbols as in ../state.py. */
+#ifndef RASP_QUADRATIC_H
+#define RASP_QUADRATIC_H
+
+#include <stddef.h>
+
+#include "kernel.h"
+#include "linear.h"
+
+#define LEAST_CURVATURE 0.15 /* of a: what a minimiser is computed with at least */
+
+/* Scratch memory is taken once for a call: parts of so many numbers each. */
+typedef struct {
+    double **part;
+    int64_t length;
+} Part;
+
+double *allocate(const Part *parts, size_t count); /* layout.c; to be freed */
+#define ALLOCATE(parts) allocate(parts, sizeof(parts) / sizeof((parts)[0]))
+
+/* The moving optimum at one context is linear in slopes [1, u, u^2] of its own: their covariance [p, p]. */
+void moving_covariance(const Dims *dims, const State *one, const Belief *belief, double *K);              /* predict.c */
+void moving_slopes(const Dims *dims, const Belief *belief, const double *u, double *slopes, double *mean); /* predict.c */
+
+/* The unit box as seen from the default, in u. */
+static inline double lowest(const Dims *dims, int64_t knob) { return -2.0 * dims->default_[knob]; }
+static inline double highest(const Dims *dims, int64_t knob) { return 2.0 * (1.0 - dims->default_[knob]); }
+
+/* u [d] where a quadratic with coefficients [p] is least within the box. */
+static inline void minimiser(const Dims *dims, const double *mean, double a, double *u) {
+    for (int64_t i = 0; i < dims->d; i++) {
+        double curvature = mean[1 + dims->d + i], least = LEAST_CURVATURE * a;
+        double best = mean[1 + i] / (-2.0 * (curvature > least ? curvature : least));
+        u[i] = clip(best, lowest(dims, i), highest(dims, i));
+    }
+}
+
+static inline void to_u(const Dims *dims, const double *point, double *u) {
+    for (int64_t i = 0; i < dims->d; i++) u[i] = 2.0 * (point[i] - dims->default_[i]);
+}
+
+static inline void to_point(const Dims *dims, const double *u, double *point) {
+    for (int64_t i = 0; i < dims->d; i++) point[i] = clip(dims->default_[i] + u[i] / 2.0, 0.0, 1.0);
+}
+
+/* Mean y of a slot, relative to the first sample: a packed prompt begins with the sums of its samples. */
+static inline double slot_target(const Dims *dims, const State *one, int64_t slot) {
+    return dot(dims->k, one->prompts + slot * dims->P + dims->p, one->weights) / one->counts[slot];
+}
+
+#endif

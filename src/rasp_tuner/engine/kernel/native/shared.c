@@ -1,0 +1,246 @@
+/* What all situations share: the prior it gives a bowl that is not known yet, the likeliest curvature, the noise. */
+#include "learn.h"
+
+#include <string.h>
+
+#define OWN_DEVIATION 0.3       /* of a knob's own curvature, in units of a */
+#define OWN_DEVIATION_LEAST 0.1 /* the same once the knobs' curvatures are known */
+#define COMMON_DEVIATION 0.4    /* of the curvature that the knobs have in common, in units of a */
+#define LEVEL_VARIANCE 25.0     /* of the least y, in units of a, while nothing is known */
+#define LARGEST_LEVEL 1e30      /* in units of a: a metric that jumps must not overflow */
+#define TINY 1e-100             /* a curvature where y is constant, so that no logarithm sees a zero */
+#define STUDENT_NORM -0.9686195890547249 /* log of the norm of Student's t with FREEDOM degrees */
+#define FREEDOM 5.0
+#define FARTHEST 1e150          /* deviations: beyond, squares overflow */
+#define KEEP 0.97               /* of scores, a step: what is true may change */
+#define LOCAL_ODDS 3.0          /* nats against every local expert but the blind one */
+#define CURVATURE_RATE 0.3      /* of one step towards the curvature that is likeliest now */
+#define RATE 0.1                /* of one step towards what the leading expert sees */
+#define TRACK_FROM_SAMPLES 5.0  /* on, the curvature is tracked instead of estimated */
+#define LEAST_TRACKED_CURVATURE 1e-95 /* below, nothing has moved y yet */
+#define NOISE_ODDS 2.0          /* nats against each of the next but the one before */
+
+enum { TRIED = 5 };
+static const double TRIED_NOISES[TRIED] = {1e-4, 1e-3, 1e-2, 1e-1, 1.0}; /* that the curvature is estimated with */
+
+void make_prior(const Dims *dims, const State *one, Prior *prior) {
+    const int64_t d = dims->d, p = dims->p;
+    const bool known = *one->curvature > 0.0;
+    double own = OWN_DEVIATION;
+    prior->level_variance = LEVEL_VARIANCE;
+    if (known) {
+        prior->level_variance = least(LEVEL_VARIANCE, most(4.0 * *one->level_variance, 0.01));
+        own = most(OWN_DEVIATION_LEAST, OWN_DEVIATION / sqrt(1.0 + *one->tracked / 20.0));
+    }
+    const double both = COMMON_DEVIATION * COMMON_DEVIATION, common = both / (own * own + (double)d * both);
+    double *mean = prior->mean, *precision = prior->precision, *pull = prior->pull;
+    memset(precision, 0, (size_t)(p * p) * sizeof *precision);
+    precision[0] = 1.0 / (prior->level_variance + (known ? 0.1 * (double)d : 0.0));
+    mean[0] = 0.0;
+    for (int64_t i = 0; i < d; i++) {
+        const double shape = known ? one->shape[i] : 1.0, location = one->location[i];
+        mean[0] += one->location_variance[i] + location * location;
+        mean[1 + i] = -2.0 * shape * location;
+        mean[1 + d + i] = shape;
+        precision[(1 + i) * (p + 1)] = 0.25 / one->location_variance[i];
+        for (int64_t j = 0; j < d; j++)
+            precision[(1 + d + i) * p + 1 + d + j] = ((i == j ? 1.0 : 0.0) - common) / (own * own);
+    }
+    for (int64_t i = 0; i < p; i++) {
+        pull[i] = 0.0;
+        for (int64_t j = 0; j < p; j++) pull[i] += precision[i * p + j] * mean[j];
+    }
+}
+
+double centred_level(const State *one, double offset, double a) {
+    if (*one->curvature == 0.0) return 0.0;
+    return clip((*one->level - offset) / a, -LARGEST_LEVEL, LARGEST_LEVEL);
+}
+
+int64_t estimate_scratch(const Dims *dims) {
+    return 2 * dims->p * dims->p + 5 * dims->p;
+}
+
+void solve_lower(int64_t n, const double *lower, double *x) {
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (x[i] - dot(i, lower + i * n, x)) / lower[i * n + i];
+    }
+}
+
+/* For each noise the evidence is largest at one curvature, in closed form; then the noises are weighed by it. */
+double estimate_curvature(const Dims *dims, const Prior *prior, const double *G, const double *b, double rest,
+                          double level, double *scratch) {
+    const int64_t p = dims->p;
+    const double n = most(G[0], TINY);
+    double *A = scratch, *lower = A + p * p, *centred = lower + p * p, *expected = centred + p;
+    double *by_data = expected + p, *by_prior = by_data + p, *by_mean = by_prior + p;
+    double evidence[TRIED], logs[TRIED], top = -INFINITY;
+    for (int64_t i = 0; i < p; i++) {
+        centred[i] = b[i] - level * G[i * p];
+        expected[i] = dot(p, G + i * p, prior->mean);
+    }
+    rest -= level * (2.0 * b[0] - level * n);
+    for (int t = 0; t < TRIED; t++) {
+        const double noise = TRIED_NOISES[t];
+        evidence[t] = -INFINITY;
+        logs[t] = 0.0;
+        for (int64_t i = 0; i < p * p; i++) A[i] = G[i] / noise + prior->precision[i];
+        if (cholesky(p, A, lower))
+            continue; /* rounding only: this noise says nothing */
+        memcpy(by_data, centred, (size_t)p * sizeof *by_data);
+        memcpy(by_prior, prior->pull, (size_t)p * sizeof *by_prior);
+        memcpy(by_mean, expected, (size_t)p * sizeof *by_mean);
+        solve_lower(p, lower, by_data);
+        solve_lower(p, lower, by_prior);
+        solve_lower(p, lower, by_mean);
+        double square = (rest - dot(p, by_data, by_data) / noise) / noise;
+        square = most(square, most(1e-20 * fabs(rest), TINY * TINY) / noise);
+        const double linear = dot(p, by_prior, by_data) / noise, root = sqrt(linear * linear + 4.0 * n * square);
+        double a = linear >= 0.0 ? 2.0 * square / (root + fabs(linear)) : (root - linear) / (2.0 * n);
+        a = most(a, TINY); /* that of answers without noise may be 0 */
+        double sizes = 0.0;
+        for (int64_t i = 0; i < p; i++) sizes += log(lower[i * p + i]);
+        evidence[t] = linear / a - 0.5 * square / (a * a) - n * log(a) - 0.5 * dot(p, by_prior, by_mean) / noise
+                      - 0.5 * (n * log(noise) + 2.0 * sizes) - NOISE_ODDS * t;
+        /* plus a little: too steep is safer than too flat */
+        logs[t] = log(a) + least(0.5 / most(2.0 * square / (a * a) - linear / a, 0.5), 1.0);
+        top = most(top, evidence[t]);
+    }
+    double total = 0.0, sum = 0.0;
+    for (int t = 0; t < TRIED; t++) {
+        if (evidence[t] == -INFINITY) continue;
+        const double weight = exp(evidence[t] - top);
+        total += weight;
+        sum += weight * logs[t];
+    }
+    return total > 0.0 ? most(exp(sum / total), TINY) : TINY;
+}
+
+/* Natural logarithm of one of the variances that are weighed: from 1e-4 to 1, two a decade. */
+static double noise_log(int i) { return 2.302585092994046 * (0.5 * i - 4.0); }
+
+/* Score of that variance before any sample: a nat for each decade away from 1e-2. */
+static double noise_prior(int i) { return -fabs(0.5 * i - 2.0); }
+
+void noise_variances(const State *one, double *rho) {
+    for (int expert = 0; expert < E; expert++) {
+        const double *scores = one->noises + expert * NOISES;
+        double total = 0.0, sum = 0.0;
+        for (int i = 0; i < NOISES; i++) {
+            const double weight = exp(scores[i]);
+            total += weight;
+            sum += weight * noise_log(i);
+        }
+        rho[expert] = exp(sum / total);
+    }
+}
+
+void reset_noise(const State *one) {
+    for (int expert = 0; expert < E; expert++)
+        for (int i = 0; i < NOISES; i++) one->noises[expert * NOISES + i] = noise_prior(i);
+}
+
+void observe_noise(const State *one, const double *errors, const double *unsure) {
+    for (int expert = 0; expert < E; expert++) {
+        double *scores = one->noises + expert * NOISES, top = -INFINITY;
+        for (int i = 0; i < NOISES; i++) {
+            const double variance = unsure[expert] + exp(noise_log(i));
+            const double far = least(fabs(errors[expert]) / sqrt(FREEDOM * variance), FARTHEST);
+            scores[i] = KEEP * scores[i] + (1.0 - KEEP) * noise_prior(i) + STUDENT_NORM - 0.5 * log(variance)
+                        - 0.5 * (FREEDOM + 1.0) * log1p(far * far);
+            top = most(top, scores[i]);
+        }
+        for (int i = 0; i < NOISES; i++) scores[i] -= top;
+    }
+}
+
+void observe_scores(const State *one, const double *logs) {
+    double top = -INFINITY;
+    for (int i = 0; i < E; i++) {
+        const double prior = i > 0 && i < L ? -LOCAL_ODDS : 0.0;
+        one->scores[i] = KEEP * one->scores[i] + (1.0 - KEEP) * prior + logs[i];
+        top = most(top, one->scores[i]);
+    }
+    for (int i = 0; i < E; i++) one->scores[i] -= top;
+}
+
+/* Deviation of y over the slots that are trusted. */
+static double trusted_spread(const Dims *dims, const State *one) {
+    const int64_t count = (int64_t)*one->count;
+    double y[SLOTS + SPARE_SLOTS], total = 0.0, sum = 0.0, squares = 0.0;
+    slot_targets(dims, one, y);
+    for (int64_t i = 0; i < count; i++) {
+        const double trust = one->trust[i] + 1e-9;
+        total += trust;
+        sum += trust * y[i];
+        squares += trust * (y[i] * y[i]);
+    }
+    const double mean = sum / total;
+    return sqrt(most(squares / total - mean * mean, 0.0));
+}
+
+/* Curvatures [d] and least value of one expert, in units of y; the value is relative to the first sample. */
+static double summary(const Dims *dims, const Belief *belief, int expert, double *curvatures) {
+    const int64_t d = dims->d;
+    const double a = *belief->a, floor = LEAST_CURVATURE * a;
+    if (expert == L && *belief->moving > 0.0) {
+        for (int64_t i = 0; i < d; i++) curvatures[i] = most(belief->curvatures[i] * a, floor);
+        return *belief->level * a + *belief->offset;
+    }
+    const double *mean = belief->mean + (expert < L ? expert : L - 1) * dims->p;
+    double value = mean[0];
+    for (int64_t i = 0; i < d; i++) {
+        const double default_ = dims->default_[i];
+        curvatures[i] = most(mean[1 + d + i], floor);
+        const double u = clip(mean[1 + i] / (-2.0 * curvatures[i]), -2.0 * default_, 2.0 * (1.0 - default_));
+        value += u * mean[1 + i] + u * u * mean[1 + d + i];
+    }
+    return value + *belief->offset;
+}
+
+/* Move what all situations share towards what is seen now; the first likeliest curvature begins it. */
+static void move_shared(const Dims *dims, const State *one, const double *curvatures, double value, double likeliest,
+                        double spread) {
+    const int64_t d = dims->d;
+    if (*one->curvature == 0.0) {
+        *one->curvature = likeliest;
+        *one->level = value;
+    }
+    const double gap = value - *one->level, far = least(fabs(gap) / *one->curvature, 1e6);
+    *one->level += RATE * gap;
+    *one->level_variance += RATE * (far * far - *one->level_variance);
+    double mean = 0.0, total = 0.0;
+    for (int64_t i = 0; i < d; i++) mean += curvatures[i];
+    mean /= (double)d;
+    for (int64_t i = 0; i < d; i++) {
+        one->shape[i] += RATE * (clip(curvatures[i] / mean, 0.2, 4.0) - one->shape[i]);
+        total += one->shape[i];
+    }
+    for (int64_t i = 0; i < d; i++) one->shape[i] /= total / (double)d;
+    *one->curvature *= pow(clip(likeliest / *one->curvature, 0.3, 3.0), CURVATURE_RATE);
+    *one->largest = most(spread, 0.995 * *one->largest);
+    if (*one->largest > 0.0) *one->curvature = clip(*one->curvature, 0.1 * *one->largest, 100.0 * *one->largest);
+}
+
+int64_t track_scratch(const Dims *dims) { return dims->d + estimate_scratch(dims); }
+
+void track(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch) {
+    const int64_t p = dims->p;
+    const double a = *belief->a;
+    *one->tracked += *one->steps >= 3.0;
+    if (*one->tracked < TRACK_FROM_SAMPLES || a < LEAST_TRACKED_CURVATURE) return;
+    int leader = 0;
+    for (int i = 1; i < E; i++)
+        if (one->scores[i] > one->scores[leader]) leader = i;
+    double likeliest = *one->curvature, spread = 0.0; /* 0 where it is not looked at */
+    double *curvatures = scratch;
+    if (refresh_now(one) || *one->curvature == 0.0) {
+        const int64_t local = leader < L ? leader : L - 1;
+        likeliest = estimate_curvature(dims, prior, belief->G + local * p * p, belief->b + local * p,
+                                       belief->rest[local], a * centred_level(one, *belief->offset, a),
+                                       scratch + dims->d);
+        spread = trusted_spread(dims, one);
+    }
+    const double value = summary(dims, belief, leader, curvatures);
+    move_shared(dims, one, curvatures, value, likeliest, spread);
+}

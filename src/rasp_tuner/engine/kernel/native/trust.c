@@ -1,0 +1,310 @@
+/* How far samples are trusted: one that comes, those in the slots, and the first few, which are judged together.
+
+   Two false measurements hide each other: of the first samples "the k worst are false" are rival hypotheses, compared
+   by the evidence of a bowl whose steepness and noise are chosen by those that are left. One Cholesky factor of the
+   samples in order of their y holds the evidence of all of them, for one noise. */
+#include "learn.h"
+
+#include <string.h>
+
+#define OUTLIERS_FROM_SAMPLES 8.0       /* on, a single sample may be called false */
+#define OUTLIER_ODDS 1e-2               /* prior odds of a false measurement */
+#define OUTLIER_ODDS_NEW_SITUATION 1e-5 /* the same in a situation never seen before: it may well be unlike others */
+#define FAMILIAR 0.5                    /* of the wide kernel: likeness from which on a situation was seen before */
+#define OUTLIER_TRUST 1e-6              /* how much a false measurement counts */
+#define OUTLIER 1.0                     /* what is known of an early sample */
+#define FAILED 2.0                      /* the same; a failure is no false measurement */
+#define COUNTED 0.3                     /* of a kernel: a slot that counts less keeps the trust that it has */
+#define BLANK_LEVEL_VARIANCE 25.0       /* prior variances of a bowl before any sample, in units of the curvature */
+#define BLANK_OWN_VARIANCE (0.3 * 0.3)
+#define BLANK_COMMON_VARIANCE (0.4 * 0.4)
+#define TINY 1e-100                     /* in units of the range of y: a curvature where all that is left is alike */
+#define HALF_LOG_TWO_PI 0.9189385332046727
+
+enum { ROW_SAMPLES = 3 };    /* false ones in a row are none: the world has changed */
+enum { FEWEST_SAMPLES = 4 }; /* samples that can say anything */
+enum { ONE_IN = 3 };         /* no more than one in so many is false */
+enum { RIVALS = 3 };
+static const double RIVAL_NOISES[RIVALS] = {1e-4, 1e-2, 0.3}; /* what situations differ by is noise here */
+
+void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare) {
+    enum { RUN = 8 };
+    for (int64_t start = 0; start < n; start += RUN) {
+        const int64_t end = start + RUN < n ? start + RUN : n;
+        for (int64_t i = start; i < end; i++) {
+            int64_t place = i;
+            for (; place > start && keys[order[place - 1]] > keys[i]; place--) order[place] = order[place - 1];
+            order[place] = i;
+        }
+    }
+    for (int64_t width = RUN; width < n; width *= 2) {
+        memcpy(spare, order, sizeof(int64_t) * (size_t)n);
+        for (int64_t start = 0; start < n; start += 2 * width) {
+            const int64_t middle = start + width < n ? start + width : n;
+            const int64_t end = start + 2 * width < n ? start + 2 * width : n;
+            int64_t left = start, right = middle;
+            for (int64_t i = start; i < end; i++) {
+                const bool from_right = right < end && (left >= middle || keys[spare[right]] < keys[spare[left]]);
+                order[i] = from_right ? spare[right++] : spare[left++];
+            }
+        }
+    }
+}
+
+/* Log of the weighted mean of densities given by their logs; at least that of 1e-300 of the largest. */
+static double log_mean(const double *logs, const double *weights) {
+    double top = -INFINITY, mean = 0.0;
+    for (int i = 0; i < E; i++) top = most(top, logs[i]);
+    for (int i = 0; i < E; i++) mean += weights[i] * exp(logs[i] - top);
+    return top + log(most(mean, 1e-300));
+}
+
+/* Probability that a sample is no false measurement; a second odd one in a row clears both. */
+double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs) {
+    if (*one->steps < OUTLIERS_FROM_SAMPLES) return 1.0;
+    const double *similar = belief->kernels + 2 * dims->R;
+    const int64_t count = (int64_t)*one->count;
+    double likest = 0.0;
+    for (int64_t i = 0; i < count; i++) likest = most(likest, similar[i]);
+    const double odds = likest > FAMILIAR ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
+    const double if_outlier = log(odds / (10.0 * most(*one->largest, *belief->a)));
+    const double trust = 1.0 / (1.0 + exp(least(if_outlier - log_mean(logs, belief->weights), 100.0)));
+    if (trust >= 0.5) {
+        *one->suspected = 0.0;
+        return trust;
+    }
+    if (*one->suspected > 0.0) {
+        *one->suspected = 0.0;
+        for (int64_t i = 0; i < L; i++) one->trust[i * dims->R + (int64_t)*one->latest] = 1.0;
+        one->window_weights[((int64_t)*one->steps - 1) % WINDOW] = 1.0;
+        return 1.0;
+    }
+    *one->suspected = 1.0;
+    return trust;
+}
+
+int64_t trust_scratch(const Dims *dims) { return L * dims->P + L * dims->R; }
+
+/* Mean squared residual [L, R] of the slots, as each local expert sees it. */
+static void slot_residuals(const Dims *dims, const State *one, const Belief *belief, double *form, double *squares) {
+    const int64_t p = dims->p, q = dims->q, P = dims->P, R = dims->R, count = (int64_t)*one->count;
+    double *at = form; /* [P, L]: the square of what is predicted less y, in the entries of a prompt */
+    for (int64_t i = 0; i < q; i++) {
+        for (int64_t j = i; j < q; j++) {
+            for (int64_t expert = 0; expert < L; expert++) {
+                const double *mean = belief->mean + expert * p;
+                double x = i < p ? mean[i] : -one->weights[i - p], y = j < p ? mean[j] : -one->weights[j - p];
+                x += i == 0 ? *belief->offset : 0.0;
+                y += j == 0 ? *belief->offset : 0.0;
+                *at++ = i == j ? x * y : 2.0 * (x * y);
+            }
+        }
+    }
+    for (int64_t slot = 0; slot < count; slot++) {
+        const double *prompt = one->prompts + slot * P;
+        double even[L] = {0.0}, odd[L] = {0.0};
+        int64_t i = 0;
+        for (; i + 2 <= P; i += 2) {
+            for (int expert = 0; expert < L; expert++) {
+                even[expert] += prompt[i] * form[i * L + expert];
+                odd[expert] += prompt[i + 1] * form[(i + 1) * L + expert];
+            }
+        }
+        if (i < P)
+            for (int expert = 0; expert < L; expert++) even[expert] += prompt[i] * form[i * L + expert];
+        for (int expert = 0; expert < L; expert++)
+            squares[expert * R + slot] = most(even[expert] + odd[expert], 0.0) / one->counts[slot];
+    }
+}
+
+/* The value at which half of the weight is reached, in order of the values. */
+static double weighted_median(int64_t n, const double *values, const double *weights) {
+    int64_t order[SLOTS + SPARE_SLOTS], spare[SLOTS + SPARE_SLOTS];
+    double total = 0.0, mass = 0.0;
+    sort_indices(n, values, order, spare);
+    for (int64_t i = 0; i < n; i++) total += weights[order[i]];
+    for (int64_t i = 0; i < n; i++) {
+        mass += weights[order[i]];
+        if (mass >= 0.5 * total) return values[order[i]];
+    }
+    return values[order[0]];
+}
+
+/* Trust each slot by how far it lies from what its expert makes of it, so that outliers count little. */
+void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch) {
+    const int64_t R = dims->R, count = (int64_t)*one->count;
+    const double a = *belief->a;
+    if (count < 4) return;
+    double *form = scratch, *squares = form + L * dims->P;
+    slot_residuals(dims, one, belief, form, squares);
+    for (int64_t expert = 0; expert < L; expert++) {
+        const double *own = squares + expert * R, *kernel = belief->kernels + expert * R;
+        const double middle = weighted_median(count, own, kernel);
+        const double scale = most(belief->noises[expert] * (a * a), middle / CHI2_MEDIAN);
+        for (int64_t slot = 0; slot < count; slot++)
+            if (kernel[slot] > COUNTED) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
+    }
+}
+
+/* The first samples, in order of time, and which of them are false. */
+typedef struct {
+    int64_t n;
+    double y[EARLY];
+    double expected[EARLY];         /* prior mean, in units of the curvature */
+    double products[EARLY * EARLY]; /* prior covariance, in units of its square */
+    bool may[EARLY], false_[EARLY]; /* which may be false, which are */
+} Early;
+
+/* The prior of the samples' y under a bowl before any sample. */
+static void make_early_prior(const Dims *dims, const State *one, Early *early) {
+    const int64_t d = dims->d, P = dims->P;
+    for (int64_t i = 0; i < early->n; i++) {
+        const double *phi = one->prompts + i * P; /* the first entries of a prompt are the sums of psi */
+        double expected = 0.0, own = 0.0;
+        for (int64_t k = 0; k < d; k++) {
+            const double location = one->location[k], u = phi[1 + k];
+            expected += one->location_variance[k] + location * location - 2.0 * location * u;
+            own += u * u;
+        }
+        early->expected[i] = expected + own;
+        for (int64_t j = 0; j <= i; j++) {
+            const double *other = one->prompts + j * P;
+            double linear = 0.0, squares = 0.0, others = 0.0;
+            for (int64_t k = 0; k < d; k++) {
+                const double u = phi[1 + k], v = other[1 + k];
+                linear += 4.0 * one->location_variance[k] * (u * v);
+                squares += (u * u) * (v * v);
+                others += v * v;
+            }
+            const double product = BLANK_LEVEL_VARIANCE + linear + BLANK_OWN_VARIANCE * squares
+                                   + BLANK_COMMON_VARIANCE * own * others;
+            early->products[i * EARLY + j] = early->products[j * EARLY + i] = product;
+        }
+    }
+}
+
+/* The samples in the order in which hypotheses leave them out, last first; returns how many may be false. */
+static int64_t order_suspects(const Early *early, int64_t *order) {
+    const int64_t n = early->n, others = n - n / ONE_IN;
+    int64_t sorted[EARLY], spare[EARLY], count = 0;
+    sort_indices(n, early->y, sorted, spare);
+    memcpy(order, sorted, sizeof(int64_t) * (size_t)others);
+    int64_t at = others;
+    for (int64_t i = others; i < n; i++)
+        if (!early->may[sorted[i]]) order[at++] = sorted[i];
+    for (int64_t i = others; i < n; i++) {
+        if (early->may[sorted[i]]) {
+            order[at++] = sorted[i];
+            count++;
+        }
+    }
+    return count;
+}
+
+/* The best hypothesis: how many of the ordered samples z [n] are true; `curvature` is the bowl's then, in units of z. */
+static int64_t best_hypothesis(const Early *early, const int64_t *order, const double *z, int64_t suspects,
+                               double *curvature) {
+    const int64_t n = early->n;
+    double lower[EARLY * EARLY], by_y[EARLY], by_prior[EARLY], best = -INFINITY;
+    int64_t last = 0;
+    for (int rival = 0; rival < RIVALS; rival++) {
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < n; j++) lower[i * n + j] = early->products[order[i] * EARLY + order[j]];
+            lower[i * (n + 1)] += RIVAL_NOISES[rival];
+            by_y[i] = z[i];
+            by_prior[i] = early->expected[order[i]];
+        }
+        if (cholesky(n, lower, lower)) continue; /* rounding only: this noise says nothing */
+        solve_lower(n, lower, by_y);
+        solve_lower(n, lower, by_prior);
+        double square = 0.0, linear = 0.0, prior = 0.0, sizes = 0.0, high = z[0], low = z[0];
+        for (int64_t i = 0; i < n; i++) {
+            const double q = (double)(i + 1);
+            square += by_y[i] * by_y[i];
+            linear += by_y[i] * by_prior[i];
+            prior += by_prior[i] * by_prior[i];
+            sizes += log(lower[i * (n + 1)]);
+            high = most(high, z[i]);
+            low = least(low, z[i]);
+            if (i < n - suspects - 1 || high == low) continue; /* what is left is constant: it says nothing */
+            const double a = most((sqrt(linear * linear + 4.0 * q * square) - linear) / (2.0 * q), TINY);
+            double evidence = linear / a - 0.5 * square / (a * a) - 0.5 * prior - q * log(a);
+            evidence -= sizes + q * HALF_LOG_TWO_PI;
+            evidence += (double)(n - i - 1) * log(OUTLIER_ODDS); /* false ones lie anywhere within the range of y */
+            if (evidence > best) {
+                best = evidence;
+                last = i;
+                *curvature = a;
+            }
+        }
+    }
+    return best > -INFINITY ? last + 1 : n;
+}
+
+/* Samples that are false in a row are not to be: may no more. Returns whether there were any. */
+static bool clear_rows(Early *early) {
+    bool any = false;
+    for (int64_t i = 0; i + ROW_SAMPLES <= early->n; i++) {
+        if (!(early->false_[i] && early->false_[i + 1] && early->false_[i + 2])) continue;
+        early->may[i] = early->may[i + 1] = early->may[i + 2] = false;
+        any = true;
+    }
+    return any;
+}
+
+/* Which samples are false, and the curvature that the others have. */
+static double find_early_outliers(Early *early) {
+    const int64_t n = early->n;
+    int64_t order[EARLY], spare[EARLY];
+    do {
+        memset(early->false_, 0, sizeof early->false_);
+        sort_indices(n, early->y, order, spare);
+        const double size = early->y[order[n - 1]] - early->y[order[0]];
+        const double middle = 0.5 * (early->y[order[(n - 1) / 2]] + early->y[order[n / 2]]);
+        double z[EARLY], curvature = 0.0;
+        if (n < FEWEST_SAMPLES || !(size > 0.0)) return 0.0;
+        for (int64_t i = 0; i < n; i++) early->y[i] -= middle;
+        const int64_t suspects = order_suspects(early, order);
+        if (suspects == 0) return 0.0;
+        for (int64_t i = 0; i < n; i++) z[i] = early->y[order[i]] / size;
+        const int64_t true_ = best_hypothesis(early, order, z, suspects, &curvature);
+        for (int64_t i = true_; i < n; i++) early->false_[order[i]] = true;
+        if (!clear_rows(early)) return curvature * size;
+    } while (true);
+}
+
+/* Look again at the first samples: a few false ones among them would bend all that is shared. */
+void recheck_early_samples(const Dims *dims, const State *one, double *scratch) {
+    Early early = {.n = (int64_t)*one->count};
+    const int64_t n = early.n;
+    int64_t order[EARLY], spare[EARLY];
+    bool any = false, found = false;
+    slot_targets(dims, one, early.y);
+    sort_indices(n, early.y, order, spare);
+    for (int64_t i = n - n / ONE_IN; i < n; i++) {
+        const int64_t slot = order[i];
+        early.may[slot] = one->early[slot] != FAILED && seen_before(dims, one, slot, scratch);
+        any = any || early.may[slot];
+    }
+    double curvature = 0.0;
+    if (any) {
+        make_early_prior(dims, one, &early);
+        curvature = find_early_outliers(&early);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const bool was = one->early[i] == OUTLIER, is = early.false_[i];
+        if (was || is) {
+            const double trust = is ? OUTLIER_TRUST : 1.0;
+            for (int64_t expert = 0; expert < L; expert++) one->trust[expert * dims->R + i] = trust;
+            one->window_weights[i] = trust;
+            one->early[i] = is ? OUTLIER : 0.0;
+        }
+        found = found || (is && !was);
+    }
+    if (!found) return;
+    if (*one->curvature != 0.0) { /* they had bent it */
+        *one->curvature = least(*one->curvature, curvature);
+        *one->largest = 0.0;
+    }
+    reset_noise(one); /* they were taken for noise when they came */
+}
