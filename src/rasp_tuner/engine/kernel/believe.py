@@ -1,0 +1,184 @@
+"""What B tuners hold true, each in one context: a Bayesian regression for each local expert, solved exactly.
+
+symbol   shape        meaning
+W        [B, L, R]    how much each slot counts for each local expert, and is trusted by it
+G, b     [B, L, p, p] pooled sums of phi phi'; [B, L, p] of phi y
+rho      [B, E]       variance of one observation, in units of a^2, as each expert sees it
+The other symbols are those of state.py and belief.py.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.memory import gaps, reach
+from rasp_tuner.engine.kernel.moving import encoded
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.shared import Prior, centred_level, estimate, noise_variances, prior
+from rasp_tuner.engine.kernel.state import Dims, L, State, Tensor
+
+RECENT_STEPS = 20.0  # that the short memory lasts
+NARROW_WIDTH = 0.3  # of the narrow kernel, in deviations of the context
+FARTHEST = 26.0  # widths of a kernel: beyond, it would underflow
+LEAST_CURVATURE = 0.15  # of a: what a minimiser is computed with at least
+SETTLED_SAMPLES, REFRESH_EVERY_STEPS = 100, 4  # after so many, what changes little is looked at one step in so many
+MOVING_IDLE_NATS = -7.0  # behind the leader: from there on the moving optimum is idle
+PIN_VARIANCE = 0.01  # of a bowl's least y around the shared level, besides what is known of it
+TINY = 1e-300  # no samples: a sum to divide by
+
+
+def believe(dims: Dims, state: State, default: Tensor, contexts: Tensor) -> Belief:
+    """In contexts [B, c]; finite for tuners without samples, too."""
+    xp, d = namespace(contexts), dims.knobs
+    kernels = _kernels(dims, state, contexts)
+    G, b, rest, offset = _pool(dims, state, kernels)
+    bowl = prior(dims, state)
+    a = _curvature(state, bowl, G, b, rest)
+    level = a * centred_level(state, offset, a)
+    noises = noise_variances(state.noises)
+    rho, pull = noises[:, :L, None], a[:, None] * bowl.pull
+    pull[:, 0] += level * bowl.precision[:, 0, 0]
+    S = xp.linalg.inv(G / rho[..., None] + bowl.precision[:, None])
+    mean = (S @ (b / rho + pull[:, None])[..., None])[..., 0]
+    mean, S = _pinned(dims, state, default, mean, S, a, level)
+    moving, theta, x = _has_say(state), state.theta, encoded(dims, state, contexts)
+    share = moving / a
+    return Belief(
+        weights=_weights(state, moving),
+        noises=noises,
+        spread=_spread(dims, state),
+        offset=offset,
+        origin=xp.vecdot(state.first, state.weights),
+        a=a,
+        moving=moving,
+        level=(theta[:, 0] - offset) * share,
+        ratio=state.unit * share,
+        x=x,
+        curvatures=theta[:, 1 : 1 + d] * share[:, None],
+        optimum=(theta[:, 1 + d :].reshape((-1, d, 1 + dims.rank)) @ x[:, :, None])[:, :, 0],
+        mean=mean,
+        S=S,
+        G=G,
+        b=b,
+        rest=rest,
+        kernels=kernels,
+    )
+
+
+def targets(dims: Dims, state: State) -> Tensor:
+    """[B, R] mean y of each slot, relative to the first sample; a row not in use may hold anything finite."""
+    xp = namespace(state.prompts)
+    sums = state.prompts[:, :, dims.features : dims.sample] @ state.weights[:, :, None]
+    return sums[:, :, 0] / xp.maximum(state.counts, 1.0)
+
+
+def box(default: Tensor) -> tuple[Tensor, Tensor]:
+    """Lowest and highest u [d]: the unit box as seen from the default."""
+    low = -2.0 * default
+    return low, low + 2.0
+
+
+def minimisers(low: Tensor, high: Tensor, mean: Tensor, a: Tensor) -> Tensor:
+    """[B, L, d] where bowls with coefficients [B, L, p] are least within the box."""
+    xp, d = namespace(mean), len(low)
+    curvatures = xp.maximum(mean[:, :, 1 + d :], (LEAST_CURVATURE * a)[:, None, None])
+    return xp.minimum(xp.maximum(mean[:, :, 1 : 1 + d] / (-2.0 * curvatures), low), high)
+
+
+def _kernels(dims: Dims, state: State, contexts: Tensor) -> Tensor:
+    """[B, L, R] how much each slot counts for each local expert: any; by its age; by its context, wide and narrow."""
+    xp = namespace(contexts)
+    near = gaps(dims, state, contexts)
+    near[:, 0] /= reach(state)[:, None]
+    near[:, 1] /= 2.0 * NARROW_WIDTH**2
+    near = xp.minimum(near, FARTHEST)
+    far = xp.zeros((state.size, L, dims.rows), dtype=near.dtype, device=near.device)
+    far[:, 1] = (state.last - (state.steps - 1.0)[:, None]) / RECENT_STEPS
+    far[:, 2:] = near * -near
+    used = _rows(dims, xp, near.device) < state.count[:, None]
+    return xp.where(used[:, None], xp.exp(far), 0.0)
+
+
+def _pool(dims: Dims, state: State, kernels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """G, b and the sums [B, L] of y^2, with y less an offset [B]: the blind mean, so that numbers stay small."""
+    xp, p, q, w = namespace(kernels), dims.features, dims.sample, state.weights
+    packed = (kernels * state.trust) @ state.prompts
+    sums = xp.take(packed, _unpacked(dims, xp, packed.device), axis=2).reshape((-1, L, q, q))
+    G, by_y = sums[:, :, :p, :p], (sums[..., p:] @ w[:, None, :, None])[..., 0]
+    b, n = by_y[:, :, :p], G[:, :, 0]
+    offset = b[:, 0, 0] / xp.maximum(n[:, 0, 0], TINY)
+    shift = offset[:, None]
+    rest = (by_y[:, :, p:] @ w[:, :, None])[..., 0] - shift * (2.0 * b[:, :, 0] - shift * n[:, :, 0])
+    return G, b - shift[..., None] * n, rest, offset
+
+
+def _curvature(state: State, bowl: Prior, G: Tensor, b: Tensor, rest: Tensor) -> Tensor:
+    """[B] the curvature all situations share; where it is not tracked yet, as the blind expert sees it."""
+    a = state.curvature + 0.0
+    unknown = a == 0.0
+    if unknown.any():
+        some = Prior(*(part[unknown] for part in bowl))
+        a[unknown] = estimate(some, G[unknown, 0], b[unknown, 0], rest[unknown, 0], a[unknown])
+    return a
+
+
+def _pinned(
+    dims: Dims, state: State, default: Tensor, mean: Tensor, S: Tensor, a: Tensor, level: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Posteriors with what a bowl cannot say by itself: its least value is about the level all situations share."""
+    xp, d, known = namespace(mean), dims.knobs, state.curvature > 0.0
+    if not known.any():
+        return mean, S
+    u = minimisers(*box(default), mean, a)
+    f = xp.empty(mean.shape, dtype=mean.dtype, device=mean.device)
+    f[:, :, 0], f[:, :, 1 : 1 + d], f[:, :, 1 + d :] = 1.0, u, u * u
+    Sf = (S @ f[..., None])[..., 0]
+    unsure = xp.vecdot(f, Sf) + (state.level_variance + PIN_VARIANCE)[:, None]
+    gain = Sf * (known[:, None] / unsure)[..., None]
+    mean = mean + gain * (level[:, None] - xp.vecdot(f, mean))[..., None]
+    return mean, S - gain[..., None] * Sf[:, :, None]
+
+
+def _has_say(state: State) -> Tensor:
+    """[B] 1 where the moving optimum has a fit and counts now; while it does not, it is scored like the blind one."""
+    steps = state.steps
+    now = (steps < SETTLED_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0) | (state.scores[:, L] > MOVING_IDLE_NATS)
+    return state.fitted * now
+
+
+def _weights(state: State, moving: Tensor) -> Tensor:
+    """[B, E] of the experts; none for a moving optimum without a say."""
+    xp, scores = namespace(moving), state.scores + 0.0
+    scores[:, L] = xp.where(moving > 0.0, scores[:, L], -xp.inf)
+    shifted = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+    return shifted / shifted.sum(axis=1)[:, None]
+
+
+def _spread(dims: Dims, state: State) -> Tensor:
+    """[B] of y: as tracked; else its deviation over the slots, or 1."""
+    xp, spread = namespace(state.largest), state.largest + 0.0
+    unknown = spread == 0.0
+    if not unknown.any():
+        return spread
+    y, n = targets(dims, state), xp.maximum(state.count, 1.0)
+    used = _rows(dims, xp, y.device) < state.count[:, None]
+    mean = xp.where(used, y, 0.0).sum(axis=1) / n
+    away = xp.where(used, y - mean[:, None], 0.0)
+    deviation = xp.sqrt(xp.vecdot(away, away) / n)
+    return xp.where(unknown, xp.where(deviation > 0.0, deviation, 1.0), spread)
+
+
+@lru_cache
+def _rows(dims: Dims, xp: Tensor, device: Tensor) -> Tensor:
+    """[R] numbers of the rows."""
+    return xp.asarray(np.arange(float(dims.rows)), device=device)
+
+
+@lru_cache
+def _unpacked(dims: Dims, xp: Tensor, device: Tensor) -> Tensor:
+    """[q q] where each entry of psi psi' is in its packed upper triangle."""
+    q = dims.sample
+    where, upper = np.zeros((q, q), dtype=np.int64), np.triu_indices(q)
+    where[upper] = np.arange(dims.prompt)
+    return xp.asarray(np.maximum(where, where.T).ravel(), device=device)

@@ -1,0 +1,137 @@
+"""What the experts of B tuners expect at some points: each alone, mixed, and one point beside another.
+
+symbol   shape        meaning
+u        [B, n, d]    points relative to the default: 2 (point - default), in [-2, 2]
+f        [B, p, n]    phi = [1, u, u^2] of them, as columns
+o, q     [B, d]       optimum and curvatures of the moving optimum: y / a = level + sum_i q_i (u_i - o_i)^2
+h        [p]          slopes of that by level, q and o
+H        [B, p, p]    h = H phi: in one context the moving optimum is one more bowl
+K        [B, p, p]    covariance of level, q and o in this context
+The other symbols are those of state.py and belief.py.
+"""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.state import Dims, E, State, Tensor
+
+FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end an expert
+FARTHEST = 1e150  # deviations: beyond, squares overflow
+STUDENT_NORM = math.lgamma((FREEDOM + 1.0) / 2.0) - math.lgamma(FREEDOM / 2.0) - 0.5 * math.log(FREEDOM * math.pi)
+
+
+class MovedBowl(NamedTuple):
+    """The moving optimum in one context, as a bowl; zeros where it has no say."""
+
+    mean: Tensor  # [B, p] of the coefficients, in units of y
+    S: Tensor  # [B, p, p] their covariance, in units of a^2
+    along: Tensor  # [B, d, p] how the optimum covaries with them, in units of a
+    location: Tensor  # [B, d, d] covariance of the optimum
+
+
+def predict(dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance [B, n] of y at points [B, n, d] of the unit box."""
+    mean, variance = _mixed(belief, *each(dims, state, belief, default, points))
+    return mean[:, 0], variance[:, 0]
+
+
+def each(dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance [B, E, n] of every expert."""
+    means, variances = _each_at(dims, state, belief, features(2.0 * (points - default)))
+    return means + (belief.offset + belief.origin)[:, None, None], variances
+
+
+def compare(
+    dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor, others: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance [B] of y at points [B, d] less y at others."""
+    xp = namespace(points)
+    f = features(2.0 * (xp.stack([points, others], axis=1) - default))
+    mean, variance = _mixed(belief, *_each_at(dims, state, belief, f[:, :, :1] - f[:, :, 1:]))
+    return mean[:, 0, 0], variance[:, 0, 0]
+
+
+def forecast(
+    dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance [B] at points [B, d], and the log densities [B, E] that the experts give to y [B] there."""
+    means, variances = each(dims, state, belief, default, points[:, None])
+    mean, variance = _mixed(belief, means, variances)
+    unsure = variances[:, :, 0] + belief.noises * (belief.a * belief.a)[:, None]
+    return mean[:, 0, 0], variance[:, 0, 0], log_student(y[:, None] - means[:, :, 0], unsure)
+
+
+def log_student(gap: Tensor, variance: Tensor) -> Tensor:
+    """Log density of Student's t, `gap` away from its centre; finite for every gap up to 1e100 and variance > 0."""
+    xp = namespace(gap)
+    far = xp.minimum(xp.abs(gap) / xp.sqrt(FREEDOM * variance), FARTHEST)
+    return STUDENT_NORM - 0.5 * xp.log(variance) - 0.5 * (FREEDOM + 1.0) * xp.log1p(far * far)
+
+
+def features(u: Tensor) -> Tensor:
+    """Phi of points [B, n, d], as columns [B, p, n]."""
+    xp, (size, n, d) = namespace(u), u.shape
+    f = xp.empty((size, 1 + 2 * d, n), dtype=u.dtype, device=u.device)
+    f[:, 0], f[:, 1 : 1 + d], f[:, 1 + d :] = 1.0, u.mT, (u * u).mT
+    return f
+
+
+def moved_bowl(dims: Dims, state: State, belief: Belief) -> MovedBowl:
+    """The moving optimum in the context of the belief."""
+    xp, size, d, p, m = namespace(belief.x), state.size, dims.knobs, dims.features, dims.coefficients
+    by_context, by_optimum = _linear_maps(dims, xp, belief.x.device)
+    o, q, x = belief.optimum, belief.curvatures, belief.x
+    P = (xp.concat([belief.ratio[:, None], x], axis=1) @ by_context).reshape((size, p, m))
+    H = (xp.concat([x[:, :1], o, o * o, q, q * o], axis=1) @ by_optimum).reshape((size, p, p))
+    K = P @ state.covariance @ P.mT
+    KH = K @ H
+    mean = xp.concat([belief.level[:, None], q], axis=1)[:, None] @ H[:, : 1 + d]
+    return MovedBowl(belief.a[:, None] * mean[:, 0], H.mT @ KH, KH[:, 1 + d :], K[:, 1 + d :, 1 + d :])
+
+
+def _each_at(dims: Dims, state: State, belief: Belief, f: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean less the offset, and variance, [B, E, n], of what columns f [B, p, n] make of the coefficients."""
+    xp, p = namespace(f), dims.features
+    mean, S = belief.mean[:, :1], belief.S[:, :1]  # where it has no say, the moving optimum counts as the blind expert
+    moving = belief.moving > 0.0
+    if moving.any():
+        bowl = moved_bowl(dims, state, belief)
+        mean = xp.where(moving[:, None, None], bowl.mean[:, None], mean)
+        S = xp.where(moving[:, None, None, None], bowl.S[:, None], S)
+    means = xp.concat([belief.mean, mean], axis=1) @ f
+    Sf = (xp.concat([belief.S, S], axis=1).reshape((-1, E * p, p)) @ f).reshape((-1, E, p, f.shape[2]))
+    Sf *= f[:, None]
+    return means, xp.maximum(Sf.sum(axis=2), 0.0) * (belief.a * belief.a)[:, None, None]
+
+
+def _mixed(belief: Belief, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance [B, 1, n] of the mixture, from those of its experts [B, E, n]."""
+    weights = belief.weights[:, None]
+    mean = weights @ means
+    apart = means - mean
+    return mean, weights @ (variances + apart * apart)
+
+
+@lru_cache
+def _linear_maps(dims: Dims, xp: Tensor, device: Tensor) -> tuple[Tensor, Tensor]:
+    """Of [ratio, x] to the slopes [p m] of level, q and o by theta; of [1, o, o^2, q, q o] to H [p p]."""
+    d, p, m, rank = dims.knobs, dims.features, dims.coefficients, 1 + dims.rank
+    by_context, by_optimum = np.zeros((1 + rank, p, m)), np.zeros((1 + 4 * d, p, p))
+    shared, knob = np.arange(1 + d), np.arange(d)
+    curvature, location = 1 + knob, 1 + d + knob  # rows of h; columns of phi: u, and u^2
+    by_context[0, shared, shared] = 1.0
+    for j in range(rank):
+        by_context[1 + j, location, 1 + d + knob * rank + j] = 1.0
+    by_optimum[0, 0, 0] = by_optimum[0, curvature, 1 + d + knob] = 1.0
+    by_optimum[1 + knob, curvature, 1 + knob] = -2.0
+    by_optimum[1 + d + knob, curvature, 0] = 1.0
+    by_optimum[1 + 2 * d + knob, location, 1 + knob] = -2.0
+    by_optimum[1 + 3 * d + knob, location, 0] = 2.0
+    flat = (by_context.reshape(1 + rank, -1), by_optimum.reshape(1 + 4 * d, -1))
+    by_context, by_optimum = (xp.asarray(array, device=device) for array in flat)
+    return by_context, by_optimum
