@@ -48,7 +48,7 @@ class Device:
     def put(self, given: Any) -> Tensor:
         """Anything array-like as float64 there; a new array."""
         if self._torch is None:
-            return np.array(given.cpu() if hasattr(given, "cpu") else given, dtype=np.float64)
+            return np.array(given.cpu() if is_tensor(given) else given, dtype=np.float64)
         if not isinstance(given, self._torch.Tensor):
             given = np.array(given, dtype=np.float64)
         return self._torch.as_tensor(given).to(device=self._place, dtype=self._torch.float64, copy=True)
@@ -56,6 +56,11 @@ class Device:
     def index(self, rows: Any) -> Tensor:
         """Positions as an index there."""
         return rows if self._torch is None else self._torch.as_tensor(rows, device=self._place)
+
+
+def is_tensor(given: object) -> bool:
+    """Whether it is torch's, without importing torch."""
+    return hasattr(given, "cpu")
 
 
 def host(array: Tensor) -> Array:

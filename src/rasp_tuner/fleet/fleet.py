@@ -1,7 +1,7 @@
 """Fleet: the public face of many tuners. Names, checks and pending suggestions around the engine of many."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet import fleet_file, single
 from rasp_tuner.fleet.build import Plan, blank
 from rasp_tuner.fleet.chunks import Chunks
-from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.device import Device, host, is_tensor
 from rasp_tuner.fleet.engine import FleetEngine, Samples, Settings
 from rasp_tuner.fleet.fleet_file import Progress
 from rasp_tuner.fleet.inputs import Rows, columns_of, contexts_of, flags_of, rows_of
@@ -38,7 +38,7 @@ PRIOR_EVERY = 1.2  # times as many samples as when it was learned: then the flee
 
 @dataclass(frozen=True)
 class FleetSuggestions:
-    """What n tuners of a fleet should run next; arrays are NumPy's, or tensors on the fleet's GPU."""
+    """What n tuners of a fleet should run next; tensors on the fleet's device if contexts came as tensors, else NumPy."""
 
     params: dict[str, Tensor]  # by knob, [n] in its own units
     points: Tensor  # [n, d] the same in the unit box
@@ -155,8 +155,9 @@ class Fleet:
             for name, column in values.items():
                 params[name].append(column)
         self._beliefs = (rows, [belief for _, belief in made])
-        joined = {name: _joined(columns, points) for name, columns in params.items()}
-        return FleetSuggestions(joined, points, rows)
+        back = _same_kind(contexts)
+        joined = {name: back(_joined(columns, points)) for name, columns in params.items()}
+        return FleetSuggestions(joined, back(points), rows)
 
     def tell(self, metrics: Mapping[str, Any] | None = None, which: Which = None, failed: Any = None) -> None:
         """Learn what the waiting suggestions led to: metrics [n] by name.
@@ -203,7 +204,7 @@ class Fleet:
             points[part] = self._engine.best_known(tuners, seen[part])
 
         self._chunks.run(one, self._tuners, rows)
-        return self._knobs.values(points)[0]
+        return {name: _same_kind(contexts)(column) for name, column in self._knobs.values(points)[0].items()}
 
     def add(self, n: int = 1) -> Rows:
         """Positions of n new tuners, at the end."""
@@ -333,6 +334,12 @@ class Fleet:
             self._prior = learn_prior(self._engine, self._tuners, self._device)
         if self._prior.known > 0.0:
             guide(self._prior, self._tuners, fresh, self._device)
+
+
+def _same_kind(given: object) -> Callable[[Tensor], Tensor]:
+    """What makes arrays of the kind that came in: tensors, or NumPy's."""
+    one = next(iter(given.values()), None) if isinstance(given, Mapping) else given
+    return (lambda array: array) if is_tensor(one) else host
 
 
 def _joined(columns: list[Tensor], like: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from rasp_tuner.core.numerics import LARGEST
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Tensor
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.fleet.device import host, is_tensor
 
 Rows = NDArray[np.int64]
 Convert = Callable[[Any], Tensor]  # anything array-like to a float64 array where the fleet computes
@@ -23,9 +24,8 @@ def rows_of(which: object, size: int) -> Rows:
         return np.arange(size)
     if isinstance(which, slice):
         return np.arange(size)[which]
-    host = which.cpu().numpy() if hasattr(which, "cpu") else which
     try:
-        given = np.atleast_1d(np.asarray(host))
+        given = np.atleast_1d(np.asarray(host(which) if is_tensor(which) else which))
     except (ValueError, TypeError) as reason:
         raise InvalidValue(f"which must be positions of tuners, got {show(which)}") from reason
     if given.dtype == bool and given.shape == (size,):
@@ -75,10 +75,10 @@ def flags_of(field: str, given: object, rows: Rows) -> NDArray[np.bool_]:
     """[n] true or false for each tuner; all false for None."""
     if given is None:
         return np.zeros(len(rows), dtype=bool)
-    host = given.cpu().numpy() if hasattr(given, "cpu") else np.asarray(given)
-    if host.shape != (len(rows),) or host.dtype != bool:
+    flags = np.asarray(host(given) if is_tensor(given) else given)
+    if flags.shape != (len(rows),) or flags.dtype != bool:
         raise InvalidValue(f"{field} must hold {len(rows)} times True or False, got {show(given)}")
-    return np.asarray(host)
+    return flags
 
 
 def _column(field: str, given: object, rows: Rows, convert: Convert) -> Tensor:

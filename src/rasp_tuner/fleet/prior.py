@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.shared import OPTIMUM_VARIANCE
 from rasp_tuner.fleet.device import Device, host
 from rasp_tuner.fleet.engine import FleetEngine
 from rasp_tuner.fleet.inputs import Rows
@@ -21,10 +20,11 @@ from rasp_tuner.fleet.tuners import Tuners
 
 LEAST_TUNERS, LEAST_SAMPLES = 8, 10  # that have learned, and what they have learned from
 MOST_TUNERS = 512  # that are looked at
-LOCATION_FLOOR = 0.01  # variance of optima around the usual one, in u: what is left to find
+LOCATION_FLOOR, LOCATION_MOST = 0.01, 0.5  # variance of optima around the usual one, in u
 LOCATION_KNOWN = 0.1  # mean variance below which a new tuner begins there
 ALIKE_LOGS = 0.7  # deviation of log(curvature) up to which tuners are of one kind
 MOST_TRACKED = 20.0  # samples that a shared shape counts as
+NORMAL_90 = 3.29  # deviations of a normal distribution that hold nine in ten
 LEAST_SCORE = -5.0  # nats against an expert, or a noise, that a new tuner begins with
 
 
@@ -79,7 +79,7 @@ def learn_prior(engine: FleetEngine, tuners: Tuners, device: Device) -> FleetPri
         tracked=np.array(min(float(np.median(state["tracked"])), MOST_TRACKED)),
         shape=_shape(state["shape"]),
         location=location,
-        location_variance=np.clip(variance, LOCATION_FLOOR, max(OPTIMUM_VARIANCE, LOCATION_FLOOR)),
+        location_variance=np.clip(variance, LOCATION_FLOOR, LOCATION_MOST),
         scores=_scores(state["scores"]),
         noises=_scores(state["noises"]),
     )
@@ -117,11 +117,9 @@ def _units(part: Tuners, state: Mapping[str, Array]) -> tuple[float, float, floa
 
 
 def _centre(values: Array) -> tuple[Array, Array]:
-    """Median and deviation over tuners [n, ...]; a few far out count little."""
-    middle = np.median(values, axis=0)
-    gaps = np.abs(values - middle)
-    usual = 1.4826 * np.median(gaps, axis=0)
-    return middle, np.sqrt((np.minimum(gaps, 3.0 * usual) ** 2).mean(axis=0))
+    """Median and deviation over tuners [n, ...], of which a few may lie anywhere; but two camps are far apart."""
+    low, middle, high = np.quantile(values, [0.05, 0.5, 0.95], axis=0)
+    return middle, (high - low) / NORMAL_90
 
 
 def _shape(shapes: Array) -> Array:
