@@ -12,10 +12,12 @@ from functools import lru_cache
 import numpy as np
 
 from rasp_tuner.engine.kernel.belief import Belief
-from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers, targets
+from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.predict import MovedBowl, features, moved_bowl, predict
+from rasp_tuner.engine.kernel.select import EVERY, some
 from rasp_tuner.engine.kernel.state import Dims, E, L, State, Tensor
+from rasp_tuner.engine.kernel.trust import targets
 
 HORIZON_STEPS = 12.0  # in which one more observation shall pay for itself
 FIRST_PROBE = 0.35  # length of the first move, along one knob
@@ -43,7 +45,7 @@ def choose(
     if young.all():
         return _first_probe(dims, state, belief, default, draws)
     chosen = _choice(dims, state, belief, default, draws)
-    if not young.any():
+    if not some(young):
         return chosen
     points, *numbers = zip(_first_probe(dims, state, belief, default, draws), chosen, strict=True)
     source, mean, variance = (xp.where(young, first, then) for first, then in numbers)
@@ -69,7 +71,7 @@ def _choice(
     """As `choose`, for tuners with samples."""
     xp, d, (low, high) = namespace(draws), dims.knobs, box(default)
     rows, weights = _tuners(state, xp), _weights(belief)
-    bowl = moved_bowl(dims, state, belief) if weights[:, L].any() else None
+    bowl = moved_bowl(dims, state, belief) if some(weights[:, L]) else None
     centres = _centres(belief, low, high)
     u = _candidates(dims, state, belief, rows, draws[:, :d], centres, bowl)
     u = xp.minimum(xp.maximum(u, low), high)
@@ -130,7 +132,7 @@ def _centres(belief: Belief, low: Tensor, high: Tensor) -> Tensor:
 def _hint(dims: Dims, state: State, belief: Belief, rows: Tensor) -> Tensor:
     """[B, d] the point of the slot with the best y in a situation like this."""
     xp, kernels = namespace(belief.kernels), belief.kernels
-    score = targets(dims, state) / belief.spread[:, None] + 2.0 * (1.0 - kernels[:, 2])
+    score = targets(dims, state, EVERY, dims.rows) / belief.spread[:, None] + 2.0 * (1.0 - kernels[:, 2])
     slot = xp.where(kernels[:, 0] > 0.0, score, xp.inf).argmin(axis=1)
     return state.prompts[rows, slot, 1 : 1 + dims.knobs] / xp.maximum(state.counts[rows, slot], 1.0)[:, None]
 

@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,7 @@ ARGUMENTS = {  # of each function, after those that all have
     "believe": [POINTER] * 2,
     "predict": [POINTER, POINTER, NUMBER, POINTER, POINTER],
     "compare": [POINTER] * 5,
+    "against": [POINTER] * 3,
     "forecast": [POINTER] * 6,
     "choose": [POINTER] * 6,
     "best": [POINTER] * 2,
@@ -42,7 +43,7 @@ Rows = NDArray[np.int64]
 class _Dims(ctypes.Structure):
     """Dims of kernel.h."""
 
-    _fields_ = [  # noqa: RUF012 - as ctypes has it
+    _fields_ = [
         *((name, ctypes.c_int64) for name in ("d", "c", "k", "p", "q", "P", "R", "w", "r", "m")),
         *((name, ctypes.c_void_p) for name in ("default_", "sketch")),
     ]
@@ -51,7 +52,7 @@ class _Dims(ctypes.Structure):
 class _State(ctypes.Structure):
     """State of kernel.h."""
 
-    _fields_ = [(field.name, ctypes.c_void_p) for field in fields(State)]  # noqa: RUF012
+    _fields_ = [(field.name, ctypes.c_void_p) for field in fields(State)]
 
 
 class _Shared(NamedTuple):
@@ -81,6 +82,13 @@ def _library() -> ctypes.CDLL | str:
     return library
 
 
+def _loaded() -> ctypes.CDLL:
+    library = _library()
+    if not isinstance(library, ctypes.CDLL):
+        raise RuntimeError(f"the native kernel is {library}")
+    return library
+
+
 def available() -> bool:
     """Whether there is a library to use."""
     return why_not() is None
@@ -98,7 +106,7 @@ class NativeBelief:
     def __init__(self, dims: Dims, size: int) -> None:
         self._layout = _belief_layout(dims)
         self.buffer = np.empty((size, self._layout[""][0].stop))
-        self.address = _address(self.buffer)
+        self.address = address(self.buffer)
 
     def __len__(self) -> int:
         return len(self.buffer)
@@ -114,9 +122,7 @@ class Native:
     """The compiled functions. One for each owner of a state: where that lies is looked up once."""
 
     def __init__(self) -> None:
-        library = _library()
-        if isinstance(library, str):
-            raise RuntimeError(f"the native kernel is {library}")
+        library = _loaded()
         self._functions: dict[str, Callable[..., None]] = {n: getattr(library, f"rasp_{n}") for n in ARGUMENTS}
         self._dims = self._state = self._rows = _Shared((None, None), 0, ())
 
@@ -131,7 +137,7 @@ class Native:
         n = state.size if rows is None else len(rows)
         belief = NativeBelief(dims, n)
         contexts = _numbers(contexts, n, dims.context)
-        ins = (_address(contexts), 8 * dims.context), (belief.address, belief.buffer.strides[0])
+        ins = (address(contexts), 8 * dims.context), (belief.address, belief.buffer.strides[0])
         self._call("believe", dims, state, default, rows, n, *ins)
         return belief
 
@@ -141,7 +147,7 @@ class Native:
         n, count = points.shape[:2]
         points = _numbers(points, n, count * dims.knobs)
         out, ways = _outputs(n, (count,), (count,))
-        points_at = (_address(points), 8 * count * dims.knobs)
+        points_at = (address(points), 8 * count * dims.knobs)
         self._call("predict", dims, state, default, rows, n, _of(belief, n), points_at, (count, 0), *ways)
         return out[0], out[1]
 
@@ -158,7 +164,7 @@ class Native:
         n, d = len(belief), dims.knobs
         points, others = _numbers(points, n, d), _numbers(others, n, d)
         out, ways = _outputs(n, (), ())
-        ins = (_of(belief, n), (_address(points), 8 * d), (_address(others), 8 * d))
+        ins = (_of(belief, n), (address(points), 8 * d), (address(others), 8 * d))
         self._call("compare", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1]
 
@@ -175,7 +181,7 @@ class Native:
         n, d = len(belief), dims.knobs
         points, y = _numbers(points, n, d), _numbers(y, n, 1)
         out, ways = _outputs(n, (), (), (E,))
-        ins = (_of(belief, n), (_address(points), 8 * d), (_address(y), 8))
+        ins = (_of(belief, n), (address(points), 8 * d), (address(y), 8))
         self._call("forecast", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1], out[2]
 
@@ -193,13 +199,11 @@ class Native:
         width = d + few + moves * min(d, most)
         draws = _numbers(draws, n, width)
         out, ways = _outputs(n, (d,), (), (), ())
-        ins = (_of(belief, n), (_address(draws), 8 * width))
+        ins = (_of(belief, n), (address(draws), 8 * width))
         self._call("choose", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1].astype(np.int64), out[2], out[3]
 
-    def best(
-        self, dims: Dims, state: State, belief: NativeBelief, default: Array, rows: Rows | None = None
-    ) -> Array:
+    def best(self, dims: Dims, state: State, belief: NativeBelief, default: Array, rows: Rows | None = None) -> Array:
         n = len(belief)
         out, ways = _outputs(n, (dims.knobs,))
         self._call("best", dims, state, default, rows, n, _of(belief, n), *ways)
@@ -221,7 +225,7 @@ class Native:
         n = len(belief)
         widths = (dims.knobs, dims.context, dims.columns, 1, E)
         inputs = [_numbers(x, n, w) for x, w in zip((points, contexts, losses, failed, logs), widths, strict=True)]
-        ins = [(_address(x), 8 * w) for x, w in zip(inputs, widths, strict=True)]
+        ins = [(address(x), 8 * w) for x, w in zip(inputs, widths, strict=True)]
         self._call("learn", dims, state, default, rows, n, _of(belief, n), *ins)
 
     def _call(
@@ -257,12 +261,29 @@ class Native:
 
     def _where_rows(self, state: State, rows: Rows | None, n: int) -> _Shared:
         known = self._rows
-        if known.of[0] is not rows or known.of[1] is not state or rows is None and len(known.owners[0]) != n:
+        if known.of[0] is not rows or known.of[1] is not state or (rows is None and len(known.owners[0]) != n):
             numbers = np.arange(n) if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
             if len(numbers) != n or (n and not 0 <= numbers.min() <= numbers.max() < state.size):
                 raise ValueError(f"rows are {n} numbers below {state.size}, got {numbers}")
-            known = self._rows = _Shared((rows, state), _address(numbers), (numbers,))
+            known = self._rows = _Shared((rows, state), address(numbers), (numbers,))
         return known
+
+
+class Bound:
+    """The compiled functions for one tuner alone in its state, by name; they take addresses."""
+
+    def __init__(self, dims: Dims, default: Array, state: State) -> None:
+        library = _loaded()
+        rows = np.zeros(1, dtype=np.int64)
+        where, arrays = _dims_struct(dims, default), _state_struct(dims, state)
+        self._owners = (where, arrays, rows)
+        for name in ARGUMENTS:
+            own = partial(getattr(library, f"rasp_{name}"), where.address, arrays.address, address(rows), 1)
+            setattr(self, name, own)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., None]: ...
 
 
 def _dims_struct(dims: Dims, default: Array) -> _Shared:
@@ -272,7 +293,7 @@ def _dims_struct(dims: Dims, default: Array) -> _Shared:
     matrix = np.ascontiguousarray(sketch(dims, np, "cpu")) if dims.context > dims.width else np.zeros(1)
     struct = _Dims(
         dims.knobs, dims.context, dims.columns, dims.features, dims.sample, dims.prompt, dims.rows, dims.width,
-        dims.rank, dims.coefficients, _address(own), _address(matrix),
+        dims.rank, dims.coefficients, address(own), address(matrix),
     )  # fmt: skip
     return _Shared((dims, default), ctypes.addressof(struct), (struct, own, matrix))
 
@@ -317,10 +338,10 @@ def _outputs(n: int, *shapes: tuple[int, ...]) -> tuple[list[Array], list[tuple[
     """Arrays [n, ...] in one piece of memory, and where they are."""
     widths = [int(np.prod(shape)) for shape in shapes]
     memory = np.empty(n * sum(widths))
-    arrays, ways, start, address = [], [], 0, _address(memory)
+    arrays, ways, start, base = [], [], 0, address(memory)
     for width, shape in zip(widths, shapes, strict=True):
         arrays.append(memory[start : start + n * width].reshape(n, *shape))
-        ways.append((address + 8 * start, 8 * width))
+        ways.append((base + 8 * start, 8 * width))
         start += n * width
     return arrays, ways
 
@@ -331,7 +352,7 @@ def _of(belief: NativeBelief, n: int) -> tuple[int, int]:
     return belief.address, belief.buffer.strides[0]
 
 
-def _address(array: NDArray[Any]) -> int:
+def address(array: NDArray[Any]) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a third of the time of the other
     except (TypeError, ValueError):  # read-only, or empty

@@ -7,6 +7,8 @@
 #define LEAST_SHARE 0.0025    /* of the spread: contexts that move smoothly still have neighbours */
 #define ALIKE_REACHES 2.0     /* times the reach: beyond, a situation has nothing in common with another */
 #define LARGEST_DISTANCE 4.0  /* the most that one distance adds to those statistics: twice its mean */
+#define SAME_PLACE 1e-12      /* of the size of two keys: a smaller squared distance is rounding */
+#define LARGEST_GAP 1e300     /* a distance that overflows is still shorter than one that is ruled out */
 #define SHARP_STEPS 64.0      /* steps in which a slot is not merged: what is recent stays sharp */
 #define REACH_DEVIATIONS 1.36 /* deviations of the usual distance between neighbours that still count as near */
 
@@ -62,6 +64,44 @@ static inline double total(const double *sums) {
     return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
+/* Adds the squared differences of two blocks of contexts, under two rows of weights. */
+static inline void add_gaps(int64_t width, const double *key, const double *now, const double *by_wobble,
+                            const double *by_spread, double *near, double *far) {
+    double a[LANES] = {0.0}, b[LANES] = {0.0};
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) {
+        for (int lane = 0; lane < LANES; lane++) {
+            const double gap = key[i + lane] - now[i + lane], square = gap * gap;
+            a[lane] += by_wobble[i + lane] * square;
+            b[lane] += by_spread[i + lane] * square;
+        }
+    }
+    if (i) *near += total(a), *far += total(b);
+    for (; i < width; i++) {
+        const double gap = key[i] - now[i], square = gap * gap;
+        *near += by_wobble[i] * square;
+        *far += by_spread[i] * square;
+    }
+}
+
+/* The same, under one row of weights. */
+static inline double gap_between(int64_t width, const double *key, const double *now, const double *by_wobble) {
+    double sums[LANES] = {0.0}, sum = 0.0;
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) {
+        for (int lane = 0; lane < LANES; lane++) {
+            const double gap = key[i + lane] - now[i + lane];
+            sums[lane] += by_wobble[i + lane] * (gap * gap);
+        }
+    }
+    if (i) sum = total(sums);
+    for (; i < width; i++) {
+        const double gap = key[i] - now[i];
+        sum += by_wobble[i] * (gap * gap);
+    }
+    return sum;
+}
+
 /* Mean squared distances to the first slots, in units of the wobble and of the spread, block by block. */
 static void measure(const Dims *dims, const State *one, const double *context, int64_t slots, double *near,
                     double *far) {
@@ -77,24 +117,8 @@ static void measure(const Dims *dims, const State *one, const double *context, i
             by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread) * scales.moved);
             by_spread[i] = 1.0 / (spread * scales.moved);
         }
-        for (int64_t slot = 0; slot < slots; slot++) {
-            const double *key = one->keys + slot * c + start;
-            double a[LANES] = {0.0}, b[LANES] = {0.0};
-            int64_t i = 0;
-            for (; i + LANES <= width; i += LANES)
-                for (int lane = 0; lane < LANES; lane++) {
-                    const double gap = key[i + lane] - now[i + lane], square = gap * gap;
-                    a[lane] += by_wobble[i + lane] * square;
-                    b[lane] += by_spread[i + lane] * square;
-                }
-            for (; i < width; i++) {
-                const double gap = key[i] - now[i], square = gap * gap;
-                a[0] += by_wobble[i] * square;
-                b[0] += by_spread[i] * square;
-            }
-            near[slot] += total(a);
-            far[slot] += total(b);
-        }
+        for (int64_t slot = 0; slot < slots; slot++)
+            add_gaps(width, one->keys + slot * c + start, now, by_wobble, by_spread, near + slot, far + slot);
     }
 }
 
@@ -155,30 +179,30 @@ static void observe_context(const Dims *dims, const State *one, const double *co
     }
 }
 
-/* Distances between all slots and those that look for a partner [CANDIDATES, R], in units of the wobble. */
-static void measure_pairs(const Dims *dims, const State *one, const int64_t *turn, double *gaps) {
+/* Distances between the settled slots and those of them that look for a partner [CANDIDATES, R], in units of the
+   wobble. Slots in the same place are at no distance: the first wins, and not the one whose rounding is luckiest. */
+static void measure_pairs(const Dims *dims, const State *one, const int64_t *settled, int64_t count,
+                          const int64_t *turn, double *gaps) {
     const int64_t c = dims->c, R = dims->R;
     const Scales scales = make_scales(dims, one, NULL);
-    double by_wobble[BLOCK];
+    const double origin[BLOCK] = {0.0};
+    double by_wobble[BLOCK], sizes[SLOTS + SPARE_SLOTS] = {0.0};
     memset(gaps, 0, sizeof(double) * (size_t)(CANDIDATES * R));
     for (int64_t start = 0; start < c; start += BLOCK) {
         const int64_t width = c - start < BLOCK ? c - start : BLOCK;
         for (int64_t i = 0; i < width; i++)
             by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread_of(&scales, start + i)) * scales.moved);
-        for (int row = 0; row < CANDIDATES; row++) {
-            const double *now = one->keys + turn[row] * c + start;
-            for (int64_t slot = 0; slot < R; slot++) {
-                const double *key = one->keys + slot * c + start;
-                double sums[LANES] = {0.0};
-                int64_t i = 0;
-                for (; i + LANES <= width; i += LANES)
-                    for (int lane = 0; lane < LANES; lane++) {
-                        const double gap = key[i + lane] - now[i + lane];
-                        sums[lane] += by_wobble[i + lane] * (gap * gap);
-                    }
-                for (; i < width; i++) sums[0] += by_wobble[i] * ((key[i] - now[i]) * (key[i] - now[i]));
-                gaps[row * R + slot] += total(sums);
-            }
+        for (int64_t i = 0; i < count; i++) {
+            const double *key = one->keys + settled[i] * c + start;
+            sizes[settled[i]] += gap_between(width, key, origin, by_wobble);
+            for (int row = 0; row < CANDIDATES; row++)
+                gaps[row * R + settled[i]] += gap_between(width, key, one->keys + turn[row] * c + start, by_wobble);
+        }
+    }
+    for (int row = 0; row < CANDIDATES; row++) {
+        for (int64_t i = 0; i < count; i++) {
+            double *gap = gaps + row * R + settled[i];
+            *gap = *gap > SAME_PLACE * (sizes[settled[i]] + sizes[turn[row]]) ? least(*gap, LARGEST_GAP) : 0.0;
         }
     }
 }
@@ -229,7 +253,7 @@ static void merge_slots(const Dims *dims, const State *one) {
     }
     for (int row = 0; row < CANDIDATES; row++)
         turn[row] = settled[(row + CANDIDATES * (steps / SPARE_SLOTS)) % count]; /* some are: few slots are fresh */
-    measure_pairs(dims, one, turn, gaps);
+    measure_pairs(dims, one, settled, count, turn, gaps);
     for (int row = 0; row < CANDIDATES; row++) nearest[row] = -1; /* not known */
     for (int64_t pairs = R - SLOTS; pairs > 0; pairs--) {
         double shortest = INFINITY;

@@ -15,7 +15,7 @@
 #define FARTHEST_OPTIMUM 1e3   /* in u: one absurd context must not throw the others out */
 
 enum { SKETCH_DIMENSIONS = 32, RANK = 3 };
-enum { PLENTY_SAMPLES = 40, REFRESH_EVERY_STEPS = 8 }; /* from so many on, so long between looks at the components */
+enum { PLENTY_SAMPLES = 40, REFRESH_EVERY_STEPS = 8 }; /* from so many on, so long between looks */
 enum { YOUNG_SAMPLES = 50, YOUNG_EXTRA_STEPS = 3 };    /* up to so many, every fit takes so many steps more */
 enum { TOGETHER = 4 };                                 /* samples that are added to the normal equations at once */
 static const double STEP_LENGTHS[] = {1.0, 0.4, 0.1};  /* tried in turn */
@@ -127,7 +127,7 @@ typedef struct {
     double *x, *y, *trust;            /* [n, 1 + r], [n], [n] */
     double *prior, *pull;             /* [m] mean; [m] precision (mean - theta) */
     double level_precision;
-    const double *shapes;             /* precision of the curvatures: a block of the rows of the local experts' prior */
+    const double *shapes;             /* precision of the curvatures: a block of that of the local experts */
     const double *location_variance;  /* [d] */
     double *theta, *gaps, *residual;  /* [m], [n, d] to the optimum, [n] */
     double *moved, *after, *left;     /* the same after a step */

@@ -201,7 +201,7 @@ static int64_t order_suspects(const Early *early, int64_t *order) {
     return count;
 }
 
-/* The best hypothesis: how many of the ordered samples z [n] are true; `curvature` is the bowl's then, in units of z. */
+/* How many of the ordered samples z [n] are true by the best hypothesis; `curvature` is the bowl's, in units of z. */
 static int64_t best_hypothesis(const Early *early, const int64_t *order, const double *z, int64_t suspects,
                                double *curvature) {
     const int64_t n = early->n;
