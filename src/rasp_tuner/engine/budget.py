@@ -55,7 +55,8 @@ class BudgetLedger:
 
     def left(self, steps: Number) -> Number:
         """What may be spent by the end of so many steps, in the worst case that is likely."""
-        owed = self.spent - self.earned + CONFIDENCE_DEVIATIONS * numbers_of(self.variance).sqrt(self.variance)
+        n = numbers_of(self.spent)
+        owed = self.spent - self.earned + CONFIDENCE_DEVIATIONS * n.sqrt(self.variance)
         return self.share * self.typical * (START_STEPS + steps) - owed
 
     def record(
@@ -69,12 +70,13 @@ class BudgetLedger:
         """
         n = numbers_of(price)
         price, deviation = n.clip(price, -MOST_PRICE, MOST_PRICE), n.clip(deviation, None, MOST_PRICE)
-        self.steps = chosen(told, self.steps + 1, self.steps)
+        old = self.steps, self.spent, self.earned, self.variance
         gain = n.clip(-(price + EARNED_DEVIATIONS * deviation), 0.0, None)
-        self.earned = chosen(told, self.earned + gain, self.earned)
-        cost = told & (price > 0.0)
-        self.spent = chosen(cost, self.spent + price, self.spent)
-        self.variance = chosen(cost, self.variance + deviation**2, self.variance)
+        unsure = n.where(price > 0.0, deviation**2, 0.0)
+        new = old[0] + 1, old[1] + n.clip(price, 0.0, None), old[2] + gain, old[3] + unsure
+        if told is not True:
+            new = tuple(chosen(told, a, b) for a, b in zip(new, old, strict=True))
+        self.steps, self.spent, self.earned, self.variance = new
         if seen is not None:
             other = told & moved
             self.moved = chosen(other, self.moved + 1, self.moved)

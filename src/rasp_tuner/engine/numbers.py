@@ -15,54 +15,20 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine import floats
 from rasp_tuner.engine.kernel.namespace import namespace
 
 Number = Any  # a float, or an array [B] of the namespace in use
 Condition = Any  # a bool, or an array [B]
 Tensor = Any
 
+FLOATS = floats
 BLOCK_TUNERS = 4096  # looked at together by what takes much memory for each
-
-
-class Floats:
-    """The functions of the array API that the bookkeeping needs, for plain floats and bools."""
-
-    sqrt = staticmethod(math.sqrt)
-    exp = staticmethod(math.exp)
-    expm1 = staticmethod(math.expm1)
-    log = staticmethod(math.log)
-    abs = staticmethod(abs)
-    all = any = staticmethod(bool)
-
-    @staticmethod
-    def minimum(a: float, b: float) -> float:
-        return a if a < b else b
-
-    @staticmethod
-    def maximum(a: float, b: float) -> float:
-        return a if a > b else b
-
-    @staticmethod
-    def clip(x: float, low: float | None, high: float | None) -> float:
-        if low is not None and x < low:
-            return low
-        return high if high is not None and x > high else x
-
-    @staticmethod
-    def where(condition: bool, a: Any, b: Any) -> Any:
-        return a if condition else b
-
-    @staticmethod
-    def logical_not(condition: bool) -> bool:
-        return not condition
-
-
-FLOATS = Floats()
 
 
 def numbers_of(x: Number) -> Any:
     """The functions for numbers of this kind: `FLOATS`, or the array namespace."""
-    return FLOATS if isinstance(x, float | int) else namespace(x)
+    return FLOATS if isinstance(x, (float, int)) else namespace(x)
 
 
 def erfc(x: Number) -> Number:

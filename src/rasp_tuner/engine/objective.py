@@ -64,6 +64,9 @@ class Objective(MetricTable):
         self._columns = tuple(own)  # of each column: whose it is, and whether it is a logarithm
         self._linear = tuple((c, k) for c, (k, log) in enumerate(own) if not log)
         self._signs = tuple(1.0 if metric.direction == "min" else -1.0 for metric in self.metrics.values())
+        self._one = len(self.metrics) == 1
+        self._one_open = self._one and len(own) == 2  # one metric, on "auto"; several keep their first scale
+        self._positive_only = tuple(name for name, metric in self.metrics.items() if metric.scale == "log")
         self._mean, self._squares, self._worst = ([zero] * len(own) for _ in range(3))  # squares: summed, around it
         self._deviations = [zero + 1.0] * len(own)  # that a column is divided by
         logs = ("log", "auto") if logs_first else ("log",)
@@ -92,18 +95,20 @@ class Objective(MetricTable):
         for (k, log), deviation in zip(self._columns, self._deviations, strict=True):
             used = self._uses_log[k] if log else n.logical_not(self._uses_log[k])
             weights.append(n.where(used, given[k] / total / deviation, 0.0))
-        self._weights = weights
+        self._weights, self._unit = weights, None
         self.weights: Tensor = rows_of(weights)
+        counts = [c for c, weight in enumerate(weights) if isinstance(weight, float) and weight > 0.0]
+        self._only = (counts[0], weights[counts[0]]) if len(counts) == 1 else None  # the one column that counts
         # what was tiny and is huge now has a finite target
         self._limits = [LARGEST * n.clip(deviation, None, 1.0) for deviation in self._deviations]
 
     def to_minimise(self, values: Mapping[str, float]) -> Array:
         """Checked metrics of one tuner as losses [C]."""
-        given = list(self.check(values).values())
-        for (name, metric), value in zip(self.metrics.items(), given, strict=True):
-            if metric.scale == "log" and value <= 0.0:
-                raise InvalidValue(f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {value!r}")
-        losses: Array = self.losses_of(given)
+        given = self.check(values)
+        for name in self._positive_only:
+            if given[name] <= 0.0:
+                raise InvalidValue(f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {given[name]!r}")
+        losses: Array = self.losses_of(list(given.values()))
         return losses
 
     def losses_of(self, values: Sequence[Number]) -> Tensor:
@@ -113,6 +118,19 @@ class Objective(MetricTable):
             loss = _log(values[k]) if log else values[k]
             losses.append(n.clip(self._signs[k] * loss, -limit, limit))
         return rows_of(losses)
+
+    def target(self, losses: Tensor) -> Number:
+        """losses [C] @ weights [C]; of many, for each."""
+        if self._only is not None:
+            return float(losses[self._only[0]]) * self._only[1]
+        if losses.ndim == 1:
+            return float(losses @ self.weights)
+        return numbers_of(self._zero).sum(losses * self.weights, axis=-1)
+
+    @property
+    def is_log(self) -> Condition:
+        """Whether there is one metric, and it is compared by its logarithm."""
+        return self._one and self._uses_log[0]
 
     def of_error(self, error: float) -> Array:
         """Losses [C] of an error that was composed elsewhere."""
@@ -124,18 +142,21 @@ class Objective(MetricTable):
 
         `observe_extreme` must have seen it before.
         """
-        n, known = numbers_of(self._zero), chosen(told, self.seen + 1, self.seen)
-        self.seen = known
+        n, known = numbers_of(self._zero), self.seen + 1
+        first = known == 1
         for c, loss in enumerate(columns_of(losses)):
-            gap = loss - self._mean[c]
-            mean = self._mean[c] + gap / n.clip(known, 1, None)
-            square = n.clip(n.abs(gap), None, LARGEST) * n.clip(n.abs(loss - mean), None, LARGEST)
-            self._mean[c] = chosen(told, mean, self._mean[c])
-            self._squares[c] = chosen(told, self._squares[c] + square, self._squares[c])
-            worst = n.where(known == 1, loss, n.maximum(self._worst[c], loss))
-            self._worst[c] = chosen(told, worst, self._worst[c])
-        if len(self.metrics) == 1:
+            old = self._mean[c], self._squares[c], self._worst[c]
+            gap = loss - old[0]
+            mean = old[0] + gap / known
+            square = n.abs(n.clip(gap, -LARGEST, LARGEST) * n.clip(loss - mean, -LARGEST, LARGEST))
+            new = mean, old[1] + square, n.where(first, loss, n.maximum(old[2], loss))
+            if told is not True:
+                new = tuple(chosen(told, a, b) for a, b in zip(new, old, strict=True))
+            self._mean[c], self._squares[c], self._worst[c] = new
+        self.seen, self._unit = chosen(told, known, self.seen), None
+        if self._one:
             return told & (known < 0)
+        known = self.seen
         doubled = told & (known >= 2) & ((known & (known - 1)) == 0)
         if n.any(doubled):
             for c, mean in enumerate(self._mean):
@@ -168,27 +189,25 @@ class Objective(MetricTable):
         return changed
 
     @property
-    def _one_open(self) -> bool:
-        """Whether there is one metric, on "auto". Several keep their first scale."""
-        return len(self.metrics) == 1 and len(self._columns) == 2
-
-    @property
     def may_rescale(self) -> Condition:
         """Whether the scale is open: of one metric on "auto" that was never 0 or less."""
         return self._one_open & self._positive[0]
 
     def observe_level(self, target: Number, default: Number, told: Condition = True) -> None:
         """Take in a target, and the one that the default would have come to in the same situation."""
-        n, (value, level) = numbers_of(self._zero), (self._signs[0] * self.own_units(y) for y in (target, default))
-        step = n.where(value < NEAR_ZERO * level, 1.0 - self._near_zero, -self._near_zero)
-        near_zero = self._near_zero + step / n.clip(self.seen, 1, NEAR_ZERO_SAMPLES)
-        self._near_zero = chosen(told, near_zero, self._near_zero)
-        counts, log = told & (level > 0.0), n.log(n.where(level > 0.0, level, 1.0))
+        n, sign, near_zero = numbers_of(self._zero), self._signs[0], self._near_zero
+        value, level = sign * self.own_units(target), sign * self.own_units(default)
+        step = n.where(value < NEAR_ZERO * level, 1.0 - near_zero, -near_zero)
+        self._near_zero = chosen(told, near_zero + step / n.clip(self.seen, 1, NEAR_ZERO_SAMPLES), near_zero)
+        counts = told & (level > 0.0)
+        if counts is False:
+            return
         count, mean, squares = self._levels
+        log = n.log(n.where(counts, level, 1.0))
         gap = log - mean
         moved = mean + gap / (count + 1.0)
-        new = (count + 1.0, moved, squares + gap * (log - moved))
-        self._levels = [chosen(counts, a, b) for a, b in zip(new, self._levels, strict=True)]
+        new = [count + 1.0, moved, squares + gap * (log - moved)]
+        self._levels = new if counts is True else [chosen(counts, a, b) for a, b in zip(new, self._levels, strict=True)]
 
     def choose_scale(
         self,
@@ -222,7 +241,7 @@ class Objective(MetricTable):
 
     def own_units(self, target: Number) -> Number:
         """A target as a loss in the metric's own units; of several metrics the target itself."""
-        if len(self.metrics) > 1 or self._uses_log[0] is False:
+        if not self._one or self._uses_log[0] is False:
             return target
         n, sign = numbers_of(target), self._signs[0]
         return n.where(self._uses_log[0], sign * n.exp(n.clip(sign * target, -700.0, 700.0)), target)
@@ -232,23 +251,31 @@ class Objective(MetricTable):
 
         Where a share has no meaning, since the metric changes its sign, of its deviation instead.
         """
-        n, one = numbers_of(gap), len(self.metrics) == 1
-        if one and self._uses_log[0] is True:
-            return math.expm1(min(gap, MOST_LOG_RATIO))
-        unit, seen = self._zero, n.clip(self.seen, 1, None)
-        for (_, log), weight, mean, squares in zip(
-            self._columns, self._weights, self._mean, self._squares, strict=True
-        ):
-            spread = n.sqrt(squares / seen)
-            if not one:
-                spread = 1.0 if log else n.maximum(n.abs(mean), spread)
-            unit = unit + weight * spread
-        if one:
-            unit = n.maximum(n.abs(level), unit)
-        share = n.clip(gap / n.clip(unit, LEAST_UNIT, None), None, LARGEST_RATIO)
-        if not one or self._uses_log[0] is False:
-            return share
-        return n.where(self._uses_log[0], n.expm1(n.clip(gap, None, MOST_LOG_RATIO)), share)
+        return self.shares(level, gap)[0]
+
+    def shares(self, level: Number, *gaps: Number) -> list[Number]:
+        """`relative` of every gap."""
+        n, log = numbers_of(level), self.is_log
+        factors = [] if log is False else [n.expm1(n.clip(gap, None, MOST_LOG_RATIO)) for gap in gaps]
+        if log is True:
+            return factors
+        if self._unit is None:
+            self._unit = self._typical_loss()
+        unit = n.maximum(n.abs(level), self._unit) if self._one else self._unit
+        unit = n.clip(unit, LEAST_UNIT, None)
+        shares = [n.clip(gap / unit, None, LARGEST_RATIO) for gap in gaps]
+        return shares if log is False else [n.where(log, a, b) for a, b in zip(factors, shares, strict=True)]
+
+    def _typical_loss(self) -> Number:
+        """Of one metric its deviation; of several the size of their target, of which a share is taken."""
+        n, unit = numbers_of(self._zero), self._zero
+        seen = n.clip(self.seen, 1, None)
+        for c, (_, log) in enumerate(self._columns):
+            spread = n.sqrt(self._squares[c] / seen)
+            if not self._one:
+                spread = 1.0 if log else n.maximum(n.abs(self._mean[c]), spread)
+            unit = unit + self._weights[c] * spread
+        return unit
 
     def worst(self) -> Tensor:
         """[C], or [B, C], what a failure counts as: a deviation worse than the worst seen."""

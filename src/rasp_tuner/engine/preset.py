@@ -105,6 +105,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         switching_cost=settings.switching_cost,
         guard=settings.guard,
         budget=settings.budget,
+        densities=settings.screen,
     )
 
 

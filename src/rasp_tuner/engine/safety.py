@@ -56,11 +56,11 @@ class Against(NamedTuple):
 
 def against(belief: Mixture, point: Array, default: Array) -> Against:
     """The point compared with the default."""
-    (expected, level), variances = (a.tolist() for a in belief.predict(np.stack([point, default])))
-    if np.array_equal(point, default):
-        return Against(level, 0.0, 0.0, level, (variances[1], variances[1]))
-    mean, variance = belief.compare(point, default)
-    return Against(level, mean, math.sqrt(variance), expected, (variances[0], variances[1]))
+    if point.tolist() == default.tolist():
+        (_, level), (_, variance) = (a.tolist() for a in belief.predict(np.array([point, default])))
+        return Against(level, 0.0, 0.0, level, (variance, variance))
+    level, mean, variance, expected, variances = belief.against(point, default)
+    return Against(level, mean, math.sqrt(variance), expected, variances)
 
 
 def worth_switching(
@@ -69,7 +69,7 @@ def worth_switching(
     """The choice if what it may gain over a few steps exceeds the cost of leaving `current`; else `current`."""
     mean, variance = belief.predict_one(current)
     hoped = own_units(mean) - own_units(choice.mean - math.sqrt(choice.variance))
-    if EARN_BACK_STEPS * hoped >= cost or np.array_equal(choice.point, current):
+    if EARN_BACK_STEPS * hoped >= cost or choice.point.tolist() == current.tolist():
         return choice
     return Choice(current.copy(), "stay: a change would cost more than it gains", mean, variance)
 

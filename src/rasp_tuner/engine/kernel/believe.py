@@ -15,7 +15,7 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.memory import gaps, reach
 from rasp_tuner.engine.kernel.moving import encoded
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import EVERY, chosen, some
+from rasp_tuner.engine.kernel.select import EVERY, chosen, top, uniform
 from rasp_tuner.engine.kernel.shared import Prior, centred_level, estimate, noise_variances, prior
 from rasp_tuner.engine.kernel.state import Dims, L, State, Tensor
 from rasp_tuner.engine.kernel.trust import targets
@@ -128,7 +128,7 @@ def _pinned(
 ) -> tuple[Tensor, Tensor]:
     """Posteriors with what a bowl cannot say by itself: its least value is about the level all situations share."""
     xp, d, known = namespace(mean), dims.knobs, state.curvature > 0.0
-    if not some(known):
+    if uniform(known) is False:
         return mean, S
     u = minimisers(*box(default), mean, a)
     f = xp.empty(mean.shape, dtype=mean.dtype, device=mean.device)
@@ -148,8 +148,10 @@ def _has_say(state: State) -> Tensor:
 def _weights(state: State, moving: Tensor) -> Tensor:
     """[B, E] of the experts; none for a moving optimum without a say."""
     xp, scores = namespace(moving), state.scores + 0.0
-    scores[:, L] = xp.where(moving > 0.0, scores[:, L], -xp.inf)
-    shifted = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+    silent = moving == 0.0
+    if uniform(silent) is not False:
+        scores[:, L] = xp.where(silent, -xp.inf, scores[:, L])
+    shifted = xp.exp(scores - top(scores))
     return shifted / shifted.sum(axis=1)[:, None]
 
 
@@ -157,7 +159,7 @@ def _spread(dims: Dims, state: State) -> Tensor:
     """[B] of y: as tracked; else its deviation over the slots, or 1."""
     xp, spread = namespace(state.largest), state.largest + 0.0
     unknown = spread == 0.0
-    if not some(unknown):
+    if uniform(unknown) is False:
         return spread
     y, n = targets(dims, state, EVERY, dims.rows), xp.maximum(state.count, 1.0)
     used = _rows(dims, xp, y.device) < state.count[:, None]

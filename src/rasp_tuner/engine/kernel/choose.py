@@ -15,7 +15,7 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.predict import MovedBowl, features, moved_bowl, predict
-from rasp_tuner.engine.kernel.select import EVERY, some
+from rasp_tuner.engine.kernel.select import EVERY, top, uniform
 from rasp_tuner.engine.kernel.state import Dims, E, L, State, Tensor
 from rasp_tuner.engine.kernel.trust import targets
 
@@ -41,12 +41,13 @@ def choose(
 
     Points [B, d], their sources [B], and mean and variance [B] of y there. Draws [B, d + n] are uniform in [0, 1).
     """
-    xp, young = namespace(draws), state.count < 2.0
-    if young.all():
+    young = uniform(state.count < 2.0)
+    if young is True:
         return _first_probe(dims, state, belief, default, draws)
     chosen = _choice(dims, state, belief, default, draws)
-    if not some(young):
+    if young is False:
         return chosen
+    xp = namespace(draws)
     points, *numbers = zip(_first_probe(dims, state, belief, default, draws), chosen, strict=True)
     source, mean, variance = (xp.where(young, first, then) for first, then in numbers)
     return xp.where(young[:, None], *points), source, mean, variance
@@ -71,7 +72,7 @@ def _choice(
     """As `choose`, for tuners with samples."""
     xp, d, (low, high) = namespace(draws), dims.knobs, box(default)
     rows, weights = _tuners(state, xp), _weights(belief)
-    bowl = moved_bowl(dims, state, belief) if some(weights[:, L]) else None
+    bowl = None if uniform(weights[:, L] > 0.0) is False else moved_bowl(dims, state, belief)
     centres = _centres(belief, low, high)
     u = _candidates(dims, state, belief, rows, draws[:, :d], centres, bowl)
     u = xp.minimum(xp.maximum(u, low), high)
@@ -79,8 +80,8 @@ def _choice(
     means, variances, worths = _experts_at(dims, belief, u, centres, inside, bowl)
     weights = weights[:, : means.shape[1]]
     score = (weights[:, None] @ (means - (HORIZON_STEPS * belief.a)[:, None, None] * worths))[:, 0]
-    tie = TIE * (xp.max(score, axis=1) - xp.min(score, axis=1))
-    chosen = (score + tie[:, None] * draws[:, d:]).argmin(axis=1)  # ties: either way is as good
+    tie = TIE * (top(score) + top(-score))
+    chosen = (score + tie * draws[:, d:]).argmin(axis=1)  # ties: either way is as good
     means, variances = means[rows, :, chosen], variances[rows, :, chosen]
     mean = xp.vecdot(weights, means)
     apart = means - mean[:, None]
@@ -123,9 +124,11 @@ def _centres(belief: Belief, low: Tensor, high: Tensor) -> Tensor:
     """[B, E + 1, d] every expert's minimiser, and their mean."""
     xp = namespace(belief.mean)
     local = minimisers(low, high, belief.mean, belief.a)
-    moved = xp.minimum(xp.maximum(belief.optimum, low), high)
-    moved = xp.where(belief.moving[:, None] > 0.0, moved, local[:, 0])
-    every = xp.concat([local, moved[:, None]], axis=1)
+    moved, moving = local[:, :1], uniform(belief.moving > 0.0)
+    if moving is not False:
+        optimum = xp.minimum(xp.maximum(belief.optimum, low), high)[:, None]
+        moved = optimum if moving is True else xp.where(moving[:, None, None], optimum, moved)
+    every = xp.concat([local, moved], axis=1)
     return xp.concat([every, belief.weights[:, None] @ every], axis=1)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ MOST_KNOBS = 24  # beyond, matrices are large enough for NumPy's linear algebra
 THREADS_FROM_TUNERS = 256  # fewer are done before threads have begun
 CANDIDATES = (E + 2, 12, 3)  # that `choose` weighs: this many, and moves along each knob, of so many knobs at most
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
-ARGUMENTS = {  # of each function, after those that all have
+ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all have
     "believe": [POINTER] * 2,
     "predict": [POINTER, POINTER, NUMBER, POINTER, POINTER],
     "compare": [POINTER] * 5,
@@ -82,13 +81,6 @@ def _library() -> ctypes.CDLL | str:
     return library
 
 
-def _loaded() -> ctypes.CDLL:
-    library = _library()
-    if not isinstance(library, ctypes.CDLL):
-        raise RuntimeError(f"the native kernel is {library}")
-    return library
-
-
 def available() -> bool:
     """Whether there is a library to use."""
     return why_not() is None
@@ -122,9 +114,11 @@ class Native:
     """The compiled functions. One for each owner of a state: where that lies is looked up once."""
 
     def __init__(self) -> None:
-        library = _loaded()
-        self._functions: dict[str, Callable[..., None]] = {n: getattr(library, f"rasp_{n}") for n in ARGUMENTS}
-        self._dims = self._state = self._rows = _Shared((None, None), 0, ())
+        if not available():
+            raise RuntimeError(f"the native kernel is {why_not()}")
+        self._functions: dict[str, Callable[..., None]] = {n: getattr(_library(), f"rasp_{n}") for n in ARGUMENTS}
+        self._dims = self._state = _Shared((None, None), 0, ())
+        self._rows = np.arange(1)
 
     @staticmethod
     def serves(dims: Dims) -> bool:
@@ -146,7 +140,7 @@ class Native:
     ) -> tuple[Array, Array]:
         n, count = points.shape[:2]
         points = _numbers(points, n, count * dims.knobs)
-        out, ways = _outputs(n, (count,), (count,))
+        out, ways = _outputs(n, count, count)
         points_at = (address(points), 8 * count * dims.knobs)
         self._call("predict", dims, state, default, rows, n, _of(belief, n), points_at, (count, 0), *ways)
         return out[0], out[1]
@@ -163,7 +157,7 @@ class Native:
     ) -> tuple[Array, Array]:
         n, d = len(belief), dims.knobs
         points, others = _numbers(points, n, d), _numbers(others, n, d)
-        out, ways = _outputs(n, (), ())
+        out, ways = _outputs(n, 0, 0)
         ins = (_of(belief, n), (address(points), 8 * d), (address(others), 8 * d))
         self._call("compare", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1]
@@ -180,7 +174,7 @@ class Native:
     ) -> tuple[Array, Array, Array]:
         n, d = len(belief), dims.knobs
         points, y = _numbers(points, n, d), _numbers(y, n, 1)
-        out, ways = _outputs(n, (), (), (E,))
+        out, ways = _outputs(n, 0, 0, E)
         ins = (_of(belief, n), (address(points), 8 * d), (address(y), 8))
         self._call("forecast", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1], out[2]
@@ -198,14 +192,14 @@ class Native:
         few, moves, most = CANDIDATES
         width = d + few + moves * min(d, most)
         draws = _numbers(draws, n, width)
-        out, ways = _outputs(n, (d,), (), (), ())
+        out, ways = _outputs(n, d, 0, 0, 0)
         ins = (_of(belief, n), (address(draws), 8 * width))
         self._call("choose", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1].astype(np.int64), out[2], out[3]
 
     def best(self, dims: Dims, state: State, belief: NativeBelief, default: Array, rows: Rows | None = None) -> Array:
         n = len(belief)
-        out, ways = _outputs(n, (dims.knobs,))
+        out, ways = _outputs(n, dims.knobs)
         self._call("best", dims, state, default, rows, n, _of(belief, n), *ways)
         return out[0]
 
@@ -232,20 +226,22 @@ class Native:
         self, name: str, dims: Dims, state: State, default: Array, rows: Rows | None, n: int, *ways: tuple[int, int]
     ) -> None:
         """Each argument comes as its address and its bytes a tuner."""
-        shared = (self._where_dims(dims, default), self._where_state(dims, state), self._where_rows(state, rows, n))
-        where, arrays, numbers = (part.address for part in shared)
+        where = self._where_dims(dims, default).address
+        arrays = self._where_state(dims, state).address
+        chosen = self._all_or(rows, state, n)
+        numbers = address(chosen)
         function = self._functions[name]
+        if n < THREADS_FROM_TUNERS:
+            function(where, arrays, numbers, n, *(begin for begin, _ in ways))
+            return
 
         def some(start: int, stop: int) -> None:
-            addresses = [address + start * step for address, step in ways]
+            addresses = [begin + start * step for begin, step in ways]
             function(where, arrays, numbers + 8 * start, stop - start, *addresses)
 
-        if n < THREADS_FROM_TUNERS:
-            some(0, n)
-            return
         threads, workers = _threads(os.getpid())
         edges = [n * i // workers for i in range(workers + 1)]
-        list(threads.map(lambda part: some(*part), pairwise(edges)))
+        list(threads.map(some, edges[:-1], edges[1:]))
 
     def _where_dims(self, dims: Dims, default: Array) -> _Shared:
         known = self._dims
@@ -259,26 +255,29 @@ class Native:
             known = self._state = _state_struct(dims, state)
         return known
 
-    def _where_rows(self, state: State, rows: Rows | None, n: int) -> _Shared:
-        known = self._rows
-        if known.of[0] is not rows or known.of[1] is not state or (rows is None and len(known.owners[0]) != n):
-            numbers = np.arange(n) if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
-            if len(numbers) != n or (n and not 0 <= numbers.min() <= numbers.max() < state.size):
-                raise ValueError(f"rows are {n} numbers below {state.size}, got {numbers}")
-            known = self._rows = _Shared((rows, state), address(numbers), (numbers,))
-        return known
+    def _all_or(self, rows: Rows | None, state: State, n: int) -> Rows:
+        """Numbers of rows, checked: compiled code trusts them."""
+        if rows is None:
+            if len(self._rows) != n:
+                self._rows = np.arange(n)
+            numbers, good = self._rows, n == state.size
+        else:
+            numbers = np.ascontiguousarray(rows, dtype=np.int64)
+            good = len(numbers) == n and (n == 0 or bool(0 <= numbers.min() <= numbers.max() < state.size))
+        if not good:
+            raise ValueError(f"{n} tuners need as many rows below {state.size}, got {rows}")
+        return numbers
 
 
 class Bound:
     """The compiled functions for one tuner alone in its state, by name; they take addresses."""
 
     def __init__(self, dims: Dims, default: Array, state: State) -> None:
-        library = _loaded()
         rows = np.zeros(1, dtype=np.int64)
         where, arrays = _dims_struct(dims, default), _state_struct(dims, state)
         self._owners = (where, arrays, rows)
         for name in ARGUMENTS:
-            own = partial(getattr(library, f"rasp_{name}"), where.address, arrays.address, address(rows), 1)
+            own = partial(getattr(_library(), f"rasp_{name}"), where.address, arrays.address, address(rows), 1)
             setattr(self, name, own)
 
     if TYPE_CHECKING:
@@ -334,15 +333,15 @@ def _numbers(values: ArrayLike, n: int, width: int) -> Array:
     return array
 
 
-def _outputs(n: int, *shapes: tuple[int, ...]) -> tuple[list[Array], list[tuple[int, int]]]:
-    """Arrays [n, ...] in one piece of memory, and where they are."""
-    widths = [int(np.prod(shape)) for shape in shapes]
-    memory = np.empty(n * sum(widths))
+def _outputs(n: int, *widths: int) -> tuple[list[Array], list[tuple[int, int]]]:
+    """Arrays [n, width], or [n] for a width of 0, in one piece of memory; and where they are."""
+    memory = np.empty(n * (sum(widths) + widths.count(0)))
     arrays, ways, start, base = [], [], 0, address(memory)
-    for width, shape in zip(widths, shapes, strict=True):
-        arrays.append(memory[start : start + n * width].reshape(n, *shape))
-        ways.append((base + 8 * start, 8 * width))
-        start += n * width
+    for width in widths:
+        stop = start + n * (width or 1)
+        arrays.append(memory[start:stop].reshape(n, width) if width else memory[start:stop])
+        ways.append((base + 8 * start, 8 * (width or 1)))
+        start = stop
     return arrays, ways
 
 
@@ -354,6 +353,6 @@ def _of(belief: NativeBelief, n: int) -> tuple[int, int]:
 
 def address(array: NDArray[Any]) -> int:
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a third of the time of the other
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # three times as fast
     except (TypeError, ValueError):  # read-only, or empty
         return int(array.ctypes.data)

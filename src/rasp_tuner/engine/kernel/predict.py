@@ -17,7 +17,7 @@ import numpy as np
 
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import some
+from rasp_tuner.engine.kernel.select import uniform
 from rasp_tuner.engine.kernel.shared import log_student
 from rasp_tuner.engine.kernel.state import Dims, E, State, Tensor
 
@@ -88,11 +88,13 @@ def _each_at(dims: Dims, state: State, belief: Belief, f: Tensor) -> tuple[Tenso
     """Mean less the offset, and variance, [B, E, n], of what columns f [B, p, n] make of the coefficients."""
     xp, p = namespace(f), dims.features
     mean, S = belief.mean[:, :1], belief.S[:, :1]  # where it has no say, the moving optimum counts as the blind expert
-    moving = belief.moving > 0.0
-    if some(moving):
-        bowl = moved_bowl(dims, state, belief)
-        mean = xp.where(moving[:, None, None], bowl.mean[:, None], mean)
-        S = xp.where(moving[:, None, None, None], bowl.S[:, None], S)
+    moving = uniform(belief.moving > 0.0)
+    if moving is not False:
+        bowl, blind = moved_bowl(dims, state, belief), (mean, S)
+        mean, S = bowl.mean[:, None], bowl.S[:, None]
+        if moving is not True:
+            mean = xp.where(moving[:, None, None], mean, blind[0])
+            S = xp.where(moving[:, None, None, None], S, blind[1])
     means = xp.concat([belief.mean, mean], axis=1) @ f
     Sf = (xp.concat([belief.S, S], axis=1).reshape((-1, E * p, p)) @ f).reshape((-1, E, p, f.shape[2]))
     Sf *= f[:, None]

@@ -22,7 +22,7 @@ void features(const Dims *dims, const double *u, double *phi) {
 
 /* A = lower lower' from the lower triangle of A; what is above the diagonal of `lower` becomes zero. They may be one.
  * Returns 0 if A is positive definite. */
-int cholesky(int64_t n, const double *A, double *lower) {
+WIDER int cholesky(int64_t n, const double *A, double *lower) {
     if (lower != A) memcpy(lower, A, sizeof(double) * (size_t)(n * n));
     for (int64_t j = 0; j < n; j++) {
         double pivot = lower[j * n + j];
@@ -42,7 +42,7 @@ int cholesky(int64_t n, const double *A, double *lower) {
 }
 
 /* Of a symmetric positive definite A, from its lower triangle; scratch [n, n]. Returns 0 if A is positive definite. */
-int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
+WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
     if (cholesky(n, A, scratch)) return 1;
     for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
         double row[n], by = 1.0 / scratch[i * n + i];
@@ -71,7 +71,7 @@ static double off_diagonal(int64_t n, const double *A) {
 }
 
 /* Turn two rows of length n into c x - s y and s x + c y. */
-static void turn(int64_t n, double c, double s, double *restrict x, double *restrict y) {
+static inline void turn(int64_t n, double c, double s, double *restrict x, double *restrict y) {
     for (int64_t i = 0; i < n; i++) {
         double was = x[i];
         x[i] = c * was - s * y[i];
@@ -80,7 +80,7 @@ static void turn(int64_t n, double c, double s, double *restrict x, double *rest
 }
 
 /* One rotation that makes A[i, j] zero; `axes` holds the vectors as rows. */
-static void rotate(int64_t n, double *A, double *axes, int64_t i, int64_t j) {
+static inline void rotate(int64_t n, double *A, double *axes, int64_t i, int64_t j) {
     double off = A[i * n + j], ii = A[i * n + i], jj = A[j * n + j];
     double half = 0.5 * (jj - ii) / off;
     double t = (half >= 0.0 ? 1.0 : -1.0) / (fabs(half) + sqrt(half * half + 1.0));
@@ -97,7 +97,7 @@ static void rotate(int64_t n, double *A, double *axes, int64_t i, int64_t j) {
 }
 
 /* Cyclic Jacobi: values [n] ascending, vectors [n, n] as columns; A is used up. */
-void eigen_symmetric(int64_t n, double *A, double *values, double *vectors) {
+WIDER void eigen_symmetric(int64_t n, double *A, double *values, double *vectors) {
     if (n == 0) return;
     double axes[n * n], total = off_diagonal(n, A);
     memset(axes, 0, sizeof(axes));
