@@ -42,11 +42,16 @@ class FleetDraws:
 
 
 class Worlds:
-    """A noisy bowl for each tuner; with `levels`, times what the context says."""
+    """A noisy bowl for each tuner; with `levels`, times what the context says.
+
+    Optima lie around a common point with a deviation of their own; or anywhere, where that is None.
+    """
 
     def __init__(self, size, seed=0, own=0.2, levels=False, noise=0.05):
         self.rng = np.random.default_rng(seed)
-        self.optima = np.clip(0.6 + own * self.rng.normal(size=(size, KNOBS)), 0.05, 0.95)
+        anywhere = self.rng.random((size, KNOBS))
+        normal = self.rng.normal(size=(size, KNOBS))
+        self.optima = anywhere if own is None else np.clip(0.6 + own * normal, 0.05, 0.95)
         self.levels, self.noise = levels, noise
 
     def contexts(self, rows=slice(None)):
