@@ -113,9 +113,10 @@ def _candidates(
     covariance = belief.S[rows, xp.minimum(leader, L - 1), 1 : 1 + d, 1 : 1 + d]
     if bowl is not None:
         covariance = xp.where((leader == L)[:, None, None], bowl.location, covariance)
-    unsure = covariance.reshape((-1, d * d))[:, :: d + 1]  # a view of the diagonal
+    flat = covariance.reshape((-1, d * d))  # a copy, where the library keeps matrices by columns
+    unsure = flat[:, :: d + 1]
     unsure += (TIE * unsure.sum(axis=1))[:, None] * draws  # knobs not tried yet take turns at random
-    moves = _moves(d, xp, centres.device) @ _eigenvectors(covariance).mT
+    moves = _moves(d, xp, centres.device) @ _eigenvectors(flat.reshape((-1, d, d))).mT
     hint = _hint(dims, state, belief, rows)[:, None]
     return xp.concat([centres, hint, centres[rows, leader][:, None] + moves, hint + moves], axis=1)
 
@@ -175,27 +176,25 @@ def _weights(belief: Belief) -> Tensor:
 
 
 def _eigenvectors(matrices: Tensor) -> Tensor:
-    """[B, d, d] in columns, the least variance first; of a vector and its negative, the one that any library takes."""
+    """[B, d, d] in columns, the least variance first; signed so that ties break alike whatever library found them."""
     xp, size = namespace(matrices), len(matrices)
-    if size <= MOST_MATRICES:
-        vectors = xp.linalg.eigh(matrices)[1]
-    else:
-        parts = [matrices[start : start + MOST_MATRICES] for start in range(0, size, MOST_MATRICES)]
-        vectors = xp.concat([xp.linalg.eigh(part)[1] for part in parts], axis=0)
-    against = _signs(matrices.shape[1], xp, matrices.device) @ vectors < 0.0
-    return xp.where(against[:, None], -vectors, vectors)
+    starts = range(0, size, MOST_MATRICES)
+    parts = [xp.linalg.eigh(matrices[start : start + MOST_MATRICES])[1] for start in starts]
+    vectors = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+    side = _falling(matrices.shape[2], xp, matrices.device) @ vectors
+    return xp.where(side < 0.0, -vectors, vectors)
+
+
+@lru_cache
+def _falling(d: int, xp: Tensor, device: Tensor) -> Tensor:
+    """[1, d] 1, 1/2, 1/3, ..."""
+    return xp.asarray(1.0 / np.arange(1.0, d + 1.0)[None], device=device)
 
 
 def _point(default: Tensor, u: Tensor) -> Tensor:
     """[B, d] in the unit box."""
     xp = namespace(u)
     return xp.minimum(xp.maximum(default + u / 2.0, 0.0), 1.0)
-
-
-@lru_cache
-def _signs(d: int, xp: Tensor, device: Tensor) -> Tensor:
-    """[d] what a vector must not point against."""
-    return xp.asarray(1.0 / np.arange(1.0, d + 1.0), device=device)
 
 
 @lru_cache
