@@ -63,7 +63,7 @@ class Float:
             if (self.high - self.low) / step > LARGEST_INT:
                 raise InvalidSpace(f"Float step is too fine for its range, got {step=} on [{self.low}, {self.high}]")
 
-    @property
+    @cached_property
     def levels(self) -> int | None:
         """How many legal values there are; None for a continuum."""
         if self.step is None:
@@ -85,15 +85,31 @@ class Float:
             return self._index(value) / (levels - 1)
         return _fraction(value, self.low, self.high, self.log)
 
+    def nearest(self, unit: float) -> tuple[float, float]:
+        """`from_unit`, and where that value lies in [0, 1]."""
+        if self._linear is None or not 0.0 < unit < 1.0:
+            value = self.from_unit(unit)
+            return value, self.place(value)
+        width, digits, near = self._linear  # the usual case: a continuum, inside of its range
+        low, high = self.low, self.high
+        x = round(low + unit * width, digits) + 0.0  # never -0.0
+        if x - low < near:
+            x = low
+        elif high - x < near:
+            x = high
+        return x, (x - low) / width
+
     def from_unit(self, unit: float) -> float:
         if self.step is not None and (levels := self.levels):
             return self._grid(round(_clamp(unit) * (levels - 1)))
         unit = _clamp(unit)
+        if self._linear is not None and 0.0 < unit < 1.0:
+            return self.nearest(unit)[0]
         if unit in (0.0, 1.0):
             return self.high if unit else self.low  # also where the range is narrower than the digits
-        x = _mix(unit, self.low, self.high, self.log)
-        digits = self._digits(x) if self.log else self._linear_digits
-        x, near = round(x, digits) + 0.0, 0.75 * 10.0**-digits  # + 0.0: never -0.0
+        x = _mix(unit, self.low, self.high, True)
+        digits = self._digits(x)
+        x, near = round(x, digits), 0.75 * 10.0**-digits
         if x - self.low < near:
             return self.low  # the ends are legal with all their digits, and own what rounds next to them
         return self.high if self.high - x < near else x
@@ -105,8 +121,12 @@ class Float:
         return min(fine, 14 - _magnitude(x if self.log else max(abs(self.low), abs(self.high))))  # a double has 15
 
     @cached_property
-    def _linear_digits(self) -> int:
-        return self._digits(self.high)
+    def _linear(self) -> tuple[float, int, float] | None:
+        """Of a continuum that is not logarithmic: its width, its decimals, and how near an end counts as that end."""
+        if self.log or self.step is not None:
+            return None
+        digits = self._digits(self.high)
+        return self.high - self.low, digits, 0.75 * 10.0**-digits
 
     def _index(self, x: float) -> int:
         return round((_exact(x) - _exact(self.low)) / _exact(self.step or 0.0))
@@ -159,6 +179,11 @@ class Int:
             return _fraction(value, self.low, self.high, True)
         return (int(value) - self.low) // self.step / (self.levels - 1)
 
+    def nearest(self, unit: float) -> tuple[int, float]:
+        """`from_unit`, and where that value lies in [0, 1]."""
+        value = self.from_unit(unit)
+        return value, self.place(value)
+
     def from_unit(self, unit: float) -> int:
         if self.log:
             return min(max(round(_mix(_clamp(unit), self.low, self.high, True)), self.low), self.high)
@@ -199,6 +224,11 @@ class Categorical:
     def place(self, value: Value) -> float:
         """Where a legal value lies in [0, 1]; `to_unit` without its checks."""
         return (self.choices.index(value) + 0.5) / len(self.choices)
+
+    def nearest(self, unit: float) -> tuple[Value, float]:
+        """`from_unit`, and where that value lies in [0, 1]."""
+        value = self.from_unit(unit)
+        return value, self.place(value)
 
     def from_unit(self, unit: float) -> Value:
         return self.choices[min(int(_clamp(unit) * len(self.choices)), len(self.choices) - 1)]
@@ -256,11 +286,11 @@ class Space:
     def nearest(self, point: Array) -> tuple[Params, Array]:
         """The legal parameter values nearest to `point`, and their own point: what will really run."""
         params: Params = {}
-        legal = np.empty(len(self.knobs))
-        for i, ((name, knob), u) in enumerate(zip(self.knobs.items(), point.tolist(), strict=True)):
-            value = knob.from_unit(u)
-            params[name], legal[i] = value, knob.place(value)  # type: ignore[arg-type]  # its own kind of value
-        return params, legal
+        legal = []
+        for (name, knob), u in zip(self.knobs.items(), point.tolist(), strict=True):
+            params[name], place = knob.nearest(u)
+            legal.append(place)
+        return params, np.array(legal)
 
     def snap(self, point: Array) -> Array:
         """The point of the legal values nearest to `point`."""

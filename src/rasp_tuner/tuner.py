@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -149,9 +149,10 @@ class Tuner:
         """
         record = self._ledger.waiting(id)
         point, ran = self._what_ran(record.point, params)
-        why = self._learn(replace(record.why, ran=ran), record.context, point, metrics, record.point)
+        outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
+        self._learned += 1
         self._current = point
-        self._ledger.answer(id, why)
+        self._ledger.answer(id, record.why.answered(outcome.error, outcome.path, outcome.reason, ran))
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
         """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
@@ -164,13 +165,14 @@ class Tuner:
         point, ran = self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._learned += 1
-        why = replace(record.why, path=outcome.path, reason=outcome.reason, error=FAILED_ERROR, ran=ran)
-        self._ledger.answer(id, replace(why, failure=reason[:LONGEST_REASON]))
+        failure = reason[:LONGEST_REASON]
+        self._ledger.answer(id, record.why.answered(FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
-        self._learn(Explanation(source="observed"), seen, point, metrics, None)
+        self._optimizer.tell(seen, point, metrics, self._rng)
+        self._learned += 1
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
@@ -326,13 +328,6 @@ class Tuner:
         tuner._optimizer.restore(arrays)
         tuner._rng.bit_generator.state = header["random"]
         return tuner
-
-    def _learn(
-        self, why: Explanation, context: Array, point: Array, metrics: Mapping[str, float], asked: Array | None
-    ) -> Explanation:
-        outcome = self._optimizer.tell(context, point, metrics, self._rng, asked)
-        self._learned += 1
-        return replace(why, path=outcome.path, reason=outcome.reason, error=outcome.error)
 
     def _what_ran(self, suggested: Array, params: Mapping[str, object] | None) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""

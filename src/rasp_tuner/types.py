@@ -69,6 +69,30 @@ class Explanation:
     scale: str = "linear"  # on which a single metric was compared: "linear" or "log"
     ran: Params | None = None  # what ran, if it was told and is not what was suggested; the sample is of these
 
+    def answered(
+        self, error: float, path: Path, reason: str, ran: Params | None = None, failure: str | None = None
+    ) -> "Explanation":
+        """The same, with what came of it; as `dataclasses.replace`, at a fifth of its time."""
+        return Explanation(
+            self.source,
+            self.slots,
+            self.weights,
+            self.gate,
+            self.predicted,
+            self.deviation,
+            self.novelty,
+            self.confidence,
+            self.entropy,
+            path,
+            reason,
+            error,
+            self.expert,
+            failure,
+            self.better,
+            self.scale,
+            ran,
+        )
+
     def __str__(self) -> str:
         known = (
             f"looks like past situation {self.slots[0]} (weight {self.weights[0]:.2f}"

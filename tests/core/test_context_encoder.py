@@ -27,6 +27,14 @@ def test_the_answer_is_a_copy():
     assert given.tolist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("dim", [3, 40])
+def test_all_kinds_of_sequences_are_the_same(dim):
+    encoder, values = ContextEncoder(dim), np.random.default_rng(0).normal(size=dim)
+    for given in (values, values.tolist(), tuple(values.tolist()), list(values), values.astype(np.longdouble)):
+        assert encoder.encode(given).tolist() == values.tolist()
+        assert encoder.encode(given).dtype == np.float64
+
+
 def test_extremes_saturate():
     assert ContextEncoder(2).encode([1e308, -1e308]).tolist() == [1e100, -1e100]
 

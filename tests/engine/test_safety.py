@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, Tuner, presets
-from rasp_tuner.engine.family import Choice
+from rasp_tuner.engine.family import Choice, compared
 from rasp_tuner.engine.safety import (
     CALIBRATION_RATE,
     EARN_BACK_STEPS,
@@ -40,6 +40,9 @@ class Belief:
     def predict(self, points):
         means, variances = zip(*(self.predict_one(point) for point in points), strict=True)
         return np.array(means), np.array(variances)
+
+    def against(self, point, default):
+        return compared(self, point, default)
 
     def compare(self, point, other):
         (mean, variance), (other_mean, other_variance) = self.predict_one(point), self.predict_one(other)

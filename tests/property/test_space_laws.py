@@ -46,6 +46,13 @@ def test_legal_float_values_round_trip_exactly(knob, u):
 
 
 @settings(max_examples=1000)
+@given(knob=float_knobs() | int_knobs(), u=st.floats(-0.5, 1.5))
+def test_the_nearest_value_and_its_place_are_those_of_single_steps(knob, u):
+    x = knob.from_unit(u)
+    assert knob.nearest(u) == (x, knob.to_unit(x))
+
+
+@settings(max_examples=1000)
 @given(knob=float_knobs())
 def test_the_ends_of_a_float_are_legal(knob):
     assert knob.from_unit(0.0) == knob.low

@@ -9,6 +9,7 @@ from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 
 LARGEST_CONTEXT = 100_000  # dimensions
+SHORT_CONTEXT = 32  # dimensions, up to which one look at each costs less than NumPy
 
 
 class ContextEncoder:
@@ -37,9 +38,13 @@ class ContextEncoder:
                 raise InvalidSpace(f"context names must differ, got {show(schema)}")
         else:
             raise InvalidSpace(f"context must be a list of names, a length or None, got {show(schema)}")
+        self._named = dict.fromkeys(self.names or ())
 
     def encode(self, context: Mapping[str, float] | Sequence[float] | Array | None) -> Array:
         """The vector [d_c]; a mapping needs exactly the declared names, a sequence exactly the declared length."""
+        plain = self._plain(context)
+        if plain is not None:
+            return np.array(plain)
         if self.dim == 0:
             if context is None or (isinstance(context, (Mapping, Sequence, np.ndarray)) and len(context) == 0):
                 return np.zeros(0)
@@ -49,12 +54,28 @@ class ContextEncoder:
         if isinstance(context, Mapping):
             if self.names is None:
                 raise InvalidValue(f"context has no names here: give {self._example()}, got {show(context)}")
-            given = same_names("context", context, self.names)
+            given = same_names("context", context, self._named)
             encoded = np.array([number(f"context[{name!r}]", given[name]) for name in self.names])
         else:
             encoded = vector("context", context, self.dim)
         clipped: Array = np.minimum(np.maximum(encoded, -LARGEST), LARGEST)
         return clipped
+
+    def _plain(self, context: object) -> list[float] | None:
+        """The usual case: a short context that is right, of floats that need no clipping. Else None."""
+        values: object = None
+        if isinstance(context, dict):
+            values = list(map(context.get, self._named)) if context.keys() == self._named.keys() else None
+        elif isinstance(context, np.ndarray):
+            values = context.tolist() if context.dtype == np.float64 and context.ndim == 1 else None
+        elif isinstance(context, (list, tuple)):
+            values = list(context)
+        if not isinstance(values, list) or not 0 < len(values) == self.dim <= SHORT_CONTEXT:
+            return None
+        for value in values:
+            if type(value) is not float or not -LARGEST <= value <= LARGEST:
+                return None
+        return values
 
     def encode_readonly(self, context: Mapping[str, float] | Sequence[float] | Array | None) -> Array:
         """The same, of a context that will not be kept: a shield treats the two differently."""

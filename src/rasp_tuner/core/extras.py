@@ -15,6 +15,7 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> extra in pyproject.toml
     "torch": "peers",  # the agent `botorch` imports it first; preset="paper" raises its own error, which names `neural`
     "vowpalwabbit": "peers",
     "sklearn": "peers",
+    "array_api_compat": "fleet",
     "ray": "ray",
     "fastapi": "serve",
     "uvicorn": "serve",

@@ -3,8 +3,8 @@
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,8 +17,7 @@ T = TypeVar("T")
 _NAMES = tuple(field.name for field in fields(Explanation))
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(NamedTuple):
     """A suggestion that waits for its answer."""
 
     context: Array  # [d_c]
@@ -44,13 +43,14 @@ class Ledger:
 
     def waiting(self, id: object) -> Pending:
         """The record of an id that may be answered now, or an error that says why not."""
+        record = self.pending.get(id) if isinstance(id, str) else None
+        if record is not None:
+            return record
         self._check_known(id)
-        if id in self.answered:
-            raise AlreadyAnswered(
-                f"suggestion {id!r} was answered before; tell each once, and report further runs of the same"
-                " parameters with observe(context, params, metrics)"
-            )
-        return self.pending[str(id)]
+        raise AlreadyAnswered(
+            f"suggestion {id!r} was answered before; tell each once, and report further runs of the same"
+            " parameters with observe(context, params, metrics)"
+        )
 
     def answer(self, id: str, why: Explanation) -> None:
         del self.pending[id]

@@ -1,5 +1,6 @@
 """MetricTable: the declared metrics, and the check of every value that comes in."""
 
+import math
 from collections.abc import Mapping
 from typing import cast
 
@@ -18,8 +19,14 @@ class MetricTable:
 
     def check(self, values: object) -> dict[str, float]:
         """The values as floats, or a typed error; state is not touched."""
-        given = same_names("metrics", values, self.metrics)
-        return {name: number(f"metrics[{name!r}]", given[name]) for name in self.metrics}
+        given, checked = same_names("metrics", values, self.metrics), {}
+        for name in self.metrics:
+            value = given[name]
+            if type(value) is float and math.isfinite(value):  # the usual case
+                checked[name] = value
+            else:
+                checked[name] = number(f"metrics[{name!r}]", value)
+        return checked
 
 
 def _as_metric(name: object, metric: object) -> Metric:

@@ -7,14 +7,16 @@ matrices, as ours are, one thread is also faster.
 import os
 import threading
 from collections.abc import Callable
-from contextlib import ContextDecorator
+from functools import wraps
 from inspect import isfunction
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy  # noqa: F401  # its BLAS must be loaded to be found
 from threadpoolctl import ThreadpoolController
 
 Class = TypeVar("Class", bound=type)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 GetCount = Callable[[], int]
 SetCount = Callable[[int], object]
 
@@ -66,18 +68,35 @@ class ThreadCount(threading.local):
         """Nothing to do: a fork keeps the count of the thread that forked."""
 
 
-class OneThread(ContextDecorator):
+class ThisThread(threading.local):
+    """What a thread has to itself."""
+
+    depth = 0  # how many uses it is inside of
+
+
+class OneThread:
     """For `with` and as a decorator; may be nested, and used by several threads at once."""
 
     def __init__(self, counts: list[ProcessCount | ThreadCount]) -> None:
         self._counts = counts
         self._lock = threading.RLock()  # not a Lock: a signal handler may call a tuner
-        self._this_thread = threading.local()
+        self._this_thread = ThisThread()
+
+    def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result]:
+        here = self._this_thread
+
+        @wraps(function)
+        def inside(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            if here.depth:  # a method that calls another
+                return function(*args, **kwargs)
+            with self:
+                return function(*args, **kwargs)
+
+        return inside
 
     def __enter__(self) -> None:
-        depth = self._depth()
-        self._this_thread.depth = depth + 1
-        if depth == 0:
+        self._this_thread.depth += 1
+        if self._this_thread.depth == 1:
             with self._lock:
                 for count in self._counts:
                     count.enter()
@@ -93,10 +112,7 @@ class OneThread(ContextDecorator):
         """Go on in the child of a fork, where no other thread is left to leave or to release the lock."""
         self._lock = threading.RLock()
         for count in self._counts:
-            count.forked(inside=self._depth() > 0)
-
-    def _depth(self) -> int:
-        return getattr(self._this_thread, "depth", 0)
+            count.forked(inside=self._this_thread.depth > 0)
 
 
 def _counts() -> list[ProcessCount | ThreadCount]:

@@ -5,15 +5,14 @@ what the default would have cost, plus a start-up allowance, at every step, with
 the budget of a hundred steps; the first looks, one at every knob, are free.
 All figures are in steps of the default's loss: a run 30% worse than the default costs 0.3. Where knobs matter by a few
 percent only, the share is taken of those few percent: what has little to gain may spend little.
+All figures are numbers (numbers.py): floats of one tuner, or arrays [B].
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.numbers import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.types import Budget
 
 START_STEPS = 100  # whose budget may be spent in advance
@@ -29,54 +28,69 @@ class BudgetLedger:
     """What was spent and earned so far; `share` of the default's loss may be spent at every step."""
 
     share: float
-    steps: int = 0
-    spent: float = 0.0
-    earned: float = 0.0
-    variance: float = 0.0  # of what was spent
-    moved: int = 0  # steps whose run was not the default
-    squares: float = 0.0  # summed, of how far their losses lay from the default's
+    steps: Number = 0
+    spent: Number = 0.0
+    earned: Number = 0.0
+    variance: Number = 0.0  # of what was spent
+    moved: Number = 0  # steps whose run was not the default
+    squares: Number = 0.0  # summed, of how far their losses lay from the default's
+
+    @classmethod
+    def of_many(cls, share: float, zero: Number) -> "BudgetLedger":
+        """Of as many tuners as there are zeros [B]."""
+        return cls(share, zero, zero, zero, zero, zero, zero)
 
     @property
-    def typical(self) -> float:
+    def typical(self) -> Number:
         """How far runs of other settings came out from the default, noise included: root mean square, at most 1."""
-        return min(math.sqrt((WHOLE_STEPS + self.squares) / (WHOLE_STEPS + self.moved)), 1.0)
+        n = numbers_of(self.squares)
+        return n.clip(n.sqrt((WHOLE_STEPS + self.squares) / (WHOLE_STEPS + self.moved)), None, 1.0)
 
-    def allows(self, price: float, deviation: float) -> bool:
+    def allows(self, price: Number, deviation: Number) -> Condition:
         """Whether a suggestion of this expected price may be tried: it is surely a gain, or within the budget."""
-        if price + CONFIDENCE_DEVIATIONS * deviation <= 0.0:
+        sure = price + CONFIDENCE_DEVIATIONS * deviation <= 0.0
+        if sure is True:
             return True
-        return price + PRICE_DEVIATIONS * deviation <= self.left(self.steps + 1)
+        return sure | (price + PRICE_DEVIATIONS * deviation <= self.left(self.steps + 1))
 
-    def left(self, steps: int) -> float:
+    def left(self, steps: Number) -> Number:
         """What may be spent by the end of so many steps, in the worst case that is likely."""
-        owed = self.spent - self.earned + CONFIDENCE_DEVIATIONS * math.sqrt(self.variance)
+        n = numbers_of(self.spent)
+        owed = self.spent - self.earned + CONFIDENCE_DEVIATIONS * n.sqrt(self.variance)
         return self.share * self.typical * (START_STEPS + steps) - owed
 
-    def record(self, price: float, deviation: float, seen: float | None) -> None:
+    def record(
+        self, price: Number, deviation: Number, seen: Number | None, moved: Condition = True, told: Condition = True
+    ) -> None:
         """One step, that cost `price` more than the default would have; negative if it gained.
 
         What a step costs is booked as expected: such errors cancel over many looks. Of a gain only what is sure is
         booked, for the same belief may be wrong at every step. `seen` is what was measured less what the default would
-        have come to; None if the default ran.
+        have come to; None, or `moved` false, if the default ran. Tuners that were not told book nothing.
         """
-        self.steps += 1
-        price, deviation = min(max(price, -MOST_PRICE), MOST_PRICE), min(deviation, MOST_PRICE)
-        self.earned += max(-(price + EARNED_DEVIATIONS * deviation), 0.0)
-        if price > 0.0:
-            self.spent += price
-            self.variance += deviation**2
+        n = numbers_of(price)
+        price, deviation = n.clip(price, -MOST_PRICE, MOST_PRICE), n.clip(deviation, None, MOST_PRICE)
+        old = self.steps, self.spent, self.earned, self.variance
+        gain = n.clip(-(price + EARNED_DEVIATIONS * deviation), 0.0, None)
+        unsure = n.where(price > 0.0, deviation**2, 0.0)
+        new = old[0] + 1, old[1] + n.clip(price, 0.0, None), old[2] + gain, old[3] + unsure
+        if told is not True:
+            new = tuple(chosen(told, a, b) for a, b in zip(new, old, strict=True))
+        self.steps, self.spent, self.earned, self.variance = new
         if seen is not None:
-            self.moved += 1
-            self.squares += min(abs(seen), 1.0) ** 2
+            other = told & moved
+            self.moved = chosen(other, self.moved + 1, self.moved)
+            self.squares = chosen(other, self.squares + n.clip(n.abs(seen), None, 1.0) ** 2, self.squares)
 
     def report(self) -> Budget:
+        """Of one tuner."""
         return Budget(self.share, self.steps, self.spent, self.earned, self.left(self.steps))
 
     def state(self) -> dict[str, Array]:
-        figures = [self.steps, self.spent, self.earned, self.variance, self.moved, self.squares]
-        return {"ledger": np.array(figures, dtype=np.float64)}
+        return {"ledger": saved([self.steps, self.spent, self.earned, self.variance, self.moved, self.squares])}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        steps, self.spent, self.earned, self.variance, *typical = state["ledger"].tolist()
-        moved, self.squares = typical or (0.0, 0.0)
-        self.steps, self.moved = int(steps), int(moved)
+        steps, self.spent, self.earned, self.variance, *typical = restored(state["ledger"], self.spent)
+        moved, self.squares = typical or (0.0 * self.spent, 0.0 * self.spent)  # older snapshots lack them
+        one = isinstance(self.spent, float)
+        self.steps, self.moved = (int(steps), int(moved)) if one else (steps, moved)

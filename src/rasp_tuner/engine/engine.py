@@ -47,9 +47,12 @@ class Engine:
         switching_cost: float = 0.0,
         guard: float | None = None,
         budget: float | None = None,
+        densities: bool = False,
     ) -> None:
         self.objective, self.gate, self.default = objective, gate, default
         self.switching_cost, self.guard = switching_cost, guard
+        self.densities = densities  # whether results say how likely each answer was
+        self._default_values = default.tolist()
         self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
@@ -71,9 +74,12 @@ class Engine:
 
     def believe(self, context: Array) -> Mixture:
         """What all families hold true in this context; the belief of an ask serves its tell, too."""
-        if self._latest is None or not np.array_equal(self._latest[0], context):
-            self._latest, self._compared = (context, self.gate.believe(context)), {}
-        return self._latest[1]
+        latest = self._latest
+        if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
+            return latest[1]
+        belief, self._compared = self.gate.believe(context), {}
+        self._latest = context, belief
+        return belief
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         """What the gate's families would try, unless guard, budget or the cost of leaving `current` forbid it."""
@@ -102,8 +108,8 @@ class Engine:
     ) -> LearnResult:
         del rng  # nothing here is left to chance
         losses = self._rescaled_for(self.objective.to_minimise(metrics))
-        if asked is not None:
-            self._account(context, point, losses, False)
+        if asked is not None and self._budget is not None:
+            self._account(self._budget, context, point, losses, False)
         outcome = self._learn(Trial(point, context, losses, False, asked))
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
@@ -119,8 +125,8 @@ class Engine:
     ) -> LearnResult:
         del rng
         if self.objective.seen:
-            if asked is not None:
-                self._account(context, point, self.objective.worst(), True)
+            if asked is not None and self._budget is not None:
+                self._account(self._budget, context, point, self.objective.worst(), True)
             return self._learn(Trial(point, context, self.objective.worst(), True, asked))
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
@@ -133,7 +139,8 @@ class Engine:
     def expect(self, context: Array, point: Array) -> float | None:
         if not self.objective.seen:
             return None
-        return self.objective.own_units(self.believe(context).predict_one(point)[0])
+        expected: float = self.objective.own_units(self.believe(context).predict_one(point)[0])
+        return expected
 
     def budget(self) -> Budget | None:
         return None if self._budget is None else self._budget.report()
@@ -168,10 +175,13 @@ class Engine:
 
     def _beside(self, belief: Mixture, point: Array) -> Against:
         """A point compared with the default by the latest belief, with a deviation as wide as calibration asks for."""
-        found = self._compared.get(point.tobytes())
-        if found is None:
-            found = self._compared[point.tobytes()] = against(belief, point, self.default)
-        return found._replace(deviation=found.deviation * max(self._calibration.factor, 1.0))
+        key = point.tobytes()
+        found = self._compared.get(key)
+        if found is None:  # what was compared is forgotten when the factor changes
+            level, mean, deviation, expected, variances = against(belief, point, self.default)
+            wide = deviation * max(self._calibration.factor, 1.0)
+            found = self._compared[key] = Against(level, mean, wide, expected, variances)
+        return found
 
     def _proven(self, belief: Mixture, probability: float) -> Array:
         """The best point known if it is so likely better than the default in this situation; else the default."""
@@ -191,21 +201,19 @@ class Engine:
         return self.guard is None or self.objective.relative(worst, offer.level) <= self.guard
 
     def _within_budget(self, offer: Against) -> bool:
-        price = self.objective.relative(offer.mean, offer.level)
-        worse = self.objective.relative(offer.mean + offer.deviation, offer.level)
+        price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
         return self._budget is None or self._budget.allows(price, worse - price)
 
-    def _account(self, context: Array, point: Array, losses: Array, failed: bool) -> None:
+    def _account(self, budget: BudgetLedger, context: Array, point: Array, losses: Array, failed: bool) -> None:
         """Book what an own suggestion cost against the default, as it is known after it ran."""
-        if self._budget is None or self.objective.seen <= len(self.default) + 1:  # the first looks are free
+        if self.objective.seen <= len(self.default) + 1:  # the first looks are free
             return
-        y, belief = float(losses @ self.objective.weights), self.believe(context)
+        y, belief = self.objective.target(losses), self.believe(context)
         offer = self._beside(belief, point)
-        mean, deviation = (y - offer.level, 0.0) if failed else offer.after(y, belief.noise)
-        price = self.objective.relative(mean, offer.level)
-        unsure = self.objective.relative(mean + deviation, offer.level) - price
-        moved = not np.array_equal(point, self.default)
-        self._budget.record(price, unsure, self.objective.relative(y - offer.level, offer.level) if moved else None)
+        level = offer.level
+        mean, deviation = (y - level, 0.0) if failed else offer.after(y, belief.noise)
+        price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
+        budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
 
     def _rescaled_for(self, losses: Array) -> Array:
         """The same losses, after the scale was changed if they leave no choice."""
@@ -216,7 +224,7 @@ class Engine:
 
     def _learn(self, trial: Trial) -> LearnResult:
         point, context, losses, failed, _ = trial
-        error = float(losses @ self.objective.weights)
+        error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.gate.samples
         belief = self.believe(context) if samples else None
@@ -233,7 +241,7 @@ class Engine:
         if changed:
             self.gate.reweigh(self.objective.weights)
         self._latest = None
-        return LearnResult(told, log_density=None if forecast is None else forecast.log_density)
+        return LearnResult(told, log_density=forecast.log_density if forecast is not None and self.densities else None)
 
     def _rescaled(self) -> bool:
         """Whether the metric changed its scale; looked at often while little is known."""
@@ -241,39 +249,48 @@ class Engine:
         if seen < SCALE_FROM_SAMPLES or (seen > SETTLED_SAMPLES and seen % SCALE_EVERY_STEPS):
             return False
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        return self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
+        return bool(self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest]))
 
     def _deviation(self, belief: Mixture, choice: Choice) -> float:
         """Of what will be measured, calibrated, in the metric's own units."""
         wide = math.sqrt(choice.variance + belief.noise) * self._calibration.factor
         own = self.objective.own_units
-        return 0.5 * (own(choice.mean + wide) - own(choice.mean - wide))
+        return 0.5 * float(own(choice.mean + wide) - own(choice.mean - wide))
 
     def _better(self, belief: Mixture, choice: Choice) -> float | None:
         """Probability that the choice beats the default."""
-        if np.array_equal(choice.point, self.default):
+        if choice.point.tolist() == self._default_values:
             return None
-        return self._beside(belief, choice.point).better
+        return float(self._beside(belief, choice.point).better)
 
     def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
-        similar = belief.similar()
-        nearest = np.argsort(-similar, kind="stable")[:SHOWN_SLOTS].tolist()
-        likeness = similar[nearest].tolist()
+        nearest, likeness = _most(belief.similar(), SHOWN_SLOTS)
         total = sum(likeness)
-        weights = [like / total if total > 0.0 else 1.0 / len(nearest) for like in likeness]
-        gate = belief.weights
+        weights = [like / total for like in likeness] if total > 0.0 else [1.0 / len(nearest)] * len(nearest)
+        gate = belief.weights.tolist()
         known = self.objective.seen >= FORECAST_FROM_SAMPLES
         return Explanation(
             source=choice.source,
             slots=tuple(nearest),
             weights=tuple(weights),
-            gate=tuple(gate.tolist()),
+            gate=tuple(gate),
             predicted=self.objective.own_units(choice.mean) if known else None,
             deviation=self._deviation(belief, choice) if known else None,
             novelty=1.0 - likeness[0],
             confidence=max(weights),
             entropy=max(-sum([weight * math.log(weight) for weight in weights if weight > 0.0]), 0.0),
-            expert=self.gate.experts[int(gate.argmax())],
+            expert=self.gate.experts[gate.index(max(gate))],
             better=self._better(belief, choice) if known else None,
-            scale=next(iter(self.scales.values())) if len(self.metrics) == 1 else "linear",
+            scale="log" if self.objective.is_log else "linear",
         )
+
+
+def _most(values: Array, count: int) -> tuple[list[int], list[float]]:
+    """Places and values of the largest few of numbers >= 0, largest first."""
+    left, places, found = values.copy(), [], []
+    for _ in range(min(count, len(left))):
+        place = int(left.argmax())
+        places.append(place)
+        found.append(left.item(place))
+        left[place] = -1.0
+    return places, found

@@ -36,6 +36,16 @@ class Forecast(NamedTuple):
     log_densities: Array  # [E] log p(y)
 
 
+class Comparison(NamedTuple):
+    """What a belief expects of a point and of the default, and of their difference."""
+
+    level: float  # y at the default
+    mean: float  # of y at the point less that at the default
+    variance: float
+    expected: float  # y at the point
+    variances: tuple[float, float]  # of y at the point, and at the default
+
+
 class Belief(Protocol):
     """What a family of E experts holds true in one context; y is the target, lower is better. Pure."""
 
@@ -53,6 +63,9 @@ class Belief(Protocol):
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
         """Mean and variance of y at `point` [d] less y at `other`, noise left out; all experts weighted."""
 
+    def against(self, point: Array, default: Array) -> Comparison:
+        """`predict` at two points [d], and `compare` of them."""
+
     def forecast(self, point: Array, y: float) -> Forecast:
         """What was expected at `point` [d], where y came out."""
 
@@ -64,6 +77,21 @@ class Belief(Protocol):
 
     def similar(self) -> Array:
         """[N] from 0 to 1: how similar each remembered situation is to this one."""
+
+
+class Predicting(Protocol):
+    """A belief, as far as two points are compared by it."""
+
+    def predict(self, points: Array) -> tuple[Array, Array]: ...
+
+    def compare(self, point: Array, other: Array) -> tuple[float, float]: ...
+
+
+def compared(belief: Predicting, point: Array, default: Array) -> Comparison:
+    """`Belief.against`, one after the other."""
+    (expected, level), (own, other) = (a.tolist() for a in belief.predict(np.array([point, default])))
+    mean, variance = belief.compare(point, default)
+    return Comparison(level, mean, variance, expected, (own, other))
 
 
 B = TypeVar("B", bound=Belief)

@@ -6,14 +6,13 @@ because density is not decision quality.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, softmax, under
 from rasp_tuner.engine.evidence import Evidence, log_mean
-from rasp_tuner.engine.family import Belief, Choice, Family, Forecast, Trial
+from rasp_tuner.engine.family import Belief, Choice, Comparison, Family, Forecast, Trial, compared
 
 SOLE = np.ones(1)  # share of a family without rivals
 
@@ -23,13 +22,24 @@ class MixtureForecast(NamedTuple):
 
     mean: float
     variance: float  # of the mean, disagreement between families included, noise left out
-    log_densities: Array  # [F] log p(y)
-    log_density: float  # of the mixture
     families: tuple[Forecast, ...]
+    weights: tuple[Array, ...]  # of every family's experts
+    shares: Array  # [F] of the families
+
+    @property
+    def log_densities(self) -> Array:
+        """[F] log p(y)."""
+        parts = zip(self.families, self.weights, strict=True)
+        return np.array([log_mean(forecast.log_densities, weights) for forecast, weights in parts])
+
+    @property
+    def log_density(self) -> float:
+        """Of the mixture."""
+        logs = self.log_densities
+        return float(logs[0]) if len(logs) == 1 else log_mean(logs, self.shares)
 
 
-@dataclass(frozen=True, slots=True)
-class Mixture:
+class Mixture(NamedTuple):
     """What all families hold true in one context."""
 
     beliefs: tuple[Belief, ...]
@@ -70,15 +80,19 @@ class Mixture:
         mean, variance = self._mixed(means[:, None], variances[:, None])
         return float(mean[0]), float(variance[0])
 
+    def against(self, point: Array, default: Array) -> Comparison:
+        """`predict` at two points [d], and `compare` of them."""
+        return self.beliefs[0].against(point, default) if len(self.beliefs) == 1 else compared(self, point, default)
+
     def forecast(self, point: Array, y: float) -> MixtureForecast:
         """What was expected at `point` [d], where y came out."""
-        parts = tuple(belief.forecast(point, y) for belief in self.beliefs)
-        logs = np.array([log_mean(p.log_densities, b.weights) for p, b in zip(parts, self.beliefs, strict=True)])
+        parts = tuple([belief.forecast(point, y) for belief in self.beliefs])
+        weights = tuple([belief.weights for belief in self.beliefs])
         if len(parts) == 1:
-            return MixtureForecast(parts[0].mean, parts[0].variance, logs, float(logs[0]), parts)
+            return MixtureForecast(parts[0].mean, parts[0].variance, parts, weights, self.shares)
         means, variances = np.array([p.mean for p in parts]), np.array([p.variance for p in parts])
         mean, variance = self._mixed(means[:, None], variances[:, None])
-        return MixtureForecast(float(mean[0]), float(variance[0]), logs, log_mean(logs, self.shares), parts)
+        return MixtureForecast(float(mean[0]), float(variance[0]), parts, weights, self.shares)
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The choice of one family, drawn by its share; what is expected of it is what all expect."""
@@ -123,7 +137,8 @@ class EvidenceGate:
 
     def score(self, forecast: MixtureForecast) -> None:
         """Weigh the families by how likely the answer was to each."""
-        self._evidence.observe(forecast.log_densities)
+        if len(self.families) > 1:  # else its share is all there is
+            self._evidence.observe(forecast.log_densities)
 
     def learn(self, trial: Trial, belief: Mixture | None, forecast: MixtureForecast | None) -> None:
         """Have every family take in one trial, with what it believed and forecast of it."""

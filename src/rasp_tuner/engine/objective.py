@@ -1,20 +1,35 @@
 """Objective: metrics -> the one target that the engine minimises.
 
-symbol    shape  meaning
-K, C      scalar metrics; columns of losses: a metric on scale "auto" has two, linear and log, any other has one
-losses    [C]    lower is better
-weights   [C]    target = losses @ weights; zero for the column that its metric does not use
+symbol    shape    meaning
+B         scalar   tuners; one tuner has no such axis
+K, C      scalar   metrics; columns of losses: a metric on scale "auto" has two, linear and log, any other has one
+losses    [B, C]   lower is better
+weights   [B, C]   target = losses @ weights; zero for the column that its metric does not use
+
+What is known is kept by metric and column, each a number (numbers.py): a float of one tuner, or an array [B].
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.metric_table import MetricTable
-from rasp_tuner.core.numerics import LARGEST, Array, assign
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.engine.numbers import (
+    Condition,
+    Number,
+    Tensor,
+    chosen,
+    columns_of,
+    found_among,
+    numbers_of,
+    restored,
+    rows_of,
+    saved,
+)
 from rasp_tuner.engine.scale import easier_in_logs, levels_apart
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric, Scale
@@ -26,6 +41,7 @@ NEAR_ZERO_SAMPLES = 30  # that this share is taken over
 LEAP, LEAP_SAMPLES = 50.0, 4  # a value so many times the worst of so many samples or more calls for logarithms
 LEAST_UNIT = 1e-300
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
+MOST_LOG_RATIO = math.log(LARGEST_RATIO)
 
 
 class Objective(MetricTable):
@@ -36,152 +52,236 @@ class Objective(MetricTable):
     targets are computed in exactly the same way.
 
     logs_first  whether metrics on "auto" are compared by their logarithms for as long as they are positive
+    zero        0.0 for one tuner; zeros [B] for B of them, in the kind of array and on the device to be used
     """
 
-    def __init__(self, metrics: Mapping[str, Metric | Direction], *, logs_first: bool = False) -> None:
+    def __init__(
+        self, metrics: Mapping[str, Metric | Direction], *, logs_first: bool = False, zero: Number = 0.0
+    ) -> None:
         super().__init__(metrics)
-        self._logs_first = logs_first
+        n, self._zero, self._logs_first = numbers_of(zero), zero, logs_first
         own = [(k, log) for k, metric in enumerate(self.metrics.values()) for log in _columns(metric.scale)]
-        self._metric, self._log = (np.array(column) for column in zip(*own, strict=True))  # [C] whose column; is it log
-        self._signs = np.array([1.0 if metric.direction == "min" else -1.0 for metric in self.metrics.values()])
-        self._moments = np.zeros((3, len(own)))  # mean, sum of squares around it, worst
-        self._deviations = np.ones(len(own))  # that a column is divided by
+        self._columns = tuple(own)  # of each column: whose it is, and whether it is a logarithm
+        self._linear = tuple((c, k) for c, (k, log) in enumerate(own) if not log)
+        self._signs = tuple(1.0 if metric.direction == "min" else -1.0 for metric in self.metrics.values())
+        self._one = len(self.metrics) == 1
+        self._one_open = self._one and len(own) == 2  # one metric, on "auto"; several keep their first scale
+        self._positive_only = tuple(name for name, metric in self.metrics.items() if metric.scale == "log")
+        self._mean, self._squares, self._worst = ([zero] * len(own) for _ in range(3))  # squares: summed, around it
+        self._deviations = [zero + 1.0] * len(own)  # that a column is divided by
         logs = ("log", "auto") if logs_first else ("log",)
-        self._uses_log = np.array([metric.scale in logs for metric in self.metrics.values()])  # [K]
-        self._positive = np.ones(len(self.metrics), dtype=bool)  # [K] whether all values were above zero
-        self._levels = np.zeros(3)  # of log(target of the default): count, mean, sum of squares around it
-        self._near_zero = 0.0  # share of values that are but a few percent of what the default would have come to
-        self.seen = 0
+        yes, no = zero == 0.0, zero != 0.0
+        self._uses_log = [yes if metric.scale in logs else no for metric in self.metrics.values()]  # [K]
+        self._positive = [yes] * len(self.metrics)  # [K] whether all values were above zero
+        self._levels = [zero] * 3  # of log(target of the default): count, mean, sum of squares around it
+        self._near_zero = zero  # share of values that are but a few percent of what the default would have come to
+        self.seen: Number = 0 if isinstance(zero, float) else n.astype(zero, n.int64)
         self._set_weights()
 
     @property
     def scales(self) -> dict[str, str]:
-        """On which scale each metric is compared now: "linear" or "log"."""
+        """On which scale each metric of one tuner is compared now: "linear" or "log"."""
         return {name: "log" if log else "linear" for name, log in zip(self.metrics, self._uses_log, strict=True)}
 
     @property
     def columns(self) -> int:
         """C."""
-        return len(self._metric)
+        return len(self._columns)
 
     def _set_weights(self) -> None:
-        given = np.array([metric.weight for metric in self.metrics.values()])
-        used = self._log == self._uses_log[self._metric]
-        self.weights: Array = (given / given.sum())[self._metric] / self._deviations * used
-        self._limits = LARGEST * np.minimum(self._deviations, 1.0)  # what was tiny and is huge now has a finite target
+        n = numbers_of(self._zero)
+        total, given = sum(m.weight for m in self.metrics.values()), [m.weight for m in self.metrics.values()]
+        weights = []
+        for (k, log), deviation in zip(self._columns, self._deviations, strict=True):
+            used = self._uses_log[k] if log else n.logical_not(self._uses_log[k])
+            weights.append(n.where(used, given[k] / total / deviation, 0.0))
+        self._weights, self._unit = weights, None
+        self.weights: Tensor = rows_of(weights)
+        counts = [c for c, weight in enumerate(weights) if isinstance(weight, float) and weight > 0.0]
+        self._only = (counts[0], weights[counts[0]]) if len(counts) == 1 else None  # the one column that counts
+        # what was tiny and is huge now has a finite target
+        self._limits = [LARGEST * n.clip(deviation, None, 1.0) for deviation in self._deviations]
 
     def to_minimise(self, values: Mapping[str, float]) -> Array:
-        """Checked metrics as losses [C]."""
-        checked = self.check(values)
-        for (name, metric), value in zip(self.metrics.items(), checked.values(), strict=True):
-            if metric.scale == "log" and value <= 0.0:
-                raise InvalidValue(f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {value!r}")
-        given = np.array(list(checked.values()))
-        logs = np.log(np.where(given > 0.0, given, 1.0))
-        losses: Array = self._signs[self._metric] * np.where(self._log, logs[self._metric], given[self._metric])
-        return np.minimum(np.maximum(losses, -self._limits), self._limits)
+        """Checked metrics of one tuner as losses [C]."""
+        given = self.check(values)
+        for name in self._positive_only:
+            if given[name] <= 0.0:
+                raise InvalidValue(f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {given[name]!r}")
+        losses: Array = self.losses_of(list(given.values()))
+        return losses
+
+    def losses_of(self, values: Sequence[Number]) -> Tensor:
+        """Losses [C], or [B, C], of K finite values; those that are on scale "log" for good are above zero."""
+        n, losses = numbers_of(self._zero), []
+        for (k, log), limit in zip(self._columns, self._limits, strict=True):
+            loss = _log(values[k]) if log else values[k]
+            losses.append(n.clip(self._signs[k] * loss, -limit, limit))
+        return rows_of(losses)
+
+    def target(self, losses: Tensor) -> Number:
+        """losses [C] @ weights [C]; of many, for each."""
+        if self._only is not None:
+            return float(losses[self._only[0]]) * self._only[1]
+        if losses.ndim == 1:
+            return float(losses @ self.weights)
+        return numbers_of(self._zero).sum(losses * self.weights, axis=-1)
+
+    @property
+    def is_log(self) -> Condition:
+        """Whether there is one metric, and it is compared by its logarithm."""
+        return self._one and self._uses_log[0]
 
     def of_error(self, error: float) -> Array:
         """Losses [C] of an error that was composed elsewhere."""
-        return np.where(self._log, math.log(error) if error > 0.0 else 0.0, error)
+        log = math.log(error) if error > 0.0 else 0.0
+        return np.array([log if is_log else error for _, is_log in self._columns])
 
-    def observe(self, losses: Array) -> bool:
-        """Take in one sample [C]; whether it changed the weights."""
-        mean, squares, worst = self._moments
-        self.seen += 1
-        gap = losses - mean
-        mean += gap / self.seen
-        squares += np.minimum(np.abs(gap), LARGEST) * np.minimum(np.abs(losses - mean), LARGEST)
-        worst[:] = losses if self.seen == 1 else np.maximum(worst, losses)
-        changed = self.observe_extreme(losses)
-        doubled = self.seen >= 2 and not self.seen & (self.seen - 1)
-        if len(self.metrics) > 1 and doubled:
-            spread = np.sqrt(squares / self.seen)
-            self._deviations = np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
-        elif not changed:
-            return False
-        self._set_weights()
-        return True
+    def observe(self, losses: Tensor, told: Condition = True) -> Condition:
+        """Take in one sample [C], or [B, C] of the tuners that were told; whether it changed the weights.
 
-    def observe_extreme(self, losses: Array) -> bool:
+        `observe_extreme` must have seen it before.
+        """
+        n, known = numbers_of(self._zero), self.seen + 1
+        first = known == 1
+        for c, loss in enumerate(columns_of(losses)):
+            old = self._mean[c], self._squares[c], self._worst[c]
+            gap = loss - old[0]
+            mean = old[0] + gap / known
+            square = n.abs(n.clip(gap, -LARGEST, LARGEST) * n.clip(loss - mean, -LARGEST, LARGEST))
+            new = mean, old[1] + square, n.where(first, loss, n.maximum(old[2], loss))
+            if told is not True:
+                new = tuple(chosen(told, a, b) for a, b in zip(new, old, strict=True))
+            self._mean[c], self._squares[c], self._worst[c] = new
+        self.seen, self._unit = chosen(told, known, self.seen), None
+        if self._one:
+            return told & (known < 0)
+        known = self.seen
+        doubled = told & (known >= 2) & ((known & (known - 1)) == 0)
+        if n.any(doubled):
+            for c, mean in enumerate(self._mean):
+                spread = n.sqrt(self._squares[c] / n.clip(known, 1, None))
+                unit = n.where(spread > ROUNDING * n.abs(mean), spread, 1.0)
+                self._deviations[c] = chosen(doubled, unit, self._deviations[c])
+            self._set_weights()
+        return doubled
+
+    def observe_extreme(self, losses: Tensor, told: Condition = True) -> Condition:
         """Choose the scale by a sample [C] that leaves no choice; whether that changed the weights.
 
         To be asked before such a sample is used: what is not positive has no logarithm, so its metric is linear for
         ever; and what is many times all that was seen before would drown it on a linear scale.
         """
-        fallen = np.zeros(len(self.metrics), dtype=bool)
-        fallen[self._metric[~self._log]] = (losses * self._signs[self._metric])[~self._log] <= 0.0
-        self._positive &= ~fallen
-        gone = fallen & self._uses_log
-        leap = self.may_rescale and not self._uses_log[0] and self._leaps(losses)
-        if gone.any() or leap:
-            self._uses_log = (self._uses_log & ~gone) | leap
+        n, columns = numbers_of(self._zero), columns_of(losses)
+        changed = told & (self.seen < 0)
+        for c, k in self._linear:
+            fallen = told & (self._signs[k] * columns[c] <= 0.0)
+            changed = changed | (fallen & self._uses_log[k])
+            self._positive[k] = self._positive[k] & n.logical_not(fallen)
+            self._uses_log[k] = self._uses_log[k] & n.logical_not(fallen)
+        if self._one_open:
+            leap = (self.seen >= LEAP_SAMPLES) & (columns[0] > LEAP * self._worst[0]) & (self._worst[0] > 0.0)
+            leap = told & leap & self._positive[0] & n.logical_not(self._uses_log[0])
+            self._uses_log[0] = self._uses_log[0] | leap
+            changed = changed | leap
+        if n.any(changed):
             self._set_weights()
-        return bool(gone.any()) or leap
-
-    def _leaps(self, losses: Array) -> bool:
-        """Whether a single metric is many times the worst that was seen before."""
-        return self.seen >= LEAP_SAMPLES and float(losses[0]) > LEAP * float(self._moments[2, 0]) > 0.0
+        return changed
 
     @property
-    def may_rescale(self) -> bool:
-        """Whether the scale is open: of one metric on "auto" that was never 0 or less. Several keep their first one."""
-        return len(self.metrics) == 1 and len(self._metric) == 2 and bool(self._positive[0])
+    def may_rescale(self) -> Condition:
+        """Whether the scale is open: of one metric on "auto" that was never 0 or less."""
+        return self._one_open & self._positive[0]
 
-    def observe_level(self, target: float, default: float) -> None:
+    def observe_level(self, target: Number, default: Number, told: Condition = True) -> None:
         """Take in a target, and the one that the default would have come to in the same situation."""
-        value, level = (float(self._signs[0]) * self.own_units(y) for y in (target, default))
-        self._near_zero += ((value < NEAR_ZERO * level) - self._near_zero) / min(self.seen, NEAR_ZERO_SAMPLES)
-        if level > 0.0:
-            count, mean, squares = self._levels.tolist()
-            gap = math.log(level) - mean
-            mean += gap / (count + 1.0)
-            self._levels[:] = count + 1.0, mean, squares + gap * (math.log(level) - mean)
+        n, sign, near_zero = numbers_of(self._zero), self._signs[0], self._near_zero
+        value, level = sign * self.own_units(target), sign * self.own_units(default)
+        step = n.where(value < NEAR_ZERO * level, 1.0 - near_zero, -near_zero)
+        self._near_zero = chosen(told, near_zero + step / n.clip(self.seen, 1, NEAR_ZERO_SAMPLES), near_zero)
+        counts = told & (level > 0.0)
+        if counts is False:
+            return
+        count, mean, squares = self._levels
+        log = n.log(n.where(counts, level, 1.0))
+        gap = log - mean
+        moved = mean + gap / (count + 1.0)
+        new = [count + 1.0, moved, squares + gap * (log - moved)]
+        self._levels = new if counts is True else [chosen(counts, a, b) for a, b in zip(new, self._levels, strict=True)]
 
-    def choose_scale(self, contexts: Array, points: Array, losses: Array) -> bool:
+    def choose_scale(
+        self,
+        contexts: Tensor,
+        points: Tensor,
+        losses: Tensor,
+        used: Tensor | None = None,
+        looked: Condition = True,
+    ) -> Condition:
         """Look again at the scale, by the latest samples [n, .] and their losses [n, C]; whether it changed.
 
         A logarithm is for levels that differ by factors between situations, and for values that it makes far easier to
         predict. The latter not if they come close to zero, as a distance does: they would never be close enough.
+        Of B tuners all have a first axis; `used` [B, n] says which samples there are, `looked` whose turn it is.
         """
-        logs = self._signs[0] * losses[:, 1]
-        count, _, squares = self._levels.tolist()
-        uses_log = self._logs_first or (squares > LEVEL_SPREAD**2 * count and levels_apart(contexts, logs))
-        if not uses_log and self._near_zero <= NEAR_ZERO_SHARE:
-            uses_log = bool(self._uses_log[0]) or easier_in_logs(contexts, points, logs)
-        if uses_log == bool(self._uses_log[0]):
-            return False
-        self._uses_log[0] = uses_log
-        self._set_weights()
-        return True
+        n, now = numbers_of(self._zero), self._uses_log[0]
+        logs = self._signs[0] * losses[..., 1]
+        if used is None:
+            used = np.ones(len(logs), dtype=bool)
+        count, _, squares = self._levels
+        apart = looked & (squares > LEVEL_SPREAD**2 * count)
+        uses_log = looked if self._logs_first else found_among(apart, levels_apart, contexts, logs, used)
+        left = looked & n.logical_not(uses_log) & (self._near_zero <= NEAR_ZERO_SHARE)
+        easier = found_among(left & n.logical_not(now), easier_in_logs, contexts, points, logs, used)
+        uses_log = uses_log | (left & now) | easier
+        changed = looked & (uses_log != now)
+        if n.any(changed):
+            self._uses_log[0] = chosen(changed, uses_log, now)
+            self._set_weights()
+        return changed
 
-    def own_units(self, target: float) -> float:
+    def own_units(self, target: Number) -> Number:
         """A target as a loss in the metric's own units; of several metrics the target itself."""
-        if len(self.metrics) > 1 or not self._uses_log[0]:
+        if not self._one or self._uses_log[0] is False:
             return target
-        sign = float(self._signs[0])
-        return sign * math.exp(min(max(sign * target, -700.0), 700.0))
+        n, sign = numbers_of(target), self._signs[0]
+        return n.where(self._uses_log[0], sign * n.exp(n.clip(sign * target, -700.0, 700.0)), target)
 
-    def relative(self, gap: float, level: float) -> float:
+    def relative(self, gap: Number, level: Number) -> Number:
         """A difference of targets as a share of the loss at `level`: 0.1 is ten percent worse.
 
         Where a share has no meaning, since the metric changes its sign, of its deviation instead.
         """
-        if len(self.metrics) == 1 and self._uses_log[0]:
-            return math.expm1(min(gap, math.log(LARGEST_RATIO)))
-        mean, squares, _ = self._moments
-        spread = np.sqrt(squares / max(self.seen, 1))
-        if len(self.metrics) == 1:
-            unit = max(abs(level), float(self.weights @ spread))
-        else:
-            unit = float(self.weights @ np.where(self._log, 1.0, np.maximum(np.abs(mean), spread)))
-        return min(gap / max(unit, LEAST_UNIT), LARGEST_RATIO)
+        return self.shares(level, gap)[0]
 
-    def worst(self) -> Array:
-        """[C] what a failure counts as: a deviation worse than the worst seen."""
-        _, squares, worst = self._moments
-        failed: Array = np.clip(worst + np.sqrt(squares / max(self.seen, 1)), -LARGEST, LARGEST)
-        return failed
+    def shares(self, level: Number, *gaps: Number) -> list[Number]:
+        """`relative` of every gap."""
+        n, log = numbers_of(level), self.is_log
+        factors = [] if log is False else [n.expm1(n.clip(gap, None, MOST_LOG_RATIO)) for gap in gaps]
+        if log is True:
+            return factors
+        if self._unit is None:
+            self._unit = self._typical_loss()
+        unit = n.maximum(n.abs(level), self._unit) if self._one else self._unit
+        unit = n.clip(unit, LEAST_UNIT, None)
+        shares = [n.clip(gap / unit, None, LARGEST_RATIO) for gap in gaps]
+        return shares if log is False else [n.where(log, a, b) for a, b in zip(factors, shares, strict=True)]
+
+    def _typical_loss(self) -> Number:
+        """Of one metric its deviation; of several the size of their target, of which a share is taken."""
+        n, unit = numbers_of(self._zero), self._zero
+        seen = n.clip(self.seen, 1, None)
+        for c, (_, log) in enumerate(self._columns):
+            spread = n.sqrt(self._squares[c] / seen)
+            if not self._one:
+                spread = 1.0 if log else n.maximum(n.abs(self._mean[c]), spread)
+            unit = unit + self._weights[c] * spread
+        return unit
+
+    def worst(self) -> Tensor:
+        """[C], or [B, C], what a failure counts as: a deviation worse than the worst seen."""
+        n, seen = numbers_of(self._zero), numbers_of(self._zero).clip(self.seen, 1, None)
+        both = zip(self._worst, self._squares, strict=True)
+        return rows_of([n.clip(worst + n.sqrt(squares / seen), -LARGEST, LARGEST) for worst, squares in both])
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Other weights from now on, for some or all metrics."""
@@ -199,31 +299,46 @@ class Objective(MetricTable):
         self._set_weights()
 
     def state(self) -> dict[str, Array]:
+        """Everything learned; of B tuners each array has a last axis of tuners."""
         return {
-            "moments": self._moments,
-            "scales": self._deviations,
-            "seen": np.array(float(self.seen)),
-            "log": self._uses_log.astype(np.float64),
-            "positive": self._positive.astype(np.float64),
-            "levels": self._levels,
-            "near_zero": np.array(self._near_zero),
+            "moments": np.stack([saved(part) for part in (self._mean, self._squares, self._worst)]),
+            "scales": saved(self._deviations),
+            "seen": saved([self.seen])[0, ...],
+            "log": saved(self._uses_log),
+            "positive": saved(self._positive),
+            "levels": saved(self._levels),
+            "near_zero": saved([self._near_zero])[0, ...],
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        assign(self._moments, state["moments"])
-        assign(self._deviations, state["scales"])
-        self.seen = int(state["seen"])
+        n, zero = numbers_of(self._zero), self._zero
+        now = self.state()
+        for name in now:
+            if name in state and state[name].shape != now[name].shape:
+                raise ValueError(f"{name}: expected an array of shape {now[name].shape}, got {state[name].shape}")
+        self._mean, self._squares, self._worst = (restored(part, zero) for part in state["moments"])
+        self._deviations = restored(state["scales"], zero)
+        seen = restored(state["seen"][None], zero)[0]
+        self.seen = int(seen) if isinstance(seen, float) else n.astype(seen, n.int64)
         if "log" in state:  # version 0.1 had linear scales only, and did not keep the signs
-            self._uses_log = state["log"] > 0.0
-            self._positive = state["positive"] > 0.0
-            assign(self._levels, state["levels"])
-            self._near_zero = float(state["near_zero"])
+            self._uses_log = [value > 0.0 for value in restored(state["log"], zero)]
+            self._positive = [value > 0.0 for value in restored(state["positive"], zero)]
+            self._levels = restored(state["levels"], zero)
+            self._near_zero = restored(state["near_zero"][None], zero)[0]
         else:
-            self._positive &= False
-            self._uses_log &= False
+            self._positive = [zero != 0.0] * len(self.metrics)
+            self._uses_log = [zero != 0.0] * len(self.metrics)
         self._set_weights()
 
 
 def _columns(scale: Scale) -> tuple[bool, ...]:
     """Whether each column of a metric on this scale is a logarithm."""
     return (False, True) if scale == "auto" else (scale == "log",)
+
+
+def _log(value: Number) -> Number:
+    """The logarithm; 0 of what has none. NumPy's also for one tuner, whose losses then have the bits of many."""
+    if isinstance(value, float):
+        return float(np.log(value)) if value > 0.0 else 0.0
+    n = numbers_of(value)
+    return n.log(n.where(value > 0.0, value, 1.0))

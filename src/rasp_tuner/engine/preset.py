@@ -13,9 +13,9 @@ from rasp_tuner.engine.discrete.family import DiscreteFamily
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
-from rasp_tuner.engine.quadratic.moving_optimum import WINDOW_SAMPLES
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Layout
 
@@ -105,6 +105,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         switching_cost=settings.switching_cost,
         guard=settings.guard,
         budget=settings.budget,
+        densities=settings.screen,
     )
 
 

@@ -1,4 +1,7 @@
-"""Safety around a choice: the guard, the cost of switching, and calibrated intervals."""
+"""Safety around a choice: the guard, the cost of switching, and calibrated intervals.
+
+Figures are numbers (numbers.py): floats of one tuner, or arrays [B].
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,6 +13,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gate import Mixture
+from rasp_tuner.engine.numbers import Condition, Number, chosen, erfc, numbers_of, restored, saved
 
 GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
 SURPRISE_DEVIATIONS = 2.0  # that one sample may move what a run is taken to have cost: more is an outlier
@@ -19,42 +23,44 @@ EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what 
 LEAST_VARIANCE = 1e-300
 CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
+WIDER, NARROWER = math.exp(CALIBRATION_RATE * (1.0 - MISSED_SHARE)), math.exp(-CALIBRATION_RATE * MISSED_SHARE)
+FAR = 40.0  # deviations, beyond which a probability is 0 or 1
 NORMAL_90 = 1.645  # deviations on either side that hold the other nine in ten, of a normal distribution
 
 
 class Against(NamedTuple):
     """A point against the default, in this situation."""
 
-    level: float  # y expected of the default
-    mean: float  # of y at the point less that at the default
-    deviation: float
-    expected: float  # y at the point
-    variances: tuple[float, float]  # of y at the point, and at the default
+    level: Number  # y expected of the default
+    mean: Number  # of y at the point less that at the default
+    deviation: Number
+    expected: Number  # y at the point
+    variances: tuple[Number, Number]  # of y at the point, and at the default
 
     @property
-    def better(self) -> float:
+    def better(self) -> Number:
         """Probability that the point is better than the default; 0 for the default itself."""
-        if self.deviation == 0.0:
-            return float(self.mean < 0.0)
-        return 0.5 * math.erfc(min(max(self.mean / self.deviation, -40.0), 40.0) / math.sqrt(2.0))
+        n, sure = numbers_of(self.mean), self.deviation == 0.0
+        apart = n.clip(self.mean / n.where(sure, 1.0, self.deviation), -FAR, FAR)
+        return 0.5 * erfc(n.where(sure, n.where(self.mean < 0.0, -FAR, FAR), apart) / math.sqrt(2.0))
 
-    def after(self, y: float, noise: float) -> tuple[float, float]:
+    def after(self, y: Number, noise: Number) -> tuple[Number, Number]:
         """Mean and deviation of the difference, once y was seen at the point with noise of this variance."""
-        own, default = self.variances
+        n, (own, default) = numbers_of(y), self.variances
         shared = 0.5 * (self.deviation**2 + own - default)  # covariance of the difference and what was seen
-        gain = shared / max(own + noise, LEAST_VARIANCE)
-        most = SURPRISE_DEVIATIONS * math.sqrt(own + noise)
-        surprise = min(max(y - self.expected, -most), most)
-        return self.mean + gain * surprise, math.sqrt(max(self.deviation**2 - gain * shared, 0.0))
+        gain = shared / n.clip(own + noise, LEAST_VARIANCE, None)
+        most = SURPRISE_DEVIATIONS * n.sqrt(own + noise)
+        surprise = n.clip(y - self.expected, -most, most)
+        return self.mean + gain * surprise, n.sqrt(n.clip(self.deviation**2 - gain * shared, 0.0, None))
 
 
 def against(belief: Mixture, point: Array, default: Array) -> Against:
     """The point compared with the default."""
-    (expected, level), variances = (a.tolist() for a in belief.predict(np.stack([point, default])))
-    if np.array_equal(point, default):
-        return Against(level, 0.0, 0.0, level, (variances[1], variances[1]))
-    mean, variance = belief.compare(point, default)
-    return Against(level, mean, math.sqrt(variance), expected, (variances[0], variances[1]))
+    if point.tolist() == default.tolist():
+        (_, level), (_, variance) = (a.tolist() for a in belief.predict(np.array([point, default])))
+        return Against(level, 0.0, 0.0, level, (variance, variance))
+    level, mean, variance, expected, variances = belief.against(point, default)
+    return Against(level, mean, math.sqrt(variance), expected, variances)
 
 
 def worth_switching(
@@ -63,7 +69,7 @@ def worth_switching(
     """The choice if what it may gain over a few steps exceeds the cost of leaving `current`; else `current`."""
     mean, variance = belief.predict_one(current)
     hoped = own_units(mean) - own_units(choice.mean - math.sqrt(choice.variance))
-    if EARN_BACK_STEPS * hoped >= cost or np.array_equal(choice.point, current):
+    if EARN_BACK_STEPS * hoped >= cost or choice.point.tolist() == current.tolist():
         return choice
     return Choice(current.copy(), "stay: a change would cost more than it gains", mean, variance)
 
@@ -72,15 +78,16 @@ def worth_switching(
 class Calibration:
     """How much wider than believed intervals must be to hold nine outcomes in ten (adaptive conformal inference)."""
 
-    factor: float = 1.0
+    factor: Number = 1.0
 
-    def observe(self, surprise: float) -> None:
-        """Take in one outcome, `surprise` believed deviations from its mean."""
-        missed = surprise > NORMAL_90 * self.factor
-        self.factor = min(max(self.factor * math.exp(CALIBRATION_RATE * (missed - MISSED_SHARE)), 0.2), 20.0)
+    def observe(self, surprise: Number, told: Condition = True) -> None:
+        """Take in one outcome, `surprise` believed deviations from its mean; not of tuners that were not told."""
+        n = numbers_of(self.factor)
+        moved = n.where(surprise > NORMAL_90 * self.factor, WIDER * self.factor, NARROWER * self.factor)
+        self.factor = chosen(told, n.clip(moved, 0.2, 20.0), self.factor)
 
     def state(self) -> dict[str, Array]:
-        return {"factor": np.array(self.factor)}
+        return {"factor": saved([self.factor])[0, ...]}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.factor = float(state["factor"])
+        self.factor = restored(state["factor"][None], self.factor)[0]

@@ -1,14 +1,13 @@
 """Which scale a metric is easier to predict on: its own, or its logarithm (the choice of Box and Cox).
 
-symbol   shape   meaning
-x, u     [n, .]  contexts in units of their deviation; points, from -1 to 1
-K        [n, n]  kernel: quadratics of the point, half shared by all contexts and half own to similar ones
+symbol   shape      meaning
+B, n     scalar     tuners; samples of each, of which those in use count
+x, u     [B, n, .]  contexts in units of their deviation; points, from -1 to 1
+K        [B, n, n]  kernel: quadratics of the point, half shared by all contexts and half own to similar ones
 """
 
-import numpy as np
-
-from rasp_tuner.core.distance import pairwise_squares
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.numbers import Condition, Number, Tensor
 
 NEIGHBOURS = 8  # samples of similar context that count as one situation
 LEVEL_VARIANCE = 0.3  # of log(metric) between situations: a deviation of 1.7 times
@@ -22,40 +21,86 @@ SHARED = 0.5  # of the kernel that all contexts have in common
 TINY = 1e-20
 
 
-def levels_apart(contexts: Array, logs: Array) -> bool:
-    """Whether the level of a metric differs by factors between situations, and by far less within one."""
-    if len(logs) < 2 * NEIGHBOURS:
-        return False
-    alike = _gaps(contexts).argsort(axis=1, kind="stable")[:, :NEIGHBOURS]
-    within = float(logs[alike].var(axis=1, ddof=1).mean())
-    total = float(logs.var())
-    return within < MOST_WITHIN and total - within > LEVEL_VARIANCE and total > LEVEL_RATIO * within
+def levels_apart(contexts: Tensor, logs: Tensor, used: Tensor) -> Condition:
+    """[B] whether the level of a metric differs by factors between situations, and by far less within one.
+
+    Of samples [B, n] in use, the contexts [B, n, c] and the logarithms [B, n] of the metric.
+    """
+    xp = namespace(logs)
+    if logs.shape[1] < 2 * NEIGHBOURS:
+        return xp.any(used & False, axis=1)
+    far = xp.where(used[:, None], _gaps(contexts, used), xp.inf)
+    alike = xp.argsort(far, axis=2, stable=True)[:, :, :NEIGHBOURS]
+    near = xp.take_along_axis(xp.broadcast_to(logs[:, None], far.shape), alike, axis=2)
+    within = _mean(xp.var(near, axis=2, correction=1), used)
+    total = _mean((logs - _mean(logs, used)[:, None]) ** 2, used)
+    apart = (within < MOST_WITHIN) & (total - within > LEVEL_VARIANCE) & (total > LEVEL_RATIO * within)
+    return apart & (xp.sum(used, axis=1) >= 2 * NEIGHBOURS)
 
 
-def easier_in_logs(contexts: Array, points: Array, logs: Array) -> bool:
-    """Whether samples are far likelier if their logarithms [n] are predicted instead of the values themselves."""
-    if len(logs) < LIKELIER_FROM_SAMPLES:
-        return False
-    kept = np.sort(logs.argsort(kind="stable")[: len(logs) - len(logs) // FALSE_ONE_IN])
-    contexts, logs, u = contexts[kept], logs[kept], 2.0 * points[kept] - 1.0
-    like = np.exp(_gaps(contexts) / (-2.0 * CONTEXT_WIDTH**2 * max(contexts.shape[1], 1)))
-    kernel = (SHARED + (1.0 - SHARED) * like) * (1.0 + (u @ u.T) / u.shape[1]) ** 2
-    inverses = [np.linalg.inv(kernel + noise * np.eye(len(kernel))) for noise in NOISES]
-    centred = np.minimum(np.maximum(logs - logs.mean(), -100.0), 100.0)
-    linear, log = (max(_likelihood(inverse, target) for inverse in inverses) for target in (np.exp(centred), centred))
-    return log - linear > LIKELIER_NATS
+def easier_in_logs(contexts: Tensor, points: Tensor, logs: Tensor, used: Tensor) -> Condition:
+    """[B] whether samples are far likelier if their logarithms [B, n] are predicted instead of the values themselves.
+
+    Of samples [B, n] in use, at points [B, n, d] and in contexts [B, n, c].
+    """
+    xp, n = namespace(logs), logs.shape[1]
+    if n < LIKELIER_FROM_SAMPLES:
+        return xp.any(used & False, axis=1)
+    counts = xp.sum(used, axis=1)
+    order = xp.argsort(xp.where(used, logs, xp.inf), axis=1, stable=True)[:, : n - n // FALSE_ONE_IN]
+    kept = xp.arange(order.shape[1], device=logs.device)[None] < (counts - counts // FALSE_ONE_IN)[:, None]
+    contexts, points = (xp.take_along_axis(a, order[:, :, None], axis=1) for a in (contexts, points))
+    logs, u = xp.take_along_axis(logs, order, axis=1), 2.0 * points - 1.0
+    like = xp.exp(_gaps(contexts, kept) / (-2.0 * CONTEXT_WIDTH**2 * max(contexts.shape[2], 1)))
+    kernel = (SHARED + (1.0 - SHARED) * like) * (1.0 + (u @ u.mT) / u.shape[2]) ** 2
+    one = xp.eye(kernel.shape[1], dtype=logs.dtype, device=logs.device)
+    kernel = xp.where(kept[:, :, None] & kept[:, None], kernel, one)  # what is left out is alone
+    noisy = kernel[:, None] + xp.asarray(NOISES, dtype=logs.dtype, device=logs.device)[:, None, None] * one
+    centred = xp.clip(logs - _mean(logs, kept)[:, None], -100.0, 100.0)
+    targets = xp.stack([xp.exp(centred), centred], axis=2)
+    likelihood = xp.max(_likelihood(xp.linalg.inv(noisy), targets, kept), axis=1)
+    return (likelihood[:, 1] - likelihood[:, 0] > LIKELIER_NATS) & (counts >= LIKELIER_FROM_SAMPLES)
 
 
-def _gaps(contexts: Array) -> Array:
-    """[n, n] squared distances, each dimension in units of its deviation."""
-    spread = contexts.std(axis=0)
-    return pairwise_squares((contexts - contexts.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+def _gaps(contexts: Tensor, used: Tensor) -> Tensor:
+    """[B, n, n] squared distances, each dimension in units of its deviation."""
+    xp, shown = namespace(contexts), used[:, :, None]
+    counts = xp.sum(used, axis=1)[:, None, None]
+    x = xp.where(shown, contexts, 0.0)
+    x = xp.where(shown, x - xp.sum(x, axis=1, keepdims=True) / counts, 0.0)
+    spread = xp.sqrt(xp.sum(x * x, axis=1, keepdims=True) / counts)
+    x = x / xp.where(spread > 0.0, spread, 1.0)
+    squares = xp.sum(x * x, axis=2)
+    return xp.clip(squares[:, :, None] + squares[:, None] - 2.0 * (x @ x.mT), 0.0, None)
 
 
-def _likelihood(inverse: Array, target: Array) -> float:
-    """Mean log density of each target given all others, up to a constant."""
-    z = target - np.median(target)
-    own = inverse.diagonal()
-    size = max(float(np.abs(z).max()), TINY)
-    variance = max(float(np.median((inverse @ (z / size)) ** 2 / own)), TINY)  # the median: outliers do not decide
-    return 0.5 * float(np.log(own).mean()) - 0.5 * float(np.log(variance)) - float(np.log(size))
+def _likelihood(inverse: Tensor, targets: Tensor, used: Tensor) -> Tensor:
+    """[B, k, t] mean log density of each of t targets [B, n, t] given all others, up to a constant.
+
+    `inverse` [B, k, n, n] is that of k kernels.
+    """
+    xp = namespace(targets)
+    z = xp.where(used[:, :, None], targets - _median(targets, used, 1), 0.0)
+    size = xp.clip(xp.max(xp.abs(z), axis=1, keepdims=True), TINY, None)
+    own = xp.linalg.diagonal(inverse)
+    # the median: outliers do not decide
+    squares = (inverse @ (z / size)[:, None]) ** 2 / own[:, :, :, None]
+    variance = xp.clip(_median(squares, used[:, None], 2)[:, :, 0], TINY, None)
+    sharp = _mean(xp.log(own), used[:, None])[:, :, None]
+    return 0.5 * sharp - 0.5 * xp.log(variance) - xp.log(size)
+
+
+def _mean(values: Tensor, used: Tensor) -> Tensor:
+    """Over the last axis [..., n], of what is in use."""
+    xp = namespace(values)
+    mean: Number = xp.sum(xp.where(used, values, 0.0), axis=-1) / xp.sum(used, axis=-1)
+    return mean
+
+
+def _median(values: Tensor, used: Tensor, axis: int) -> Tensor:
+    """Over the last axis but one [..., n, t], which is kept, of what is in use [..., n]."""
+    xp = namespace(values)
+    ranked = xp.sort(xp.where(used[..., None], values, xp.inf), axis=axis)
+    counts = xp.sum(used, axis=-1)[..., None, None] + xp.zeros_like(values[..., :1, :], dtype=xp.int64)
+    low, high = (xp.take_along_axis(ranked, place, axis=axis) for place in ((counts - 1) // 2, counts // 2))
+    return 0.5 * (low + high)

@@ -23,7 +23,7 @@ from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, root
 from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.discrete.target import levels, unwarped, warped
 from rasp_tuner.engine.evidence import log_student
-from rasp_tuner.engine.family import Choice, Forecast
+from rasp_tuner.engine.family import Choice, Comparison, Forecast, compared
 
 SETTLED = "best known; exploring would cost more than it finds"
 ALIKE = 0.5  # kc from which on what failed, or could not be had, there is not asked for here
@@ -124,6 +124,9 @@ class DiscreteBelief:
         both = math.sqrt(variances[0]) * math.sqrt(variances[1])  # of huge y, the product of variances overflows
         alike = float(covariance[0, 1]) / math.sqrt(max(covariance[0, 0], JITTER) * max(covariance[1, 1], JITTER))
         return float(y[0] - y[1]), max(float(variances.sum()) - 2.0 * min(alike, 1.0) * both, 0.0)
+
+    def against(self, point: Array, default: Array) -> Comparison:
+        return compared(self, point, default)
 
     @property
     def weights(self) -> Array:

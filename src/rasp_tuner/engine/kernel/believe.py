@@ -15,8 +15,10 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.memory import gaps, reach
 from rasp_tuner.engine.kernel.moving import encoded
 from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.select import EVERY, chosen, top, uniform
 from rasp_tuner.engine.kernel.shared import Prior, centred_level, estimate, noise_variances, prior
 from rasp_tuner.engine.kernel.state import Dims, L, State, Tensor
+from rasp_tuner.engine.kernel.trust import targets
 
 RECENT_STEPS = 20.0  # that the short memory lasts
 NARROW_WIDTH = 0.3  # of the narrow kernel, in deviations of the context
@@ -66,13 +68,6 @@ def believe(dims: Dims, state: State, default: Tensor, contexts: Tensor) -> Beli
     )
 
 
-def targets(dims: Dims, state: State) -> Tensor:
-    """[B, R] mean y of each slot, relative to the first sample; a row not in use may hold anything finite."""
-    xp = namespace(state.prompts)
-    sums = state.prompts[:, :, dims.features : dims.sample] @ state.weights[:, :, None]
-    return sums[:, :, 0] / xp.maximum(state.counts, 1.0)
-
-
 def box(default: Tensor) -> tuple[Tensor, Tensor]:
     """Lowest and highest u [d]: the unit box as seen from the default."""
     low = -2.0 * default
@@ -84,6 +79,11 @@ def minimisers(low: Tensor, high: Tensor, mean: Tensor, a: Tensor) -> Tensor:
     xp, d = namespace(mean), len(low)
     curvatures = xp.maximum(mean[:, :, 1 + d :], (LEAST_CURVATURE * a)[:, None, None])
     return xp.minimum(xp.maximum(mean[:, :, 1 : 1 + d] / (-2.0 * curvatures), low), high)
+
+
+def refresh_now(state: State) -> Tensor:
+    """[B] whether to spend time on what changes little: always while young, then now and then."""
+    return (state.steps < SETTLED_SAMPLES) | (state.steps % REFRESH_EVERY_STEPS == 0.0)
 
 
 def _kernels(dims: Dims, state: State, contexts: Tensor) -> Tensor:
@@ -116,10 +116,10 @@ def _pool(dims: Dims, state: State, kernels: Tensor) -> tuple[Tensor, Tensor, Te
 def _curvature(state: State, bowl: Prior, G: Tensor, b: Tensor, rest: Tensor) -> Tensor:
     """[B] the curvature all situations share; where it is not tracked yet, as the blind expert sees it."""
     a = state.curvature + 0.0
-    unknown = a == 0.0
-    if unknown.any():
-        some = Prior(*(part[unknown] for part in bowl))
-        a[unknown] = estimate(some, G[unknown, 0], b[unknown, 0], rest[unknown, 0], a[unknown])
+    rows = chosen(a == 0.0)
+    if rows is not None:
+        theirs = Prior(*(part[rows] for part in bowl))
+        a[rows] = estimate(theirs, G[rows, 0], b[rows, 0], rest[rows, 0], a[rows])
     return a
 
 
@@ -128,7 +128,7 @@ def _pinned(
 ) -> tuple[Tensor, Tensor]:
     """Posteriors with what a bowl cannot say by itself: its least value is about the level all situations share."""
     xp, d, known = namespace(mean), dims.knobs, state.curvature > 0.0
-    if not known.any():
+    if uniform(known) is False:
         return mean, S
     u = minimisers(*box(default), mean, a)
     f = xp.empty(mean.shape, dtype=mean.dtype, device=mean.device)
@@ -142,16 +142,16 @@ def _pinned(
 
 def _has_say(state: State) -> Tensor:
     """[B] 1 where the moving optimum has a fit and counts now; while it does not, it is scored like the blind one."""
-    steps = state.steps
-    now = (steps < SETTLED_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0) | (state.scores[:, L] > MOVING_IDLE_NATS)
-    return state.fitted * now
+    return state.fitted * (refresh_now(state) | (state.scores[:, L] > MOVING_IDLE_NATS))
 
 
 def _weights(state: State, moving: Tensor) -> Tensor:
     """[B, E] of the experts; none for a moving optimum without a say."""
     xp, scores = namespace(moving), state.scores + 0.0
-    scores[:, L] = xp.where(moving > 0.0, scores[:, L], -xp.inf)
-    shifted = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+    silent = moving == 0.0
+    if uniform(silent) is not False:
+        scores[:, L] = xp.where(silent, -xp.inf, scores[:, L])
+    shifted = xp.exp(scores - top(scores))
     return shifted / shifted.sum(axis=1)[:, None]
 
 
@@ -159,9 +159,9 @@ def _spread(dims: Dims, state: State) -> Tensor:
     """[B] of y: as tracked; else its deviation over the slots, or 1."""
     xp, spread = namespace(state.largest), state.largest + 0.0
     unknown = spread == 0.0
-    if not unknown.any():
+    if uniform(unknown) is False:
         return spread
-    y, n = targets(dims, state), xp.maximum(state.count, 1.0)
+    y, n = targets(dims, state, EVERY, dims.rows), xp.maximum(state.count, 1.0)
     used = _rows(dims, xp, y.device) < state.count[:, None]
     mean = xp.where(used, y, 0.0).sum(axis=1) / n
     away = xp.where(used, y - mean[:, None], 0.0)

@@ -12,10 +12,12 @@ from functools import lru_cache
 import numpy as np
 
 from rasp_tuner.engine.kernel.belief import Belief
-from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers, targets
+from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.predict import MovedBowl, features, moved_bowl, predict
+from rasp_tuner.engine.kernel.select import EVERY, top, uniform
 from rasp_tuner.engine.kernel.state import Dims, E, L, State, Tensor
+from rasp_tuner.engine.kernel.trust import targets
 
 HORIZON_STEPS = 12.0  # in which one more observation shall pay for itself
 FIRST_PROBE = 0.35  # length of the first move, along one knob
@@ -39,12 +41,13 @@ def choose(
 
     Points [B, d], their sources [B], and mean and variance [B] of y there. Draws [B, d + n] are uniform in [0, 1).
     """
-    xp, young = namespace(draws), state.count < 2.0
-    if young.all():
+    young = uniform(state.count < 2.0)
+    if young is True:
         return _first_probe(dims, state, belief, default, draws)
     chosen = _choice(dims, state, belief, default, draws)
-    if not young.any():
+    if young is False:
         return chosen
+    xp = namespace(draws)
     points, *numbers = zip(_first_probe(dims, state, belief, default, draws), chosen, strict=True)
     source, mean, variance = (xp.where(young, first, then) for first, then in numbers)
     return xp.where(young[:, None], *points), source, mean, variance
@@ -69,7 +72,7 @@ def _choice(
     """As `choose`, for tuners with samples."""
     xp, d, (low, high) = namespace(draws), dims.knobs, box(default)
     rows, weights = _tuners(state, xp), _weights(belief)
-    bowl = moved_bowl(dims, state, belief) if weights[:, L].any() else None
+    bowl = None if uniform(weights[:, L] > 0.0) is False else moved_bowl(dims, state, belief)
     centres = _centres(belief, low, high)
     u = _candidates(dims, state, belief, rows, draws[:, :d], centres, bowl)
     u = xp.minimum(xp.maximum(u, low), high)
@@ -77,8 +80,8 @@ def _choice(
     means, variances, worths = _experts_at(dims, belief, u, centres, inside, bowl)
     weights = weights[:, : means.shape[1]]
     score = (weights[:, None] @ (means - (HORIZON_STEPS * belief.a)[:, None, None] * worths))[:, 0]
-    tie = TIE * (xp.max(score, axis=1) - xp.min(score, axis=1))
-    chosen = (score + tie[:, None] * draws[:, d:]).argmin(axis=1)  # ties: either way is as good
+    tie = TIE * (top(score) + top(-score))
+    chosen = (score + tie * draws[:, d:]).argmin(axis=1)  # ties: either way is as good
     means, variances = means[rows, :, chosen], variances[rows, :, chosen]
     mean = xp.vecdot(weights, means)
     apart = means - mean[:, None]
@@ -110,9 +113,10 @@ def _candidates(
     covariance = belief.S[rows, xp.minimum(leader, L - 1), 1 : 1 + d, 1 : 1 + d]
     if bowl is not None:
         covariance = xp.where((leader == L)[:, None, None], bowl.location, covariance)
-    unsure = covariance.reshape((-1, d * d))[:, :: d + 1]  # a view of the diagonal
+    flat = covariance.reshape((-1, d * d))  # a copy, where the library keeps matrices by columns
+    unsure = flat[:, :: d + 1]
     unsure += (TIE * unsure.sum(axis=1))[:, None] * draws  # knobs not tried yet take turns at random
-    moves = _moves(d, xp, centres.device) @ _eigenvectors(covariance).mT
+    moves = _moves(d, xp, centres.device) @ _eigenvectors(flat.reshape((-1, d, d))).mT
     hint = _hint(dims, state, belief, rows)[:, None]
     return xp.concat([centres, hint, centres[rows, leader][:, None] + moves, hint + moves], axis=1)
 
@@ -121,16 +125,18 @@ def _centres(belief: Belief, low: Tensor, high: Tensor) -> Tensor:
     """[B, E + 1, d] every expert's minimiser, and their mean."""
     xp = namespace(belief.mean)
     local = minimisers(low, high, belief.mean, belief.a)
-    moved = xp.minimum(xp.maximum(belief.optimum, low), high)
-    moved = xp.where(belief.moving[:, None] > 0.0, moved, local[:, 0])
-    every = xp.concat([local, moved[:, None]], axis=1)
+    moved, moving = local[:, :1], uniform(belief.moving > 0.0)
+    if moving is not False:
+        optimum = xp.minimum(xp.maximum(belief.optimum, low), high)[:, None]
+        moved = optimum if moving is True else xp.where(moving[:, None, None], optimum, moved)
+    every = xp.concat([local, moved], axis=1)
     return xp.concat([every, belief.weights[:, None] @ every], axis=1)
 
 
 def _hint(dims: Dims, state: State, belief: Belief, rows: Tensor) -> Tensor:
     """[B, d] the point of the slot with the best y in a situation like this."""
     xp, kernels = namespace(belief.kernels), belief.kernels
-    score = targets(dims, state) / belief.spread[:, None] + 2.0 * (1.0 - kernels[:, 2])
+    score = targets(dims, state, EVERY, dims.rows) / belief.spread[:, None] + 2.0 * (1.0 - kernels[:, 2])
     slot = xp.where(kernels[:, 0] > 0.0, score, xp.inf).argmin(axis=1)
     return state.prompts[rows, slot, 1 : 1 + dims.knobs] / xp.maximum(state.counts[rows, slot], 1.0)[:, None]
 
@@ -170,12 +176,19 @@ def _weights(belief: Belief) -> Tensor:
 
 
 def _eigenvectors(matrices: Tensor) -> Tensor:
-    """[B, d, d] in columns, the least variance first."""
+    """[B, d, d] in columns, the least variance first; signed so that ties break alike whatever library found them."""
     xp, size = namespace(matrices), len(matrices)
-    if size <= MOST_MATRICES:
-        return xp.linalg.eigh(matrices)[1]
     starts = range(0, size, MOST_MATRICES)
-    return xp.concat([xp.linalg.eigh(matrices[start : start + MOST_MATRICES])[1] for start in starts], axis=0)
+    parts = [xp.linalg.eigh(matrices[start : start + MOST_MATRICES])[1] for start in starts]
+    vectors = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+    side = _falling(matrices.shape[2], xp, matrices.device) @ vectors
+    return xp.where(side < 0.0, -vectors, vectors)
+
+
+@lru_cache
+def _falling(d: int, xp: Tensor, device: Tensor) -> Tensor:
+    """[1, d] 1, 1/2, 1/3, ..."""
+    return xp.asarray(1.0 / np.arange(1.0, d + 1.0)[None], device=device)
 
 
 def _point(default: Tensor, u: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ def from_family(dims: Dims, snapshot: Mapping[str, Array]) -> State:
 
 def to_family(dims: Dims, state: State, tuner: int) -> dict[str, Array]:  # noqa: ARG001 - called like the others
     """The snapshot of one tuner of a state; copies."""
-    one = {name: to_numpy(array[tuner]).copy() for name, array in state.items()}
+    one = {name: to_numpy(array[tuner : tuner + 1])[0].copy() for name, array in state.items()}
     n = int(one["count"])
     return {
         **{name: one[own] for name, own in NAMES.items()},

@@ -14,7 +14,7 @@ from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.predict import each
-from rasp_tuner.engine.kernel.select import Rows, chosen, put, some
+from rasp_tuner.engine.kernel.select import Mask, Rows, chosen, put, top, uniform
 from rasp_tuner.engine.kernel.shared import (
     KEEP,
     OPTIMUM_VARIANCE,
@@ -28,7 +28,14 @@ from rasp_tuner.engine.kernel.shared import (
     track,
 )
 from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, L, State, Tensor
-from rasp_tuner.engine.kernel.trust import FAILED, recheck_early_samples, targets, trust_in_sample, update_trust
+from rasp_tuner.engine.kernel.trust import (
+    FAILED,
+    OUTLIERS_FROM_SAMPLES,
+    recheck_early_samples,
+    targets,
+    trust_in_sample,
+    update_trust,
+)
 
 TRACK_FROM_SAMPLES = 5  # on, the curvature is tracked instead of estimated
 LEAST_TRACKED_CURVATURE = 1e-95  # below, nothing has moved y yet
@@ -69,29 +76,29 @@ def learn(
     points [B, d]. A tuner without samples ignores both, one with fewer than two the latter.
     """
     xp = namespace(points)
-    youngest = float(xp.min(state.steps))
-    if youngest < 1.0:
+    seen = _seen(state)
+    if seen[0] < 1.0:
         put(state.first, state.steps == 0.0, losses)
-    trust = xp.ones_like(state.steps)
-    scored = state.steps >= 2.0
-    if some(scored):
-        trust = _score(dims, state, belief, default, points, losses, xp.where(scored[:, None], logs, 0.0), scored)
-    if youngest < EARLY_SAMPLES:  # these are judged together, and again with every one that comes
-        trust = xp.where(state.steps < EARLY_SAMPLES, 1.0, trust)
+    if seen[1] >= 2.0:
+        trust = _score(dims, state, belief, default, points, losses, logs, seen)
+    else:
+        trust = xp.ones_like(state.steps)
+    early: Mask = seen[0] < EARLY_SAMPLES and uniform(state.steps < EARLY_SAMPLES)
+    put(trust, early, 1.0)  # these are judged together, and again with every one that comes
     u = 2.0 * (points - default)
     relative = xp.minimum(xp.maximum(losses - state.first, -LARGEST), LARGEST)
-    psi = xp.concat([xp.ones_like(u[:, :1]), u, u**2, relative], axis=1)
-    memory.write(dims, state, contexts, psi, trust)
+    psi = xp.concat([0.0 * u[:, :1] + 1.0, u, u * u, relative], axis=1)
+    memory.write(dims, state, contexts, psi, trust, seen[0])
     moving.observe(dims, state, u, contexts, relative, trust)
-    if youngest < EARLY_SAMPLES:
-        _recheck(dims, state, failed)
-    settled = (state.steps >= 3.0) & _refresh_now(state)
-    if some(settled):
-        moving.fit(dims, state, belief.a, belief.offset, settled)
+    if early is not False:
+        _recheck(dims, state, failed, early)
+    fitted = uniform((seen[0] >= 2.0 or state.steps >= 3.0) & _refresh_now(state, seen[0] + 1.0, seen[1] + 1.0))
+    if fitted is not False:
+        moving.fit(dims, state, belief.a, belief.offset, fitted)
 
 
-def reweigh(dims: Dims, state: State, weights: Tensor, rows: Tensor) -> None:  # noqa: ARG001 - called like the others
-    """New weights [B, k] of the losses for the tuners in a mask [B]: their target means something else now."""
+def reweigh(dims: Dims, state: State, weights: Tensor, rows: Mask) -> None:  # noqa: ARG001 - called like the others
+    """New weights [B, k] of the losses for the tuners in a mask: their target means something else now."""
     put(state.weights, rows, weights)
     reset(state, rows)
     put(state.fitted, rows, 0.0)
@@ -116,7 +123,7 @@ def remembered(dims: Dims, state: State, tuner: int) -> tuple[Array, Array, Arra
 
 def to_numpy(array: Tensor) -> Array:
     """The same array, on the host."""
-    return np.asarray(array if isinstance(array, np.ndarray) else array.cpu(), dtype=np.float64)
+    return np.asarray(array.cpu() if hasattr(array, "cpu") else array, dtype=np.float64)
 
 
 def _score(
@@ -127,53 +134,55 @@ def _score(
     points: Tensor,
     losses: Tensor,
     logs: Tensor,
-    scored: Tensor,
+    seen: tuple[float, float],
 ) -> Tensor:
     """[B] trust in the samples, after experts, noise and what is shared were moved by those that look true."""
     xp = namespace(logs)
-    trust, cleared = trust_in_sample(state, belief, logs, scored)
+    scored: Mask = seen[0] >= 2.0 or state.steps >= 2.0
+    if scored is not True:
+        given, logs = logs, xp.zeros_like(logs)  # what a young tuner is given may be anything
+        put(logs, scored, given)
+    mature: Mask = seen[0] >= OUTLIERS_FROM_SAMPLES or state.steps >= OUTLIERS_FROM_SAMPLES
+    trust, cleared = trust_in_sample(state, belief, logs, mature)
     rows = chosen(cleared)
     if rows is not None:
         memory.restore_trust(state, rows)
         moving.restore_trust(state, rows)
-    common = prior(dims, state)
-    refresh = scored & _refresh_now(state)
-    true = scored & (trust >= 0.5)
-    if some(true):
-        mask = None if bool(xp.all(true)) else true
+    refresh = scored & _refresh_now(state, *seen)
+    true = uniform(scored & (trust >= 0.5))
+    if true is not False:
         scores = KEEP * state.scores + (1.0 - KEEP) * constants(xp, logs.device).expert_prior + logs
-        put(state.scores, mask, scores - xp.max(scores, axis=1, keepdims=True))
+        put(state.scores, true, scores - top(scores))
         means, variances = each(dims, state, belief, default, points[:, None])
         a, y = belief.a[:, None], (losses * state.weights).sum(axis=1)[:, None]
-        observe_noise(state, (y - means[:, :, 0]) / a, variances[:, :, 0] / a**2, mask)
-        _track(dims, state, belief, default, common, true, refresh)
-    if some(refresh):
+        observe_noise(state, (y - means[:, :, 0]) / a, variances[:, :, 0] / (a * a), true)
+        _track(dims, state, belief, default, true & (seen[0] >= 3.0 or state.steps >= 3.0), refresh)
+    if refresh is not False:
         update_trust(dims, state, belief, refresh)
     return trust
 
 
-def _track(
-    dims: Dims, state: State, belief: Belief, default: Tensor, common: Prior, true: Tensor, refresh: Tensor
-) -> None:
-    """Move what all situations share slowly towards what the leading expert sees, where a sample was true [B]."""
+def _track(dims: Dims, state: State, belief: Belief, default: Tensor, true: Mask, refresh: Mask) -> None:
+    """Move what all situations share slowly towards what the leading expert sees, for the tuners in `true`."""
     xp, a = namespace(state.tracked), belief.a
-    put(state.tracked, true & (state.steps >= 3.0), state.tracked + 1.0)
-    tracked = true & (state.tracked >= TRACK_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE)
-    if not some(tracked):
-        return
+    known, count = uniform(state.curvature > 0.0), state.tracked + 1.0
+    tracked = uniform(true & (count >= TRACK_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE))
     leader = xp.argmax(state.scores, axis=1)
     local = xp.minimum(leader, L - 1)
-    known = state.curvature > 0.0
-    likeliest, spread = xp.where(known, state.curvature, 1.0), xp.zeros_like(a)
-    rows = chosen(tracked & (refresh | ~known))
+    likeliest = spread = None
+    rows = chosen(tracked & (refresh | (state.curvature == 0.0) if known is not True else refresh))
     if rows is not None:
         one = xp.arange(state.size, device=a.device)[rows]
         level = (a * centred_level(state, belief.offset, a))[rows]
         G, b, rest = (array[one, local[rows]] for array in (belief.G, belief.b, belief.rest))
-        likeliest[rows] = estimate(Prior(*(array[rows] for array in common)), G, b, rest, level)
+        likeliest = xp.where(state.curvature > 0.0, state.curvature, 1.0)
+        common = Prior(*(array[rows] for array in prior(dims, state)))  # before this sample counts
+        likeliest[rows], spread = estimate(common, G, b, rest, level), xp.zeros_like(a)
         spread[rows] = _spread(dims, state, rows)
-    curvatures, least = _summary(belief, default, leader, local)
-    track(state, curvatures, least, likeliest, spread, None if bool(xp.all(tracked)) else tracked)
+    put(state.tracked, true, count)
+    if tracked is not False:
+        curvatures, least = _summary(belief, default, leader, local)
+        track(state, curvatures, least, likeliest, spread, tracked)
 
 
 def _summary(belief: Belief, default: Tensor, leader: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,10 +193,10 @@ def _summary(belief: Belief, default: Tensor, leader: Tensor, local: Tensor) -> 
     linear, curvatures = mean[:, 1 : 1 + d], xp.maximum(mean[:, 1 + d :], LEAST_CURVATURE * a)
     u = xp.minimum(xp.maximum(linear / (-2.0 * curvatures), -2.0 * default), 2.0 * (1.0 - default))
     least = mean[:, 0] + (u * (linear + u * mean[:, 1 + d :])).sum(axis=1)
-    moves = (leader == L) & (belief.moving > 0.0)
-    if some(moves):
-        curvatures = xp.where(moves[:, None], xp.maximum(belief.curvatures, LEAST_CURVATURE) * a, curvatures)
-        least = xp.where(moves, belief.level * belief.a, least)
+    moves = uniform((leader == L) & (belief.moving > 0.0))
+    if moves is not False:
+        put(curvatures, moves, xp.maximum(belief.curvatures, LEAST_CURVATURE) * a)
+        put(least, moves, belief.level * belief.a)
     return curvatures, least + belief.offset
 
 
@@ -201,16 +210,24 @@ def _spread(dims: Dims, state: State, rows: Rows) -> Tensor:
     return xp.sqrt(xp.maximum((weighted * y).sum(axis=1) / total - (weighted.sum(axis=1) / total) ** 2, 0.0))
 
 
-def _recheck(dims: Dims, state: State, failed: Tensor) -> None:
+def _recheck(dims: Dims, state: State, failed: Tensor, early: Mask) -> None:
     """Note what is known of the latest samples, and look again at all of the tuners that have few."""
     xp = namespace(failed)
-    early = state.steps <= EARLY_SAMPLES
-    places = xp.arange(EARLY_SAMPLES, device=early.device)
-    latest = early[:, None] & (places == state.steps[:, None] - 1.0)
+    latest = xp.arange(EARLY_SAMPLES, device=failed.device) == state.steps[:, None] - 1.0  # false for the others
     state.early[...] = xp.where(latest, FAILED * failed[:, None], state.early)
     recheck_early_samples(dims, state, early)
 
 
-def _refresh_now(state: State) -> Tensor:
-    """[B] whether to spend time on what changes little: always while young, then now and then."""
+def _seen(state: State) -> tuple[float, float]:
+    """Samples of the youngest tuner and of the oldest."""
+    xp, steps = namespace(state.steps), state.steps
+    if len(steps) == 1:
+        return float(steps[0]), float(steps[0])
+    return float(xp.min(steps)), float(xp.max(steps))
+
+
+def _refresh_now(state: State, fewest: float, most: float) -> Mask:
+    """Whether to spend time on what changes little: always while young, then now and then."""
+    if fewest == most:
+        return fewest < SETTLED_SAMPLES or fewest % REFRESH_EVERY_STEPS == 0.0
     return (state.steps < SETTLED_SAMPLES) | (state.steps % REFRESH_EVERY_STEPS == 0.0)

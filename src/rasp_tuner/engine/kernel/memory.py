@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import Rows, chunks, some, write_column
+from rasp_tuner.engine.kernel.select import Mask, Rows, chunks, column, put, uniform
 from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, State, Tensor
 
 SHARP_STEPS = 64  # steps in which a slot is not merged: what is recent stays sharp
@@ -30,7 +30,6 @@ class Scales(NamedTuple):
     """Of the dimensions of a context."""
 
     both: Tensor  # [B, 2, c] factors that turn squared differences into mean squares, in units of wobble and of spread
-    most: Tensor  # [B, c] squared change beyond which it tells of a new situation; infinite where none has come yet
     moved: Tensor  # [B] how many have moved at all; the others have factors of zero
 
 
@@ -42,7 +41,7 @@ def scales(dims: Dims, state: State, contexts: Tensor | None = None) -> Scales:
     if contexts is None or not dims.context:
         return now
     young = (state.steps < SETTLED_SAMPLES) | (now.moved < dims.context)
-    if not some(young):
+    if uniform(young) is False:
         return now
     relative, young = contexts - state.origin, young[:, None]
     mean = xp.where(young, (n * state.mean + relative) / (n + 1.0), state.mean)
@@ -57,7 +56,7 @@ def gaps(dims: Dims, state: State, contexts: Tensor) -> Tensor:
         return xp.zeros((state.size, 2, dims.rows), dtype=state.keys.dtype, device=state.keys.device)
     difference = state.keys - (contexts - state.origin)[:, None]
     difference *= difference
-    return scales(dims, state, contexts).both @ xp.matrix_transpose(difference)
+    return scales(dims, state, contexts).both @ difference.mT
 
 
 def reach(state: State) -> Tensor:
@@ -66,25 +65,27 @@ def reach(state: State) -> Tensor:
     return 2.0 + REACH_DEVIATIONS * xp.sqrt(xp.maximum(state.distance[:, 1] - state.distance[:, 0] ** 2, 0.0))
 
 
-def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor) -> None:
-    """A new slot for one sample of each tuner: contexts [B, c], psi [B, q] and how far it is trusted [B]."""
+def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor, fewest: float) -> None:
+    """A new slot for one sample of each tuner: contexts [B, c], psi [B, q] and how far it is trusted [B].
+
+    No tuner has seen fewer than so many samples.
+    """
     xp = namespace(psi)
-    first = state.steps == 0.0
-    if some(first):
-        state.origin[...] = xp.where(first[:, None], contexts, state.origin)
+    if fewest < 1.0:
+        put(state.origin, state.steps == 0.0, contexts)
     now = contexts - state.origin
-    _observe(dims, state, now)
+    _observe(state, now, late=fewest > 3.0 or state.steps > 3.0)
     above, beside, _ = triangle(dims.sample, xp, psi.device)
-    slot = state.count
-    write_column(state.keys, slot, now)
-    write_column(state.prompts, slot, psi[:, above] * psi[:, beside])
-    write_column(state.trust.swapaxes(1, 2), slot, trust[:, None])
-    write_column(state.counts, slot, 1.0)
-    write_column(state.last, slot, state.steps)
-    state.latest[...] = slot
+    slot = column(state.count)
+    state.keys[slot] = now
+    state.prompts[slot] = psi[:, above] * psi[:, beside]
+    state.trust.swapaxes(1, 2)[slot] = trust[:, None]
+    state.counts[slot] = 1.0
+    state.last[slot] = state.steps
+    state.latest[...] = state.count
     state.steps += 1.0
     state.count += 1.0
-    for rows in chunks(state.count == dims.rows, dims.rows * max(MERGE_CANDIDATES, dims.prompt)):
+    for rows in chunks(state.count == dims.rows, state.size, dims.rows * max(MERGE_CANDIDATES, dims.prompt)):
         _merge(dims, state, rows)
 
 
@@ -100,7 +101,7 @@ def triangle(q: int, xp: Tensor, device: Tensor) -> tuple[Tensor, Tensor, Tensor
 def restore_trust(state: State, rows: Rows) -> None:
     """The latest sample of these tuners was no mistake after all."""
     trust = state.trust[rows]
-    write_column(trust.swapaxes(1, 2), state.latest[rows], 1.0)
+    trust.swapaxes(1, 2)[column(state.latest[rows])] = 1.0
     state.trust[rows] = trust
 
 
@@ -124,28 +125,33 @@ def seen_before(state: State, rows: Rows, slots: Tensor, n: int) -> Tensor:
 
 def _scales(xp: Tensor, mean: Tensor, moment: Tensor, changes: Tensor) -> Scales:
     """Of contexts with these statistics [..., c]."""
-    variance = moment - mean**2
-    moving = variance > 1e-12 * moment
-    moved = moving.sum(axis=-1)
-    spread = xp.where(moving, variance, xp.inf)
-    wobble = xp.maximum(changes, LEAST_SHARE * spread)
+    wobble, spread, moved = _wobble(xp, mean, moment, changes)
     both = 1.0 / (xp.stack([wobble, spread], axis=-2) * xp.maximum(moved, 1)[..., None, None])
-    return Scales(both, 2.0 * JUMP_TIMES * wobble, moved)
+    return Scales(both, moved)
 
 
-def _observe(dims: Dims, state: State, now: Tensor) -> None:
-    """Take contexts relative to the first, [B, c], into the statistics."""
+def _wobble(xp: Tensor, mean: Tensor, moment: Tensor, changes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Wobble and spread [..., c], infinite where nothing has moved yet; and how many dimensions have [...]."""
+    variance = moment - mean * mean
+    moving = variance > 1e-12 * moment
+    spread = xp.where(moving, variance, xp.inf)
+    return xp.maximum(changes, LEAST_SHARE * spread), spread, moving.sum(axis=-1)
+
+
+def _observe(state: State, now: Tensor, late: Mask) -> None:
+    """Take contexts relative to the first, [B, c], into the statistics; `late` have seen more than three."""
     xp, n = namespace(now), state.steps[:, None]
-    usual, square = scales(dims, state), now**2
+    wobble, _, moved = _wobble(xp, state.mean, state.moment, state.changes / xp.maximum(n - 1.0, 1.0))
     change = (now - state.previous) ** 2  # the first one is zero
-    size = xp.minimum(usual.both[:, :1] @ change[:, :, None], LARGEST_DISTANCE)[:, 0]
-    late = n > 3.0
-    step = xp.concat([size, size**2], axis=1) - state.distance
-    state.distance += xp.where(late, step / xp.maximum(n - 3.0, 1.0), 0.0)
-    state.changes += 0.5 * xp.where(late, xp.minimum(change, usual.most), change)
+    size = xp.minimum((change / wobble).sum(axis=1) / xp.maximum(moved, 1), LARGEST_DISTANCE)[:, None]
+    step = (xp.concat([size, size * size], axis=1) - state.distance) / xp.maximum(n - 3.0, 1.0)
+    put(state.distance, late, state.distance + step)
+    put(change, late, xp.minimum(change, 2.0 * JUMP_TIMES * wobble))
+    state.changes += 0.5 * change
     state.previous[...] = now
-    state.mean += (now - state.mean) / (n + 1.0)
-    state.moment += (square - state.moment) / (n + 1.0)
+    n = n + 1.0
+    state.mean += (now - state.mean) / n
+    state.moment += (now * now - state.moment) / n
 
 
 def _merge(dims: Dims, state: State, rows: Rows) -> None:
@@ -188,7 +194,7 @@ def _gaps_between(keys: Tensor, scale: Tensor, turn: Tensor, tuners: Tensor) -> 
     xp = namespace(keys)
     sizes = (keys**2 @ scale[:, :, None])[:, :, 0]
     both = sizes[:, None] + sizes[tuners, turn][:, :, None]
-    gaps = both - (2.0 * scale[:, None] * keys[tuners, turn]) @ xp.matrix_transpose(keys)
+    gaps = both - (2.0 * scale[:, None] * keys[tuners, turn]) @ keys.mT
     return xp.minimum(xp.where(gaps > SAME_PLACE * both, gaps, 0.0), LARGEST_GAP)
 
 
@@ -201,7 +207,7 @@ def _pairs(turn: Tensor, gaps: Tensor, tuners: Tensor, count: int) -> tuple[Tens
     place[tuners, turn] = xp.arange(candidates, device=gaps.device)
     pairs = []
     for _ in range(count):
-        nearest = xp.argmin(xp.reshape(gaps, (size, -1)), axis=1)
+        nearest = xp.argmin(gaps.reshape((size, -1)), axis=1)
         pair = turn[everyone, nearest // rows], nearest % rows
         pairs.append(pair)
         for slot in pair:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import Rows, chosen, chunks, some, write_column
+from rasp_tuner.engine.kernel.select import Mask, Rows, chosen, chunks, column, uniform
 from rasp_tuner.engine.kernel.shared import centred_level, noise_variances, prior
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State, Tensor
 from rasp_tuner.engine.kernel.trust import CHI2_MEDIAN, masked_median, residual_trust
@@ -62,11 +62,11 @@ def encoded(dims: Dims, state: State, contexts: Tensor) -> Tensor:
 def observe(dims: Dims, state: State, u: Tensor, contexts: Tensor, losses: Tensor, trust: Tensor) -> None:
     """Take a sample of each tuner into the window; `steps` counts it already."""
     short, seen = reduced(dims, contexts), state.steps[:, None]
-    row = (state.steps - 1.0) % WINDOW_SAMPLES
-    write_column(state.window_points, row, u)
-    write_column(state.window_contexts, row, short)
-    write_column(state.window_losses, row, losses)
-    write_column(state.window_weights, row, trust)
+    row = column((state.steps - 1.0) % WINDOW_SAMPLES)
+    state.window_points[row] = u
+    state.window_contexts[row] = short
+    state.window_losses[row] = losses
+    state.window_weights[row] = trust
     gap = short - state.reduced_mean
     state.reduced_mean += gap / seen
     square = gap[:, :, None] * (short - state.reduced_mean)[:, None]
@@ -76,12 +76,12 @@ def observe(dims: Dims, state: State, u: Tensor, contexts: Tensor, losses: Tenso
 def restore_trust(state: State, rows: Rows) -> None:
     """The latest sample of these tuners was no mistake after all."""
     weights = state.window_weights[rows]
-    write_column(weights, (state.steps[rows] - 1.0) % WINDOW_SAMPLES, 1.0)
+    weights[column((state.steps[rows] - 1.0) % WINDOW_SAMPLES)] = 1.0
     state.window_weights[rows] = weights
 
 
-def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Tensor) -> None:
-    """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask [B]."""
+def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Mask) -> None:
+    """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask."""
     # here, and not when a sample comes: theta and its covariance must be in the same encoding
     rows = chosen(mask & ((state.steps < PLENTY_SAMPLES) | (state.steps % REFRESH_EVERY_STEPS == 0.0)))
     if rows is not None:
@@ -89,7 +89,7 @@ def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Tensor) -> No
     mean, precision = _prior(dims, state, centred_level(state, offset, a))
     noise, young = noise_variances(state.noises)[:, -1], state.steps < YOUNG_SAMPLES
     for group, times in ((mask & young, 1 + YOUNG_EXTRA_STEPS), (mask & ~young, 1)):
-        for rows in chunks(group, WINDOW_SAMPLES * dims.coefficients):
+        for rows in chunks(group, state.size, WINDOW_SAMPLES * dims.coefficients):
             task = Task(a[rows][:, None], offset[rows][:, None], mean[rows], precision[rows], noise[rows][:, None])
             _fit(dims, state, rows, task, times)
 
@@ -143,8 +143,8 @@ def _fit(dims: Dims, state: State, rows: Rows, task: Task, times: int) -> None:
             gaps, squares, residual = _residual(theta, u, x, y)
         slopes = (-2.0 * theta[:, None, 1 : 1 + d] * gaps)[:, :, :, None] * x[:, :, None]
         one = xp.ones_like(residual)[:, :, None]
-        jacobian = xp.concat([one, squares, xp.reshape(slopes, (*slopes.shape[:2], -1))], axis=2)
-        weighted = xp.matrix_transpose(jacobian * trust[:, :, None])
+        jacobian = xp.concat([one, squares, slopes.reshape((*slopes.shape[:2], -1))], axis=2)
+        weighted = (jacobian * trust[:, :, None]).mT
         found, exists = inverse(weighted @ jacobian + precision)
         there, moving = there & (exists | ~moving), moving & exists
         covariance = found if covariance is None else xp.where(moving[:, None, None], found, covariance)
@@ -153,7 +153,7 @@ def _fit(dims: Dims, state: State, rows: Rows, task: Task, times: int) -> None:
         step = _times(found, _times(weighted, residual) - pull)
         cost = (trust * residual**2).sum(axis=1) + (away * pull).sum(axis=1)
         theta, moving = _moved(theta, step, cost, moving, task, Window(u, x, y, trust))
-        if not some(moving):
+        if uniform(moving) is False:
             break
     theta[:, : 1 + d] *= a
     theta[:, :1] += offset
@@ -179,7 +179,7 @@ def _moved(
         better = searching & (after <= cost)
         theta = xp.where(better[:, None], there, theta)
         searching = searching & ~better
-        if not some(searching):
+        if uniform(searching) is False:
             break
     return theta, moving & ~searching
 
@@ -196,9 +196,9 @@ def _limited(y: Tensor) -> Tensor:
 
 def _residual(theta: Tensor, u: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Gaps to the optimum [b, n, d], their squares, and what is left of y [b, n]."""
-    xp, d = namespace(u), u.shape[2]
-    moves = xp.reshape(theta[:, 1 + d :], (len(theta), d, x.shape[2]))
-    gaps = u - x @ xp.matrix_transpose(moves)
+    d = u.shape[2]
+    moves = theta[:, 1 + d :].reshape((len(theta), d, x.shape[2]))
+    gaps = u - x @ moves.mT
     squares = gaps**2
     return gaps, squares, y - theta[:, :1] - (squares @ theta[:, 1 : 1 + d, None])[:, :, 0]
 
@@ -227,7 +227,7 @@ def _refresh(dims: Dims, state: State, rows: Rows) -> None:
         unit = xp.eye(r, dtype=mean.dtype, device=mean.device)
         encode, decode = unit / spread[:, None], unit * spread[:, None]
     old = xp.reshape(state.theta[rows, 1 + d :], (len(mean), d, 1 + r))
-    slopes = old[:, :, 1:] @ xp.matrix_transpose(before)  # [b, d, w] by the reduced context
+    slopes = old[:, :, 1:] @ before.mT  # [b, d, w] by the reduced context
     here = old[:, :, :1] + slopes @ (mean - centre)[:, :, None]
     moved = xp.reshape(xp.concat([here, slopes @ decode], axis=2), (len(mean), -1))
     moved = xp.minimum(xp.maximum(moved, -FARTHEST_OPTIMUM), FARTHEST_OPTIMUM)
@@ -242,12 +242,12 @@ def _prior(dims: Dims, state: State, level: Tensor) -> tuple[Tensor, Tensor]:
     common = prior(dims, state)
     moves = xp.zeros((size, d, 1 + r), dtype=level.dtype, device=level.device)
     moves[:, :, 0] = state.location
-    mean = xp.concat([level[:, None], common.mean[:, 1 + d :], xp.reshape(moves, (size, -1))], axis=1)
+    mean = xp.concat([level[:, None], common.mean[:, 1 + d :], moves.reshape((size, -1))], axis=1)
     precision = xp.zeros((size, m, m), dtype=level.dtype, device=level.device)
     precision[:, 1 : 1 + d, 1 : 1 + d] = common.precision[:, 1 + d :, 1 + d :]
     moves[...] = (1.0 / (state.location_variance * SLOPE_VARIANCE))[:, :, None]
     moves[:, :, 0] = 1.0 / state.location_variance
-    diagonal = xp.reshape(precision, (size, m * m))[:, :: m + 1]  # a view
+    diagonal = precision.reshape((size, m * m))[:, :: m + 1]  # a view
     diagonal[:, 0] = 1.0 / common.level_variance
-    diagonal[:, 1 + d :] = xp.reshape(moves, (size, -1))
+    diagonal[:, 1 + d :] = moves.reshape((size, -1))
     return mean, precision

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all ha
     "believe": [POINTER] * 2,
     "predict": [POINTER, POINTER, NUMBER, POINTER, POINTER],
     "compare": [POINTER] * 5,
+    "against": [POINTER] * 3,
     "forecast": [POINTER] * 6,
     "choose": [POINTER] * 6,
     "best": [POINTER] * 2,
@@ -97,7 +98,7 @@ class NativeBelief:
     def __init__(self, dims: Dims, size: int) -> None:
         self._layout = _belief_layout(dims)
         self.buffer = np.empty((size, self._layout[""][0].stop))
-        self.address = _address(self.buffer)
+        self.address = address(self.buffer)
 
     def __len__(self) -> int:
         return len(self.buffer)
@@ -130,7 +131,7 @@ class Native:
         n = state.size if rows is None else len(rows)
         belief = NativeBelief(dims, n)
         contexts = _numbers(contexts, n, dims.context)
-        ins = (_address(contexts), 8 * dims.context), (belief.address, belief.buffer.strides[0])
+        ins = (address(contexts), 8 * dims.context), (belief.address, belief.buffer.strides[0])
         self._call("believe", dims, state, default, rows, n, *ins)
         return belief
 
@@ -140,7 +141,7 @@ class Native:
         n, count = points.shape[:2]
         points = _numbers(points, n, count * dims.knobs)
         out, ways = _outputs(n, count, count)
-        points_at = (_address(points), 8 * count * dims.knobs)
+        points_at = (address(points), 8 * count * dims.knobs)
         self._call("predict", dims, state, default, rows, n, _of(belief, n), points_at, (count, 0), *ways)
         return out[0], out[1]
 
@@ -157,7 +158,7 @@ class Native:
         n, d = len(belief), dims.knobs
         points, others = _numbers(points, n, d), _numbers(others, n, d)
         out, ways = _outputs(n, 0, 0)
-        ins = (_of(belief, n), (_address(points), 8 * d), (_address(others), 8 * d))
+        ins = (_of(belief, n), (address(points), 8 * d), (address(others), 8 * d))
         self._call("compare", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1]
 
@@ -174,7 +175,7 @@ class Native:
         n, d = len(belief), dims.knobs
         points, y = _numbers(points, n, d), _numbers(y, n, 1)
         out, ways = _outputs(n, 0, 0, E)
-        ins = (_of(belief, n), (_address(points), 8 * d), (_address(y), 8))
+        ins = (_of(belief, n), (address(points), 8 * d), (address(y), 8))
         self._call("forecast", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1], out[2]
 
@@ -192,7 +193,7 @@ class Native:
         width = d + few + moves * min(d, most)
         draws = _numbers(draws, n, width)
         out, ways = _outputs(n, d, 0, 0, 0)
-        ins = (_of(belief, n), (_address(draws), 8 * width))
+        ins = (_of(belief, n), (address(draws), 8 * width))
         self._call("choose", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1].astype(np.int64), out[2], out[3]
 
@@ -218,7 +219,7 @@ class Native:
         n = len(belief)
         widths = (dims.knobs, dims.context, dims.columns, 1, E)
         inputs = [_numbers(x, n, w) for x, w in zip((points, contexts, losses, failed, logs), widths, strict=True)]
-        ins = [(_address(x), 8 * w) for x, w in zip(inputs, widths, strict=True)]
+        ins = [(address(x), 8 * w) for x, w in zip(inputs, widths, strict=True)]
         self._call("learn", dims, state, default, rows, n, _of(belief, n), *ins)
 
     def _call(
@@ -228,14 +229,14 @@ class Native:
         where = self._where_dims(dims, default).address
         arrays = self._where_state(dims, state).address
         chosen = self._all_or(rows, state, n)
-        numbers = _address(chosen)
+        numbers = address(chosen)
         function = self._functions[name]
         if n < THREADS_FROM_TUNERS:
-            function(where, arrays, numbers, n, *(address for address, _ in ways))
+            function(where, arrays, numbers, n, *(begin for begin, _ in ways))
             return
 
         def some(start: int, stop: int) -> None:
-            addresses = [address + start * step for address, step in ways]
+            addresses = [begin + start * step for begin, step in ways]
             function(where, arrays, numbers + 8 * start, stop - start, *addresses)
 
         threads, workers = _threads(os.getpid())
@@ -268,6 +269,22 @@ class Native:
         return numbers
 
 
+class Bound:
+    """The compiled functions for one tuner alone in its state, by name; they take addresses."""
+
+    def __init__(self, dims: Dims, default: Array, state: State) -> None:
+        rows = np.zeros(1, dtype=np.int64)
+        where, arrays = _dims_struct(dims, default), _state_struct(dims, state)
+        self._owners = (where, arrays, rows)
+        for name in ARGUMENTS:
+            own = partial(getattr(_library(), f"rasp_{name}"), where.address, arrays.address, address(rows), 1)
+            setattr(self, name, own)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., None]: ...
+
+
 def _dims_struct(dims: Dims, default: Array) -> _Shared:
     if not Native.serves(dims):
         raise ValueError(f"compiled code takes up to {MOST_KNOBS} knobs, got {dims.knobs}")
@@ -275,7 +292,7 @@ def _dims_struct(dims: Dims, default: Array) -> _Shared:
     matrix = np.ascontiguousarray(sketch(dims, np, "cpu")) if dims.context > dims.width else np.zeros(1)
     struct = _Dims(
         dims.knobs, dims.context, dims.columns, dims.features, dims.sample, dims.prompt, dims.rows, dims.width,
-        dims.rank, dims.coefficients, _address(own), _address(matrix),
+        dims.rank, dims.coefficients, address(own), address(matrix),
     )  # fmt: skip
     return _Shared((dims, default), ctypes.addressof(struct), (struct, own, matrix))
 
@@ -319,11 +336,11 @@ def _numbers(values: ArrayLike, n: int, width: int) -> Array:
 def _outputs(n: int, *widths: int) -> tuple[list[Array], list[tuple[int, int]]]:
     """Arrays [n, width], or [n] for a width of 0, in one piece of memory; and where they are."""
     memory = np.empty(n * (sum(widths) + widths.count(0)))
-    arrays, ways, start, address = [], [], 0, _address(memory)
+    arrays, ways, start, base = [], [], 0, address(memory)
     for width in widths:
         stop = start + n * (width or 1)
         arrays.append(memory[start:stop].reshape(n, width) if width else memory[start:stop])
-        ways.append((address + 8 * start, 8 * (width or 1)))
+        ways.append((base + 8 * start, 8 * (width or 1)))
         start = stop
     return arrays, ways
 
@@ -334,7 +351,7 @@ def _of(belief: NativeBelief, n: int) -> tuple[int, int]:
     return belief.address, belief.buffer.strides[0]
 
 
-def _address(array: NDArray[Any]) -> int:
+def address(array: NDArray[Any]) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # three times as fast
     except (TypeError, ValueError):  # read-only, or empty

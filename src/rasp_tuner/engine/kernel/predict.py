@@ -10,7 +10,6 @@ K        [B, p, p]    covariance of level, q and o in this context
 The other symbols are those of state.py and belief.py.
 """
 
-import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,11 +17,9 @@ import numpy as np
 
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.select import uniform
+from rasp_tuner.engine.kernel.shared import log_student
 from rasp_tuner.engine.kernel.state import Dims, E, State, Tensor
-
-FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end an expert
-FARTHEST = 1e150  # deviations: beyond, squares overflow
-STUDENT_NORM = math.lgamma((FREEDOM + 1.0) / 2.0) - math.lgamma(FREEDOM / 2.0) - 0.5 * math.log(FREEDOM * math.pi)
 
 
 class MovedBowl(NamedTuple):
@@ -66,13 +63,6 @@ def forecast(
     return mean[:, 0, 0], variance[:, 0, 0], log_student(y[:, None] - means[:, :, 0], unsure)
 
 
-def log_student(gap: Tensor, variance: Tensor) -> Tensor:
-    """Log density of Student's t, `gap` away from its centre; finite for every gap up to 1e100 and variance > 0."""
-    xp = namespace(gap)
-    far = xp.minimum(xp.abs(gap) / xp.sqrt(FREEDOM * variance), FARTHEST)
-    return STUDENT_NORM - 0.5 * xp.log(variance) - 0.5 * (FREEDOM + 1.0) * xp.log1p(far * far)
-
-
 def features(u: Tensor) -> Tensor:
     """Phi of points [B, n, d], as columns [B, p, n]."""
     xp, (size, n, d) = namespace(u), u.shape
@@ -98,11 +88,13 @@ def _each_at(dims: Dims, state: State, belief: Belief, f: Tensor) -> tuple[Tenso
     """Mean less the offset, and variance, [B, E, n], of what columns f [B, p, n] make of the coefficients."""
     xp, p = namespace(f), dims.features
     mean, S = belief.mean[:, :1], belief.S[:, :1]  # where it has no say, the moving optimum counts as the blind expert
-    moving = belief.moving > 0.0
-    if moving.any():
-        bowl = moved_bowl(dims, state, belief)
-        mean = xp.where(moving[:, None, None], bowl.mean[:, None], mean)
-        S = xp.where(moving[:, None, None, None], bowl.S[:, None], S)
+    moving = uniform(belief.moving > 0.0)
+    if moving is not False:
+        bowl, blind = moved_bowl(dims, state, belief), (mean, S)
+        mean, S = bowl.mean[:, None], bowl.S[:, None]
+        if moving is not True:
+            mean = xp.where(moving[:, None, None], mean, blind[0])
+            S = xp.where(moving[:, None, None, None], S, blind[1])
     means = xp.concat([belief.mean, mean], axis=1) @ f
     Sf = (xp.concat([belief.S, S], axis=1).reshape((-1, E * p, p)) @ f).reshape((-1, E, p, f.shape[2]))
     Sf *= f[:, None]

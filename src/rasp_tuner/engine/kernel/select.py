@@ -1,36 +1,45 @@
-"""Which tuners of a batch something is done for: all of them at once, in one go where memory allows, or a few."""
+"""Which tuners of a batch something is done for: all of them, none, or some; in parts where memory asks for it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Tensor
 
-Rows = Tensor | slice  # an array of indices, or the slice of all: either one reads and writes `array[rows]`
+Mask = Tensor | bool  # [B]; True is everyone, False is no one: `&` and `|` work on all of these, `~` on arrays only
+Rows = Tensor | slice  # an array of indices, or a slice: either one reads and writes `array[rows]`
 CHUNK = 1 << 26  # numbers in the largest array that is made on the way: 512 MiB
 
 EVERY = slice(None)
 
 
-def some(mask: Tensor) -> bool:
-    """Whether any is true; cheaper than `any`."""
-    return bool(namespace(mask).count_nonzero(mask))
+def uniform(mask: Mask) -> Mask:
+    """The same mask, as a plain True or False where all tuners agree: what follows is cheaper then."""
+    if isinstance(mask, bool):
+        return mask
+    count = int(namespace(mask).count_nonzero(mask))
+    return bool(count) if count in (0, len(mask)) else mask
 
 
-def chosen(mask: Tensor) -> Rows | None:
-    """The tuners where a mask [B] is true; None where it is nowhere."""
-    xp = namespace(mask)
-    count = int(xp.count_nonzero(mask))
-    if count == 0:
-        return None
-    return EVERY if count == len(mask) else xp.nonzero(mask)[0]
+def some(mask: Mask) -> bool:
+    """Whether there is any tuner in a mask."""
+    return mask if isinstance(mask, bool) else bool(namespace(mask).any(mask))
 
 
-def chunks(mask: Tensor, numbers: int) -> Iterator[Rows]:
-    """The same in parts, if each tuner needs an array of so many numbers."""
+def chosen(mask: Mask) -> Rows | None:
+    """The tuners in a mask; None if there are none."""
+    mask = uniform(mask)
+    if isinstance(mask, bool):
+        return EVERY if mask else None
+    return namespace(mask).nonzero(mask)[0]
+
+
+def chunks(mask: Mask, size: int, numbers: int) -> Iterator[Rows]:
+    """The same of `size` tuners in parts, if each needs an array of so many numbers."""
     rows, most = chosen(mask), max(1, CHUNK // max(numbers, 1))
     if rows is None:
         return
-    count = len(mask) if isinstance(rows, slice) else len(rows)
+    count = size if isinstance(rows, slice) else len(rows)
     if count <= most:
         yield rows
         return
@@ -38,18 +47,24 @@ def chunks(mask: Tensor, numbers: int) -> Iterator[Rows]:
         yield slice(begin, min(begin + most, count)) if isinstance(rows, slice) else rows[begin : begin + most]
 
 
-def put(target: Tensor, mask: Tensor | None, value: Tensor) -> None:
-    """Write to an array [B, ...] where a mask [B] is true; None is everywhere."""
-    if mask is not None:
-        mask = mask[(EVERY, *(None,) * (target.ndim - 1))]
-        value = namespace(target).where(mask, value, target)
+def put(target: Tensor, mask: Mask, value: Any) -> None:
+    """Write to an array [B, ...] for the tuners in a mask."""
+    if mask is False:
+        return
+    if mask is not True:
+        value = namespace(target).where(mask[(EVERY, *(None,) * (target.ndim - 1))], value, target)
     target[...] = value
 
 
-def write_column(target: Tensor, column: Tensor, value: Tensor) -> None:
-    """Write [B, ...] to one place a tuner along the second axis of an array [B, n, ...]."""
-    xp = namespace(target)
-    if len(target) == 1:  # a view is cheaper than a list of places
-        target[:, int(column[0])] = value
-    else:
-        target[xp.arange(len(target), device=target.device), xp.astype(column, xp.int64)] = value
+def column(places: Tensor) -> tuple[Any, Any]:
+    """The index of one place [B] a tuner along the second axis of an array [B, n, ...]."""
+    if len(places) == 1:  # a view is cheaper than a list of places
+        return EVERY, int(places[0])
+    xp = namespace(places)
+    return xp.arange(len(places), device=places.device), xp.astype(places, xp.int64)
+
+
+def top(array: Tensor) -> Tensor:
+    """[..., 1] the largest along the last axis; the method is faster than the function, and torch's is another one."""
+    xp = namespace(array)
+    return array.max(axis=-1, keepdims=True) if xp.__name__ == "numpy" else xp.max(array, axis=-1, keepdims=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import Rows, put
+from rasp_tuner.engine.kernel.select import Mask, Rows, put, top
 from rasp_tuner.engine.kernel.state import NOISES, Dims, E, L, State, Tensor
 
 OPTIMUM_VARIANCE = 0.25  # of an optimum around the default
@@ -83,7 +83,7 @@ def prior(dims: Dims, state: State) -> Prior:
     precision = xp.zeros((size, p, p), dtype=mean.dtype, device=mean.device)
     common = COMMON_DEVIATION**2 / (own + d * COMMON_DEVIATION**2)
     precision[:, 1 + d :, 1 + d :] = (-common / own)[:, None, None]
-    diagonal = xp.reshape(precision, (size, p * p))[:, :: p + 1]  # a view
+    diagonal = precision.reshape((size, p * p))[:, :: p + 1]  # a view
     diagonal[:, 0] = 1.0 / xp.where(known, level_variance + 0.1 * d, LEVEL_VARIANCE)
     diagonal[:, 1 : 1 + d] = 0.25 / unsure
     diagonal[:, 1 + d :] = ((1.0 - common) / own)[:, None]
@@ -108,9 +108,10 @@ def estimate(prior: Prior, G: Tensor, b: Tensor, rest: Tensor, level: Tensor) ->
     rest = (rest - level * (2.0 * b[:, 0] - level * n[:, 0]))[:, None]
     b = b - level[:, None] * G[:, :, 0]
     precision = G[:, None] / noises[:, None, None] + prior.precision[:, None]
-    pull = xp.broadcast_to(prior.pull[:, None], precision.shape[:3])
-    solved = xp.linalg.solve(precision, xp.stack([b[:, None] / noises[:, None], pull], axis=3))
-    along = xp.matrix_transpose(solved) @ b[:, None, :, None]  # [B, 5, 2, 1]: by the data, and by the prior
+    sides = xp.empty((*precision.shape[:3], 2), dtype=G.dtype, device=G.device)
+    sides[..., 0], sides[..., 1] = b[:, None] / noises[:, None], prior.pull[:, None]
+    solved = xp.linalg.solve(precision, sides)
+    along = solved.mT @ b[:, None, :, None]  # [B, 5, 2, 1]: by the data, and by the prior
     square = xp.maximum(rest - along[:, :, 0, 0], xp.maximum(1e-20 * xp.abs(rest), TINY**2)) / noises
     linear = along[:, :, 1, 0] / noises
     root = xp.sqrt(linear**2 + 4.0 * n * square)
@@ -122,37 +123,40 @@ def estimate(prior: Prior, G: Tensor, b: Tensor, rest: Tensor, level: Tensor) ->
     evidence = steep - 0.5 * (ratio + shift + n * xp.log(noises) + determinant) - n * logs - fixed.estimate_odds
     # plus a little: too steep is safer than too flat
     logs = logs + xp.minimum(0.5 / xp.maximum(2.0 * ratio - steep, 0.5), 1.0)
-    weights = xp.exp(evidence - xp.max(evidence, axis=1, keepdims=True))
+    weights = xp.exp(evidence - top(evidence))
     return xp.maximum(xp.exp((weights * logs).sum(axis=1) / weights.sum(axis=1)), TINY)
 
 
 def track(
-    state: State, curvatures: Tensor, least: Tensor, likeliest: Tensor, spread: Tensor, tracked: Tensor | None
+    state: State, curvatures: Tensor, least: Tensor, likeliest: Tensor | None, spread: Tensor | None, tracked: Mask
 ) -> None:
-    """Move what is shared towards what is seen now, in the tuners that are `tracked` [B].
+    """Move what is shared towards what is seen now, in the tuners that are `tracked`.
 
     That is the curvatures [B, d] and the least y [B] of the leading expert, and the likeliest curvature of all; the
-    first of these begins it. `spread` is that of y; 0 where it was not looked at.
+    first of these begins it. `spread` is that of y; 0 where it was not looked at. Both are None if that was nowhere.
     """
-    xp, d = namespace(least), curvatures.shape[1]
-    known = state.curvature > 0.0
-    curvature, level = xp.where(known, state.curvature, likeliest), xp.where(known, state.level, least)
+    xp, d, curvature, level = namespace(least), curvatures.shape[1], state.curvature, state.level
+    if likeliest is not None:
+        known = curvature > 0.0
+        curvature, level = xp.where(known, curvature, likeliest), xp.where(known, level, least)
     gap = least - level
     far = xp.minimum(xp.abs(gap) / curvature, 1e6) ** 2
-    relative = curvatures / (curvatures.sum(axis=1)[:, None] / d)
+    relative = curvatures * d / curvatures.sum(axis=1)[:, None]
     shape = state.shape + RATE * (xp.minimum(xp.maximum(relative, 0.2), 4.0) - state.shape)
-    curvature = curvature * xp.minimum(xp.maximum(likeliest / curvature, 0.3), 3.0) ** CURVATURE_RATE
-    largest = xp.maximum(spread, 0.995 * state.largest)
+    largest = 0.995 * state.largest
+    if likeliest is not None:
+        curvature = curvature * xp.minimum(xp.maximum(likeliest / curvature, 0.3), 3.0) ** CURVATURE_RATE
+        largest = xp.maximum(spread, largest)
     limited = xp.minimum(xp.maximum(curvature, 0.1 * largest), 100.0 * largest)
     put(state.level, tracked, level + RATE * gap)
     put(state.level_variance, tracked, state.level_variance + RATE * (far - state.level_variance))
-    put(state.shape, tracked, shape / (shape.sum(axis=1)[:, None] / d))
+    put(state.shape, tracked, shape * d / shape.sum(axis=1)[:, None])
     put(state.curvature, tracked, xp.where(largest > 0.0, limited, curvature))
     put(state.largest, tracked, largest)
 
 
-def reset(state: State, rows: Tensor) -> None:
-    """The target of these tuners (a mask [B]) means something else now."""
+def reset(state: State, rows: Mask) -> None:
+    """The target of these tuners means something else now."""
     for array in (state.curvature, state.tracked, state.largest):
         put(array, rows, 0.0)
     put(state.level_variance, rows, 4.0)
@@ -177,13 +181,13 @@ def noise_variances(noises: Tensor) -> Tensor:
     return xp.exp(weights @ constants(xp, noises.device).logs / weights.sum(axis=2))
 
 
-def observe_noise(state: State, errors: Tensor, unsure: Tensor, rows: Tensor | None) -> None:
+def observe_noise(state: State, errors: Tensor, unsure: Tensor, rows: Mask) -> None:
     """Take in what came less what was expected, in units of a, and the variance of that expectation, [B, E] each."""
     xp = namespace(errors)
     fixed = constants(xp, errors.device)
     scores = KEEP * state.noises + (1.0 - KEEP) * fixed.noise_prior
     scores += log_student(errors[:, :, None], unsure[:, :, None] + fixed.variances)
-    put(state.noises, rows, scores - xp.max(scores, axis=2, keepdims=True))
+    put(state.noises, rows, scores - top(scores))
 
 
 def log_student(gap: Tensor, variance: Tensor) -> Tensor:

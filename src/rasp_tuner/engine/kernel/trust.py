@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import Rows, chosen, chunks, some
+from rasp_tuner.engine.kernel.select import Mask, Rows, chosen, chunks, top, uniform
 from rasp_tuner.engine.kernel.shared import (
     COMMON_DEVIATION,
     LEVEL_VARIANCE,
@@ -45,23 +45,28 @@ ONE_IN = 3  # no more than one in so many is false
 ALIKE = 0.3  # of a kernel: slots that an expert judges
 
 
-def trust_in_sample(state: State, belief: Belief, logs: Tensor, scored: Tensor) -> tuple[Tensor, Tensor]:
-    """[B] probability that a sample is no false measurement; and where [B] a second odd one in a row clears both."""
+def trust_in_sample(state: State, belief: Belief, logs: Tensor, mature: Mask) -> tuple[Tensor, Mask]:
+    """[B] probability that a sample is no false measurement; and where a second odd one in a row clears both.
+
+    Only tuners that are `mature` have seen enough to tell.
+    """
     xp = namespace(logs)
-    familiar = xp.max(belief.kernels[:, 2], axis=1) > FAMILIAR
-    scale = xp.log(10.0 * xp.maximum(state.largest, belief.a))
-    unlike = xp.where(familiar, math.log(OUTLIER_ODDS) - scale, math.log(OUTLIER_ODDS_NEW_SITUATION) - scale)
-    top = xp.max(logs, axis=1)
-    mean = (belief.weights * xp.exp(logs - top[:, None])).sum(axis=1)  # zero if all the weight lies elsewhere
-    likely = top + xp.log(xp.maximum(mean, 1e-300))
+    familiar = top(belief.kernels[:, 2])[:, 0] > FAMILIAR
+    odds = xp.where(familiar, OUTLIER_ODDS, 0.0 * belief.a + OUTLIER_ODDS_NEW_SITUATION)
+    unlike = xp.log(odds / (10.0 * xp.maximum(state.largest, belief.a)))
+    most = top(logs)
+    mean = (belief.weights * xp.exp(logs - most)).sum(axis=1)  # zero if all the weight lies elsewhere
+    likely = most[:, 0] + xp.log(xp.maximum(mean, 1e-300))
     trust = 1.0 / (1.0 + xp.exp(xp.minimum(unlike - likely, 100.0)))
-    odd = (trust < 0.5) & scored & (state.steps >= OUTLIERS_FROM_SAMPLES)
-    if not some(odd):
+    if mature is not True:
+        trust = xp.where(mature, trust, 1.0)
+    odd = trust < 0.5
+    if uniform(odd) is False:
         state.suspected[...] = 0.0
-        return xp.where(state.steps >= OUTLIERS_FROM_SAMPLES, trust, 1.0), odd
+        return trust, False
     cleared = odd & (state.suspected > 0.0)
     state.suspected[...] = xp.astype(odd & ~cleared, trust.dtype)
-    return xp.where((state.steps >= OUTLIERS_FROM_SAMPLES) & ~cleared, trust, 1.0), cleared
+    return xp.where(cleared, 1.0, trust), cleared
 
 
 def residual_trust(squares: Tensor, scale: Tensor) -> Tensor:
@@ -85,9 +90,9 @@ def masked_median(values: Tensor, used: Tensor) -> Tensor:
     return 0.5 * xp.take_along_axis(ordered, middle, axis=1).sum(axis=1)
 
 
-def update_trust(dims: Dims, state: State, belief: Belief, mask: Tensor) -> None:
+def update_trust(dims: Dims, state: State, belief: Belief, mask: Mask) -> None:
     """Trust each slot by how far it lies from what its expert makes of it, so that outliers count little."""
-    for rows in chunks(mask & (state.count >= FEWEST_SAMPLES), L * max(dims.rows, dims.prompt)):
+    for rows in chunks(mask & (state.count >= FEWEST_SAMPLES), state.size, L * max(dims.rows, dims.prompt)):
         _update_trust(dims, state, belief, rows)
 
 
@@ -95,12 +100,12 @@ def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows) -> None:
     xp, count = namespace(state.trust), state.count[rows]
     n = int(xp.max(count))
     used = (xp.arange(n, device=count.device) < count[:, None])[:, None]
-    weights = xp.broadcast_to(-state.weights[rows][:, None], (len(count), L, dims.columns))
-    form = xp.concat([belief.mean[rows], weights], axis=2)
+    form = xp.empty((len(count), L, dims.sample), dtype=count.dtype, device=count.device)
+    form[:, :, : dims.features], form[:, :, dims.features :] = belief.mean[rows], -state.weights[rows][:, None]
     form[:, :, 0] += belief.offset[rows][:, None]
     above, beside, times = triangle(dims.sample, xp, form.device)
     form = form[:, :, above] * form[:, :, beside] * times
-    squares = xp.maximum(form @ xp.matrix_transpose(state.prompts[rows, :n]), 0.0)
+    squares = xp.maximum(form @ state.prompts[rows, :n].mT, 0.0)
     squares = xp.where(used, squares / xp.maximum(state.counts[rows, :n], 1.0)[:, None], xp.inf)  # mean ones
     kernels, a = belief.kernels[rows][:, :, :n], belief.a[rows][:, None]
     order = xp.argsort(squares, axis=2)
@@ -111,10 +116,10 @@ def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows) -> None:
     state.trust[rows, :, :n] = xp.where(kernels > ALIKE, residual_trust(squares, scale), state.trust[rows, :, :n])
 
 
-def recheck_early_samples(dims: Dims, state: State, mask: Tensor) -> None:
+def recheck_early_samples(dims: Dims, state: State, mask: Mask) -> None:
     """Look again at the first samples: a few false ones among them would bend all that is shared."""
     numbers = EARLY_SAMPLES**2 * max(3, dims.context // ONE_IN)
-    for rows in chunks(mask & (state.count >= FEWEST_SAMPLES), numbers):
+    for rows in chunks(mask & (state.count >= FEWEST_SAMPLES), state.size, numbers):
         _recheck(dims, state, rows)
 
 
@@ -132,7 +137,7 @@ def _recheck(dims: Dims, state: State, rows: Rows) -> None:
     known = state.early[rows, :n]
     out, a = early_outliers(samples, _may_be_false(state, rows, samples) & (known != FAILED))
     was = (known == OUTLIER) & used
-    if not some(out | was):
+    if uniform(xp.any(out | was, axis=1)) is False:
         return
     for array, usual, if_false in (
         (state.trust.swapaxes(1, 2), 1.0, OUTLIER_TRUST),
@@ -237,9 +242,9 @@ def _factor(samples: Samples, order: Tensor, used: Tensor, z: Tensor) -> Tensor:
     sides = xp.stack([z, xp.where(used, expected, 0.0)], axis=1)
     noises = xp.stack([xp.full_like(z[:, 0], noise) for noise in BOWL_NOISES], axis=1)[:, :, None]
     covariance = xp.zeros((len(z), len(BOWL_NOISES), n + 2, n + 2), dtype=z.dtype, device=z.device)
-    covariance[:, :, :n, :n] = (f @ xp.matrix_transpose(f))[:, None]
+    covariance[:, :, :n, :n] = (f @ f.mT)[:, None]
     covariance[:, :, n:, :n] = sides[:, None]
-    covariance[:, :, :n, n:] = xp.matrix_transpose(sides)[:, None]
+    covariance[:, :, :n, n:] = sides.mT[:, None]
     diagonal = xp.reshape(covariance, (len(z), len(BOWL_NOISES), -1))[:, :, :: n + 3]  # a view
     diagonal[:, :, :n] += noises
     diagonal[:, :, n:] = 1.0 + 2.0 * (sides**2).sum(axis=2)[:, None] / noises  # enough for a factor to exist

@@ -66,6 +66,8 @@ void rasp_predict(const Dims *, const State *, const int64_t *rows, int64_t n, d
                   int64_t count, double *means, double *variances);
 void rasp_compare(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                   const double *others, double *means, double *variances);
+void rasp_against(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
+                  double *out); /* [n, 6]: y of the default; mean and variance of the difference; y; both variances */
 void rasp_forecast(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                    const double *y, double *means, double *variances, double *logs);
 void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *draws,

@@ -116,35 +116,66 @@ void rasp_predict(const Dims *dims, const State *all, const int64_t *rows, int64
     free(memory);
 }
 
+/* Mean and variance of y at the first of two points u [2, d] less y at the second. `f` is scratch, [2, p]. */
+static void difference(const Dims *dims, const Belief *belief, const double *u, const double *K, double *f,
+                       double *mean, double *variance) {
+    int64_t d = dims->d, p = dims->p;
+    double each[E], unsure[E], level, other, a = *belief->a, *g = f + p;
+    features(dims, u, f);
+    features(dims, u + d, g);
+    for (int64_t j = 0; j < p; j++) f[j] -= g[j];
+    for (int64_t l = 0; l < L; l++) {
+        each[l] = dot(p, belief->mean + l * p, f);
+        unsure[l] = form(p, belief->S + l * p * p, f) * (a * a);
+    }
+    each[L] = each[0], unsure[L] = unsure[0]; /* it begins as the blind one */
+    if (*belief->moving > 0.0) {
+        moving_slopes(dims, belief, u, f, &level);
+        moving_slopes(dims, belief, u + d, g, &other);
+        for (int64_t j = 0; j < p; j++) f[j] -= g[j];
+        each[L] = (level - other) * a;
+        unsure[L] = form(p, K, f) * (a * a);
+    }
+    mix(belief->weights, each, unsure, mean, variance);
+}
+
 void rasp_compare(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
                   const double *points, const double *others, double *means, double *variances) {
     int64_t d = dims->d, p = dims->p, length = belief_length(dims);
-    double *K, *u, *f, *g, each[E], unsure[E], level, other;
-    Part parts[] = {{&K, p * p}, {&u, 2 * d}, {&f, p}, {&g, p}};
+    double *K, *u, *f;
+    Part parts[] = {{&K, p * p}, {&u, 2 * d}, {&f, 2 * p}};
     double *memory = ALLOCATE(parts);
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
-        double a = *belief.a;
+        if (*belief.moving > 0.0) moving_covariance(dims, &one, &belief, K);
         to_u(dims, points + i * d, u);
         to_u(dims, others + i * d, u + d);
-        features(dims, u, f);
-        features(dims, u + d, g);
-        for (int64_t j = 0; j < p; j++) f[j] -= g[j];
-        for (int64_t l = 0; l < L; l++) {
-            each[l] = dot(p, belief.mean + l * p, f);
-            unsure[l] = form(p, belief.S + l * p * p, f) * (a * a);
+        difference(dims, &belief, u, K, f, means + i, variances + i);
+    }
+    free(memory);
+}
+
+void rasp_against(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
+                  const double *points, double *out) {
+    int64_t d = dims->d, p = dims->p, length = belief_length(dims);
+    double *K, *u, *f, each[E], unsure[E];
+    Part parts[] = {{&K, p * p}, {&u, 2 * d}, {&f, 2 * p}};
+    double *memory = ALLOCATE(parts);
+    for (int64_t i = 0; i < n; i++) {
+        State one = tuner(dims, all, rows[i]);
+        Belief belief = belief_at(dims, beliefs + i * length);
+        double *to = out + 6 * i, base = *belief.offset + *belief.origin;
+        if (*belief.moving > 0.0) moving_covariance(dims, &one, &belief, K);
+        to_u(dims, points + i * d, u);
+        for (int64_t j = 0; j < d; j++) u[d + j] = 0.0;
+        difference(dims, &belief, u, K, f, to + 1, to + 2);
+        for (int64_t j = 0; j < 2; j++) { /* the point, and the default */
+            each_centred(dims, &belief, u + j * d, K, each, unsure);
+            mix(belief.weights, each, unsure, to + (j ? 0 : 3), to + 4 + j);
         }
-        each[L] = each[0], unsure[L] = unsure[0]; /* it begins as the blind one */
-        if (*belief.moving > 0.0) {
-            moving_covariance(dims, &one, &belief, K);
-            moving_slopes(dims, &belief, u, f, &level);
-            moving_slopes(dims, &belief, u + d, g, &other);
-            for (int64_t j = 0; j < p; j++) f[j] -= g[j];
-            each[L] = (level - other) * a;
-            unsure[L] = form(p, K, f) * (a * a);
-        }
-        mix(belief.weights, each, unsure, means + i, variances + i);
+        to[0] += base;
+        to[3] += base;
     }
     free(memory);
 }

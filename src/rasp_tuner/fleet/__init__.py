@@ -1,0 +1,4 @@
+"""Many tuners at once: one for each tenant, endpoint, device or user, in one call."""
+
+from rasp_tuner.fleet.fleet import Fleet as Fleet
+from rasp_tuner.fleet.fleet import FleetSuggestions as FleetSuggestions

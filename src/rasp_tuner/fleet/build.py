@@ -1,0 +1,93 @@
+"""Plan: what all tuners of a fleet have in common; and tuners made by it that know nothing yet."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rasp_tuner.core import snapshot
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.budget import BudgetLedger
+from rasp_tuner.engine.kernel import state as states
+from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.state import Dims
+from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.safety import Calibration
+from rasp_tuner.fleet import records
+from rasp_tuner.fleet.device import Device
+from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.space import Space
+from rasp_tuner.tuner import Tuner
+from rasp_tuner.types import Metric
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A tuner that knows nothing yet, as a snapshot: header and arrays by the names that they have there."""
+
+    header: dict[str, Any]
+    arrays: dict[str, Array]
+
+    @classmethod
+    def of(cls, tuner: Tuner) -> "Plan":
+        return cls(*snapshot.decode(tuner.to_bytes()))
+
+    def to_bytes(self) -> bytes:
+        return snapshot.encode(self.header, self.arrays)
+
+    @cached_property
+    def space(self) -> Space:
+        return Space.from_json(self.header["space"])
+
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        return {name: Metric(**fields) for name, fields in self.header["metrics"].items()}
+
+    @property
+    def context(self) -> list[str] | int | None:
+        schema: list[str] | int | None = self.header["context"]
+        return schema
+
+    @property
+    def default(self) -> Array:
+        """[d]"""
+        return self.arrays["default"]
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Of the preset: budget, guard, switching_cost."""
+        constants: dict[str, Any] = self.header["preset"]["constants"]
+        return constants
+
+    @property
+    def seed(self) -> int:
+        return int(self.header["seed"])
+
+    @cached_property
+    def dims(self) -> Dims:
+        context = len(self.context) if isinstance(self.context, list) else self.context or 0
+        return Dims(self.space.dim, context, Objective(self.metrics).columns)
+
+
+def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:
+    """Tuners that know nothing, numbered from `first` on."""
+    zero, share = device.put(np.zeros(size)), plan.constants["budget"]
+    objective = Objective(plan.metrics, zero=zero)
+    starts = start(plan.dims)
+    state = states.blank(plan.dims, size, starts).map(device.put)
+    state.weights[...] = objective.weights
+    own = records.blank(size, plan.default, plan.dims.context, first)
+    tuners = Tuners(
+        state,
+        objective,
+        Calibration(zero + 1.0),
+        None if share is None else BudgetLedger.of_many(share, zero),
+        records.Records(**{name: device.put(array) for name, array in vars(own).items()}),
+    )
+    return tuners.map(_copied)  # no two arrays are the same one: they are changed in place
+
+
+def _copied(array: Any) -> Any:
+    return namespace(array).asarray(array, copy=True)

@@ -1,0 +1,248 @@
+"""FleetEngine: what engine/engine.py does for one tuner, for many at once. Branches are masks over tuners.
+
+ask    contexts -> believe -> choose -> guard, cost of switching, budget -> points
+tell   metrics -> losses -> book the cost, forecast, calibrate -> learn -> scale of the metric
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rasp_tuner.engine.engine import (
+    MOST_DEVIATIONS,
+    SCALE_EVERY_STEPS,
+    SCALE_FROM_SAMPLES,
+    SCALE_SAMPLES,
+    SETTLED_SAMPLES,
+)
+from rasp_tuner.engine.kernel.backend import Beliefs, Kernel, kernel_for
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, E, Tensor
+from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, LIKELY, PROVEN, Against
+from rasp_tuner.fleet.draws import draws
+from rasp_tuner.fleet.records import LOCATED
+from rasp_tuner.fleet.tuners import Tuners
+
+
+@dataclass(frozen=True)
+class Settings:
+    """As of a Tuner."""
+
+    seed: int
+    switching_cost: float
+    guard: float | None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What came of one point of each of n tuners."""
+
+    points: Tensor  # [n, d]
+    contexts: Tensor  # [n, c]
+    values: Sequence[Tensor]  # K metrics [n]; those of failures mean nothing
+    failed: Tensor  # [n] true or false
+    asked: bool  # whether these were suggestions, which a budget counts
+
+
+class FleetEngine:
+    """Functions of n tuners, which they change in place, and one row of every argument for each of them."""
+
+    def __init__(self, dims: Dims, default: Tensor, settings: Settings) -> None:
+        self.dims, self.default, self.settings = dims, default, settings
+        self.kernel: Kernel = kernel_for(dims, default)
+        self._draws = dims.knobs + E + 2 + 12 * min(dims.knobs, 3)
+
+    def propose(self, tuners: Tuners, contexts: Tensor) -> tuple[Tensor, Beliefs | None]:
+        """The next points [n, d], and what was believed."""
+        records, xp = tuners.records, namespace(contexts)
+        drawn = draws(self.settings.seed, records.number, records.asks, self._draws)
+        known = tuners.objective.seen > 0
+        located = (records.guided == LOCATED)[:, None]  # the fleet knows better than the default
+        start = xp.clip(self.default + 0.5 * xp.where(located, tuners.known("location"), 0.0), 0.0, 1.0)
+        start = xp.where((records.failures > 0.0)[:, None], drawn[:, : self.dims.knobs], start)  # all so far failed
+        if not xp.any(known):
+            return start, None
+        belief = self.kernel.believe(tuners.state, contexts, tuners.rows)
+        points = self.kernel.choose(tuners.state, belief, drawn, tuners.rows)[0]
+        second = known & (records.guided == LOCATED) & (tuners.known("count") < 2.0)
+        if xp.any(second):  # no first probe, where the fleet knows where optima are
+            points = xp.where(second[:, None], self.kernel.best(tuners.state, belief, tuners.rows), points)
+        careful = tuners.objective.seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
+        if xp.any(careful):
+            points = self._checked(tuners, belief, points, careful)
+        return xp.where(known[:, None], points, start), belief
+
+    def learn(self, tuners: Tuners, samples: Samples, belief: Beliefs | None = None) -> None:
+        """Take in one sample of each tuner, of which `belief` is from the ask, if there is one.
+
+        A tuner that has seen nothing but failures does not come here with one more.
+        """
+        objective, xp = tuners.objective, namespace(samples.points)
+        told, failed = ~samples.failed, samples.failed
+        losses = xp.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
+        changed = objective.observe_extreme(losses, told)
+        if xp.any(changed):
+            tuners.reweigh(self.dims, changed)
+            belief = None
+        if belief is None:
+            belief = self.kernel.believe(tuners.state, samples.contexts, tuners.rows)
+        if samples.asked and tuners.budget is not None:
+            self._account(tuners, belief, samples.points, losses, failed)
+        self._learn(tuners, belief, samples.points, samples.contexts, losses, failed)
+        waiting = told & (tuners.records.failures > 0.0)
+        if xp.any(waiting):
+            self._learn_failures(tuners, waiting)
+
+    def best_known(self, tuners: Tuners, contexts: Tensor) -> Tensor:
+        """[n, d] the best points without exploring; the default while nothing better is proven."""
+        xp, known = namespace(contexts), (tuners.objective.seen > 0)[:, None]
+        if not xp.any(known):
+            return xp.zeros_like(tuners.records.point) + self.default
+        belief = self.kernel.believe(tuners.state, contexts, tuners.rows)
+        return xp.where(known, self._proven(tuners, belief, PROVEN), self.default)
+
+    def _checked(self, tuners: Tuners, belief: Beliefs, points: Tensor, careful: Tensor) -> Tensor:
+        """The points [n, d] unless guard, cost of switching or budget forbid them."""
+        xp, own = namespace(points), tuners.objective.own_units
+        if self.settings.guard is not None:
+            points = self._replaced(tuners, belief, points, careful, self._within_guard)
+        if self.settings.switching_cost > 0.0:
+            current = tuners.records.current
+            both = xp.stack([current, points], axis=1)
+            means, variances = self.kernel.predict(tuners.state, belief, both, tuners.rows)
+            hoped = own(means[:, 0]) - own(means[:, 1] - xp.sqrt(variances[:, 1]))
+            stay = careful & (EARN_BACK_STEPS * hoped < self.settings.switching_cost)
+            points = xp.where(stay[:, None], current, points)
+        if tuners.budget is not None:
+            points = self._replaced(tuners, belief, points, careful, _within_budget)
+        return points
+
+    def _replaced(
+        self,
+        tuners: Tuners,
+        belief: Beliefs,
+        points: Tensor,
+        careful: Tensor,
+        harmless: Callable[[Tuners, Against], Tensor],
+    ) -> Tensor:
+        """Points that are harmless beside the default; else the best known if that is better; else the default."""
+        xp = namespace(points)
+        harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points))
+        if not xp.any(harmful):
+            return points
+        return xp.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
+
+    def _within_guard(self, tuners: Tuners, offer: Against) -> Tensor:
+        worst = offer.mean + GUARD_DEVIATIONS * offer.deviation
+        return tuners.objective.relative(worst, offer.level) <= self.settings.guard
+
+    def _proven(self, tuners: Tuners, belief: Beliefs, probability: float) -> Tensor:
+        """[n, d] the best point known where it is so likely better than the default; else the default."""
+        best = self.kernel.best(tuners.state, belief, tuners.rows)
+        better = self._beside(tuners, belief, best).better >= probability
+        return namespace(best).where(better[:, None], best, self.default)
+
+    def _beside(self, tuners: Tuners, belief: Beliefs, points: Tensor) -> Against:
+        """Points compared with the default, with a deviation as wide as calibration asks for."""
+        xp = namespace(points)
+        default = xp.zeros_like(points) + self.default
+        both = xp.stack([points, default], axis=1)
+        means, variances = self.kernel.predict(tuners.state, belief, both, tuners.rows)
+        mean, variance = self.kernel.compare(tuners.state, belief, points, default, tuners.rows)
+        other = xp.any(points != default, axis=1)
+        level, unsure = means[:, 1], variances[:, 1]
+        return Against(
+            level=level,
+            mean=xp.where(other, mean, 0.0),
+            deviation=xp.where(other, xp.sqrt(variance), 0.0) * xp.clip(tuners.calibration.factor, 1.0, None),
+            expected=xp.where(other, means[:, 0], level),
+            variances=(xp.where(other, variances[:, 0], unsure), unsure),
+        )
+
+    def _account(self, tuners: Tuners, belief: Beliefs, points: Tensor, losses: Tensor, failed: Tensor) -> None:
+        """Book what own suggestions cost against the default, as it is known after they ran."""
+        xp, relative = namespace(points), tuners.objective.relative
+        counts = tuners.objective.seen > self.dims.knobs + 1  # the first looks are free
+        if tuners.budget is None or not xp.any(counts):
+            return
+        y, offer = xp.sum(losses * tuners.objective.weights, axis=1), self._beside(tuners, belief, points)
+        mean, deviation = offer.after(y, noise(belief))
+        mean, deviation = xp.where(failed, y - offer.level, mean), xp.where(failed, 0.0, deviation)
+        price = relative(mean, offer.level)
+        unsure = relative(mean + deviation, offer.level) - price
+        moved = xp.any(points != self.default, axis=1)
+        tuners.budget.record(price, unsure, relative(y - offer.level, offer.level), moved, counts)
+
+    def _learn(
+        self, tuners: Tuners, belief: Beliefs, points: Tensor, contexts: Tensor, losses: Tensor, failed: Tensor
+    ) -> None:
+        state, rows, objective, xp = tuners.state, tuners.rows, tuners.objective, namespace(points)
+        told, y = ~failed, xp.sum(losses * objective.weights, axis=1)
+        steps = tuners.known("steps") + 0.0
+        mean, variance, logs = self.kernel.forecast(state, belief, points, y, rows)
+        unsure = xp.clip(variance + noise(belief), LEAST_VARIANCE, None)
+        surprise = xp.clip(xp.abs(y - mean) / xp.sqrt(unsure), None, MOST_DEVIATIONS)
+        tuners.calibration.observe(surprise, told & (steps >= 2.0) & (objective.seen >= 2))
+        open_ = told & (steps > 0.0) & objective.may_rescale
+        level = None
+        if xp.any(open_):
+            default = (xp.zeros_like(points) + self.default)[:, None]
+            level = self.kernel.predict(state, belief, default, rows)[0][:, 0]
+        self.kernel.learn(state, belief, points, contexts, losses, failed, logs, rows)
+        begun = (steps == 0.0) & (tuners.records.guided > 0.0)
+        if xp.any(begun):  # what the fleet knew of the level was not relative to the first sample
+            tuners.know("level", xp.where(begun, tuners.known("level") - y, tuners.known("level")))
+        changed = objective.observe(losses, told)
+        if level is not None:
+            objective.observe_level(y, level, open_)
+            changed = changed | self._rescaled(tuners, open_)
+        if xp.any(changed):
+            tuners.reweigh(self.dims, changed)
+
+    def _rescaled(self, tuners: Tuners, open_: Tensor) -> Tensor:
+        """[n] whose metric changed its scale; looked at often while little is known."""
+        xp, seen = namespace(open_), tuners.objective.seen
+        often = (seen <= SETTLED_SAMPLES) | (seen % SCALE_EVERY_STEPS == 0)
+        look = open_ & (seen >= SCALE_FROM_SAMPLES) & often
+        if not xp.any(look):
+            return look
+        return tuners.objective.choose_scale(*recent(tuners, self.default), looked=look)
+
+    def _learn_failures(self, tuners: Tuners, waiting: Tensor) -> None:
+        """Learn what failed before the first success, now that it is known what bad means."""
+        xp, d = namespace(waiting), self.dims.knobs
+        for i in range(tuners.records.failed_at.shape[1]):
+            rows = xp.nonzero(waiting & (tuners.records.failures > float(i)))[0]
+            if not len(rows):
+                break
+            part = tuners.take(rows) if tuners.rows is None else tuners.take_beside(rows)
+            points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
+            belief = self.kernel.believe(part.state, contexts, part.rows)
+            failed = xp.ones_like(rows, dtype=xp.bool)
+            self._learn(part, belief, points, contexts, part.objective.worst(), failed)
+            tuners.put(rows, part)
+        tuners.records.failures[...] = xp.where(waiting, 0.0, tuners.records.failures)
+
+
+def noise(belief: Beliefs) -> Tensor:
+    """[n] variance of one observation of y around its mean."""
+    return namespace(belief.a).sum(belief.weights * belief.noises, axis=1) * belief.a**2
+
+
+def recent(tuners: Tuners, default: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Contexts, points and losses [n, m, .] of the latest samples, oldest first, and which of them there are [n, m]."""
+    state, steps, m = tuners.state, tuners.known("steps"), SCALE_SAMPLES
+    xp = namespace(steps)
+    sample = xp.astype(steps, xp.int64)[:, None] - m + xp.arange(m, device=steps.device)
+    each, place = xp.arange(len(steps), device=steps.device)[:, None], sample % WINDOW_SAMPLES
+    if tuners.rows is not None:
+        each = tuners.rows[:, None]
+    points = default + 0.5 * state.window_points[each, place]
+    losses = state.window_losses[each, place] + tuners.known("first")[:, None]
+    return state.window_contexts[each, place], points, losses, sample >= 0
+
+
+def _within_budget(tuners: Tuners, offer: Against) -> Tensor:
+    assert tuners.budget is not None  # noqa: S101 - asked for only then
+    price = tuners.objective.relative(offer.mean, offer.level)
+    worse = tuners.objective.relative(offer.mean + offer.deviation, offer.level)
+    return tuners.budget.allows(price, worse - price)

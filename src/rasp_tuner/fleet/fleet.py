@@ -1,0 +1,346 @@
+"""Fleet: the public face of many tuners. Names, checks and pending suggestions around the engine of many."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rasp_tuner.core.checks import show, whole
+from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.engine.engine import EARLY_FAILURES
+from rasp_tuner.engine.kernel.backend import Beliefs
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.state import Tensor
+from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.fleet import fleet_file, single
+from rasp_tuner.fleet.build import Plan, blank
+from rasp_tuner.fleet.chunks import Chunks
+from rasp_tuner.fleet.device import Device, host, is_tensor
+from rasp_tuner.fleet.engine import FleetEngine, Samples, Settings
+from rasp_tuner.fleet.fleet_file import Progress
+from rasp_tuner.fleet.inputs import Rows, columns_of, contexts_of, flags_of, rows_of
+from rasp_tuner.fleet.knobs import Knobs
+from rasp_tuner.fleet.prior import FleetPrior, guide, learn_prior
+from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.space import Knob
+from rasp_tuner.tuner import BUDGET, Tuner
+from rasp_tuner.types import Direction, Metric
+
+Contexts = Mapping[str, Any] | Tensor | Sequence[Sequence[float]] | None
+Which = int | slice | Sequence[int] | Tensor | None
+MOST_TUNERS = 10_000_000
+PRIOR_EVERY = 1.2  # times as many samples as when it was learned: then the fleet's prior is learned anew
+
+
+@dataclass(frozen=True)
+class FleetSuggestions:
+    """What n tuners of a fleet should run next; tensors on the fleet's device if contexts came as tensors, else NumPy."""
+
+    params: dict[str, Tensor]  # by knob, [n] in its own units
+    points: Tensor  # [n, d] the same in the unit box
+    which: Rows  # [n] positions of the tuners
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+
+@methods_on_one_thread
+class Fleet:
+    """Many tuners of the same kind, each with a life of its own, in one call.
+
+    Does what as many `Tuner`s would do, to rounding and but for their random numbers. Each tuner has at most one
+    suggestion that waits for an answer; asking again replaces it. A call that raises a RaspError changes nothing. Not
+    thread-safe. `which` says which tuners a call is for: None (all), a position, a slice, positions or a mask.
+
+    space, metrics, context, default, guard, budget, switching_cost   as of `Tuner`; the knobs must be (almost)
+                continuous: Float without a step, or Int of more than 64 values
+    size        tuners to begin with
+    device      "cpu", or "cuda" (with extra `fleet`)
+    seed        draws are a function of it, the tuner's number and how often it was asked
+    share       whether a tuner without samples begins with what the others have learned: how strongly the metric
+                reacts, how noisy it is, where optima lie. Its first suggestion is then the usual optimum, and not the
+                default
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Knob],
+        metrics: Mapping[str, Metric | Direction],
+        context: Sequence[str] | int | None = None,
+        default: Mapping[str, object] | None = None,
+        size: int = 1000,
+        *,
+        device: str = "cpu",
+        seed: int = 0,
+        budget: float | None = BUDGET,
+        guard: float | None = None,
+        switching_cost: float = 0.0,
+        share: bool = True,
+    ) -> None:
+        size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
+        if not isinstance(share, bool):
+            raise InvalidSpace(f"share must be True or False, got {show(share)}")
+        # a Tuner checks all of this, and says what a tuner of this fleet looks like in a snapshot
+        example = Tuner(
+            space, metrics, context, default, seed=seed, budget=budget, guard=guard, switching_cost=switching_cost
+        )
+        plan, place = Plan.of(example), Device(device)
+        Knobs(plan.space)  # before anything is built
+        self._build(plan, place, blank(plan, place, size, 0), size, share, None)
+
+    def _build(
+        self, plan: Plan, device: Device, tuners: Tuners, issued: int, share: bool, prior: FleetPrior | None
+    ) -> None:
+        self._plan, self._device, self._tuners, self._share, self._prior = plan, device, tuners, share, prior
+        self._issued = issued  # numbers given to tuners so far
+        self._knobs, self._encoder = Knobs(plan.space), ContextEncoder(plan.context)
+        settings = Settings(plan.seed, plan.constants["switching_cost"], plan.constants["guard"])
+        self._engine = FleetEngine(plan.dims, device.put(plan.default), settings)
+        self._chunks = Chunks(device, self._engine.kernel)
+        self._beliefs: tuple[Rows, list[Beliefs | None]] | None = None  # of the latest ask, until something is learned
+
+    def __len__(self) -> int:
+        return self._tuners.size
+
+    def __repr__(self) -> str:
+        records = self._tuners.records
+        return (
+            f"<Fleet of {len(self)} tuners device={self._device.name!r} knobs={list(self._plan.space.knobs)}"
+            f" learned={int(host(records.learned).sum())} pending={int(host(records.waiting).sum())}>"
+        )
+
+    @property
+    def learned(self) -> Rows:
+        """[B] how many samples each tuner was told or observed."""
+        return host(self._tuners.records.learned).astype(np.int64)
+
+    @property
+    def pending(self) -> NDArray[np.bool_]:
+        """[B] whether a suggestion of the tuner waits for an answer."""
+        return host(self._tuners.records.waiting) > 0.0
+
+    @property
+    def memory_per_tuner(self) -> int:
+        """Bytes that a tuner takes: the same from its first sample to its last.
+
+        While calls run, a few thousand tuners at most take about as much again.
+        """
+        one = blank(self._plan, Device("cpu"), 1, 0)
+        one.make_room_for_failures(EARLY_FAILURES)
+        return sum(array.nbytes for array in one.arrays())
+
+    def ask(self, contexts: Contexts = None, which: Which = None) -> FleetSuggestions:
+        """Parameters to run in these contexts [n, c], one for each tuner."""
+        rows = rows_of(which, len(self))
+        seen = contexts_of(contexts, self._encoder, rows, self._device.put)
+        self._guide(rows)
+        points = self._device.put(np.zeros((len(rows), self._plan.dims.knobs)))
+        params: dict[str, list[Tensor]] = {name: [] for name in self._plan.space.knobs}
+
+        def one(tuners: Tuners, part: slice) -> tuple[dict[str, Tensor], Beliefs | None]:
+            proposed, belief = self._engine.propose(tuners, seen[part])
+            values, points[part] = self._knobs.values(proposed)
+            records = tuners.records
+            records.asks[...] = records.asks + 1.0
+            records.waiting[...] = 1.0
+            records.point[...], records.context[...] = points[part], seen[part]
+            return values, belief
+
+        made = self._chunks.run(one, self._tuners, rows, "records")
+        for values, _ in made:
+            for name, column in values.items():
+                params[name].append(column)
+        self._beliefs = (rows, [belief for _, belief in made])
+        back = _same_kind(contexts)
+        joined = {name: back(_joined(columns, points)) for name, columns in params.items()}
+        return FleetSuggestions(joined, back(points), rows)
+
+    def tell(self, metrics: Mapping[str, Any] | None = None, which: Which = None, failed: Any = None) -> None:
+        """Learn what the waiting suggestions led to: metrics [n] by name.
+
+        `failed` [n] says which of them crashed or were invalid; their metrics are ignored.
+        """
+        rows = rows_of(which, len(self))
+        records = self._tuners.records
+        missing = rows[host(records.waiting)[rows] == 0.0]
+        if missing.size:
+            raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
+        flags = flags_of("failed", failed, rows)
+        values = self._values(metrics, rows, flags)
+        at = self._device.index(rows)
+        points, contexts = records.point[at], records.context[at]
+        self._learn(rows, points, contexts, values, flags, True)
+        records.waiting[at] = 0.0
+        ran = self._device.index(rows[~flags])
+        records.current[ran] = records.point[ran]
+
+    def observe(
+        self, contexts: Contexts, params: Mapping[str, Any], metrics: Mapping[str, Any], which: Which = None
+    ) -> None:
+        """Learn from runs nobody asked for: params and metrics [n] by name."""
+        rows = rows_of(which, len(self))
+        seen = contexts_of(contexts, self._encoder, rows, self._device.put)
+        columns = columns_of("params", params, self._plan.space.knobs, rows, self._device.put)
+        given = dict(zip(self._plan.space.knobs, columns, strict=True))
+        illegal = self._knobs.illegal(given)
+        if illegal is not None:
+            name, bad, rule = illegal
+            raise InvalidValue(f"params[{name!r}] {rule}, got {float(given[name][bad])!r} for tuner {int(rows[bad])}")
+        none = np.zeros(len(rows), dtype=bool)
+        values = self._values(metrics, rows, none)
+        self._learn(rows, self._knobs.points(given), seen, values, none, False)
+
+    def recommend(self, contexts: Contexts = None, which: Which = None) -> dict[str, Tensor]:
+        """The best parameters [n] by knob for these contexts, without exploring; the default while nothing is known."""
+        rows = rows_of(which, len(self))
+        seen = contexts_of(contexts, self._encoder, rows, self._device.put)
+        points = self._device.put(np.zeros((len(rows), self._plan.dims.knobs)))
+
+        def one(tuners: Tuners, part: slice) -> None:
+            points[part] = self._engine.best_known(tuners, seen[part])
+
+        self._chunks.run(one, self._tuners, rows)
+        return {name: _same_kind(contexts)(column) for name, column in self._knobs.values(points)[0].items()}
+
+    def add(self, n: int = 1) -> Rows:
+        """Positions of n new tuners, at the end."""
+        n, size = whole("n", n, 1, MOST_TUNERS), len(self)
+        more = blank(self._plan, self._device, n, self._issued)
+        self._tuners, self._issued = self._tuners.join(more), self._issued + n
+        self._beliefs = None
+        return np.arange(size, size + n)
+
+    def remove(self, which: Which) -> None:
+        """Forget these tuners; those after them move up."""
+        rows = rows_of(which, len(self))
+        kept = np.delete(np.arange(len(self)), rows)
+        self._tuners = self._tuners.take(self._device.index(kept))
+        self._beliefs = None
+
+    def __getitem__(self, i: int) -> Tuner:
+        """A Tuner that knows what tuner i knows, and may go its own way; `fleet[i] = tuner` brings it back."""
+        row = rows_of(i, len(self))
+        return single.tuner_of(self._plan, self._tuners.take(self._device.index(row)))
+
+    def __setitem__(self, i: int, tuner: Tuner) -> None:
+        row = rows_of(i, len(self))
+        at = self._device.index(row)
+        number = float(self._tuners.records.number[at][0])
+        one = single.tuners_of(self._plan, self._device, tuner, number)
+        room = max(one.records.failed_at.shape[1], self._tuners.records.failed_at.shape[1])
+        one.make_room_for_failures(room)
+        self._tuners.make_room_for_failures(room)
+        self._tuners.put(at, one)
+        self._beliefs = None
+
+    def save(self, path: str | os.PathLike[str], progress: Progress | bool = False) -> None:
+        """Write everything to `path`, atomically; equal fleets write equal bytes.
+
+        `progress` is called with tuners done and to do; True shows a bar.
+        """
+        header = {"issued": self._issued, "share": self._share}
+        prior = {} if self._prior is None else vars(self._prior)
+        fleet_file.write(path, self._plan, (header, prior), self._tuners, progress)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str = "cpu", progress: Progress | bool = False) -> "Fleet":
+        """The fleet that was saved: from here on it does, bit for bit, what that one would have done on this device."""
+        place = Device(device)
+        plan, header, arrays, tuners = fleet_file.read(path, place, progress)
+        fleet = cls.__new__(cls)
+        prior = FleetPrior.of(arrays) if arrays else None
+        fleet._build(plan, place, tuners, header["issued"], header["share"], prior)
+        return fleet
+
+    def _values(self, metrics: object, rows: Rows, failed: NDArray[np.bool_]) -> list[Tensor]:
+        """Checked metrics [n]; those of failures are ones."""
+        if metrics is None and failed.all():
+            metrics = dict.fromkeys(self._plan.metrics, np.ones(len(rows)))
+        if failed.any() and isinstance(metrics, Mapping):
+            metrics = {name: self._without(values, failed) for name, values in metrics.items()}
+        values = columns_of("metrics", metrics, self._plan.metrics, rows, self._device.put)
+        for (name, metric), column in zip(self._plan.metrics.items(), values, strict=True):
+            if metric.scale == "log" and bool(namespace(column).any(column <= 0.0)):
+                bad = int(np.argmin(host(column) > 0.0))
+                raise InvalidValue(
+                    f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {float(column[bad])!r} for tuner"
+                    f" {int(rows[bad])}"
+                )
+        return values
+
+    def _without(self, values: object, failed: NDArray[np.bool_]) -> object:
+        """Ones in the place of what failures came to."""
+        try:
+            array = host(self._device.put(values))
+        except (ValueError, TypeError, RuntimeError):
+            return values  # the check says what is wrong
+        return np.where(failed, 1.0, array) if array.shape == failed.shape else array
+
+    def _learn(
+        self, rows: Rows, points: Tensor, contexts: Tensor, values: list[Tensor], failed: NDArray[np.bool_], asked: bool
+    ) -> None:
+        self._guide(rows)
+        early = failed & (host(self._tuners.objective.seen)[rows] == 0)
+        beliefs = self._kept_beliefs(rows) if asked else None
+        at = self._device.index(rows)
+        self._tuners.records.learned[at] = self._tuners.records.learned[at] + 1.0
+        if early.any():
+            self._keep_failures(rows[early], points[self._device.index(early)], contexts[self._device.index(early)])
+            rest, beliefs = self._device.index(np.flatnonzero(~early)), None
+            rows, points, contexts, values = rows[~early], points[rest], contexts[rest], [v[rest] for v in values]
+        flags = self._device.index(failed[~early])
+
+        def one(tuners: Tuners, part: slice) -> None:
+            belief = None if beliefs is None else beliefs[part.start]
+            own = [column[part] for column in values]
+            self._engine.learn(tuners, Samples(points[part], contexts[part], own, flags[part], asked), belief)
+
+        self._beliefs = None
+        self._chunks.run(one, self._tuners, rows, "all")
+
+    def _kept_beliefs(self, rows: Rows) -> dict[int, Beliefs | None] | None:
+        """Of the latest ask, by where a chunk starts, if it was of these tuners."""
+        if self._beliefs is None or not np.array_equal(self._beliefs[0], rows):
+            return None
+        starts = [part.start for part in self._chunks.parts(rows)]
+        return dict(zip(starts, self._beliefs[1], strict=True))
+
+    def _keep_failures(self, rows: Rows, points: Tensor, contexts: Tensor) -> None:
+        """Keep what failed before anything succeeded: the latest few of each tuner."""
+        at, tuners = self._device.index(rows), self._tuners
+        counts = host(tuners.records.failures)[rows].astype(np.int64)
+        tuners.make_room_for_failures(min(int(counts.max()) + 1, EARLY_FAILURES))
+        full = self._device.index(rows[counts == EARLY_FAILURES])
+        failed_at = tuners.records.failed_at
+        failed_at[full, :-1] = failed_at[full, 1:] + 0.0
+        places = np.minimum(counts, EARLY_FAILURES - 1)
+        failed_at[at, self._device.index(places)] = namespace(points).concat([points, contexts], axis=1)
+        tuners.records.failures[at] = self._device.put(places + 1)
+
+    def _guide(self, rows: Rows) -> None:
+        """Give tuners that have no samples what the others have learned."""
+        records = self._tuners.records
+        if not self._share:
+            return
+        fresh = rows[(host(records.learned)[rows] == 0.0) & (host(records.guided)[rows] == 0.0)]
+        total = float(host(records.learned).sum())
+        if not len(fresh) or not total:
+            return
+        if self._prior is None or total >= PRIOR_EVERY * float(self._prior.samples):
+            self._prior = learn_prior(self._engine, self._tuners, self._device)
+        if self._prior.known > 0.0:
+            guide(self._prior, self._tuners, fresh, self._device)
+
+
+def _same_kind(given: object) -> Callable[[Tensor], Tensor]:
+    """What makes arrays of the kind that came in: tensors, or NumPy's."""
+    one = next(iter(given.values()), None) if isinstance(given, Mapping) else given
+    return (lambda array: array) if is_tensor(one) else host
+
+
+def _joined(columns: list[Tensor], like: Tensor) -> Tensor:
+    return namespace(like).concat(columns) if columns else like[:, 0]

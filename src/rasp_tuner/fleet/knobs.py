@@ -1,0 +1,104 @@
+"""Knobs of many tuners at once: points of the unit box [n, d] <-> values in the knobs' own units, array by array.
+
+The same rules as in space.py, to rounding: a float has twelve digits of its range, or of the value on a log scale.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.kernel.state import Tensor
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.space import DIGITS, MOST_LEVELS, Categorical, Float, Int, Knob, Space
+
+DOUBLE_DIGITS = 14  # that a float64 surely holds, after the first
+MOST_DIGITS = 300  # before or after the point
+_POWERS = np.array([float(f"1e{k}") for k in range(-MOST_DIGITS, MOST_DIGITS + 1)])  # 10.0**k may be an ulp off
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """The knobs of a space that is as good as continuous."""
+
+    space: Space
+
+    def __post_init__(self) -> None:
+        for name, knob in self.space.knobs.items():
+            if isinstance(knob, Float) and knob.step is None:
+                continue
+            if isinstance(knob, Int) and knob.levels > MOST_LEVELS:
+                continue
+            raise InvalidSpace(
+                f"a Fleet takes Float knobs without a step and Int knobs of more than {MOST_LEVELS} values;"
+                f" space[{name!r}] is {knob!r}: give it one value, or use one Tuner each, which takes any knob"
+            )
+
+    def values(self, points: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """The legal values nearest to points [n, d], by name, and their own points: what will really run."""
+        xp = namespace(points)
+        columns = [_value(xp, knob, points[:, i]) for i, knob in enumerate(self.space.knobs.values())]
+        own = [_place(xp, knob, x) for knob, x in zip(self.space.knobs.values(), columns, strict=True)]
+        return dict(zip(self.space.knobs, columns, strict=True)), xp.stack(own, axis=1)
+
+    def points(self, params: Mapping[str, Tensor]) -> Tensor:
+        """Points [n, d] of legal values."""
+        arrays = [params[name] for name in self.space.knobs]
+        xp = namespace(arrays[0])
+        knobs = self.space.knobs.values()
+        return xp.stack([_place(xp, knob, x) for knob, x in zip(knobs, arrays, strict=True)], axis=1)
+
+    def illegal(self, params: Mapping[str, Tensor]) -> tuple[str, int, str] | None:
+        """Name, position and rule of the first value that breaks one; None if all are legal."""
+        for name, knob in self.space.knobs.items():
+            assert not isinstance(knob, Categorical)  # noqa: S101 - checked at birth
+            x = params[name]
+            xp = namespace(x)
+            rules = [(f"must be a finite number from {knob.low} to {knob.high}", (x >= knob.low) & (x <= knob.high))]
+            if isinstance(knob, Int):
+                whole = xp.round((x - knob.low) / knob.step) * knob.step + knob.low == x
+                rules.append((f"must be {knob.low} plus a multiple of {knob.step}", whole))
+            for rule, fine in rules:
+                if not bool(xp.all(fine)):
+                    return name, int(xp.argmin(xp.astype(fine, xp.int8))), rule
+        return None
+
+
+def _value(xp: Any, knob: Knob, unit: Tensor) -> Tensor:
+    """Legal values nearest to positions [n]."""
+    unit = xp.clip(unit, 0.0, 1.0)
+    if isinstance(knob, Int):
+        if knob.log:
+            return xp.clip(xp.round(_mix(xp, unit, knob.low, knob.high)), float(knob.low), float(knob.high))
+        return knob.low + knob.step * xp.round(unit * (knob.levels - 1))
+    assert isinstance(knob, Float)  # noqa: S101 - checked at birth
+    width, double = knob.high - knob.low, math.floor(math.log10(max(abs(knob.low), abs(knob.high))))
+    if knob.log:
+        x = _mix(xp, unit, knob.low, knob.high)
+        fine = DIGITS - 1 - xp.floor(xp.log10(xp.clip(x, None, width)))
+        digits = xp.clip(xp.minimum(fine, DOUBLE_DIGITS - xp.floor(xp.log10(x))), -MOST_DIGITS, MOST_DIGITS)
+        scale = xp.take(xp.asarray(_POWERS, device=unit.device), xp.astype(digits, xp.int64) + MOST_DIGITS)
+    else:
+        x = knob.low + unit * width
+        digits = min(DIGITS - 1 - math.floor(math.log10(width)), DOUBLE_DIGITS - double)
+        scale = float(_POWERS[min(max(digits, -MOST_DIGITS), MOST_DIGITS) + MOST_DIGITS])
+    x, near = xp.round(x * scale) / scale + 0.0, 0.75 / scale  # + 0.0: never -0.0
+    x = xp.where((x - knob.low < near) | (unit == 0.0), knob.low, x)  # the ends are legal with all their digits
+    return xp.where(((knob.high - x < near) | (unit == 1.0)) & (unit > 0.0), knob.high, x)
+
+
+def _place(xp: Any, knob: Knob, x: Tensor) -> Tensor:
+    """Where legal values [n] lie in [0, 1]."""
+    if isinstance(knob, Int) and not knob.log:
+        return xp.round((x - knob.low) / knob.step) / (knob.levels - 1)
+    assert isinstance(knob, Float | Int)  # noqa: S101 - checked at birth
+    if knob.log:
+        return xp.log(x / knob.low) / math.log(knob.high / knob.low)
+    return (x - knob.low) / (knob.high - knob.low)
+
+
+def _mix(xp: Any, unit: Tensor, low: float, high: float) -> Tensor:
+    return low * xp.exp(unit * math.log(high / low))

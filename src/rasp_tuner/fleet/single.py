@@ -1,0 +1,83 @@
+"""One tuner of a fleet as a `Tuner`, and back: through the names that a tuner's state has in snapshots."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from rasp_tuner.core import snapshot
+from rasp_tuner.core.checks import show
+from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.engine.kernel.convert import from_family, to_family
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.fleet.build import Plan, blank
+from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.tuner import Tuner
+from rasp_tuner.types import Explanation
+
+FAMILY, OBJECTIVE = "gate/0/", "composer/"  # in the snapshot of a tuner
+
+
+def tuner_of(plan: Plan, one: Tuners) -> Tuner:
+    """A Tuner that knows what this one knows. It draws random numbers of its own."""
+    records = {name: host(array)[0] for name, array in vars(one.records).items()}
+    asks, waiting = int(records["asks"]), bool(records["waiting"])
+    arrays = dict(plan.arrays)
+    arrays |= {FAMILY + name: array for name, array in to_family(plan.dims, one.state, 0).items()}
+    arrays |= {OBJECTIVE + name: array[..., 0] for name, array in one.objective.state().items()}
+    arrays |= {"calibration/" + name: array[..., 0] for name, array in one.calibration.state().items()}
+    if one.budget is not None:
+        arrays |= {"budget/" + name: array[..., 0] for name, array in one.budget.state().items()}
+    failures = int(records["failures"])
+    arrays["early"] = records["failed_at"][:failures] if failures else np.zeros((0, 0))
+    arrays["current"] = records["current"]
+    arrays["ledger/contexts"] = records["context"][None][: int(waiting)]
+    arrays["ledger/points"] = records["point"][None][: int(waiting)]
+    why = asdict(Explanation(source="asked by a fleet"))
+    ledger = {**plan.header["ledger"], "issued": asks, "pending": [[f"s{asks - 1}", why]] if waiting else []}
+    random = np.random.default_rng([plan.seed, int(records["number"]), asks]).bit_generator.state
+    header = {**plan.header, "learned": int(records["learned"]), "ledger": ledger, "random": random}
+    return Tuner.from_bytes(snapshot.encode(header, arrays))
+
+
+def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> Tuners:
+    """What a Tuner knows, as one tuner of a fleet; of several suggestions that wait, the latest."""
+    if not isinstance(tuner, Tuner):
+        raise InvalidValue(f"only a Tuner can become a tuner of a fleet, got {show(tuner)}")
+    header, arrays = snapshot.decode(tuner.to_bytes())
+    _check_same_kind(plan, header, arrays)
+    one = blank(plan, device, 1, int(number))
+    one.state = from_family(plan.dims, under(FAMILY, arrays)).map(device.put)
+    one.objective.restore({name: array[..., None] for name, array in under(OBJECTIVE, arrays).items()})
+    one.calibration.restore({name: array[..., None] for name, array in under("calibration/", arrays).items()})
+    if one.budget is not None:
+        one.budget.restore({name: array[..., None] for name, array in under("budget/", arrays).items()})
+    issued, early = int(header["ledger"]["issued"]), arrays["early"]
+    one.make_room_for_failures(len(early))
+    waiting = len(arrays["ledger/points"]) > 0
+    records: dict[str, Any] = {
+        "asks": issued,
+        "learned": header["learned"],
+        "waiting": waiting,
+        "current": arrays["current"],
+        "failures": len(early),
+    }
+    if waiting:
+        records |= {"point": arrays["ledger/points"][-1], "context": arrays["ledger/contexts"][-1]}
+    if len(early):
+        records["failed_at"] = early
+    for name, value in records.items():
+        getattr(one.records, name)[0] = device.put(np.asarray(value, dtype=np.float64))
+    return one
+
+
+def _check_same_kind(plan: Plan, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    for field in ("space", "metrics", "context", "preset"):
+        if header[field] != plan.header[field]:
+            raise InvalidValue(
+                f"the tuner has another {field} than the fleet: {show(header[field])}, not {show(plan.header[field])}"
+            )
+    if header.get("shield") is not None or not np.array_equal(arrays["default"], plan.default):
+        raise InvalidValue("the tuner has another default than the fleet, or a shield, which a fleet has not")
