@@ -120,7 +120,7 @@ def test_what_would_read_foreign_memory_is_refused():
         kernel.predict(dims, state, kernel.believe(dims, state, default, contexts), default, np.zeros((1, 1, 2)))
     with pytest.raises(ValueError, match=r"state\.keys must be"):
         kernel.believe(dims, dataclasses.replace(state, keys=state.keys[:, ::2]), default, contexts)
-    with pytest.raises(ValueError, match="up to 24 knobs"):
+    with pytest.raises(ValueError, match="up to 64 knobs"):
         kernel.believe(Dims(25, 1, 1), state, np.zeros(25), contexts)
     with pytest.raises(AttributeError, match="no array 'colour'"):
         kernel.believe(dims, state, default, contexts).colour  # noqa: B018
