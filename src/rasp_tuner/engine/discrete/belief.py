@@ -20,7 +20,7 @@ import numpy as np
 
 from rasp_tuner.core.distance import mean_squares
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, Rows, root
+from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, Rows, clipped, root
 from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.discrete.target import level_of, unwarped, warped
 from rasp_tuner.engine.evidence import log_student
@@ -64,8 +64,7 @@ class DiscreteConstants:
     loose: float = 1.0  # how far theta's prior lets it go
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """All that a belief needs; never changed once made, so a belief outlives later learning."""
 
     constants: DiscreteConstants
@@ -102,8 +101,8 @@ class Look(NamedTuple):
     gram: Array  # [2, n] between them and the stored points
     mean: Array  # [2] of the target
     covariance: Array  # [2, 2] of the target
-    y: Array  # [2] mean of y
-    variances: Array  # [2] of y
+    y: tuple[float, ...]  # [2] mean of y
+    variances: tuple[float, ...]  # [2] of y
 
 
 class DiscreteBelief:
@@ -112,6 +111,8 @@ class DiscreteBelief:
     def __init__(self, fit: Fit, context: Array) -> None:
         self.fit, self._context = fit, context
         self._looks: dict[bytes, Look] = {}  # the same point is asked for by ask and by tell
+        self._known: dict[bytes, int] = {}  # candidates, and where they stand in `_known_rows`
+        self._known_rows: Rows | None = None
         self._kc = kc = fit.closeness(context)
         self._share = fit.kernel.blend(kc)
         self._base = fit.kernel.base(kc)
@@ -120,41 +121,50 @@ class DiscreteBelief:
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of the noise-free y at points [n, d]."""
-        if len(points) == 1 or (len(points) == 2 and (points[1] == self.fit.knobs.default).all()):
+        if len(points) == 1 or (len(points) == 2 and points[1].tobytes() == self.fit.knobs.default_key):
             look = self.look(points[0])
-            return look.y[: len(points)], look.variances[: len(points)]
-        return self._in_units_of_y(*self._marginal(points))
+            return np.array(look.y[: len(points)]), np.array(look.variances[: len(points)])
+        y, variances = self._in_units_of_y(*self._marginal(points))
+        return np.array(y), np.array(variances)
 
     def look(self, point: Array) -> Look:
-        """One point [d] beside the default; computed once, in the same way whoever asks first."""
+        """One point [d] beside the default; computed once, and to the last digit alike whatever was asked before."""
         key = point.tobytes()
         found = self._looks.get(key)
         if found is None:
-            fit = self.fit
-            rows, gram, mean, covariance = self._joint(np.stack([point, fit.knobs.default]))
-            y, variances = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
-            found = self._looks[key] = Look(rows, gram, mean, covariance, y, variances)
+            rows, default = self._known_rows, self.fit.knobs.default_key
+            if rows is not None and key in self._known and default in self._known:
+                both = [self._known[key], self._known[default]]
+                rows = Rows(*(part[both] for part in rows))
+            else:
+                rows = self._rows(np.stack([point, self.fit.knobs.default]))
+            gram, mean, covariance = self._joint(rows)
+            units = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
+            found = self._looks[key] = Look(rows, gram, mean, covariance, *units)
         return found
 
-    def _in_units_of_y(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+    def _in_units_of_y(self, mean: Array, variance: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and variance [n] of the target as those of y."""
         fit, warp = self.fit, self.fit.constants.warp
-        mean = mean - self._offset
-        slope = fit.scale * np.exp(np.minimum(np.maximum(mean, 0.0), 100.0) / warp)  # of the unwarping
-        return fit.center + fit.scale * (self._offset + unwarped(mean, warp)), variance * slope**2
+        y, variances = [], []
+        for own, unsure in zip(mean.tolist(), variance.tolist(), strict=True):
+            z = own - self._offset
+            slope = fit.scale * math.exp(min(max(z, 0.0), 100.0) / warp)  # of the unwarping
+            y.append(fit.center + fit.scale * (self._offset + unwarped(z, warp)))
+            variances.append(unsure * slope * slope)
+        return tuple(y), tuple(variances)
 
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
         """Mean and variance of y at `point` less y at `other`."""
-        if (other == self.fit.knobs.default).all():
+        if other.tobytes() == self.fit.knobs.default_key:
             _, _, _, covariance, y, variances = self.look(point)
         else:
-            _, _, mean, covariance = self._joint(np.stack([point, other]))
+            _, mean, covariance = self._joint(self._rows(np.stack([point, other])))
             y, variances = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
         (own, shared), (_, others) = covariance.tolist()
-        first, second = variances.tolist()
-        both = math.sqrt(first) * math.sqrt(second)  # of huge y, the product of variances overflows
+        both = math.sqrt(variances[0]) * math.sqrt(variances[1])  # of huge y, the product of variances overflows
         alike = shared / math.sqrt(max(own, JITTER) * max(others, JITTER))
-        return float(y[0] - y[1]), max(first + second - 2.0 * min(alike, 1.0) * both, 0.0)
+        return y[0] - y[1], max(sum(variances) - 2.0 * min(alike, 1.0) * both, 0.0)
 
     @property
     def weights(self) -> Array:
@@ -181,7 +191,7 @@ class DiscreteBelief:
         gap = self._offset + warped(np.array([z]), warp) - look.mean[:1]
         log = log_student(gap, variance, fit.constants.freedom)
         log -= math.log(fit.scale) + math.log1p(max(z, 0.0) / warp)
-        return Forecast(float(look.y[0]), float(look.variances[0]), log)
+        return Forecast(look.y[0], look.variances[0], log)
 
     def best(self) -> Array | None:
         """The point [d] tried and not failed whose posterior mean is least; None if there is none."""
@@ -200,15 +210,16 @@ class DiscreteBelief:
             point = self._first_look(int(unmoved[rng.integers(len(unmoved))]), rng)
             if point is not None:
                 return self._choice(point, "first look at a knob")
-        points, sources = self._allowed(self._candidates(rng))
+        points, sources, places = self._allowed(self._candidates(rng))
         chance, place = rng.random(2)  # drawn at every choice, so that the generator moves alike in every context
         if self._baseline_due():
             return self._choice(self.fit.knobs.default, BASELINE)
-        _, _, mean, covariance = self._joint(points)
+        self._known, self._known_rows = places, self._rows(points)
+        _, mean, covariance = self._joint(self._known_rows)
         value = knowledge_gradient(mean, covariance, self.fit.kernel.noise)
         if self.fit.reached < 1.0:  # a look at a new point may turn out to be one at another
             known = set(_keys(self.fit.points))
-            value *= [1.0 if key in known else self.fit.reached for key in _keys(points)]
+            value *= [1.0 if key in known else self.fit.reached for key in places]
         score = mean - self.fit.constants.horizon * value
         chosen = int(score.argmin())
         if chosen != int(mean.argmin()):
@@ -241,26 +252,28 @@ class DiscreteBelief:
         best[knob] = level
         return None if (self._barred == best).all(axis=1).any() else best
 
-    def _allowed(self, found: dict[str, Array]) -> tuple[Array, list[str]]:
-        """The different candidates, and whose they are first, that did not fail, and can be had, in a context like
-        this; the default if there is none."""
-        fit = self.fit
-        points, sources = np.concatenate(list(found.values())), [name for name, own in found.items() for _ in own]
-        seen = set(_keys(self._barred))
+    def _allowed(self, found: dict[str, Array]) -> tuple[Array, list[str], dict[bytes, int]]:
+        """The different candidates that did not fail, and can be had, in a context like this; the default if there is
+        none. Where each came from first, and where it stands, by its bytes."""
+        fit, points = self.fit, np.concatenate(list(found.values()))
+        sources = [name for name, own in found.items() for _ in range(len(own))]
+        first = dict(zip(reversed(_keys(points)), range(len(points) - 1, -1, -1), strict=True))
+        barred = _keys(self._barred)
         if len(fit.unreached):
             contexts, here = (standard(c, fit.middle, fit.width) for c in (fit.unreached_in, self._context))
             alike = fit.kernel.closeness(mean_squares(contexts, here))
-            seen.update(_keys(fit.unreached[alike > ALIKE]))
-        kept = []
-        for i, key in enumerate(_keys(points)):
-            if key not in seen:
-                seen.add(key)
-                kept.append(i)
-        return (points[kept], [sources[i] for i in kept]) if kept else (fit.knobs.default[None], ["default"])
+            barred += _keys(fit.unreached[alike > ALIKE])
+        for key in barred:
+            first.pop(key, None)
+        if not first:
+            return fit.knobs.default[None], ["default"], {fit.knobs.default_key: 0}
+        kept = sorted(first.values())
+        points = points[kept]
+        return points, [sources[i] for i in kept], dict(zip(_keys(points), range(len(kept)), strict=True))
 
     def _choice(self, point: Array, source: str) -> Choice:
         look = self.look(point)
-        return Choice(point.copy(), source, float(look.y[0]), float(look.variances[0]))
+        return Choice(point.copy(), source, look.y[0], look.variances[0])
 
     def _candidates(self, rng: np.random.Generator) -> dict[str, Array]:
         """Points by where they came from."""
@@ -297,8 +310,9 @@ class DiscreteBelief:
     def _elites(self, count: int) -> Array:
         """Up to `count` different points [., d], best posterior mean first; none that failed here."""
         fit = self.fit
-        means = fit.gram @ (self._share * fit.alpha) + fit.knobs.expected(fit.rows.phi)  # up to a constant
-        means = np.where(fit.failed > 0.0, np.inf, means)
+        means = fit.gram @ (self._share * fit.alpha)  # up to a constant
+        means += fit.knobs.expected(fit.rows.phi)
+        means[fit.failed > 0.0] = np.inf
         seen = set(_keys(self._barred))
         rows: list[int] = []
         for row in means.argsort().tolist():
@@ -310,30 +324,36 @@ class DiscreteBelief:
                 rows.append(row)
         return fit.points[rows]
 
-    def _cross(self, points: Array) -> tuple[Rows, Array, Array]:
-        """Features of points; between them and the stored rows [m, n]: their gram, and their kernel in this context."""
+    def _rows(self, points: Array) -> Rows:
+        """Features of points [m, d]."""
+        return self.fit.kernel.rows(*self.fit.knobs.features(points))
+
+    def _cross(self, rows: Rows) -> tuple[Array, Array, Array]:
+        """Between points and the stored rows [m, n]: their gram, and their kernel in this context. Means [m] of the
+        target at the points."""
         fit = self.fit
-        rows = fit.kernel.rows(*fit.knobs.features(points))
         gram = fit.kernel.gram(rows, fit.rows)
         cross = gram * self._share
         cross += self._base
-        return rows, gram, cross
+        mean = cross @ fit.alpha
+        mean += fit.knobs.expected(rows.phi)
+        return gram, cross, mean
 
     def _marginal(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [m] of the target."""
-        fit = self.fit
-        rows, _, cross = self._cross(points)
-        variance = fit.kernel.variances(rows.phi) - ((cross @ fit.inverse) * cross).sum(axis=1)
-        return cross @ fit.alpha + fit.knobs.expected(rows.phi), np.maximum(variance, JITTER)
+        rows = self._rows(points)
+        _, cross, mean = self._cross(rows)
+        variance = self.fit.kernel.variances(rows.phi) - ((cross @ self.fit.inverse) * cross).sum(axis=1)
+        return mean, np.maximum(variance, JITTER)
 
-    def _joint(self, points: Array) -> tuple[Rows, Array, Array, Array]:
-        """Features of points, their gram with the stored ones; mean [m] and covariance [m, m] of the target."""
-        fit, kernel = self.fit, self.fit.kernel
-        rows, gram, cross = self._cross(points)
+    def _joint(self, rows: Rows) -> tuple[Array, Array, Array]:
+        """Gram of points with the stored ones; mean [m] and covariance [m, m] of the target."""
+        kernel = self.fit.kernel
+        gram, cross, mean = self._cross(rows)
         covariance = kernel.gram(rows, rows)
         covariance += kernel.level * (1.0 + kernel.vc)
-        covariance -= (cross @ fit.inverse) @ cross.T
-        return rows, gram, cross @ fit.alpha + fit.knobs.expected(rows.phi), covariance
+        covariance -= (cross @ self.fit.inverse) @ cross.T
+        return gram, mean, covariance
 
 
 def knowledge_gradient(mean: Array, covariance: Array, noise: float) -> Array:
@@ -373,4 +393,4 @@ def _keys(points: Array) -> list[bytes]:
 
 
 def standard(contexts: Array, middle: Array, width: Array) -> Array:
-    return np.minimum(np.maximum((contexts - middle) / width, -1e4), 1e4)
+    return clipped((contexts - middle) / width, -1e4, 1e4)

@@ -34,6 +34,7 @@ from rasp_tuner.engine.discrete.kernel import (
     Kernel,
     Rows,
     bordered,
+    clipped,
     evidence,
     with_noise,
     with_row,
@@ -74,6 +75,7 @@ class DiscreteFamily:
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
         self._loose = c.loose * np.concatenate([[1.0, 1.0, 0.7, 0.7, 1.0, 1.0, 1.0], np.full(dim, 0.7)])
+        self._least, self._most = self._start - 3.0 * self._loose, self._start + 3.0 * self._loose
         self._context_dim = context_dim
         self._state = self._empty()
         self._fit = self._derive()
@@ -86,8 +88,7 @@ class DiscreteFamily:
         """Take in one trial."""
         del forecast  # one expert: there are no rivals to score
         point, failed = trial.point, trial.failed
-        context = np.clip(trial.context, -LARGEST, LARGEST)
-        values = np.clip(trial.losses, -LARGEST, LARGEST)
+        context, values = (clipped(array, -LARGEST, LARGEST) for array in (trial.context, trial.losses))
         s = self._state
         if belief is None or belief.fit is not self._fit:
             belief = self.believe(context)
@@ -123,7 +124,7 @@ class DiscreteFamily:
 
     def believe(self, context: Array) -> DiscreteBelief:
         """Everything known about `context` [d_c]; nothing is learned."""
-        return DiscreteBelief(self._fit, np.clip(context, -LARGEST, LARGEST))
+        return DiscreteBelief(self._fit, clipped(context, -LARGEST, LARGEST))
 
     def remembered(self) -> Slots:
         """Its rows; it does not know when each was met."""
@@ -254,8 +255,10 @@ class DiscreteFamily:
         size = max(float(np.abs(gap).max()), 1e-300)
         usual = self._fit.scale * math.sqrt(self._kernel.noise)
         far = abs(float(gap / size @ s["weights"])) * size / max(usual, 1e-300)
-        cut = min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * np.clip(gap, -LARGEST, LARGEST)
-        s["repeats"] = REPEATS_KEPT * s["repeats"] + np.concatenate([[1.0], share * np.outer(cut, cut).ravel()])
+        cut = min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * clipped(gap, -LARGEST, LARGEST)
+        s["repeats"] = REPEATS_KEPT * s["repeats"]
+        s["repeats"][0] += 1.0
+        s["repeats"][1:] += (share * cut[:, None] * cut).ravel()
 
     def _insert(
         self, row: int, point: Array, context: Array, values: Array, failed: bool, belief: DiscreteBelief
@@ -296,10 +299,12 @@ class DiscreteFamily:
         """Change or append one row of some arrays; the old arrays stay as they are, for beliefs hold them."""
         s = self._state
         for name, entry in entries.items():
-            old = s[name]
-            s[name] = np.empty((max(len(old), row + 1), *np.shape(entry)))
-            s[name][: len(old)] = old.reshape(len(old), *np.shape(entry))  # before the first, K is unknown
-            s[name][row] = entry
+            if row < len(s[name]):
+                s[name] = s[name].copy()
+                s[name][row] = entry
+            else:
+                last = np.reshape(entry, (1, *np.shape(entry)))
+                s[name] = np.concatenate([s[name], last]) if row else last
 
     def _refit(self) -> Target:
         """Standardise contexts anew, rebuild the matrices, and move theta one step up the log evidence.
@@ -311,24 +316,16 @@ class DiscreteFamily:
         live = spread > 1e-9 * np.abs(s["mean"])
         s["middle"], s["width"] = s["mean"], np.where(live, np.maximum(spread, 1e-300), LARGEST)
         s["contexts"] = standard(s["raw"], s["middle"], s["width"])
-        gaps = pairwise_squares(s["contexts"]) / max(1, s["contexts"].shape[1])
+        gaps = pairwise_squares(s["contexts"] / math.sqrt(max(1, s["contexts"].shape[1])))
         kernel = Kernel.of(s["theta"], 1.0, self._knobs)
         s["likeness"] = kernel.closeness(gaps)
         target = self._target()
-        self._kernel = kernel = replace(kernel, level=target.level)
+        self._kernel = kernel = kernel._replace(level=target.level)
         rows = kernel.rows(s["phi"], s["steps"])
         s.update(rows._asdict())
+        repeats = self._repeats(target.scale)
         found = evidence(
-            kernel,
-            self._knobs,
-            rows,
-            gaps,
-            s["likeness"],
-            target.values,
-            s["doubt"],
-            s["counts"],
-            c.freedom,
-            self._repeats(target.scale),
+            kernel, self._knobs, rows, gaps, s["likeness"], target.values, s["doubt"], s["counts"], c.freedom, repeats
         )
         s["level"] = np.array([target.level])
         s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
@@ -349,11 +346,11 @@ class DiscreteFamily:
 
     def _climb(self, gradient: Array, noise_step: float) -> None:
         """Each theta moves by the sign of its gradient, further while that lasts and less once it turns (Rprop)."""
-        s, limit = self._state, 3.0 * self._loose
-        sign = np.sign(np.where(np.abs(gradient) < FLAT_SLOPE, 0.0, gradient))
-        s["speed"] = np.clip(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
+        s, sign = self._state, np.sign(gradient)
+        sign[np.abs(gradient) < FLAT_SLOPE] = 0.0
+        s["speed"] = clipped(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
         s["sign"] = sign
-        moved = np.clip(s["theta"] + sign * s["speed"], self._start - limit, self._start + limit)
+        moved = clipped(s["theta"] + sign * s["speed"], self._least, self._most)
         moved[NOISE] = min(max(s["theta"][NOISE] + noise_step, LEAST_LOG_NOISE), MOST_LOG_NOISE)
         s["theta"] = moved
 
@@ -364,7 +361,7 @@ class DiscreteFamily:
             return Target(np.zeros(0), 0.0, 1.0, 1.0, np.zeros(0))
         values, weights = s["values"], s["weights"]
         known = len(weights) == values.shape[1]  # y is zero until weights are
-        y = np.clip(values @ weights, -LARGEST, LARGEST) if known else np.zeros(len(values))
+        y = clipped(values @ weights, -LARGEST, LARGEST) if known else np.zeros(len(values))
         found = target_of(y, s["likeness"], self._constants.warp)
         return found._replace(values=found.values - self._knobs.expected(s["phi"]))
 

@@ -12,7 +12,6 @@ theta      [7 + d]    logarithms of v_a, v_p, l, h, s2 and v_c, logit of rho, th
 """
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,8 +36,7 @@ class Rows(NamedTuple):
     sizes: Array  # [n] D of each point to where no step is passed
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """Hyperparameters as numbers; the target has a variance of about one within a context."""
 
     va: float
@@ -52,23 +50,28 @@ class Kernel:
 
     @classmethod
     def of(cls, theta: Array, level: float, knobs: Knobs) -> "Kernel":
-        va, vp, length, width, noise, vc = (float(x) for x in np.exp(theta[:RHO]))
-        own = np.exp(theta[WEIGHTS:]) / knobs.dim
-        rho = float(1.0 / (1.0 + np.exp(-theta[RHO])))
-        return cls(va, vp, width, noise, vc, rho, level, own[knobs.step_knob] * knobs.step_weight / length)
+        grown = np.exp(theta)
+        va, vp, length, width, noise, vc, odds = grown[:WEIGHTS].tolist()
+        weights = grown[WEIGHTS:][knobs.step_knob] * knobs.step_weight
+        weights /= knobs.dim * length
+        return cls(va, vp, width, noise, vc, odds / (1.0 + odds), level, weights)
 
     def base(self, kc: Array) -> Array:
         """b (1 + v_c kc): the part that knows contexts only."""
-        return self.level * (1.0 + self.vc * kc)
+        base: Array = (self.level * self.vc) * kc
+        base += self.level
+        return base
 
     def closeness(self, gaps: Array) -> Array:
         """kc in [0, 1]: how much of one context holds in another."""
-        kc: Array = np.exp(gaps * (-0.5 / self.width**2))
-        return kc
+        kc: Array = gaps * (-0.5 / self.width**2)
+        return np.exp(kc, out=kc)
 
     def blend(self, kc: Array) -> Array:
         """rho + (1 - rho) kc: how much one context says about points in another."""
-        return self.rho + (1.0 - self.rho) * kc
+        blend: Array = (1.0 - self.rho) * kc
+        blend += self.rho
+        return blend
 
     def rows(self, phi: Array, steps: Array) -> Rows:
         weighted = steps * self.weights
@@ -97,8 +100,7 @@ class Kernel:
         return own
 
 
-@dataclass(frozen=True)
-class KernelEvidence:
+class KernelEvidence(NamedTuple):
     """What one look at all rows gives."""
 
     gram: Array  # [n, n]
@@ -123,34 +125,36 @@ def evidence(
     repeats: tuple[float, float],
 ) -> KernelEvidence:
     """Rebuild the matrices of rows whose noise variance is s2 noise_factor / counts."""
-    linear = (kernel.va * rows.phi) @ rows.phi.T
     near = kernel.nearness(rows, rows)
     rugged = np.exp(near)
     rugged *= kernel.vp
+    linear = (kernel.va * rows.phi) @ rows.phi.T
     gram = linear + rugged
     blend = kernel.blend(kc)
-    matrix = kernel.base(kc)
-    matrix += gram * blend
+    matrix, spare = kernel.base(kc), gram * blend  # spare: new memory costs more than the sums that go into it
+    matrix += spare
     usual = kernel.noise / counts
     noises = usual * noise_factor + JITTER
     matrix.reshape(-1)[:: len(counts) + 1] += noises  # the diagonal
     inverse = inverted(matrix)
     alpha = inverse @ target
-    by_noise = noises * alpha
-    errors = by_noise**2 + np.maximum(noises - noises**2 * inverse.diagonal(), 0.0)
+    by_noise, own = noises * alpha, inverse.diagonal()
+    errors = by_noise**2 + np.maximum(noises - noises**2 * own, 0.0)
     means = target - by_noise  # of the rows, in their own contexts
-    rivals = (kc * (means < means[:, None])).sum(axis=1)
-    rest = np.outer(alpha, alpha)
+    rivals = np.multiply(kc, means < means[:, None], out=spare).sum(axis=1)
+    information = float(noises @ (np.multiply(inverse, inverse, out=spare) @ noises))
+    step = noise_step(float((alpha**2 - own) @ noises), information, kernel.noise, repeats)
+    rest = np.multiply(alpha[:, None], alpha, out=matrix)
     rest -= inverse  # the gradient is 1/2 sum rest * dK
-    by_gram = rest * blend
-    by_rugged = by_gram * rugged
-    by_gaps = rest * kc  # times the slope of k in kc
+    by_gram = np.multiply(rest, blend, out=blend)
+    by_rugged = np.multiply(by_gram, rugged, out=rugged)
     by_row = by_rugged.sum(axis=1)
     by_step = by_row @ rows.steps**2 - (rows.steps * (by_rugged @ rows.steps)).sum(axis=0)  # [q]
     gradient = np.empty(WEIGHTS + knobs.dim)
     gradient[VA] = np.vdot(by_gram, linear)
     gradient[VP] = by_row.sum()
     gradient[LENGTH] = -np.vdot(by_rugged, near)
+    by_gaps = np.multiply(rest, kc, out=spare)  # times the slope of k in kc
     gradient[VC] = kernel.level * kernel.vc * by_gaps.sum()
     width = kernel.level * kernel.vc * np.vdot(by_gaps, gaps)
     by_gaps *= gram
@@ -158,9 +162,9 @@ def evidence(
     gradient[RHO] = kernel.rho * (1.0 - kernel.rho) * (np.vdot(rest, gram) - by_gaps.sum())
     gradient[NOISE] = 0.0  # it has a step of its own
     gradient[WEIGHTS:] = -2.0 * np.bincount(knobs.step_knob, kernel.weights * by_step, knobs.dim)
+    gradient *= 0.5
     doubt = (freedom + errors / usual) / (freedom + 1.0)
-    step = noise_step(rest, inverse, noises, kernel.noise, repeats)
-    return KernelEvidence(gram, inverse, step, noises, doubt, rivals, 0.5 * gradient)
+    return KernelEvidence(gram, inverse, step, noises, doubt, rivals, gradient)
 
 
 def inverted(matrix: Array) -> Array:
@@ -188,25 +192,28 @@ def _inverted_triangle(lower: Array) -> Array:
     return inverse
 
 
-def noise_step(rest: Array, inverse: Array, noises: Array, noise: float, repeats: tuple[float, float]) -> float:
+def noise_step(slope: float, information: float, noise: float, repeats: tuple[float, float]) -> float:
     """How far log s2 should move towards where the evidence peaks: one step of Fisher scoring.
 
-    `repeats` are how many samples repeated a row, and the sum of their squared deviations from it.
+    `slope` and `information` are twice those that the rows give. `repeats` are how many samples repeated a row, and the
+    sum of their squared deviations from it.
     """
     count, squares = repeats
-    gradient = 0.5 * (float(rest.diagonal() @ noises) + min(squares / noise, 1e6) - count)
+    gradient = 0.5 * (slope + min(squares / noise, 1e6) - count)
     gradient -= (math.log(noise) - NOISE_PRIOR) / NOISE_LOOSE**2
-    information = 0.5 * (float(noises @ (inverse**2 @ noises)) + count) + 1.0 / NOISE_LOOSE**2
-    return min(max(gradient / information, -NOISE_STEP), NOISE_STEP)
+    curvature = 0.5 * (information + count) + 1.0 / NOISE_LOOSE**2
+    return min(max(gradient / curvature, -NOISE_STEP), NOISE_STEP)
 
 
 def root(covariance: Array) -> Array:
-    """A square root [n, n]; of the diagonal alone where rounding has made the matrix indefinite."""
-    padded = covariance.copy()
-    diagonal = padded.reshape(-1)[:: len(padded) + 1]
+    """A square root [n, n]; of the diagonal alone where rounding has made the matrix indefinite.
+
+    The matrix changes: what keeps it regular is added to its diagonal.
+    """
+    diagonal = covariance.reshape(-1)[:: len(covariance) + 1]
     diagonal += 1e-6 * float(diagonal.max(initial=0.0)) + 1e-12
     try:
-        lower = np.linalg.cholesky(padded)
+        lower = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
         return np.diag(np.sqrt(np.maximum(diagonal, 0.0)))
     return lower.astype(np.float64, copy=False)
@@ -251,3 +258,8 @@ def _updated(matrix: Array, left: list[Array], right: list[Array]) -> Array:
     change: Array = np.array(left).T @ np.array(right)
     change += matrix
     return change
+
+
+def clipped(array: Array, low: float | Array, high: float | Array) -> Array:
+    """As np.clip, which takes several times as long for a few numbers."""
+    return np.minimum(np.maximum(array, low), high)

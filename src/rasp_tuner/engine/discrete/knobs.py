@@ -41,6 +41,8 @@ class Knobs:
         self.unordered = np.array(unordered, dtype=bool)
         self._last = np.where(self.discrete, self.counts - 1, 1)  # place of the last level
         self._each = np.arange(self.dim)
+        self._offsets = 2.0 * self._each  # see _middles
+        self.default_key = self.default.tobytes()
         self._all_discrete = bool(self.discrete.all())
         self._swaps = self.binary.sum() > 1
         self._table = _padded([np.zeros(1) if own is None else own for own in levels])  # [d, most levels]
@@ -82,7 +84,7 @@ class Knobs:
 
     def expected(self, phi: Array) -> Array:
         """[n] what the prior expects of points with main effects `phi`: worse, the further from the default."""
-        expected: Array = phi @ self.prior
+        expected: Array = phi[:, -1] * self.prior[-1]  # the others are zero
         return expected
 
     def mutate(
@@ -141,8 +143,8 @@ class Knobs:
         """Chances [d] that a mutation touches each knob: half alike, half as the main effects [p] say."""
         values = (effects @ self.single).reshape(self.grid.shape)
         strength = values.max(axis=1) - values.min(axis=1)
-        strength += 0.3 * strength.mean() + 1e-12
-        rates: Array = (1.0 - FOCUSED_SHARE) / self.dim + FOCUSED_SHARE * strength / strength.sum()
+        strength += 0.3 / self.dim * float(strength.sum()) + 1e-12
+        rates: Array = (1.0 - FOCUSED_SHARE) / self.dim + FOCUSED_SHARE / float(strength.sum()) * strength
         return rates
 
     def optimum(self, effects: Array) -> tuple[Array, Array]:
@@ -153,7 +155,7 @@ class Knobs:
 
     def _places(self, points: Array) -> NDArray[np.intp]:
         """Which level each knob has [n, d]; meaningless for a continuous knob."""
-        places: NDArray[np.intp] = self._cuts.searchsorted(points + 2.0 * self._each) - self._first_cut
+        places: NDArray[np.intp] = self._cuts.searchsorted(points + self._offsets) - self._first_cut
         return places
 
     def _elsewhere(

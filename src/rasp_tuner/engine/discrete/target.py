@@ -62,5 +62,5 @@ def warped(z: Array, warp: float) -> Array:
     return np.where(z > 0.0, warp * np.log1p(np.maximum(z, 0.0) / warp), z)
 
 
-def unwarped(target: Array, warp: float) -> Array:
-    return np.where(target > 0.0, warp * np.expm1(np.clip(target, 0.0, 100.0) / warp), target)
+def unwarped(target: float, warp: float) -> float:
+    return warp * math.expm1(min(target, 100.0) / warp) if target > 0.0 else target
