@@ -20,8 +20,8 @@ import numpy as np
 
 from rasp_tuner.core.distance import mean_squares
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, Rows, clipped, root
-from rasp_tuner.engine.discrete.knobs import Knobs
+from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, Rows, root, standard
+from rasp_tuner.engine.discrete.knobs import Knobs, keys_of
 from rasp_tuner.engine.discrete.target import level_of, unwarped, warped
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Forecast
@@ -104,6 +104,12 @@ class Look(NamedTuple):
     y: tuple[float, ...]  # [2] mean of y
     variances: tuple[float, ...]  # [2] of y
 
+    def at_default(self) -> "Look":
+        """The default beside itself: to the last digit the same from every look."""
+        rows, both = Rows(*(part[[1, 1]] for part in self.rows)), [1, 1]
+        covariance = np.full((2, 2), self.covariance[1, 1])
+        return Look(rows, self.gram[both], self.mean[both], covariance, 2 * self.y[1:], 2 * self.variances[1:])
+
 
 class DiscreteBelief:
     """What the family holds true in one context."""
@@ -129,10 +135,12 @@ class DiscreteBelief:
 
     def look(self, point: Array) -> Look:
         """One point [d] beside the default; computed once, and to the last digit alike whatever was asked before."""
-        key = point.tobytes()
+        key, default = point.tobytes(), self.fit.knobs.default_key
         found = self._looks.get(key)
-        if found is None:
-            rows, default = self._known_rows, self.fit.knobs.default_key
+        if found is None and key == default and self._looks:
+            found = self._looks[key] = next(iter(self._looks.values())).at_default()
+        elif found is None:
+            rows = self._known_rows
             if rows is not None and key in self._known and default in self._known:
                 both = [self._known[key], self._known[default]]
                 rows = Rows(*(part[both] for part in rows))
@@ -140,7 +148,8 @@ class DiscreteBelief:
                 rows = self._rows(np.stack([point, self.fit.knobs.default]))
             gram, mean, covariance = self._joint(rows)
             units = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
-            found = self._looks[key] = Look(rows, gram, mean, covariance, *units)
+            found = Look(rows, gram, mean, covariance, *units)
+            found = self._looks[key] = found.at_default() if key == default else found
         return found
 
     def _in_units_of_y(self, mean: Array, variance: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -218,7 +227,7 @@ class DiscreteBelief:
         _, mean, covariance = self._joint(self._known_rows)
         value = knowledge_gradient(mean, covariance, self.fit.kernel.noise)
         if self.fit.reached < 1.0:  # a look at a new point may turn out to be one at another
-            known = set(_keys(self.fit.points))
+            known = set(keys_of(self.fit.points))
             value *= [1.0 if key in known else self.fit.reached for key in places]
         score = mean - self.fit.constants.horizon * value
         chosen = int(score.argmin())
@@ -257,19 +266,19 @@ class DiscreteBelief:
         none. Where each came from first, and where it stands, by its bytes."""
         fit, points = self.fit, np.concatenate(list(found.values()))
         sources = [name for name, own in found.items() for _ in range(len(own))]
-        first = dict(zip(reversed(_keys(points)), range(len(points) - 1, -1, -1), strict=True))
-        barred = _keys(self._barred)
+        keys = keys_of(points)
+        first = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
+        barred = keys_of(self._barred)
         if len(fit.unreached):
             contexts, here = (standard(c, fit.middle, fit.width) for c in (fit.unreached_in, self._context))
             alike = fit.kernel.closeness(mean_squares(contexts, here))
-            barred += _keys(fit.unreached[alike > ALIKE])
+            barred += keys_of(fit.unreached[alike > ALIKE])
         for key in barred:
             first.pop(key, None)
         if not first:
             return fit.knobs.default[None], ["default"], {fit.knobs.default_key: 0}
         kept = sorted(first.values())
-        points = points[kept]
-        return points, [sources[i] for i in kept], dict(zip(_keys(points), range(len(kept)), strict=True))
+        return points[kept], [sources[i] for i in kept], {keys[i]: place for place, i in enumerate(kept)}
 
     def _choice(self, point: Array, source: str) -> Choice:
         look = self.look(point)
@@ -303,7 +312,8 @@ class DiscreteBelief:
         points, gains = knobs.optimum(effects + draws @ root(covariance).T)
         taken = np.exp(rng.uniform(0.0, math.log(knobs.dim + 1), c.sparse)).astype(np.intp)
         rank = gains[-c.sparse :].argsort(axis=1).argsort(axis=1)
-        base = np.where((np.arange(c.sparse) % 2 > 0)[:, None], elite, knobs.default)
+        base = np.tile(knobs.default, (c.sparse, 1))
+        base[1::2] = elite
         points[-c.sparse :] = np.where(rank < taken[:, None], points[-c.sparse :], base)
         return points
 
@@ -313,7 +323,7 @@ class DiscreteBelief:
         means = fit.gram @ (self._share * fit.alpha)  # up to a constant
         means += fit.knobs.expected(fit.rows.phi)
         means[fit.failed > 0.0] = np.inf
-        seen = set(_keys(self._barred))
+        seen = set(keys_of(self._barred))
         rows: list[int] = []
         for row in means.argsort().tolist():
             if len(rows) == count or means[row] == np.inf:
@@ -372,7 +382,7 @@ def knowledge_gradient(mean: Array, covariance: Array, noise: float) -> Array:
     looks, variance = np.array(LOOKS)[:, None], np.maximum(covariance.diagonal(), JITTER)
     spread = np.maximum(apart[look, other] / np.sqrt(variance + noise / looks)[:, look], 1e-12)  # [looks, .]
     worth = (spread * expected_excess(gap[other] / spread) / looks).max(axis=0)
-    value: Array = np.maximum.reduceat(worth, np.flatnonzero(other == 0))
+    value: Array = np.maximum.reduceat(worth, (other == 0).nonzero()[0])
     return value
 
 
@@ -384,13 +394,3 @@ def expected_excess(gap: Array) -> Array:
     tail = density * t * (a + t * (b + t * (c + t * (d + t * e))))
     excess: Array = np.maximum(density - gap * tail, 0.0)
     return excess
-
-
-def _keys(points: Array) -> list[bytes]:
-    """Each of some points [n, d] as bytes, equal where they are."""
-    joined, size = points.tobytes(), points.shape[1] * points.itemsize
-    return [joined[at : at + size] for at in range(0, len(joined), size)]
-
-
-def standard(contexts: Array, middle: Array, width: Array) -> Array:
-    return clipped((contexts - middle) / width, -1e4, 1e4)

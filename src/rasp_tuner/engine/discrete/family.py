@@ -26,7 +26,7 @@ import numpy as np
 from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit, standard
+from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit
 from rasp_tuner.engine.discrete.kernel import (
     JITTER,
     NOISE,
@@ -36,6 +36,7 @@ from rasp_tuner.engine.discrete.kernel import (
     bordered,
     clipped,
     evidence,
+    standard,
     with_noise,
     with_row,
 )
@@ -96,8 +97,7 @@ class DiscreteFamily:
         if self._window:
             sample = np.concatenate([context, point, values])[None]
             s["late"] = np.concatenate([s["late"].reshape(-1, sample.shape[1]), sample])[-self._window :]
-        equal = (s["points"] == point).all(axis=1)
-        same = np.flatnonzero(equal)
+        same = (s["points"] == point).all(axis=1).nonzero()[0]
         asked = None if trial.asked is None or (trial.asked == point).all() else trial.asked
         self._reach(point, asked, context, trial.asked is not None and not len(same))
         default = any(one is not None and (one == self._knobs.default).all() for one in (point, asked))

@@ -211,7 +211,7 @@ def root(covariance: Array) -> Array:
     The matrix changes: what keeps it regular is added to its diagonal.
     """
     diagonal = covariance.reshape(-1)[:: len(covariance) + 1]
-    diagonal += 1e-6 * float(diagonal.max(initial=0.0)) + 1e-12
+    diagonal += 1e-6 * max(float(diagonal.max()), 0.0) + 1e-12
     try:
         lower = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
@@ -263,3 +263,7 @@ def _updated(matrix: Array, left: list[Array], right: list[Array]) -> Array:
 def clipped(array: Array, low: float | Array, high: float | Array) -> Array:
     """As np.clip, which takes several times as long for a few numbers."""
     return np.minimum(np.maximum(array, low), high)
+
+
+def standard(contexts: Array, middle: Array, width: Array) -> Array:
+    return clipped((contexts - middle) / width, -1e4, 1e4)

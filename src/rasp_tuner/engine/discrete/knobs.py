@@ -46,6 +46,8 @@ class Knobs:
         self._all_discrete = bool(self.discrete.all())
         self._swaps = self.binary.sum() > 1
         self._table = _padded([np.zeros(1) if own is None else own for own in levels])  # [d, most levels]
+        self._neighbour_chance = np.where(self.unordered, 0.0, NEIGHBOUR_CHANCE)
+        self._turning = self._turned()
         self._cuts, self._first_cut = self._middles(levels)
         self.grid = _padded([_grid(own) for own in levels])
         self._ramp_knob, self._ramp_low, self._ramp_slope, ramp_weight = self._ramps(levels)
@@ -164,11 +166,9 @@ class Knobs:
         """Another value for each of some knobs [n]: an ordered neighbour or any other level; near or anywhere."""
         near, uniform, side, back = rng.random((4, len(values)))
         last, default = self._last[knob], self.default[knob]
-        step = np.abs(places + np.where(side < 0.5, 1, -1))
-        step = np.where(step > last, last - 1, step)  # turns back at the ends
         other = places + 1 + (uniform * last).astype(np.intp)
-        other -= np.where(other > last, last + 1, 0)
-        moved = self._table[knob, np.where((near < NEIGHBOUR_CHANCE) & ~self.unordered[knob], step, other)]
+        other = np.where(near < self._neighbour_chance[knob], places + np.where(side < 0.5, 1, -1), other % (last + 1))
+        moved = self._turning[knob, other]
         if not self._all_discrete:
             width = 10.0 ** (-2.0 + 1.7 * uniform)  # from 0.01 to 0.5
             close = np.clip(values + width * rng.normal(size=len(values)), 0.0, 1.0)
@@ -233,6 +233,12 @@ class Knobs:
         cuts = [np.zeros(0) if own is None else 2.0 * i + 0.5 * (own[1:] + own[:-1]) for i, own in enumerate(levels)]
         return np.concatenate(cuts), np.cumsum([0, *(len(own) for own in cuts[:-1])])
 
+    def _turned(self) -> Array:
+        """[d, most levels + 2] levels; a step beyond either end, the lower one at place -1, turns back."""
+        turned = np.concatenate([self._table, self._table[:, -1:], self._table[:, 1:2]], axis=1)
+        turned[self._each, self._last + 1] = self._table[self._each, self._last - 1]
+        return turned
+
     def _singles(self) -> Array:
         count = self.grid.shape[1]
         points = np.tile(self.default, (self.dim, count, 1))  # [d, L, d]
@@ -250,3 +256,9 @@ def _padded(rows: Sequence[Array]) -> Array:
     """Rows of unequal length as one array; the last value of each is repeated."""
     width = max(2, *(len(row) for row in rows))
     return np.array([np.append(row, np.full(width - len(row), row[-1])) for row in rows], dtype=np.float64)
+
+
+def keys_of(points: Array) -> list[bytes]:
+    """Each of some points [n, d] as bytes, equal where they are."""
+    joined, size = points.tobytes(), points.shape[1] * points.itemsize
+    return [joined[at : at + size] for at in range(0, len(joined), size)]
