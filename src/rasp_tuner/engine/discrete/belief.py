@@ -374,7 +374,7 @@ def knowledge_gradient(mean: Array, covariance: Array, noise: float) -> Array:
     """
     order = mean.argsort(kind="stable")
     gap = mean[order] - mean[order[0]]
-    apart = np.abs(covariance[:, order] - covariance[:, order[:1]])  # [x, j]
+    apart = np.abs(covariance.take(order, axis=1) - covariance[:, order[:1]])  # [x, j]
     nearer = np.maximum.accumulate(apart, axis=1)[:, :-1]
     counts = np.ones(apart.shape, dtype=bool)
     np.greater(apart[:, 1:], nearer, out=counts[:, 1:])  # a better alternative that moves as far is worth more

@@ -64,22 +64,25 @@ class Knobs:
         self.single = self._singles()
 
     def features(self, points: Array) -> tuple[Array, Array]:
-        """phi [n, p] and steps [n, q], each row the same to the last digit whatever the others are."""
+        """phi [n, p] and steps [n, q], each row the same to the last digit whatever the others are.
+
+        Both lie row by row in memory, so that products of them repeat bit by bit.
+        """
         steps = np.empty((len(points), len(self.step_knob)))
         ramps = steps[:, : len(self._ramp_knob)]
-        np.subtract(points[:, self._ramp_knob], self._ramp_low, out=ramps)
+        np.subtract(points.take(self._ramp_knob, axis=1), self._ramp_low, out=ramps)
         ramps *= self._ramp_slope
         np.maximum(ramps, 0.0, out=ramps)
         np.minimum(ramps, 1.0, out=ramps)
         if len(self._choice_knob):
-            chosen = np.abs(points[:, self._choice_knob] - self._choice_at) < self._choice_width
+            chosen = np.abs(points.take(self._choice_knob, axis=1) - self._choice_at) < self._choice_width
             steps[:, len(self._ramp_knob) :] = chosen
         z = 2.0 * points - 1.0
         gaps = np.abs(points - self.default)
         if len(self._choice_knob):
             np.sign(gaps, out=gaps, where=self.unordered)
         on, away = (z * self.binary).sum(axis=1, keepdims=True), gaps.sum(axis=1, keepdims=True)
-        phi = np.concatenate([z, z**2, steps, on, away], axis=1)[:, self._term]
+        phi = np.concatenate([z, z**2, steps, on, away], axis=1).take(self._term, axis=1)
         phi *= self._term_scale
         phi -= self._origin
         return phi, steps
@@ -188,7 +191,7 @@ class Knobs:
         points[rows, rises] = high[rises]
         return points
 
-    def _ramps(self, levels: Sequence[Array | None]) -> tuple[Array, Array, Array, Array]:
+    def _ramps(self, levels: Sequence[Array | None]) -> tuple[NDArray[np.intp], Array, Array, Array]:
         knobs, lows, widths, weights = [], [], [], []
         for i, own in enumerate(levels):
             if self.unordered[i]:
@@ -200,7 +203,7 @@ class Knobs:
             weights += (np.diff(ends) / (ends[-1] - ends[0])).tolist()
         return np.array(knobs, dtype=np.intp), np.array(lows), 1.0 / np.array(widths), np.array(weights)
 
-    def _choices(self, levels: Sequence[Array | None]) -> tuple[Array, Array, Array]:
+    def _choices(self, levels: Sequence[Array | None]) -> tuple[NDArray[np.intp], Array, Array]:
         found = [
             (i, at, 0.25 / len(own))
             for i, own in enumerate(levels)
