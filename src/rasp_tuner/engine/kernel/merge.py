@@ -9,10 +9,9 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.learn import start
-from rasp_tuner.engine.kernel.memory import scales
+from rasp_tuner.engine.kernel.memory import SHARP_STEPS, scales
 from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, SLOTS, WINDOW_SAMPLES, Dims, State, blank
 
-SHARP_STEPS = 64  # steps in which a slot is not merged: what is recent stays sharp
 PER_SLOT = ("keys", "prompts", "counts")
 
 
