@@ -38,7 +38,7 @@ PRIOR_EVERY = 1.2  # times as many samples as when it was learned: then the flee
 
 @dataclass(frozen=True)
 class FleetSuggestions:
-    """What n tuners of a fleet should run next; tensors on the fleet's device if contexts came as tensors, else NumPy."""
+    """What n tuners of a fleet should run next, in NumPy; or in tensors on its device, if contexts came as tensors."""
 
     params: dict[str, Tensor]  # by knob, [n] in its own units
     points: Tensor  # [n, d] the same in the unit box
