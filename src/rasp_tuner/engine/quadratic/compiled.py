@@ -3,6 +3,7 @@
 Numbers pass through memory whose addresses are known: to look one up costs as much as the arithmetic itself.
 """
 
+import math
 import operator
 
 import numpy as np
@@ -65,7 +66,7 @@ class CompiledBelief:
     @property
     def noise(self) -> float:
         head: list[float] = self.arrays.buffer[0, : 2 * E + 4].tolist()  # weights, noises, spread, offset, origin, a
-        return sum(map(operator.mul, head[:E], head[E : 2 * E])) * head[-1] ** 2
+        return math.fsum(map(operator.mul, head[:E], head[E : 2 * E])) * head[-1] * head[-1]
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         points = np.ascontiguousarray(points)
