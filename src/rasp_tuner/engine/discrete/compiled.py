@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rasp_tuner.engine.discrete.knobs import Knobs
 
 SAMPLED_EFFECTS = 64  # up to which a root is taken here; beyond, NumPy's linear algebra is faster
+MOST_KNOBS = 512  # beyond, what compiled code puts on the stack could be too much
+HALF_ROWS = 40  # up to which compiled code takes a root and inverts it; beyond, products of halves are faster
 SLOPES = 8  # sums that `slopes` gives
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
@@ -44,6 +46,7 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
     "likeness": (None, [COUNT, COUNT, POINTER, NUMBER, POINTER, POINTER]),
     "target": (None, [COUNT, POINTER, POINTER, NUMBER, POINTER, POINTER, POINTER, POINTER]),
     "updated": (None, [COUNT, COUNT, POINTER, POINTER, POINTER, COUNT, POINTER]),
+    "half": (COUNT, [COUNT, COUNT, POINTER, POINTER]),
     "matrix": (None, [POINTER] * 8),
     "slopes": (None, [POINTER] * 13),
 }
@@ -52,6 +55,11 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
 def ready() -> bool:
     """Whether there is compiled code to use."""
     return native.available()
+
+
+def serves(knobs: int) -> bool:
+    """Whether compiled code takes spaces of so many knobs."""
+    return ready() and knobs <= MOST_KNOBS
 
 
 class _Knobs(ctypes.Structure):
@@ -78,7 +86,7 @@ class _Here(ctypes.Structure):
         *((name, COUNT) for name in ("n", "c")),
         *((name, NUMBER) for name in ("va", "vp", "width", "noise", "vc", "rho", "level")),
         *((name, POINTER) for name in (
-            "weights", "points", "phi", "steps", "weighted", "sizes", "contexts", "failed", "gram", "inverse", "alpha",
+            "weights", "points", "phi", "weighted", "sizes", "contexts", "failed", "gram", "inverse", "alpha",
             "values", "middle", "scale", "kc", "share", "base",
         )),
     ]  # fmt: skip
@@ -146,7 +154,7 @@ class Here:
     """A fit in one context as compiled code sees it."""
 
     def __init__(self, fit: "Fit", tables: Tables, context: Array) -> None:
-        n = len(fit.points)
+        n, rows = len(fit.points), fit.rows
         self._functions, self._fit, self._knobs, self._count = _functions(), fit, tables.address, n
         self._own = np.empty((3, n))
         self.kc: Array = self._own[0]
@@ -154,8 +162,9 @@ class Here:
         self.base: Array = self._own[2]
         own = _at(self._own)
         self._struct = _struct(
-            fit.kernel, n, fit.contexts.shape[1], fit.points, *fit.rows, fit.contexts, fit.failed, fit.gram,
-            fit.inverse, fit.alpha, fit.values, fit.middle, fit.width, own, own + 8 * n, own + 16 * n,
+            fit.kernel, n, fit.contexts.shape[1], fit.points, rows.phi, rows.weighted, rows.sizes, fit.contexts,
+            fit.failed, fit.gram, fit.inverse, fit.alpha, fit.values, fit.middle, fit.width, own, own + 8 * n,
+            own + 16 * n,
         )  # fmt: skip
         self._address = ctypes.addressof(self._struct)
         sums = np.empty(2)
@@ -253,14 +262,30 @@ def updated(matrix: Array, left: Array, right: Array, size: int) -> Array:
     return changed
 
 
+def half_inverse(matrix: Array) -> Array:
+    """A lower triangle W with W' W the inverse of a positive definite matrix; halves of large ones by products."""
+    n, half = len(matrix), len(matrix) // 2
+    if n <= HALF_ROWS:
+        triangle = np.empty((n, n))
+        if _functions()["half"](n, matrix.strides[0] // 8, matrix.ctypes.data, _at(triangle)):
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        return triangle
+    inverse = np.zeros((n, n))
+    inverse[:half, :half] = first = half_inverse(matrix[:half, :half])
+    beside = matrix[half:, :half] @ first.T
+    inverse[half:, half:] = second = half_inverse(matrix[half:, half:] - beside @ beside.T)
+    inverse[half:, :half] = second @ (beside @ -first)
+    return inverse
+
+
 class Matrices:
     """The matrices of all rows at a refit."""
 
     def __init__(self, kernel: "Kernel", rows: "Rows", kc: Array, noises: Array) -> None:
-        self._kernel, self._rows, self._kc, self._noises = kernel, rows, kc, noises
+        self._kernel, self._kc, self._noises = kernel, kc, noises
         self._near, self._linear = rows.steps @ rows.weighted.T, rows.phi @ rows.phi.T
         self.rugged, self.gram, self.matrix = (np.empty_like(self._near) for _ in range(3))
-        struct = _struct(kernel, len(kc), 0, 0, *rows)
+        struct = _struct(kernel, len(kc), 0, 0, 0, 0, rows.sizes)
         _functions()["matrix"](
             ctypes.addressof(struct), *map(_at, (kc, noises, self._near, self._linear)), _at(self.rugged),
             _at(self.gram), _at(self.matrix),
@@ -270,7 +295,7 @@ class Matrices:
         """Sums of the rugged part of the gradient and rivals [n], and of all else that `evidence` sums; `rugged`
         becomes that part."""
         n = len(alpha)
-        struct = _struct(self._kernel, n, 0, 0, *self._rows, 0, 0, 0, inverse, alpha)
+        struct = _struct(self._kernel, n, 0, 0, 0, 0, 0, 0, 0, 0, inverse, alpha)
         scratch, by_row, rivals, sums = np.empty(SLOPES * n), np.empty(n), np.empty(n), np.empty(SLOPES)
         arrays = (self._kc, gaps, self._noises, means, self._near, self._linear, self.rugged, self.gram)
         _functions()["slopes"](ctypes.addressof(struct), *map(_at, (*arrays, scratch, by_row, rivals, sums)))
@@ -284,10 +309,13 @@ def _struct(kernel: "Kernel", n: int, c: int, *arrays: Array | int) -> _Here:
     return _Here(n, c, va, vp, width, noise, vc, rho, level, _at(weights), *addresses)
 
 
+_address, _buffer = ctypes.addressof, ctypes.c_char.from_buffer
+
+
 def _at(array: NDArray[Any]) -> int:
     """Where it lies, row by row."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # three times as fast
+        return _address(_buffer(array))  # type: ignore[arg-type] # three times as fast as what NumPy offers
     except (TypeError, ValueError):  # read-only, empty, or not row by row
         if not array.flags.c_contiguous:
             raise

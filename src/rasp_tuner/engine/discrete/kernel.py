@@ -206,9 +206,12 @@ def likeness(contexts: Array, width: float) -> tuple[Array, Array]:
 
 def inverted(matrix: Array) -> Array:
     """The inverse of a positive definite matrix, symmetric to the last digit."""
-    if len(matrix) > PLAIN_ROWS:
+    if compiled.ready() or len(matrix) > PLAIN_ROWS:
         try:
-            half = _inverted_triangle(np.linalg.cholesky(matrix).astype(np.float64, copy=False))
+            if compiled.ready():
+                half = compiled.half_inverse(matrix)
+            else:
+                half = _inverted_triangle(np.linalg.cholesky(matrix).astype(np.float64, copy=False))
         except np.linalg.LinAlgError:
             pass  # rounding made it indefinite
         else:

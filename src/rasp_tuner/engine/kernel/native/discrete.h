@@ -17,7 +17,7 @@ typedef struct {                   /* as in discrete/compiled.py: Knobs of one s
 typedef struct {                   /* as in discrete/compiled.py: a fit in one context, see belief.py */
     int64_t n, c;
     double va, vp, width, noise, vc, rho, level;
-    const double *weights, *points, *phi, *steps, *weighted, *sizes, *contexts, *failed, *gram, *inverse, *alpha;
+    const double *weights, *points, *phi, *weighted, *sizes, *contexts, *failed, *gram, *inverse, *alpha;
     const double *values, *middle, *scale;
     double *kc, *share, *base;     /* [n] each */
 } Here;
@@ -26,20 +26,11 @@ typedef struct {                   /* as in discrete/compiled.py: a fit in one c
 static inline double exponential(double x) {
     static const double SHIFT = 0x1.8p52, HIGH = 0x1.62e42fefa0000p-1, LOW = 0x1.cf79abc9e3b3ap-40;
     double shifted = x * 0x1.71547652b82fep0 + SHIFT, k = shifted - SHIFT, r = (x - k * HIGH) - k * LOW;
-    double sum = 1.0 / 6227020800.0;
-    sum = sum * r + 1.0 / 479001600.0;
-    sum = sum * r + 1.0 / 39916800.0;
-    sum = sum * r + 1.0 / 3628800.0;
-    sum = sum * r + 1.0 / 362880.0;
-    sum = sum * r + 1.0 / 40320.0;
-    sum = sum * r + 1.0 / 5040.0;
-    sum = sum * r + 1.0 / 720.0;
-    sum = sum * r + 1.0 / 120.0;
-    sum = sum * r + 1.0 / 24.0;
-    sum = sum * r + 1.0 / 6.0;
-    sum = sum * r + 0.5;
-    sum = sum * r + 1.0;
-    sum = sum * r + 1.0;
+    double square = r * r, fourth = square * square; /* sums of few terms each, which need not wait for one another */
+    double low = (1.0 / 6.0 + r * (1.0 / 24.0)) + square * (1.0 / 120.0 + r * (1.0 / 720.0));
+    double high = (1.0 / 5040.0 + r * (1.0 / 40320.0)) + square * (1.0 / 362880.0 + r * (1.0 / 3628800.0));
+    double last = (1.0 / 39916800.0 + r * (1.0 / 479001600.0)) + square * (1.0 / 6227020800.0);
+    double sum = 1.0 + (r + square * (0.5 + r * (low + fourth * (high + fourth * last))));
     uint64_t bits;
     memcpy(&bits, &shifted, sizeof bits);
     bits = (bits << 52) + 0x3ff0000000000000u; /* 2^k: k is in the lowest bits */
@@ -51,6 +42,8 @@ static inline double exponential(double x) {
     memcpy(&result, &bits, sizeof result);
     return result;
 }
+
+void exponentials(int64_t n, double *x); /* discrete_fit.c: x becomes e^x */
 
 #pragma GCC visibility push(default)
 /* discrete_moves.c */
@@ -73,7 +66,7 @@ void rasp_discrete_believe(const Here *, const double *context, double *sums);
 int64_t rasp_discrete_elites(const Knobs *, const Here *, int64_t count, double alike, double *means, int64_t *rows);
 void rasp_discrete_cross(const Knobs *, const Here *, int64_t count, const double *sizes, const double *phi,
                          double *near, double *linear, double *mean);
-void rasp_discrete_covariance(const Here *, int64_t count, const double *sizes, const double *near,
+void rasp_discrete_covariance(const Here *, int64_t count, const double *sizes, double *near,
                               const double *linear, double *covariance);
 void rasp_discrete_look(const Knobs *, const Here *, const double *points, double *phi, double *steps,
                         double *weighted, double *sizes, double *gram, double *mean, double *covariance,
@@ -91,6 +84,7 @@ void rasp_discrete_matrix(const Here *, const double *kc, const double *noises, 
 void rasp_discrete_slopes(const Here *, const double *kc, const double *gaps, const double *noises,
                           const double *means, const double *near, const double *linear, double *rugged,
                           const double *gram, double *scratch, double *by_row, double *rivals, double *sums);
+int64_t rasp_discrete_half(int64_t n, int64_t stride, const double *A, double *W);
 #pragma GCC visibility pop
 
 #endif

@@ -19,7 +19,8 @@ WIDER void rasp_discrete_believe(const Here *here, const double *context, double
     }
     double *restrict kc = here->kc, *restrict share = here->share, *restrict base = here->base;
     double own = 1.0 - here->rho, rho = here->rho, slope = here->level * here->vc, level = here->level;
-    for (int64_t i = 0; i < n; i++) kc[i] = exponential(by * kc[i]);
+    for (int64_t i = 0; i < n; i++) kc[i] *= by;
+    exponentials(n, kc);
     for (int64_t i = 0; i < n; i++) {
         share[i] = own * kc[i] + rho;
         base[i] = slope * kc[i] + level;
@@ -66,8 +67,12 @@ static inline double cross_row(const Here *here, double size, double *restrict n
     int64_t n = here->n;
     double va = here->va, vp = here->vp;
     const double *restrict sizes = here->sizes, *restrict share = here->share, *restrict base = here->base;
-    for (int64_t j = 0; j < n; j++) near[j] = vp * exponential((near[j] - sizes[j]) - size) + va * linear[j];
-    for (int64_t j = 0; j < n; j++) linear[j] = near[j] * share[j] + base[j];
+    for (int64_t j = 0; j < n; j++) near[j] = (near[j] - sizes[j]) - size;
+    exponentials(n, near);
+    for (int64_t j = 0; j < n; j++) {
+        near[j] = vp * near[j] + va * linear[j];
+        linear[j] = near[j] * share[j] + base[j];
+    }
     return dot(n, linear, here->alpha);
 }
 
@@ -81,16 +86,36 @@ WIDER void rasp_discrete_cross(const Knobs *knobs, const Here *here, int64_t cou
     }
 }
 
-/* Covariance [count, count] of points, where it was what the rows explain of it. */
-WIDER void rasp_discrete_covariance(const Here *here, int64_t count, const double *sizes, const double *near,
+/* Covariance [count, count] of points, where it was what the rows explain of it; `near` is used up. */
+WIDER void rasp_discrete_covariance(const Here *here, int64_t count, const double *sizes, double *near,
                                     const double *linear, double *covariance) {
     double va = here->va, vp = here->vp, level = here->level * (1.0 + here->vc);
     for (int64_t i = 0; i < count; i++) {
         double *restrict row = covariance + i * count;
-        const double *restrict beside = near + i * count, *restrict along = linear + i * count;
-        for (int64_t j = 0; j < count; j++) {
-            row[j] = (vp * exponential((beside[j] - sizes[j]) - sizes[i]) + va * along[j] + level) - row[j];
+        double *restrict beside = near + i * count;
+        const double *restrict along = linear + i * count;
+        for (int64_t j = 0; j < count; j++) beside[j] = (beside[j] - sizes[j]) - sizes[i];
+        exponentials(count, beside);
+        for (int64_t j = 0; j < count; j++) row[j] = (vp * beside[j] + va * along[j] + level) - row[j];
+    }
+}
+
+/* out [2, n] = x A for a symmetric A [n, n]; rows of A by fours, so that sums are loaded and stored less often. */
+static inline void symmetric_times_two(int64_t n, const double *restrict A, const double *restrict x,
+                                       double *restrict out) {
+    int64_t i = 0;
+    memset(out, 0, sizeof(double) * (size_t)(2 * n));
+    for (; i + 4 <= n; i += 4) {
+        const double *row = A + i * n, *a = x + i, *b = x + n + i;
+        for (int64_t j = 0; j < n; j++) {
+            double first = row[j], second = row[n + j], third = row[2 * n + j], last = row[3 * n + j];
+            out[j] += (a[0] * first + a[1] * second) + (a[2] * third + a[3] * last);
+            out[n + j] += (b[0] * first + b[1] * second) + (b[2] * third + b[3] * last);
         }
+    }
+    for (; i < n; i++) {
+        add_scaled(n, x[i], A + i * n, out);
+        add_scaled(n, x[n + i], A + i * n, out + n);
     }
 }
 
@@ -101,15 +126,14 @@ WIDER void rasp_discrete_look(const Knobs *knobs, const Here *here, const double
     int64_t n = here->n, p = knobs->p, q = knobs->q;
     rasp_discrete_features(knobs, 2, points, here->weights, phi, steps, weighted, sizes);
     for (int64_t i = 0; i < 2; i++) {
-        double *cross = scratch + i * n, *reach = scratch + (2 + i) * n;
+        double *cross = scratch + i * n;
         for (int64_t j = 0; j < n; j++) {
             gram[i * n + j] = dot(q, steps + i * q, here->weighted + j * q);
             cross[j] = dot(p, phi + i * p, here->phi + j * p);
         }
         mean[i] = cross_row(here, sizes[i], gram + i * n, cross) + phi[i * p + p - 1] * knobs->prior[p - 1];
-        memset(reach, 0, sizeof(double) * (size_t)n);
-        for (int64_t j = 0; j < n; j++) add_scaled(n, cross[j], here->inverse + j * n, reach);
     }
+    symmetric_times_two(n, here->inverse, scratch, scratch + 2 * n);
     for (int64_t i = 0; i < 2; i++) {
         for (int64_t j = 0; j < 2; j++) {
             double near = dot(q, steps + i * q, weighted + j * q) - sizes[j] - sizes[i];

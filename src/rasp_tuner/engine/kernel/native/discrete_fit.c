@@ -2,7 +2,13 @@
 #include <math.h>
 
 #include "discrete.h"
+#include "kernel.h"
 #include "linear.h"
+
+/* A loop of its own: as a part of others, the compiler does half as well. */
+WIDER void exponentials(int64_t n, double *x) {
+    for (int64_t i = 0; i < n; i++) x[i] = exponential(x[i]);
+}
 
 /* Mean squared gaps [n, n] between contexts, which come as [c, n], and kc. */
 WIDER void rasp_discrete_likeness(int64_t n, int64_t c, const double *contexts, double width, double *gaps,
@@ -16,8 +22,11 @@ WIDER void rasp_discrete_likeness(int64_t n, int64_t c, const double *contexts, 
             double own = contexts[k * n + i];
             for (int64_t j = 0; j < n; j++) gap[j] += (own - others[j]) * (own - others[j]);
         }
-        for (int64_t j = 0; j < n; j++) gap[j] *= share;
-        for (int64_t j = 0; j < n; j++) close[j] = exponential(by * gap[j]);
+        for (int64_t j = 0; j < n; j++) {
+            gap[j] *= share;
+            close[j] = by * gap[j];
+        }
+        exponentials(n, close);
     }
 }
 
@@ -99,11 +108,12 @@ WIDER void rasp_discrete_matrix(const Here *here, const double *kc, const double
         double *restrict both = gram + i * n, *restrict row = matrix + i * n, size = sizes[i];
         const double *restrict close = kc + i * n;
         for (int64_t j = 0; j < n; j++) {
-            beside[j] = (beside[j] - sizes[j]) - size;
-            rough[j] = vp * exponential(beside[j]);
+            rough[j] = beside[j] = (beside[j] - sizes[j]) - size;
         }
+        exponentials(n, rough);
         for (int64_t j = 0; j < n; j++) {
             along[j] *= va;
+            rough[j] *= vp;
             both[j] = along[j] + rough[j];
             row[j] = (slope * close[j] + level) + both[j] * (own * close[j] + rho);
         }
@@ -160,4 +170,18 @@ WIDER void rasp_discrete_slopes(const Here *here, const double *kc, const double
         sums[s] = 0.0;
         for (int64_t j = 0; j < n; j++) sums[s] += scratch[s * n + j];
     }
+}
+
+/* A triangle W [n, n] with W' W the inverse of A, whose rows are `stride` apart. Returns 0 if A is positive definite. */
+WIDER int64_t rasp_discrete_half(int64_t n, int64_t stride, const double *A, double *W) {
+    for (int64_t i = 0; i < n; i++) memcpy(W + i * n, A + i * stride, sizeof(double) * (size_t)n);
+    if (cholesky(n, W, W)) return 1;
+    for (int64_t i = 0; i < n; i++) { /* it becomes its own inverse, row by row */
+        double row[n], by = 1.0 / W[i * n + i];
+        memset(row, 0, sizeof row);
+        for (int64_t k = 0; k < i; k++) add_scaled(k + 1, -W[i * n + k], W + k * n, row);
+        for (int64_t k = 0; k < i; k++) W[i * n + k] = row[k] * by;
+        W[i * n + i] = by;
+    }
+    return 0;
 }
