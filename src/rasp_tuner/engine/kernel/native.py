@@ -99,6 +99,7 @@ class NativeBelief:
         self._layout = _belief_layout(dims)
         self.buffer = np.empty((size, self._layout[""][0].stop)) if buffer is None else buffer
         self.address = address(self.buffer)
+        self.experts: Any = None  # as of a Belief: the functions on arrays take this one, too
 
     def __len__(self) -> int:
         return len(self.buffer)
