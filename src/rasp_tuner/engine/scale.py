@@ -31,7 +31,7 @@ def levels_apart(contexts: Tensor, logs: Tensor, used: Tensor) -> Condition:
         return xp.any(used & False, axis=1)
     far = xp.where(used[:, None], _gaps(contexts, used), xp.inf)
     alike = xp.argsort(far, axis=2, stable=True)[:, :, :NEIGHBOURS]
-    near = xp.take_along_axis(xp.broadcast_to(logs[:, None], far.shape), alike, axis=2)
+    near = _taken(logs, alike)
     within = _mean(xp.var(near, axis=2, correction=1), used)
     total = _mean((logs - _mean(logs, used)[:, None]) ** 2, used)
     apart = (within < MOST_WITHIN) & (total - within > LEVEL_VARIANCE) & (total > LEVEL_RATIO * within)
@@ -49,15 +49,14 @@ def easier_in_logs(contexts: Tensor, points: Tensor, logs: Tensor, used: Tensor)
     counts = xp.sum(used, axis=1)
     order = xp.argsort(xp.where(used, logs, xp.inf), axis=1, stable=True)[:, : n - n // FALSE_ONE_IN]
     kept = xp.arange(order.shape[1], device=logs.device)[None] < (counts - counts // FALSE_ONE_IN)[:, None]
-    contexts, points = (xp.take_along_axis(a, order[:, :, None], axis=1) for a in (contexts, points))
-    logs, u = xp.take_along_axis(logs, order, axis=1), 2.0 * points - 1.0
+    contexts, u, logs = _taken(contexts, order), 2.0 * _taken(points, order) - 1.0, _taken(logs, order)
     like = xp.exp(_gaps(contexts, kept) / (-2.0 * CONTEXT_WIDTH**2 * max(contexts.shape[2], 1)))
     kernel = (SHARED + (1.0 - SHARED) * like) * (1.0 + (u @ u.mT) / u.shape[2]) ** 2
     one = xp.eye(kernel.shape[1], dtype=logs.dtype, device=logs.device)
     kernel = xp.where(kept[:, :, None] & kept[:, None], kernel, one)  # what is left out is alone
     noisy = kernel[:, None] + xp.asarray(NOISES, dtype=logs.dtype, device=logs.device)[:, None, None] * one
     centred = xp.clip(logs - _mean(logs, kept)[:, None], -100.0, 100.0)
-    targets = xp.stack([xp.exp(centred), centred], axis=2)
+    targets = xp.stack([xp.exp(centred), centred], axis=1)
     likelihood = xp.max(_likelihood(xp.linalg.inv(noisy), targets, kept), axis=1)
     return (likelihood[:, 1] - likelihood[:, 0] > LIKELIER_NATS) & (counts >= LIKELIER_FROM_SAMPLES)
 
@@ -75,19 +74,26 @@ def _gaps(contexts: Tensor, used: Tensor) -> Tensor:
 
 
 def _likelihood(inverse: Tensor, targets: Tensor, used: Tensor) -> Tensor:
-    """[B, k, t] mean log density of each of t targets [B, n, t] given all others, up to a constant.
+    """[B, k, t] mean log density of each of t targets [B, t, n] given all others, up to a constant.
 
     `inverse` [B, k, n, n] is that of k kernels.
     """
-    xp = namespace(targets)
-    z = xp.where(used[:, :, None], targets - _median(targets, used, 1), 0.0)
-    size = xp.clip(xp.max(xp.abs(z), axis=1, keepdims=True), TINY, None)
+    xp, used = namespace(targets), used[:, None]
+    z = xp.where(used, targets - _median(targets, used)[:, :, None], 0.0)
+    size = xp.clip(xp.max(xp.abs(z), axis=2), TINY, None)
     own = xp.linalg.diagonal(inverse)
-    # the median: outliers do not decide
-    squares = (inverse @ (z / size)[:, None]) ** 2 / own[:, :, :, None]
-    variance = xp.clip(_median(squares, used[:, None], 2)[:, :, 0], TINY, None)
-    sharp = _mean(xp.log(own), used[:, None])[:, :, None]
-    return 0.5 * sharp - 0.5 * xp.log(variance) - xp.log(size)
+    squares = ((z / size[:, :, None])[:, None] @ inverse) ** 2 / own[:, :, None]
+    variance = xp.clip(_median(squares, used[:, None]), TINY, None)  # the median: outliers do not decide
+    return 0.5 * _mean(xp.log(own), used)[:, :, None] - 0.5 * xp.log(variance) - xp.log(size)[:, None]
+
+
+def _taken(values: Tensor, places: Tensor) -> Tensor:
+    """The values [B, n, ...] of every tuner that stand at its places [B, ...]."""
+    xp = namespace(values)
+    tuners, n = values.shape[:2]
+    first = n * xp.arange(tuners, device=values.device)
+    rows = places + xp.reshape(first, (tuners,) + (1,) * (places.ndim - 1))
+    return xp.reshape(values, (tuners * n, *values.shape[2:]))[rows]
 
 
 def _mean(values: Tensor, used: Tensor) -> Tensor:
@@ -97,10 +103,10 @@ def _mean(values: Tensor, used: Tensor) -> Tensor:
     return mean
 
 
-def _median(values: Tensor, used: Tensor, axis: int) -> Tensor:
-    """Over the last axis but one [..., n, t], which is kept, of what is in use [..., n]."""
-    xp = namespace(values)
-    ranked = xp.sort(xp.where(used[..., None], values, xp.inf), axis=axis)
-    counts = xp.sum(used, axis=-1)[..., None, None] + xp.zeros_like(values[..., :1, :], dtype=xp.int64)
-    low, high = (xp.take_along_axis(ranked, place, axis=axis) for place in ((counts - 1) // 2, counts // 2))
-    return 0.5 * (low + high)
+def _median(values: Tensor, used: Tensor) -> Tensor:
+    """Over the last axis [..., n], of what is in use."""
+    xp, shape = namespace(values), values.shape
+    ranked = xp.reshape(xp.sort(xp.where(used, values, xp.inf), axis=-1), (-1, shape[-1]))
+    counts = xp.reshape(xp.broadcast_to(xp.sum(used, axis=-1), shape[:-1]), (-1,))
+    rows = xp.arange(len(ranked), device=values.device)
+    return xp.reshape(0.5 * (ranked[rows, (counts - 1) // 2] + ranked[rows, counts // 2]), shape[:-1])

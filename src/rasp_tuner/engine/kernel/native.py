@@ -21,7 +21,7 @@ from rasp_tuner.engine.kernel.build import LIBRARY, digest
 from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.state import Dims, E, State, shapes
 
-MOST_KNOBS = 24  # beyond, matrices are large enough for NumPy's linear algebra
+MOST_KNOBS = 64  # beyond, matrices are large enough for NumPy's linear algebra
 THREADS_FROM_TUNERS = 256  # fewer are done before threads have begun
 CANDIDATES = (E + 2, 12, 3)  # that `choose` weighs: this many, and moves along each knob, of so many knobs at most
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64

@@ -7,8 +7,8 @@
 
 #include "kernel.h"
 
-enum { MOST_SWEEPS = 30 };
-static const double ROUNDING = 1e-33; /* of the sum of squares: what is off the diagonal is none */
+enum { MOST_STEPS = 60 };
+static const double ROUNDING = 1e-16; /* of the largest: what is beside the diagonal is none */
 
 /* phi [p] = [1, u, u^2] */
 void features(const Dims *dims, const double *u, double *phi) {
@@ -62,14 +62,6 @@ WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scrat
     return 0;
 }
 
-static double off_diagonal(int64_t n, const double *A) {
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < i; j++) sum += 2.0 * A[i * n + j] * A[i * n + j];
-    }
-    return sum;
-}
-
 /* Turn two rows of length n into c x - s y and s x + c y. */
 static inline void turn(int64_t n, double c, double s, double *restrict x, double *restrict y) {
     for (int64_t i = 0; i < n; i++) {
@@ -79,47 +71,86 @@ static inline void turn(int64_t n, double c, double s, double *restrict x, doubl
     }
 }
 
-/* One rotation that makes A[i, j] zero; `axes` holds the vectors as rows. */
-static inline void rotate(int64_t n, double *A, double *axes, int64_t i, int64_t j) {
-    double off = A[i * n + j], ii = A[i * n + i], jj = A[j * n + j];
-    double half = 0.5 * (jj - ii) / off;
-    double t = (half >= 0.0 ? 1.0 : -1.0) / (fabs(half) + sqrt(half * half + 1.0));
-    double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
-    turn(n, c, s, A + i * n, A + j * n);
-    for (int64_t k = 0; k < n; k++) {
-        A[k * n + i] = A[i * n + k];
-        A[k * n + j] = A[j * n + k];
+/* A = Q T Q' with T tridiagonal: its diagonal, what is beside it, and Q' as rows in `axes`. A is used up. */
+static inline void tridiagonal(int64_t n, double *A, double *axes, double *diagonal, double *beside) {
+    double v[n], w[n];
+    memset(axes, 0, sizeof(double) * (size_t)(n * n));
+    for (int64_t i = 0; i < n; i++) axes[i * (n + 1)] = 1.0;
+    for (int64_t k = 0; k + 2 < n; k++) { /* a mirror that makes column k zero from k + 2 on */
+        double length = 0.0, square = 0.0;
+        for (int64_t i = k + 1; i < n; i++) length += A[i * n + k] * A[i * n + k];
+        diagonal[k] = A[k * (n + 1)];
+        length = sqrt(length);
+        beside[k] = A[(k + 1) * n + k] > 0.0 ? -length : length;
+        for (int64_t i = k + 1; i < n; i++) {
+            v[i] = A[i * n + k] - (i == k + 1 ? beside[k] : 0.0);
+            square += v[i] * v[i];
+        }
+        if (!(square > 0.0)) continue;
+        int64_t left = n - k - 1;
+        double by = 2.0 / square, *mirror = v + k + 1;
+        for (int64_t i = k + 1; i < n; i++) w[i] = by * dot(left, A + i * n + k + 1, mirror);
+        add_scaled(left, -0.5 * by * dot(left, mirror, w + k + 1), mirror, w + k + 1);
+        for (int64_t i = k + 1; i < n; i++) {
+            add_scaled(left, -v[i], w + k + 1, A + i * n + k + 1);
+            add_scaled(left, -w[i], mirror, A + i * n + k + 1);
+        }
+        memset(w, 0, sizeof(w));
+        for (int64_t i = k + 1; i < n; i++) add_scaled(n, by * v[i], axes + i * n, w);
+        for (int64_t i = k + 1; i < n; i++) add_scaled(n, -v[i], w, axes + i * n);
     }
-    A[i * n + i] = ii - t * off;
-    A[j * n + j] = jj + t * off;
-    A[i * n + j] = A[j * n + i] = 0.0;
-    turn(n, c, s, axes + i * n, axes + j * n);
+    for (int64_t i = n > 2 ? n - 2 : 0; i < n; i++) {
+        diagonal[i] = A[i * (n + 1)];
+        beside[i] = i + 1 < n ? A[(i + 1) * n + i] : 0.0;
+    }
 }
 
-/* Cyclic Jacobi: values [n] ascending, vectors [n, n] as columns; A is used up. */
-WIDER void eigen_symmetric(int64_t n, double *A, double *values, double *vectors) {
-    if (n == 0) return;
-    double axes[n * n], total = off_diagonal(n, A);
-    memset(axes, 0, sizeof(axes));
-    for (int64_t i = 0; i < n; i++) {
-        axes[i * n + i] = 1.0;
-        total += A[i * n + i] * A[i * n + i];
-    }
-    for (int sweep = 0; sweep < MOST_SWEEPS && off_diagonal(n, A) > ROUNDING * total; sweep++) {
-        for (int64_t i = 0; i < n; i++) {
-            for (int64_t j = i + 1; j < n; j++) {
-                if (fabs(A[i * n + j]) > 1e-300) rotate(n, A, axes, i, j);
+/* QL steps with implicit shifts: `diagonal` becomes the eigenvalues, the rows of `axes` the eigenvectors. */
+static inline void diagonalise(int64_t n, double *axes, double *diagonal, double *beside) {
+    double size = 0.0;
+    for (int64_t i = 0; i < n; i++) size = fmax(size, fabs(diagonal[i]) + fabs(beside[i]));
+    for (int64_t first = 0; first < n; first++) {
+        for (int step = 0; step < MOST_STEPS; step++) {
+            int64_t last = first;
+            while (last + 1 < n && fabs(beside[last]) > ROUNDING * size) last++;
+            if (last == first) break;
+            double half = 0.5 * (diagonal[first + 1] - diagonal[first]) / beside[first];
+            double root = sqrt(half * half + 1.0), shift = 0.0, s = 1.0, c = 1.0;
+            double bulge = diagonal[last] - diagonal[first] + beside[first] / (half + (half >= 0.0 ? root : -root));
+            int64_t i = last - 1;
+            for (; i >= first; i--) {
+                double f = s * beside[i], b = c * beside[i];
+                root = beside[i + 1] = sqrt(f * f + bulge * bulge);
+                if (!(root > 0.0)) break;
+                s = f / root, c = bulge / root;
+                double was = diagonal[i + 1] - shift;
+                root = (diagonal[i] - was) * s + 2.0 * c * b;
+                shift = s * root;
+                diagonal[i + 1] = was + shift;
+                bulge = c * root - b;
+                turn(n, c, s, axes + i * n, axes + (i + 1) * n);
             }
+            if (i >= first) diagonal[i + 1] -= shift; /* it fell apart in two */
+            else diagonal[first] -= shift, beside[first] = bulge;
+            beside[last] = 0.0;
         }
     }
+}
+
+/* Values [n] ascending, vectors [n, n] as columns; A is used up. */
+WIDER void eigen_symmetric(int64_t n, double *A, double *values, double *vectors) {
+    if (n == 0) return;
+    double axes[n * n], diagonal[n], beside[n];
+    tridiagonal(n, A, axes, diagonal, beside);
+    diagonalise(n, axes, diagonal, beside);
     int64_t order[n];
     for (int64_t i = 0; i < n; i++) { /* sorted by insertion */
         int64_t place = i;
-        for (; place > 0 && A[order[place - 1] * (n + 1)] > A[i * (n + 1)]; place--) order[place] = order[place - 1];
+        for (; place > 0 && diagonal[order[place - 1]] > diagonal[i]; place--) order[place] = order[place - 1];
         order[place] = i;
     }
     for (int64_t j = 0; j < n; j++) {
-        values[j] = A[order[j] * (n + 1)];
+        values[j] = diagonal[order[j]];
         for (int64_t i = 0; i < n; i++) vectors[i * n + j] = axes[order[j] * n + i];
     }
 }

@@ -1,5 +1,6 @@
 /* Slots of memory: clusters of contexts, each with sums of its samples; merged when full, never thrown away. */
 #include "learn.h"
+#include "linear.h"
 
 #include <string.h>
 
@@ -103,7 +104,7 @@ static inline double gap_between(int64_t width, const double *key, const double 
 }
 
 /* Mean squared distances to the first slots, in units of the wobble and of the spread, block by block. */
-static void measure(const Dims *dims, const State *one, const double *context, int64_t slots, double *near,
+WIDER static void measure(const Dims *dims, const State *one, const double *context, int64_t slots, double *near,
                     double *far) {
     const int64_t c = dims->c;
     const Scales scales = scales_at(dims, one, context);

@@ -1,0 +1,155 @@
+"""The compiled kernel's asking side says what the arrays version says, and refuses what it cannot be trusted with."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from rasp_tuner.engine.kernel import belief as beliefs
+from rasp_tuner.engine.kernel import build, native
+from rasp_tuner.engine.kernel.believe import believe
+from rasp_tuner.engine.kernel.choose import best, candidates, choose
+from rasp_tuner.engine.kernel.learn import learn, start
+from rasp_tuner.engine.kernel.predict import compare, forecast, predict
+from rasp_tuner.engine.kernel.state import Dims, State, blank
+
+needs_library = pytest.mark.skipif(not native.available(), reason=f"native kernel: {native.why_not()}")
+STEPS = 45
+
+
+def default_of(dims: Dims) -> np.ndarray:
+    return np.linspace(0.1, 0.6, dims.knobs)
+
+
+def play(dims: Dims, size: int, steps: int, look=None) -> State:
+    """Tuners that meet noisy bowls in changing contexts; `look` sees each belief before its sample is learnt."""
+    rng = np.random.default_rng(dims.knobs + 10 * dims.context)
+    state, default = blank(dims, size, start(dims)), default_of(dims)
+    optimum, moves = rng.uniform(0.3, 0.7, (size, dims.knobs)), rng.normal(0.0, 0.1, (dims.context, dims.knobs))
+    for step in range(steps):
+        contexts = rng.normal(size=(size, dims.context)) * (1.0 if step % 2 else 0.1)
+        belief = believe(dims, state, default, contexts)
+        points = choose(dims, state, belief, default, rng.random((size, dims.knobs + candidates(dims))))[0]
+        points = np.clip(points + rng.normal(0.0, 0.05, points.shape), 0.0, 1.0)
+        y = ((points - optimum - contexts @ moves) ** 2).sum(axis=1) + rng.normal(0.0, 0.05, size)
+        losses = np.concatenate([y[:, None], rng.normal(0.0, 0.1, (size, dims.columns - 1))], axis=1)
+        total = (losses * state.weights).sum(axis=1)
+        if look is not None:
+            look(state, belief, contexts, points, total)
+        logs = forecast(dims, state, belief, default, points, total)[2]
+        learn(dims, state, belief, default, points, contexts, losses, np.zeros(size, dtype=bool), logs)
+    return state
+
+
+def same(got, wanted, scale=None) -> None:
+    scale = np.abs(wanted).max() if scale is None else scale
+    np.testing.assert_allclose(got, wanted, rtol=0.0, atol=1e-9 * scale + 1e-300)
+
+
+@needs_library
+@pytest.mark.parametrize(("d", "c", "k"), [(1, 0, 1), (2, 1, 2), (5, 3, 1), (3, 40, 3), (12, 2, 1)])
+def test_compiled_answers_are_those_of_the_arrays(d: int, c: int, k: int):
+    dims, size, rng, kernel = Dims(d, c, k), 3, np.random.default_rng(5), native.Native()
+    default, alike = default_of(dims), []
+
+    def look(state: State, belief: beliefs.Belief, contexts: np.ndarray, points: np.ndarray, y: np.ndarray) -> None:
+        got = kernel.believe(dims, state, default, contexts)
+        for name in beliefs.shapes(dims):
+            assert np.isfinite(getattr(got, name)).all(), name
+        if state.steps[0] == 0:
+            return
+        unit = max(float(belief.a.max()), float(belief.spread.max()), float(np.abs(y).max()))
+        for name in ("weights", "noises", "spread", "a", "moving", "kernels", "S", "G"):
+            same(getattr(got, name), getattr(belief, name))
+        for name in ("offset", "origin", "mean"):
+            same(getattr(got, name), getattr(belief, name), unit)
+        some = rng.random((size, 4, d))
+        for mine, theirs in (
+            (kernel.predict(dims, state, got, default, some), predict(dims, state, belief, default, some)),
+            (
+                kernel.compare(dims, state, got, default, points, some[:, 0]),
+                compare(dims, state, belief, default, points, some[:, 0]),
+            ),
+            (kernel.forecast(dims, state, got, default, points, y), forecast(dims, state, belief, default, points, y)),
+        ):
+            same(mine[0], theirs[0], unit)
+            same(mine[1], theirs[1], unit**2)
+            for more, others in zip(mine[2:], theirs[2:], strict=True):
+                same(more, others, 100.0)
+        same(kernel.best(dims, state, got, default), best(dims, state, belief, default), 100.0)
+        draws = rng.random((size, d + candidates(dims)))
+        mine, theirs = kernel.choose(dims, state, got, default, draws), choose(dims, state, belief, default, draws)
+        np.testing.assert_array_equal(mine[1], theirs[1])
+        alike.extend((np.abs(mine[0] - theirs[0]).max(axis=1) < 1e-6).tolist())
+
+    play(dims, size, STEPS, look)
+    assert all(alike)
+
+
+@needs_library
+def test_some_rows_and_many_threads_answer_as_each_tuner_alone(monkeypatch: pytest.MonkeyPatch):
+    dims, kernel, rng = Dims(3, 2, 1), native.Native(), np.random.default_rng(1)
+    state, default = play(dims, 4, 12), default_of(dims)
+    rows = rng.integers(0, 4, 50)
+    contexts, draws = rng.normal(size=(50, 2)), rng.random((50, 3 + candidates(dims)))
+    whole = kernel.believe(dims, state, default, contexts, rows)
+    chosen = kernel.choose(dims, state, whole, default, draws, rows)
+    for i, row in enumerate(rows):
+        one = state.map(lambda array, row=row: array[row : row + 1].copy())
+        alone = kernel.believe(dims, one, default, contexts[i : i + 1])
+        np.testing.assert_array_equal(alone.buffer[0], whole.buffer[i])
+        for mine, theirs in zip(kernel.choose(dims, one, alone, default, draws[i : i + 1]), chosen, strict=True):
+            np.testing.assert_array_equal(mine[0], theirs[i])
+    monkeypatch.setattr(native, "THREADS_FROM_TUNERS", 2)
+    spread = kernel.believe(dims, state, default, contexts, rows)
+    np.testing.assert_array_equal(spread.buffer, whole.buffer)
+    for mine, theirs in zip(kernel.choose(dims, state, spread, default, draws, rows), chosen, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@needs_library
+def test_what_would_read_foreign_memory_is_refused():
+    dims, kernel = Dims(2, 1, 1), native.Native()
+    state, default = blank(dims, 2, start(dims)), default_of(dims)
+    contexts = np.zeros((2, 1))
+    with pytest.raises(ValueError, match="rows below 2"):
+        kernel.believe(dims, state, default, contexts, np.array([0, 2]))
+    with pytest.raises(ValueError, match="2 x 1 numbers"):
+        kernel.believe(dims, state, default, np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="the beliefs of 2"):
+        kernel.predict(dims, state, kernel.believe(dims, state, default, contexts), default, np.zeros((1, 1, 2)))
+    with pytest.raises(ValueError, match=r"state\.keys must be"):
+        kernel.believe(dims, dataclasses.replace(state, keys=state.keys[:, ::2]), default, contexts)
+    with pytest.raises(ValueError, match="up to 64 knobs"):
+        kernel.believe(Dims(25, 1, 1), state, np.zeros(25), contexts)
+    with pytest.raises(AttributeError, match="no array 'colour'"):
+        kernel.believe(dims, state, default, contexts).colour  # noqa: B018
+
+
+@needs_library
+def test_it_can_be_turned_off_and_a_library_of_other_files_is_not_used(monkeypatch: pytest.MonkeyPatch):
+    try:
+        monkeypatch.setattr(native, "digest", lambda: "other")
+        native._library.cache_clear()
+        assert "built from other C files" in str(native.why_not())
+        monkeypatch.setenv("RASP_NATIVE", "0")
+        native._library.cache_clear()
+        assert not native.available()
+        with pytest.raises(RuntimeError, match="turned off"):
+            native.Native()
+    finally:
+        native._library.cache_clear()
+
+
+@pytest.mark.skipif(build.compiler() is None, reason="no C compiler")
+def test_the_c_files_compile_without_warnings(tmp_path):
+    library = tmp_path / build.LIBRARY.name
+    assert build.build(library, ("-Wall", "-Wextra", "-Werror", "-O1")) is None
+    assert library.stat().st_size > 0
+
+
+def test_a_compiler_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path):
+    monkeypatch.setenv("CC", "false")
+    assert "failed" in str(build.build(tmp_path / "none"))
+    monkeypatch.setenv("CC", str(tmp_path / "missing"))
+    assert "did not run" in str(build.build(tmp_path / "none"))
