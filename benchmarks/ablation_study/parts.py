@@ -240,7 +240,7 @@ def _family_odds(nats: float) -> tuple[Replacement, ...]:
 
 
 def _no_additive(self: DiscreteBelief, *_: object) -> np.ndarray:
-    return np.zeros((0, self._fit.knobs.dim))
+    return np.zeros((0, self.fit.knobs.dim))
 
 
 DISCRETE = (
