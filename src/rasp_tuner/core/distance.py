@@ -33,5 +33,7 @@ def squared_distances(contexts: Array, keys: Array, scale: Array) -> Array:
 def pairwise_squares(keys: Array) -> Array:
     """Squared distance [n, n] between all pairs of keys."""
     squares = np.einsum("nc,nc->n", keys, keys)
-    gaps: Array = np.maximum(squares[:, None] + squares - 2.0 * (keys @ keys.T), 0.0)
-    return gaps
+    gaps: Array = keys @ (-2.0 * keys.T)
+    gaps += squares
+    gaps += squares[:, None]
+    return np.maximum(gaps, 0.0, out=gaps)

@@ -13,6 +13,7 @@ phi, steps            features of points (knobs.py)
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,9 +21,11 @@ import numpy as np
 
 from rasp_tuner.core.distance import mean_squares
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, Rows, root, standard
+from rasp_tuner.engine.discrete import compiled
+from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, Rows, sampled_effects, standard
 from rasp_tuner.engine.discrete.knobs import Knobs, keys_of
-from rasp_tuner.engine.discrete.target import level_of, unwarped, warped
+from rasp_tuner.engine.discrete.target import level_from, level_of, unwarped, warped
+from rasp_tuner.engine.discrete.value import knowledge_gradient
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, compared
 
@@ -31,7 +34,6 @@ ALIKE = 0.5  # kc from which on what failed, or could not be had, there is not a
 BASELINE = "default, which did not run here yet"
 BASELINE_STEPS, BASELINE_SAMPLES = 10, 30  # between two of these; in a context, after which it is tried no more
 LEVEL_CHANCE = 0.3  # of trying a new level of a knob where nothing else seems worth a look
-LOOKS = (1.0, 5.0, 25.0)  # at one point, that the value of information is averaged over: under noise one tells little
 
 
 @dataclass(frozen=True)
@@ -119,11 +121,17 @@ class DiscreteBelief:
         self._looks: dict[bytes, Look] = {}  # the same point is asked for by ask and by tell
         self._known: dict[bytes, int] = {}  # candidates, and where they stand in `_known_rows`
         self._known_rows: Rows | None = None
-        self._kc = kc = fit.closeness(context)
-        self._share = fit.kernel.blend(kc)
-        self._base = fit.kernel.base(kc)
-        self._offset = (level_of(kc, fit.values, fit.center) - fit.center) / fit.scale
-        self._barred = fit.points[(fit.failed > 0.0) & (kc > ALIKE)]  # they failed in a context like this
+        tables = fit.knobs.tables
+        self._here = here = None if tables is None else compiled.Here(fit, tables, context)
+        if here is not None:
+            self._kc, self._share, self._base = here.kc, here.share, here.base
+            level = level_from(here.level, here.samples, fit.center)
+        else:
+            self._kc = fit.closeness(context)
+            self._share, self._base = fit.kernel.blend(self._kc), fit.kernel.base(self._kc)
+            level = level_of(self._kc, fit.values, fit.center)
+        self._offset = (level - fit.center) / fit.scale
+        self._barred = fit.points[(fit.failed > 0.0) & (self._kc > ALIKE)]  # they failed in a context like this
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of the noise-free y at points [n, d]."""
@@ -141,12 +149,16 @@ class DiscreteBelief:
             found = self._looks[key] = next(iter(self._looks.values())).at_default()
         elif found is None:
             rows = self._known_rows
-            if rows is not None and key in self._known and default in self._known:
-                both = [self._known[key], self._known[default]]
-                rows = Rows(*(part[both] for part in rows))
+            if self._here is not None:
+                parts, gram, mean, covariance = self._here.look(np.array([point, self.fit.knobs.default]))
+                rows = Rows(*parts)
             else:
-                rows = self._rows(np.stack([point, self.fit.knobs.default]))
-            gram, mean, covariance = self._joint(rows)
+                if rows is not None and key in self._known and default in self._known:
+                    both = [self._known[key], self._known[default]]
+                    rows = Rows(*(part[both] for part in rows))
+                else:
+                    rows = self._rows(np.stack([point, self.fit.knobs.default]))
+                gram, mean, covariance = self._joint(rows)
             units = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
             found = Look(rows, gram, mean, covariance, *units)
             found = self._looks[key] = found.at_default() if key == default else found
@@ -222,20 +234,24 @@ class DiscreteBelief:
             point = self._first_look(int(unmoved[rng.integers(len(unmoved))]), rng)
             if point is not None:
                 return self._choice(point, "first look at a knob")
-        points, sources, places = self._allowed(self._candidates(rng))
+        found = self._candidates(rng)
+        points, places = self._allowed(found)
         chance, place = rng.random(2)  # drawn at every choice, so that the generator moves alike in every context
         if self._baseline_due():
             return self._choice(self.fit.knobs.default, BASELINE)
-        self._known, self._known_rows = places, self._rows(points)
-        _, mean, covariance = self._joint(self._known_rows)
+        rows = self._rows(points)
+        if self._here is None:
+            self._known, self._known_rows = {key: place for place, key in enumerate(keys_of(points))}, rows
+        _, mean, covariance = self._joint(rows)
         value = knowledge_gradient(mean, covariance, self.fit.kernel.noise)
         if self.fit.reached < 1.0:  # a look at a new point may turn out to be one at another
             known = set(keys_of(self.fit.points))
-            value *= [1.0 if key in known else self.fit.reached for key in places]
+            value *= [1.0 if key in known else self.fit.reached for key in keys_of(points)]
         score = mean - self.fit.constants.horizon * value
         chosen = int(score.argmin())
         if chosen != int(mean.argmin()):
-            return self._choice(points[chosen], sources[chosen])
+            sources = [name for name, own in found.items() for _ in range(len(own))]
+            return self._choice(points[chosen], sources[places[chosen]])
         level = self._new_level(place) if chance < LEVEL_CHANCE else None
         return self._choice(points[chosen], SETTLED) if level is None else self._choice(level, "first look at a level")
 
@@ -264,24 +280,24 @@ class DiscreteBelief:
         best[knob] = level
         return None if (self._barred == best).all(axis=1).any() else best
 
-    def _allowed(self, found: dict[str, Array]) -> tuple[Array, list[str], dict[bytes, int]]:
+    def _allowed(self, found: dict[str, Array]) -> tuple[Array, Sequence[int]]:
         """The different candidates that did not fail, and can be had, in a context like this; the default if there is
-        none. Where each came from first, and where it stands, by its bytes."""
-        fit, points = self.fit, np.concatenate(list(found.values()))
-        sources = [name for name, own in found.items() for _ in range(len(own))]
-        keys = keys_of(points)
-        first = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
-        barred = keys_of(self._barred)
+        none. Where each came first among all."""
+        fit, points, barred = self.fit, np.concatenate(list(found.values())), self._barred
         if len(fit.unreached):
             contexts, here = (standard(c, fit.middle, fit.width) for c in (fit.unreached_in, self._context))
             alike = fit.kernel.closeness(mean_squares(contexts, here))
-            barred += keys_of(fit.unreached[alike > ALIKE])
-        for key in barred:
-            first.pop(key, None)
-        if not first:
-            return fit.knobs.default[None], ["default"], {fit.knobs.default_key: 0}
-        kept = sorted(first.values())
-        return points[kept], [sources[i] for i in kept], {keys[i]: place for place, i in enumerate(kept)}
+            barred = np.concatenate([barred, fit.unreached[alike > ALIKE]])
+        if self._here is not None:
+            kept: Sequence[int] = compiled.distinct(points, barred).tolist()
+        else:
+            keys = keys_of(points)
+            first = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
+            for key in keys_of(barred):
+                first.pop(key, None)
+            kept = sorted(first.values())
+        kept = kept or [len(found["elite"])]  # the default comes next
+        return points[kept], kept
 
     def _choice(self, point: Array, source: str) -> Choice:
         look = self.look(point)
@@ -293,14 +309,18 @@ class DiscreteBelief:
         elites = self._elites(c.elites)
         if len(elites) == 0:
             elites = knobs.default[None]
-        shared = (fit.kernel.va * self._share)[:, None] * fit.rows.phi  # [n, p] kernel between main effects and rows
-        effects = knobs.prior + fit.alpha @ shared  # [p] their posterior mean
+        if self._here is not None:
+            shared, effects, rates = self._here.effects()
+        else:
+            shared = (fit.kernel.va * self._share)[:, None] * fit.rows.phi  # [n, p] kernel of main effects and rows
+            effects = knobs.prior + fit.alpha @ shared  # [p] their posterior mean
+            rates = knobs.importance(effects)
         parents = np.concatenate([elites[:1], elites[:1], elites[:1], elites])  # half of the mutants are the best's
         first, second = rng.integers(len(elites), size=(2, c.crossovers))
         return {
             "elite": elites,
             "default": knobs.default[None],
-            "mutation": knobs.mutate(parents, knobs.importance(effects), rng, c.mutants, c.few, c.home),
+            "mutation": knobs.mutate(parents, rates, rng, c.mutants, c.few, c.home),
             "crossover": np.where(rng.random((c.crossovers, knobs.dim)) < 0.5, elites[first], elites[second]),
             "main effects": self._additive(effects, shared, elites[0], rng),
         }
@@ -308,21 +328,18 @@ class DiscreteBelief:
     def _additive(self, effects: Array, shared: Array, elite: Array, rng: np.random.Generator) -> Array:
         """Minimisers of the main effects: of their mean, of draws, and of draws with only the strongest knobs moved."""
         fit, c, knobs = self.fit, self.fit.constants, self.fit.knobs
-        covariance = shared.T @ (fit.inverse @ -shared)
-        covariance.reshape(-1)[:: len(covariance) + 1] += fit.kernel.va  # the diagonal
-        draws = c.spread * rng.normal(size=(1 + c.full + c.sparse, len(covariance)))
+        explained = shared.T @ (fit.inverse @ shared)
+        draws = c.spread * rng.normal(size=(1 + c.full + c.sparse, len(explained)))
         draws[0] = 0.0
-        points, gains = knobs.optimum(effects + draws @ root(covariance).T)
-        taken = np.exp(rng.uniform(0.0, math.log(knobs.dim + 1), c.sparse)).astype(np.intp)
-        rank = gains[-c.sparse :].argsort(axis=1).argsort(axis=1)
-        base = np.tile(knobs.default, (c.sparse, 1))
-        base[1::2] = elite
-        points[-c.sparse :] = np.where(rank < taken[:, None], points[-c.sparse :], base)
-        return points
+        taken = rng.uniform(0.0, math.log(knobs.dim + 1), c.sparse)
+        drawn = sampled_effects(fit.kernel.va, np.negative(explained, out=explained), effects, draws)
+        return knobs.optimum(drawn, taken, elite)
 
     def _elites(self, count: int) -> Array:
         """Up to `count` different points [., d], best posterior mean first; none that failed here."""
         fit = self.fit
+        if self._here is not None:
+            return self._here.elites(count, ALIKE)
         means = fit.gram @ (self._share * fit.alpha)  # up to a constant
         means += fit.knobs.expected(fit.rows.phi)
         means[fit.failed > 0.0] = np.inf
@@ -339,12 +356,14 @@ class DiscreteBelief:
 
     def _rows(self, points: Array) -> Rows:
         """Features of points [m, d]."""
-        return self.fit.kernel.rows(*self.fit.knobs.features(points))
+        return self.fit.kernel.rows_of(self.fit.knobs, points)
 
     def _cross(self, rows: Rows) -> tuple[Array, Array, Array]:
         """Between points and the stored rows [m, n]: their gram, and their kernel in this context. Means [m] of the
         target at the points."""
         fit = self.fit
+        if self._here is not None:
+            return self._here.cross(rows)
         gram = fit.kernel.gram(rows, fit.rows)
         cross = gram * self._share
         cross += self._base
@@ -363,37 +382,10 @@ class DiscreteBelief:
         """Gram of points with the stored ones; mean [m] and covariance [m, m] of the target."""
         kernel = self.fit.kernel
         gram, cross, mean = self._cross(rows)
+        explained = (cross @ self.fit.inverse) @ cross.T
+        if self._here is not None:
+            return gram, mean, self._here.covariance(rows, explained)
         covariance = kernel.gram(rows, rows)
         covariance += kernel.level * (1.0 + kernel.vc)
-        covariance -= (cross @ self.fit.inverse) @ cross.T
+        covariance -= explained
         return gram, mean, covariance
-
-
-def knowledge_gradient(mean: Array, covariance: Array, noise: float) -> Array:
-    """[m] how far a noisy look at each of m candidates is expected to lower the least mean of them all.
-
-    For each look x the best alternative j alone is counted: max over j of E[(best - (mean_j + s_j Z))+], where s_j is
-    how far that look moves j against the best. Several looks at x may be worth more than as many times one.
-    """
-    order = mean.argsort(kind="stable")
-    gap = mean[order] - mean[order[0]]
-    apart = np.abs(covariance.take(order, axis=1) - covariance[:, order[:1]])  # [x, j]
-    nearer = np.maximum.accumulate(apart, axis=1)[:, :-1]
-    counts = np.ones(apart.shape, dtype=bool)
-    np.greater(apart[:, 1:], nearer, out=counts[:, 1:])  # a better alternative that moves as far is worth more
-    look, other = counts.nonzero()
-    looks, variance = np.array(LOOKS)[:, None], np.maximum(covariance.diagonal(), JITTER)
-    spread = np.maximum(apart[look, other] / np.sqrt(variance + noise / looks)[:, look], 1e-12)  # [looks, .]
-    worth = (spread * expected_excess(gap[other] / spread) / looks).max(axis=0)
-    value: Array = np.maximum.reduceat(worth, (other == 0).nonzero()[0])
-    return value
-
-
-def expected_excess(gap: Array) -> Array:
-    """E[(Z - gap)+] of a standard normal Z, for gap >= 0: density - gap * tail."""
-    density = np.exp(-0.5 * np.minimum(gap, 40.0) ** 2) / math.sqrt(2.0 * math.pi)
-    t = 1.0 / (1.0 + 0.2316419 * gap)  # the tail by Abramowitz and Stegun 26.2.17, to 7.5e-8 of the density at 0
-    a, b, c, d, e = 0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429
-    tail = density * t * (a + t * (b + t * (c + t * (d + t * e))))
-    excess: Array = np.maximum(density - gap * tail, 0.0)
-    return excess

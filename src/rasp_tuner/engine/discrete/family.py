@@ -23,7 +23,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit
@@ -36,6 +35,7 @@ from rasp_tuner.engine.discrete.kernel import (
     bordered,
     clipped,
     evidence,
+    likeness,
     standard,
     with_noise,
     with_row,
@@ -158,7 +158,7 @@ class DiscreteFamily:
         """What follows from the state, features of the rows included."""
         s = self._state
         self._kernel = Kernel.of(s["used"], float(s["level"][0]), self._knobs)
-        s.update(self._kernel.rows(*self._knobs.features(s["points"]))._asdict())
+        s.update(self._kernel.rows_of(self._knobs, s["points"])._asdict())
         return self._prepare(self._target())
 
     def _empty(self) -> dict[str, Array]:
@@ -316,12 +316,11 @@ class DiscreteFamily:
         live = spread > 1e-9 * np.abs(s["mean"])
         s["middle"], s["width"] = s["mean"], np.where(live, np.maximum(spread, 1e-300), LARGEST)
         s["contexts"] = standard(s["raw"], s["middle"], s["width"])
-        gaps = pairwise_squares(s["contexts"] / math.sqrt(max(1, s["contexts"].shape[1])))
         kernel = Kernel.of(s["theta"], 1.0, self._knobs)
-        s["likeness"] = kernel.closeness(gaps)
+        gaps, s["likeness"] = likeness(s["contexts"], kernel.width)
         target = self._target()
         self._kernel = kernel = kernel._replace(level=target.level)
-        rows = kernel.rows(s["phi"], s["steps"])
+        rows = kernel.rows_of(self._knobs, s["points"]) if self._knobs.tables else kernel.rows(s["phi"], s["steps"])
         s.update(rows._asdict())
         repeats = self._repeats(target.scale)
         found = evidence(

@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.discrete import compiled
 from rasp_tuner.engine.discrete.knobs import Knobs
 
 VA, VP, LENGTH, WIDTH, NOISE, VC, RHO, WEIGHTS = range(8)  # places in theta; weights take the rest
@@ -77,6 +79,12 @@ class Kernel(NamedTuple):
         weighted = steps * self.weights
         return Rows(phi, steps, 2.0 * weighted, (weighted * steps).sum(axis=1))
 
+    def rows_of(self, knobs: Knobs, points: Array) -> Rows:
+        """Of points [n, d]."""
+        if knobs.tables is not None:
+            return Rows(*knobs.tables.features(points, self.weights))
+        return self.rows(*knobs.features(points))
+
     def nearness(self, some: Rows, others: Rows) -> Array:
         """-D [n, m]; may round above zero."""
         near: Array = some.steps @ others.weighted.T
@@ -125,46 +133,75 @@ def evidence(
     repeats: tuple[float, float],
 ) -> KernelEvidence:
     """Rebuild the matrices of rows whose noise variance is s2 noise_factor / counts."""
-    near = kernel.nearness(rows, rows)
-    rugged = np.exp(near)
-    rugged *= kernel.vp
-    linear = (kernel.va * rows.phi) @ rows.phi.T
-    gram = linear + rugged
-    blend = kernel.blend(kc)
-    matrix, spare = kernel.base(kc), gram * blend  # spare: new memory costs more than the sums that go into it
-    matrix += spare
     usual = kernel.noise / counts
     noises = usual * noise_factor + JITTER
-    matrix.reshape(-1)[:: len(counts) + 1] += noises  # the diagonal
-    inverse = inverted(matrix)
+    made = (compiled.Matrices if compiled.ready() else Matrices)(kernel, rows, kc, noises)
+    inverse = inverted(made.matrix)
     alpha = inverse @ target
     by_noise, own = noises * alpha, inverse.diagonal()
     errors = by_noise**2 + np.maximum(noises - noises**2 * own, 0.0)
     means = target - by_noise  # of the rows, in their own contexts
-    rivals = np.multiply(kc, means < means[:, None], out=spare).sum(axis=1)
-    information = float(noises @ (np.multiply(inverse, inverse, out=spare) @ noises))
+    by_row, rivals, sums = made.slopes(inverse, alpha, gaps, means)
+    by_linear, by_near, by_kc, by_gaps, by_gram_gaps, by_gram, by_gram_kc, information = sums
     step = noise_step(float((alpha**2 - own) @ noises), information, kernel.noise, repeats)
-    rest = np.multiply(alpha[:, None], alpha, out=matrix)
-    rest -= inverse  # the gradient is 1/2 sum rest * dK
-    by_gram = np.multiply(rest, blend, out=blend)
-    by_rugged = np.multiply(by_gram, rugged, out=rugged)
-    by_row = by_rugged.sum(axis=1)
-    by_step = by_row @ rows.steps**2 - (rows.steps * (by_rugged @ rows.steps)).sum(axis=0)  # [q]
+    by_step = by_row @ rows.steps**2 - (rows.steps * (made.rugged @ rows.steps)).sum(axis=0)  # [q]
+    of_contexts = kernel.level * kernel.vc
     gradient = np.empty(WEIGHTS + knobs.dim)
-    gradient[VA] = np.vdot(by_gram, linear)
+    gradient[VA] = by_linear
     gradient[VP] = by_row.sum()
-    gradient[LENGTH] = -np.vdot(by_rugged, near)
-    by_gaps = np.multiply(rest, kc, out=spare)  # times the slope of k in kc
-    gradient[VC] = kernel.level * kernel.vc * by_gaps.sum()
-    width = kernel.level * kernel.vc * np.vdot(by_gaps, gaps)
-    by_gaps *= gram
-    gradient[WIDTH] = (width + (1.0 - kernel.rho) * np.vdot(by_gaps, gaps)) / kernel.width**2
-    gradient[RHO] = kernel.rho * (1.0 - kernel.rho) * (np.vdot(rest, gram) - by_gaps.sum())
+    gradient[LENGTH] = -by_near
+    gradient[VC] = of_contexts * by_kc
+    gradient[WIDTH] = (of_contexts * by_gaps + (1.0 - kernel.rho) * by_gram_gaps) / kernel.width**2
+    gradient[RHO] = kernel.rho * (1.0 - kernel.rho) * (by_gram - by_gram_kc)
     gradient[NOISE] = 0.0  # it has a step of its own
     gradient[WEIGHTS:] = -2.0 * np.bincount(knobs.step_knob, kernel.weights * by_step, knobs.dim)
     gradient *= 0.5
     doubt = (freedom + errors / usual) / (freedom + 1.0)
-    return KernelEvidence(gram, inverse, step, noises, doubt, rivals, gradient)
+    return KernelEvidence(made.gram, inverse, step, noises, doubt, rivals, gradient)
+
+
+class Matrices:
+    """The matrices [n, n] of all rows at a refit."""
+
+    def __init__(self, kernel: Kernel, rows: Rows, kc: Array, noises: Array) -> None:
+        self._kc, self._noises = kc, noises
+        self._near = kernel.nearness(rows, rows)
+        self.rugged = np.exp(self._near)
+        self.rugged *= kernel.vp
+        self._linear = (kernel.va * rows.phi) @ rows.phi.T
+        self.gram = self._linear + self.rugged
+        self._blend = kernel.blend(kc)
+        self.matrix, self._spare = kernel.base(kc), self.gram * self._blend  # new memory costs more than such sums
+        self.matrix += self._spare
+        self.matrix.reshape(-1)[:: len(noises) + 1] += noises  # the diagonal
+
+    def slopes(self, inverse: Array, alpha: Array, gaps: Array, means: Array) -> tuple[Array, Array, list[float]]:
+        """[n] the rugged part of the gradient summed, [n] rivals, and the other sums that `evidence` needs.
+
+        The gradient is 1/2 sum rest * dK, rest = alpha alpha' - inverse. `rugged` becomes its part of it, and the
+        matrix is used up.
+        """
+        kc, spare, rest = self._kc, self._spare, self.matrix
+        rivals: Array = np.multiply(kc, means < means[:, None], out=spare).sum(axis=1)
+        information = float(self._noises @ (np.multiply(inverse, inverse, out=spare) @ self._noises))
+        np.multiply(alpha[:, None], alpha, out=rest)
+        rest -= inverse
+        by_gram = np.multiply(rest, self._blend, out=self._blend)
+        self.rugged *= by_gram
+        by_linear, by_near = np.vdot(by_gram, self._linear), np.vdot(self.rugged, self._near)
+        by_gaps = np.multiply(rest, kc, out=spare)  # times the slope of k in kc
+        sums = [by_linear, by_near, by_gaps.sum(), np.vdot(by_gaps, gaps)]
+        by_gaps *= self.gram
+        sums += [np.vdot(by_gaps, gaps), np.vdot(rest, self.gram), by_gaps.sum(), information]
+        return self.rugged.sum(axis=1), rivals, [float(one) for one in sums]
+
+
+def likeness(contexts: Array, width: float) -> tuple[Array, Array]:
+    """gaps and kc [n, n] between standardised contexts [n, d_c]."""
+    if compiled.ready():
+        return compiled.likeness(contexts, width)
+    gaps = pairwise_squares(contexts / math.sqrt(max(1, contexts.shape[1])))
+    return gaps, np.exp(gaps * (-0.5 / width**2))
 
 
 def inverted(matrix: Array) -> Array:
@@ -205,6 +242,15 @@ def noise_step(slope: float, information: float, noise: float, repeats: tuple[fl
     return min(max(gradient / curvature, -NOISE_STEP), NOISE_STEP)
 
 
+def sampled_effects(va: float, covariance: Array, effects: Array, draws: Array) -> Array:
+    """Main effects [m, p] by normal draws [m, p]; the covariance [p, p] lacks its prior, va, and is used up."""
+    if compiled.ready() and len(covariance) <= compiled.SAMPLED_EFFECTS:
+        return compiled.sampled_effects(va, covariance, effects, draws)
+    covariance.reshape(-1)[:: len(covariance) + 1] += va  # the diagonal
+    sampled: Array = effects + draws @ root(covariance).T
+    return sampled
+
+
 def root(covariance: Array) -> Array:
     """A square root [n, n]; of the diagonal alone where rounding has made the matrix indefinite.
 
@@ -224,9 +270,14 @@ def bordered(matrix: Array, row: int, edge: Array, corner: float) -> Array:
     size = max(len(matrix), row + 1)
     changed = np.empty((size, size))
     changed[: len(matrix), : len(matrix)] = matrix
-    changed[row, : len(edge)] = changed[: len(edge), row] = edge
-    changed[row, row] = corner
-    return changed
+    return _with_border(changed, row, edge, corner)
+
+
+def _with_border(matrix: Array, row: int, edge: Array, corner: float) -> Array:
+    """In place."""
+    matrix[row, : len(edge)] = matrix[: len(edge), row] = edge
+    matrix[row, row] = corner
+    return matrix
 
 
 def with_row(inverse: Array, row: int, cross: Array, variance: float, least: float) -> Array:
@@ -234,30 +285,36 @@ def with_row(inverse: Array, row: int, cross: Array, variance: float, least: flo
 
     `cross` [n] is the new column, `variance` its own entry, which the others explain but for `least`.
     """
+    size = max(len(inverse), row + 1)
     if row == len(inverse):
         reach = inverse @ cross
         rest = max(variance - float(cross @ reach), least)
-        changed = _updated(inverse, [reach / rest], [reach])
+        changed = _updated(inverse, [reach / rest], [reach], size)
     else:
         cross[row] = 0.0
         gone = inverse[row] / math.sqrt(inverse[row, row])
         reach = inverse @ cross - gone * float(gone @ cross)
         rest = max(variance - float(cross @ reach), least)
-        changed = _updated(inverse, [reach / rest, -gone], [reach, gone])
-    return bordered(changed, row, -reach / rest, 1.0 / rest)
+        changed = _updated(inverse, [reach / rest, -gone], [reach, gone], size)
+    return _with_border(changed, row, -reach / rest, 1.0 / rest)
 
 
 def with_noise(inverse: Array, row: int, change: float) -> Array:
     """The inverse of a matrix that changes by so much at one place of its diagonal."""
     column = inverse[row]
-    return _updated(inverse, [column * (-change / (1.0 + change * float(column[row])))], [column])
+    by = -change / (1.0 + change * float(column[row]))
+    return _updated(inverse, [column * by], [column], len(inverse))
 
 
-def _updated(matrix: Array, left: list[Array], right: list[Array]) -> Array:
-    """The matrix plus the sum of left_i right_i', as a new array."""
-    change: Array = np.array(left).T @ np.array(right)
-    change += matrix
-    return change
+def _updated(matrix: Array, left: list[Array], right: list[Array], size: int) -> Array:
+    """The matrix plus the sum of left_i right_i', in the corner of a new one [size, size]."""
+    if compiled.ready():
+        return compiled.updated(matrix, np.array(left), np.array(right), size)
+    changed: Array = np.empty((size, size))
+    corner = changed[: len(matrix), : len(matrix)]
+    np.matmul(np.array(left).T, np.array(right), out=corner)
+    corner += matrix
+    return changed
 
 
 def clipped(array: Array, low: float | Array, high: float | Array) -> Array:

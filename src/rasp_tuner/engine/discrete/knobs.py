@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.discrete import compiled
 
 RAMPS = 8  # thresholds of an ordered knob: with more levels, neighbours share a ramp and differ by less
 GRID_VALUES = 21  # values of a knob tried when main effects are minimised
@@ -62,6 +63,7 @@ class Knobs:
         self.prior = np.zeros(len(self._term))  # [p] expected main effects
         self.prior[-1] = DISTANCE_SLOPE / DISTANCE_SCALE
         self.single = self._singles()
+        self.tables = self._tables() if compiled.ready() else None
 
     def features(self, points: Array) -> tuple[Array, Array]:
         """phi [n, p] and steps [n, q], each row the same to the last digit whatever the others are.
@@ -99,6 +101,8 @@ class Knobs:
 
         The number of changes is geometric with parameter `few`; with chance `home` a change goes back to the default.
         """
+        if self.tables is not None:
+            return self.tables.mutate(parents, rates, rng, count, few, home)
         rows = np.arange(count) % len(parents)
         points = parents[rows]
         changes = np.minimum(rng.geometric(few, count), self.dim)
@@ -152,11 +156,22 @@ class Knobs:
         rates: Array = (1.0 - FOCUSED_SHARE) / self.dim + FOCUSED_SHARE / float(strength.sum()) * strength
         return rates
 
-    def optimum(self, effects: Array) -> tuple[Array, Array]:
-        """For each row of effects [n, p]: the point [n, d] that minimises the main effects, and each knob's effect
-        there [n, d] relative to the default."""
-        values = (effects @ self.single).reshape(-1, *self.grid.shape)
-        return self.grid[self._each, values.argmin(axis=2)], values.min(axis=2)
+    def optimum(self, effects: Array, taken: Array, elite: Array) -> Array:
+        """For each row of effects [n, p] the point [n, d] that minimises them.
+
+        In the last few only the strongest e^taken knobs move: from the default, or from the elite in every other.
+        """
+        values = effects @ self.single
+        if self.tables is not None:
+            return self.tables.optimum(values, taken, elite)
+        values = values.reshape(-1, *self.grid.shape)
+        points: Array = self.grid[self._each, values.argmin(axis=2)]
+        few, gains = len(taken), values.min(axis=2)
+        rank = gains[-few:].argsort(axis=1, kind="stable").argsort(axis=1)
+        base = np.tile(self.default, (few, 1))
+        base[1::2] = elite
+        points[-few:] = np.where(rank < np.exp(taken).astype(np.intp)[:, None], points[-few:], base)
+        return points
 
     def _places(self, points: Array) -> NDArray[np.intp]:
         """Which level each knob has [n, d]; meaningless for a continuous knob."""
@@ -230,6 +245,19 @@ class Knobs:
         ]
         scales = [np.broadcast_to(scale, len(where)) for where, scale in parts]
         return np.concatenate([where for where, _ in parts]), np.concatenate(scales) / np.sqrt(d)
+
+    def _tables(self) -> compiled.Tables:
+        """All that compiled code needs to know."""
+        chances = NEAR_CHANCE, SWAP_CHANCE if self._swaps else 0.0, FOCUSED_SHARE
+        return compiled.Tables(
+            self, chances, default=self.default, low=self._table[:, 0], high=self._table[:, 1], turning=self._turning,
+            neighbour=self._neighbour_chance, cuts=self._cuts, grid=self.grid, single=self.single,
+            ramp_low=self._ramp_low, ramp_slope=self._ramp_slope, choice_at=self._choice_at,
+            choice_width=self._choice_width, term_scale=self._term_scale, origin=self._origin, prior=self.prior,
+            step_knob=self.step_knob, term=self._term, last=self._last,
+            first_cut=np.append(self._first_cut, len(self._cuts)), discrete=self.discrete, binary=self.binary,
+            unordered=self.unordered,
+        )  # fmt: skip
 
     def _middles(self, levels: Sequence[Array | None]) -> tuple[Array, NDArray[np.intp]]:
         """Middles between levels, those of knob i from 2 i to 2 i + 1; and how many come before each knob's first."""

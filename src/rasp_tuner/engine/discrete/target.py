@@ -15,11 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.discrete import compiled
 
 LEVEL_PRIOR = 0.1  # rows that speak for the center of all when the level of a context is averaged
 SCALE_PRIOR = 0.5  # rows that speak for the deviation of all when that within a context is estimated
 MOST_LEVEL = 100.0  # more would leave no digits for what differs within a context
 CONSTANT = 1e-10  # of the largest y: a smaller deviation is rounding
+PRIORS = np.array([LEVEL_PRIOR, SCALE_PRIOR, CONSTANT, MOST_LEVEL])
 
 
 class Target(NamedTuple):
@@ -34,6 +36,8 @@ class Target(NamedTuple):
 
 def target_of(y: Array, likeness: Array, warp: float) -> Target:
     """(level - center) / scale + warped((y - level) / scale), for rows that are alike by `likeness` [n, n]."""
+    if compiled.ready():
+        return Target(*compiled.target_of(y, likeness, warp, PRIORS), y)
     size = max(float(np.abs(y).max()), 1e-300)
     ordered = np.sort(y)
     center = 0.5 * float(ordered[(len(y) - 1) // 2] + ordered[len(y) // 2])
@@ -54,7 +58,12 @@ def target_of(y: Array, likeness: Array, warp: float) -> Target:
 
 def level_of(likeness: Array, y: Array, center: float) -> float:
     """Mean y [n] of rows that are alike by `likeness` [n], drawn a little towards `center`."""
-    return (float(likeness @ y) + LEVEL_PRIOR * center) / (float(likeness.sum()) + LEVEL_PRIOR)
+    return level_from(float(likeness @ y), float(likeness.sum()), center)
+
+
+def level_from(total: float, rows: float, center: float) -> float:
+    """The same, of a sum of y and how many rows are in it."""
+    return (total + LEVEL_PRIOR * center) / (rows + LEVEL_PRIOR)
 
 
 def warped(z: Array, warp: float) -> Array:

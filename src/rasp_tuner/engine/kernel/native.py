@@ -92,6 +92,15 @@ def why_not() -> str | None:
     return library if isinstance(library, str) else None
 
 
+def function(name: str, arguments: list[Any], result: Any = None) -> Callable[..., Any]:
+    """A function of the library that is none of the kernel's."""
+    if not available():
+        raise RuntimeError(f"the native kernel is {why_not()}")
+    found: Callable[..., Any] = getattr(_library(), name)
+    found.restype, found.argtypes = result, arguments  # type: ignore[attr-defined]
+    return found
+
+
 class NativeBelief:
     """Beliefs of n tuners in one buffer; its arrays, named as in `Belief`, are views that are made when asked for."""
 

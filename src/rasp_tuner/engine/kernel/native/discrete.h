@@ -1,0 +1,96 @@
+/* The discrete family, compiled: the Python files in engine/discrete say what each function means.
+ * Products of large matrices stay with NumPy, whose linear algebra is tuned to the processor. */
+#ifndef RASP_DISCRETE_H
+#define RASP_DISCRETE_H
+
+#include <stdint.h>
+#include <string.h>
+
+typedef struct {                   /* as in discrete/compiled.py: Knobs of one space, see knobs.py */
+    int64_t d, p, q, ramps, turns, values; /* knobs, main effects, steps, those of ordered knobs; columns of two tables */
+    double near_chance, swap_chance, focused;
+    const double *default_, *low, *high, *turning, *neighbour, *cuts, *grid, *single;
+    const double *ramp_low, *ramp_slope, *choice_at, *choice_width, *term_scale, *origin, *prior;
+    const int64_t *step_knob, *term, *last, *first_cut, *discrete, *binary, *unordered;
+} Knobs;
+
+typedef struct {                   /* as in discrete/compiled.py: a fit in one context, see belief.py */
+    int64_t n, c;
+    double va, vp, width, noise, vc, rho, level;
+    const double *weights, *points, *phi, *steps, *weighted, *sizes, *contexts, *failed, *gram, *inverse, *alpha;
+    const double *values, *middle, *scale;
+    double *kc, *share, *base;     /* [n] each */
+} Here;
+
+/* e^x to a rounding or two for x <= 700, without a branch: loops over it become vectors. */
+static inline double exponential(double x) {
+    static const double SHIFT = 0x1.8p52, HIGH = 0x1.62e42fefa0000p-1, LOW = 0x1.cf79abc9e3b3ap-40;
+    double shifted = x * 0x1.71547652b82fep0 + SHIFT, k = shifted - SHIFT, r = (x - k * HIGH) - k * LOW;
+    double sum = 1.0 / 6227020800.0;
+    sum = sum * r + 1.0 / 479001600.0;
+    sum = sum * r + 1.0 / 39916800.0;
+    sum = sum * r + 1.0 / 3628800.0;
+    sum = sum * r + 1.0 / 362880.0;
+    sum = sum * r + 1.0 / 40320.0;
+    sum = sum * r + 1.0 / 5040.0;
+    sum = sum * r + 1.0 / 720.0;
+    sum = sum * r + 1.0 / 120.0;
+    sum = sum * r + 1.0 / 24.0;
+    sum = sum * r + 1.0 / 6.0;
+    sum = sum * r + 0.5;
+    sum = sum * r + 1.0;
+    sum = sum * r + 1.0;
+    uint64_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits << 52) + 0x3ff0000000000000u; /* 2^k: k is in the lowest bits */
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    double result = sum * power;
+    memcpy(&bits, &result, sizeof bits);
+    bits &= (uint64_t)(x < -700.0) - 1; /* what is too small is zero */
+    memcpy(&result, &bits, sizeof result);
+    return result;
+}
+
+#pragma GCC visibility push(default)
+/* discrete_moves.c */
+void rasp_discrete_features(const Knobs *, int64_t count, const double *points, const double *weights, double *phi,
+                            double *steps, double *weighted, double *sizes);
+void rasp_discrete_race(const Knobs *, int64_t count, int64_t *changes, const double *lots, double *arrivals,
+                        const double *rates, int64_t *changed, int64_t *swapped, int64_t *counts);
+void rasp_discrete_mutate(const Knobs *, int64_t count, int64_t family, const double *parents, int64_t changes,
+                          const int64_t *changed, const double *draws, const double *steps, double home, int64_t swaps,
+                          const int64_t *swapped, const double *lottery, double *points);
+void rasp_discrete_effects(const Knobs *, const Here *, double *shared, double *effects, double *rates);
+void rasp_discrete_sample(int64_t p, double va, double *covariance, const double *effects, int64_t count,
+                          const double *draws, double *sampled);
+void rasp_discrete_optimum(const Knobs *, int64_t count, const double *values, int64_t sparse, const double *draws,
+                           const double *elite, double *points);
+int64_t rasp_discrete_distinct(int64_t d, int64_t count, const double *points, int64_t bars, const double *barred,
+                               int64_t *kept);
+/* discrete_belief.c */
+void rasp_discrete_believe(const Here *, const double *context, double *sums);
+int64_t rasp_discrete_elites(const Knobs *, const Here *, int64_t count, double alike, double *means, int64_t *rows);
+void rasp_discrete_cross(const Knobs *, const Here *, int64_t count, const double *sizes, const double *phi,
+                         double *near, double *linear, double *mean);
+void rasp_discrete_covariance(const Here *, int64_t count, const double *sizes, const double *near,
+                              const double *linear, double *covariance);
+void rasp_discrete_look(const Knobs *, const Here *, const double *points, double *phi, double *steps,
+                        double *weighted, double *sizes, double *gram, double *mean, double *covariance,
+                        double *scratch);
+void rasp_discrete_gradient(int64_t count, const double *mean, const double *covariance, double noise, double jitter,
+                            int64_t looks, const double *look, double *value);
+/* discrete_fit.c */
+void rasp_discrete_likeness(int64_t n, int64_t c, const double *contexts, double width, double *gaps, double *kc);
+void rasp_discrete_target(int64_t n, const double *y, const double *likeness, double warp, const double *priors,
+                          double *scratch, double *target, double *numbers);
+void rasp_discrete_updated(int64_t n, int64_t ranks, const double *matrix, const double *left, const double *right,
+                           int64_t stride, double *changed);
+void rasp_discrete_matrix(const Here *, const double *kc, const double *noises, double *near, double *linear,
+                          double *rugged, double *gram, double *matrix);
+void rasp_discrete_slopes(const Here *, const double *kc, const double *gaps, const double *noises,
+                          const double *means, const double *near, const double *linear, double *rugged,
+                          const double *gram, double *scratch, double *by_row, double *rivals, double *sums);
+#pragma GCC visibility pop
+
+#endif

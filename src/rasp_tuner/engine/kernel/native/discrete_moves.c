@@ -1,0 +1,218 @@
+/* Points of the discrete family: their features, and where candidates come from (knobs.py, belief.py). */
+#include <math.h>
+
+#include "discrete.h"
+#include "kernel.h"
+#include "linear.h"
+
+static void point_features(const Knobs *knobs, const double *restrict x, const double *restrict weights,
+                           double *restrict phi, double *restrict steps, double *restrict weighted, double *size) {
+    int64_t d = knobs->d, q = knobs->q;
+    double all[2 * d + q + 2], on = 0.0, away = 0.0, sum = 0.0;
+    for (int64_t i = 0; i < d; i++) {
+        double z = 2.0 * x[i] - 1.0, gap = fabs(x[i] - knobs->default_[i]);
+        all[i] = z;
+        all[d + i] = z * z;
+        if (knobs->binary[i]) on += z;
+        away += knobs->unordered[i] ? (double)(gap > 0.0) : gap;
+    }
+    for (int64_t j = 0; j < knobs->ramps; j++) {
+        steps[j] = clip((x[knobs->step_knob[j]] - knobs->ramp_low[j]) * knobs->ramp_slope[j], 0.0, 1.0);
+    }
+    for (int64_t j = knobs->ramps, i = 0; j < q; j++, i++) {
+        steps[j] = (double)(fabs(x[knobs->step_knob[j]] - knobs->choice_at[i]) < knobs->choice_width[i]);
+    }
+    memcpy(all + 2 * d, steps, sizeof(double) * (size_t)q);
+    all[2 * d + q] = on;
+    all[2 * d + q + 1] = away;
+    for (int64_t t = 0; t < knobs->p; t++) {
+        phi[t] = all[knobs->term[t]] * knobs->term_scale[t] - knobs->origin[t];
+    }
+    for (int64_t j = 0; j < q; j++) {
+        double value = steps[j] * weights[j];
+        weighted[j] = 2.0 * value;
+        sum += value * steps[j];
+    }
+    *size = sum;
+}
+
+void rasp_discrete_features(const Knobs *knobs, int64_t count, const double *points, const double *weights,
+                            double *phi, double *steps, double *weighted, double *sizes) {
+    for (int64_t i = 0; i < count; i++) {
+        point_features(knobs, points + i * knobs->d, weights, phi + i * knobs->p, steps + i * knobs->q,
+                       weighted + i * knobs->q, sizes + i);
+    }
+}
+
+/* Which knobs of each mutant change: places [count, d] in `changed`; and which mutants swap two binary knobs. How many
+ * of both are in `counts`. `arrivals` [count, d] are divided by the rates: the first few are drawn. */
+void rasp_discrete_race(const Knobs *knobs, int64_t count, int64_t *changes, const double *lots, double *arrivals,
+                        const double *rates, int64_t *changed, int64_t *swapped, int64_t *counts) {
+    int64_t d = knobs->d, moves = 0, swaps = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double *race = arrivals + i * d, limit = -1.0;
+        int64_t wanted = changes[i] < d ? changes[i] : d;
+        if (wanted > 1 && lots[i] < knobs->swap_chance) {
+            swapped[swaps++] = i;
+            wanted -= 2;
+        }
+        for (int64_t j = 0; j < d; j++) race[j] /= rates[j];
+        for (int64_t taken = 0; taken < wanted;) { /* the next to arrive, and all that do so at the same time */
+            double next = INFINITY;
+            for (int64_t j = 0; j < d; j++) {
+                if (race[j] > limit && race[j] < next) next = race[j];
+            }
+            if (next == INFINITY) break;
+            for (int64_t j = 0; j < d; j++) taken += race[j] == next;
+            limit = next;
+        }
+        for (int64_t j = 0; wanted > 0 && j < d; j++) {
+            if (race[j] <= limit) changed[moves++] = i * d + j;
+        }
+    }
+    counts[0] = moves;
+    counts[1] = swaps;
+}
+
+/* The level that a knob has at this value. */
+static int64_t place_of(const Knobs *knobs, int64_t knob, double value) {
+    int64_t low = knobs->first_cut[knob], high = knobs->first_cut[knob + 1];
+    double shifted = value + 2.0 * (double)knob;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (knobs->cuts[middle] < shifted) low = middle + 1;
+        else high = middle;
+    }
+    return low - knobs->first_cut[knob];
+}
+
+static void swap(const Knobs *knobs, const double *lottery, double *point) {
+    int64_t falls = -1, rises = -1;
+    for (int64_t j = 0; j < knobs->d; j++) {
+        if (!knobs->binary[j]) continue;
+        int64_t *place = point[j] != knobs->low[j] ? &falls : &rises;
+        if (*place < 0 || lottery[j] > lottery[*place]) *place = j;
+    }
+    if (falls < 0 || rises < 0) return;
+    point[falls] = knobs->low[falls];
+    point[rises] = knobs->high[rises];
+}
+
+/* Mutants [count, d] of the parents [family, d]. Draws [4, changes]; steps [changes] of continuous knobs, or none. */
+void rasp_discrete_mutate(const Knobs *knobs, int64_t count, int64_t family, const double *parents, int64_t changes,
+                          const int64_t *changed, const double *draws, const double *steps, double home, int64_t swaps,
+                          const int64_t *swapped, const double *lottery, double *points) {
+    int64_t d = knobs->d;
+    for (int64_t i = 0; i < count; i++) memcpy(points + i * d, parents + i % family * d, sizeof(double) * (size_t)d);
+    for (int64_t i = 0; i < changes; i++) {
+        int64_t knob = changed[i] % d, last = knobs->last[knob], place, other;
+        double *value = points + changed[i];
+        double near = draws[i], uniform = draws[changes + i], side = draws[2 * changes + i], moved;
+        if (draws[3 * changes + i] < home && *value != knobs->default_[knob]) {
+            *value = knobs->default_[knob];
+            continue;
+        }
+        if (knobs->discrete[knob]) {
+            place = place_of(knobs, knob, *value);
+            if (near < knobs->neighbour[knob]) other = place + (side < 0.5 ? 1 : -1);
+            else other = (place + 1 + (int64_t)(uniform * (double)last)) % (last + 1);
+            moved = knobs->turning[knob * knobs->turns + (other < 0 ? knobs->turns - 1 : other)];
+        } else {
+            moved = near < knobs->near_chance ? clip(*value + steps[i], 0.0, 1.0) : side;
+        }
+        *value = moved;
+    }
+    for (int64_t i = 0; i < swaps; i++) swap(knobs, lottery + i * d, points + swapped[i] * d);
+}
+
+/* Between main effects and rows [n, p], the effects' posterior mean [p], and chances [d] that a mutation touches. */
+WIDER void rasp_discrete_effects(const Knobs *knobs, const Here *here, double *shared, double *effects,
+                                 double *rates) {
+    int64_t p = knobs->p, d = knobs->d, count = knobs->values;
+    double values[d * count], sum = 0.0, total = 0.0;
+    memcpy(effects, knobs->prior, sizeof(double) * (size_t)p);
+    for (int64_t i = 0; i < here->n; i++) {
+        double by = here->va * here->share[i];
+        double *restrict row = shared + i * p;
+        const double *restrict phi = here->phi + i * p;
+        for (int64_t t = 0; t < p; t++) row[t] = by * phi[t];
+        add_scaled(p, here->alpha[i], row, effects);
+    }
+    memset(values, 0, sizeof values);
+    for (int64_t t = 0; t < p; t++) add_scaled(d * count, effects[t], knobs->single + t * d * count, values);
+    for (int64_t i = 0; i < d; i++) {
+        double least = INFINITY, most = -INFINITY;
+        for (int64_t j = i * count; j < (i + 1) * count; j++) {
+            least = fmin(least, values[j]);
+            most = fmax(most, values[j]);
+        }
+        rates[i] = most - least;
+        sum += rates[i];
+    }
+    for (int64_t i = 0; i < d; i++) {
+        rates[i] += 0.3 / (double)d * sum + 1e-12;
+        total += rates[i];
+    }
+    for (int64_t i = 0; i < d; i++) {
+        rates[i] = (1.0 - knobs->focused) / (double)d + knobs->focused / total * rates[i];
+    }
+}
+
+/* Main effects drawn [count, p] by normal draws; the covariance lacks its prior, and is used up. */
+WIDER void rasp_discrete_sample(int64_t p, double va, double *covariance, const double *effects, int64_t count,
+                                const double *draws, double *sampled) {
+    double most = 0.0, diagonal[p];
+    for (int64_t i = 0; i < p; i++) most = fmax(most, covariance[i * (p + 1)] += va);
+    for (int64_t i = 0; i < p; i++) diagonal[i] = covariance[i * (p + 1)] += 1e-6 * most + 1e-12;
+    int rough = cholesky(p, covariance, covariance);
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t t = 0; t < p; t++) {
+            double move = rough ? draws[i * p + t] * sqrt(fmax(diagonal[t], 0.0))
+                                : dot(t + 1, covariance + t * p, draws + i * p);
+            sampled[i * p + t] = effects[t] + move;
+        }
+    }
+}
+
+/* Points [count, d] that minimise main effects whose values are [count, d, grid]. In the last `sparse` only the
+ * strongest knobs move, from the default or, every other, from the elite; e^draws says how many. */
+void rasp_discrete_optimum(const Knobs *knobs, int64_t count, const double *values, int64_t sparse,
+                           const double *draws, const double *elite, double *points) {
+    int64_t d = knobs->d, width = knobs->values;
+    double gains[d];
+    for (int64_t i = 0; i < count; i++) {
+        int64_t late = i - (count - sparse);
+        for (int64_t j = 0; j < d; j++) {
+            const double *own = values + (i * d + j) * width;
+            int64_t best = 0;
+            for (int64_t v = 1; v < width; v++) best = own[v] < own[best] ? v : best;
+            gains[j] = own[best];
+            points[i * d + j] = knobs->grid[j * width + best];
+        }
+        if (late < 0) continue;
+        const double *base = late % 2 ? elite : knobs->default_;
+        int64_t taken = (int64_t)exp(draws[late]);
+        for (int64_t j = 0; j < d; j++) {
+            int64_t rank = 0;
+            for (int64_t other = 0; other < d; other++) {
+                rank += gains[other] < gains[j] || (gains[other] == gains[j] && other < j);
+            }
+            if (rank >= taken) points[i * d + j] = base[j];
+        }
+    }
+}
+
+/* How many different points are not barred, and which: the first of each. */
+int64_t rasp_discrete_distinct(int64_t d, int64_t count, const double *points, int64_t bars, const double *barred,
+                               int64_t *kept) {
+    int64_t found = 0;
+    size_t size = sizeof(double) * (size_t)d;
+    for (int64_t i = 0; i < count; i++) {
+        const double *point = points + i * d;
+        int known = 0;
+        for (int64_t j = 0; j < found && !known; j++) known = !memcmp(point, points + kept[j] * d, size);
+        for (int64_t j = 0; j < bars && !known; j++) known = !memcmp(point, barred + j * d, size);
+        if (!known) kept[found++] = i;
+    }
+    return found;
+}
