@@ -29,6 +29,7 @@ from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit, standard
 from rasp_tuner.engine.discrete.kernel import JITTER, NOISE, WEIGHTS, Kernel, evidence, updated
 from rasp_tuner.engine.discrete.knobs import Knobs
+from rasp_tuner.engine.discrete.merge import merge
 from rasp_tuner.engine.discrete.target import Target, target_of
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.types import Slots
@@ -48,6 +49,7 @@ class DiscreteFamily:
     """Stored rows, their kernel matrix and its hyperparameters."""
 
     experts: tuple[str, ...] = ("elites",)
+    merge = merge
 
     def __init__(
         self,
