@@ -94,7 +94,9 @@ def test_the_demo_brings_no_heavy_package():
 
 
 def test_missing_packages_are_mapped_to_the_extras_that_bring_them():
-    names = {"sklearn": "scikit-learn", "prometheus_client": "prometheus-client"}
+    names = {
+        "sklearn": "scikit-learn", "prometheus_client": "prometheus-client", "array_api_compat": "array-api-compat"
+    }  # fmt: skip
     indirect = {"gpytorch": "botorch", "torch": "botorch"}  # brought by
     for module, extra in EXTRAS.items():
         assert indirect.get(module, names.get(module, module)) in set(packages_of(extra)), module

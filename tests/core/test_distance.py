@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.core import distance
-from rasp_tuner.core.distance import DIRECT_DIMENSIONS, euclidean, mean_squares, pairwise_squares, scaled_squares
+from rasp_tuner.core.distance import euclidean, mean_squares, pairwise_squares, squared_distances
 from rasp_tuner.core.numerics import LARGEST
 
 
@@ -20,15 +19,12 @@ def test_distances_saturate_instead_of_overflowing():
     assert away.tolist() == [0.0, 2 * LARGEST, LARGEST]
 
 
-@pytest.mark.parametrize("dim", [0, 1, 5, DIRECT_DIMENSIONS, DIRECT_DIMENSIONS + 1, 500])
+@pytest.mark.parametrize("dim", [0, 1, 5, 32, 500])
 def test_every_way_of_computing_a_squared_distance_agrees(dim):
     rng = np.random.default_rng(dim)
-    keys, context, scales = rng.normal(size=(7, dim)), rng.normal(size=dim), rng.random((2, dim))
+    keys, context, scale = rng.normal(size=(7, dim)), rng.normal(size=dim), rng.random(dim)
     squares = (keys - context) ** 2
     assert mean_squares(keys, context) == pytest.approx(squares.mean(axis=1) if dim else np.zeros(7))
-    assert scaled_squares(keys, keys**2, context, scales) == pytest.approx(scales @ squares.T)
+    assert squared_distances(context[None], keys, scale)[0] == pytest.approx(squares @ scale)
     pairs = ((keys[:, None] - keys) ** 2).sum(axis=2)
     assert pairwise_squares(keys) == pytest.approx(pairs, abs=1e-9)
-    rows = np.array([1, 4])
-    weighted = ((keys[rows, None] - keys) ** 2) @ scales[0]
-    assert distance.scaled_pairs(keys, keys**2, scales[0], rows) == pytest.approx(weighted, abs=1e-9)

@@ -145,11 +145,11 @@ def test_new_weights_forget_what_the_old_target_meant(history):
 
 def test_recent_samples_come_oldest_first(history):
     dims, states = history
-    u = learn.recent(dims, states[-1], 0)[0]
+    u = learn.recent(states[-1], 0)[0]
     latest = sample_of(dims, 198)
     assert u.shape == (128, dims.knobs)
     np.testing.assert_allclose(u[-1], 2.0 * (latest[0] - 0.5))
-    contexts, counts, ages = learn.remembered(dims, states[-1], 0)
+    contexts, counts, ages = learn.remembered(states[-1], 0)
     np.testing.assert_allclose(contexts[-1], latest[1], atol=1e-12)
     assert (counts.sum(), ages[-1]) == (199.0, 0.0)
 

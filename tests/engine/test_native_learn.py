@@ -6,7 +6,8 @@ import pytest
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.belief import Belief, shapes
-from rasp_tuner.engine.kernel.learn import REFRESH_EVERY_STEPS, learn, start
+from rasp_tuner.engine.kernel.believe import REFRESH_EVERY_STEPS
+from rasp_tuner.engine.kernel.learn import learn, start
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, State, blank
 
 pytestmark = pytest.mark.skipif(not native.available(), reason=f"the native kernel is {native.why_not()}")

@@ -3,18 +3,18 @@ import pytest
 from teaching import teach
 
 from rasp_tuner import Float, Tuner
-from rasp_tuner.engine.quadratic import belief as quadratic_belief
-from rasp_tuner.engine.quadratic.belief import features, minimisers
-from rasp_tuner.engine.quadratic.family import NARROW_WIDTH, RECENT_STEPS, QuadraticFamily
-from rasp_tuner.engine.quadratic.prior import (
-    COMMON_DEVIATION,
-    LEVEL_VARIANCE,
-    OPTIMUM_VARIANCE,
-    OWN_DEVIATION,
-    SharedShape,
-)
+from rasp_tuner.engine.kernel import choose, memory, native, shared
+from rasp_tuner.engine.kernel.believe import NARROW_WIDTH, RECENT_STEPS, box, minimisers
+from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.predict import each, features, moved_bowl
+from rasp_tuner.engine.kernel.select import EVERY
+from rasp_tuner.engine.kernel.shared import COMMON_DEVIATION, LEVEL_VARIANCE, OPTIMUM_VARIANCE, OWN_DEVIATION
+from rasp_tuner.engine.kernel.state import Dims, E, blank
+from rasp_tuner.engine.kernel.trust import targets
+from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
 DEFAULT = np.array([0.5, 0.3])
+BOTH = pytest.mark.usefixtures("kernel")
 
 
 def taught(samples, loss, default=DEFAULT, context=lambda _: np.zeros(1), seed=0):
@@ -30,28 +30,45 @@ def bowl(point, centre=(0.7, 0.2)):
     return 3.0 + 2.0 * float(((point - centre) ** 2).sum())
 
 
+def trust(family):
+    """[L, N] in the slots in use."""
+    return family.tuners.trust[0, :, : int(family.tuners.count[0])]
+
+
+@BOTH
 def test_one_expert_is_bayesian_regression():
     """The blind expert, before curvature and level are tracked, against the textbook posterior."""
     family, points = taught(3, bowl)
-    belief, u = family.believe(np.zeros(1)), 2.0 * (points - DEFAULT)
+    belief, u = family.believe(np.zeros(1)).arrays, 2.0 * (points - DEFAULT)
     phi = np.column_stack([np.ones(3), u, u**2])
     y = np.array([bowl(point) for point in points])
-    a = belief.a
+    a = belief.a[0]
     prior_mean = a * np.array([2 * OPTIMUM_VARIANCE, 0.0, 0.0, 1.0, 1.0])
     prior = np.zeros((5, 5))
     prior[0, 0], prior[1, 1], prior[2, 2] = LEVEL_VARIANCE, OPTIMUM_VARIANCE / 0.25, OPTIMUM_VARIANCE / 0.25
     prior[3:, 3:] = OWN_DEVIATION**2 * np.eye(2) + COMMON_DEVIATION**2
     where = np.random.default_rng(1).random((6, 2))
     f = np.column_stack([np.ones(6), 2.0 * (where - DEFAULT), (2.0 * (where - DEFAULT)) ** 2])
-    mean, variance = belief.each(where)
-    data = np.linalg.inv(phi @ (a**2 * prior) @ phi.T + belief.noises[0] * a**2 * np.eye(3))  # not by precision
+    mean, variance = each(family.dims, family.tuners, belief, DEFAULT, where[None])
+    data = np.linalg.inv(phi @ (a**2 * prior) @ phi.T + belief.noises[0, 0] * a**2 * np.eye(3))  # not by precision
     cross = f @ (a**2 * prior) @ phi.T
     expected = y.mean() + f @ prior_mean + cross @ data @ (y - y.mean() - phi @ prior_mean)
     doubt = np.diag(f @ (a**2 * prior) @ f.T - cross @ data @ cross.T)
-    assert mean[0] == pytest.approx(expected, rel=1e-6)
-    assert variance[0] == pytest.approx(doubt, rel=1e-5)
+    assert mean[0, 0] == pytest.approx(expected, rel=1e-6)
+    assert variance[0, 0] == pytest.approx(doubt, rel=1e-5)
 
 
+@BOTH
+def test_what_is_predicted_is_the_mixture_of_the_experts():
+    family, points = taught(12, bowl)
+    belief = family.believe(np.zeros(1))
+    means, variances = each(family.dims, family.tuners, belief.arrays, DEFAULT, points[None])
+    mean, variance = belief.predict(points)
+    assert mean == pytest.approx(belief.weights @ means[0])
+    assert variance == pytest.approx(belief.weights @ (variances[0] + (means[0] - mean) ** 2))
+
+
+@BOTH
 @pytest.mark.parametrize("centre", [(0.7, 0.2), (0.05, 0.95)])
 def test_the_minimum_of_a_bowl_is_found(centre):
     family, _ = taught(25, lambda point: bowl(point, centre))
@@ -60,6 +77,7 @@ def test_the_minimum_of_a_bowl_is_found(centre):
     assert belief.predict(np.array([centre]))[0][0] == pytest.approx(3.0, abs=0.05)
 
 
+@BOTH
 @pytest.mark.parametrize("default", [[0.5, 0.5], [0.0, 1.0], [0.1, 0.9]])
 @pytest.mark.parametrize("loss", [bowl, lambda p: -float(p.sum()), lambda p: -bowl(p), lambda p: bowl(p, (3.0, -2.0))])
 def test_whatever_it_saw_its_points_lie_in_the_box(default, loss):
@@ -70,6 +88,7 @@ def test_whatever_it_saw_its_points_lie_in_the_box(default, loss):
             assert ((point >= 0.0) & (point <= 1.0)).all()
 
 
+@BOTH
 def test_believing_is_pure():
     family, _ = taught(20, bowl)
     before = {name: array.tobytes() for name, array in family.state().items()}
@@ -83,33 +102,37 @@ def test_believing_is_pure():
     assert all(np.array_equal(a, b) for a, b in zip(first, belief.predict(DEFAULT[None]), strict=True))
 
 
+@BOTH
 def test_a_gross_outlier_is_hardly_trusted_and_moves_little():
     family, _ = taught(30, bowl)
     teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
-    assert family.slots.trust[:, -1].max() < 0.01
-    assert family.slots.trust[0, :-1].min() > 0.5
+    assert trust(family)[:, -1].max() < 0.01
+    assert trust(family)[0, :-1].min() > 0.5
     assert family.believe(np.zeros(1)).best() == pytest.approx([0.7, 0.2], abs=0.05)
 
 
+@BOTH
 @pytest.mark.parametrize(("samples", "row"), [(60, 2), (30, 3)])
 def test_odd_samples_in_a_row_are_no_mistake(samples, row):
     """Two of them later on, three among the first samples."""
     family, _ = taught(samples, bowl)
     for _ in range(row):
         teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
-    assert family.slots.trust[0, -1] == 1.0
+    assert trust(family)[0, -1] == 1.0
 
 
+@BOTH
 def test_weights_sum_to_one_and_every_expert_has_a_name():
     for samples in (1, 2, 30):
         belief = taught(samples, bowl)[0].believe(np.zeros(1))
         assert belief.weights.sum() == pytest.approx(1.0)
-        assert len(belief.weights) == len(belief.noises) == len(QuadraticFamily.experts)
+        assert len(belief.weights) == len(belief.arrays.noises[0]) == len(QuadraticFamily.experts)
         assert belief.forecast(DEFAULT, 3.0).log_densities.shape == belief.weights.shape
         assert belief.similar().shape == (samples,)
         assert ((belief.similar() >= 0.0) & (belief.similar() <= 1.0)).all()
 
 
+@BOTH
 def test_other_weights_are_another_target_for_all_samples():
     rng = np.random.default_rng(0)
     both, second = QuadraticFamily(DEFAULT, 1, 2), QuadraticFamily(DEFAULT, 1, 1)
@@ -120,10 +143,12 @@ def test_other_weights_are_another_target_for_all_samples():
         teach(second, point, np.zeros(1), values[1:], False)
     assert both.believe(np.zeros(1)).best() == pytest.approx([0.7, 0.2], abs=0.02)
     both.reweigh(np.array([0.0, 1.0]))
-    assert both.targets() == pytest.approx(second.targets())
+    y, expected = (targets(family.dims, family.tuners, EVERY, 40) for family in (both, second))
+    assert y == pytest.approx(expected)
     assert both.believe(np.zeros(1)).best() == pytest.approx([0.1, 0.9], abs=0.1)
 
 
+@BOTH
 def test_restored_it_goes_on_in_the_same_way():
     family, _ = taught(60, bowl, context=lambda t: np.array([float(t % 3)]))
     other = QuadraticFamily(DEFAULT, 1, 1)
@@ -133,6 +158,7 @@ def test_restored_it_goes_on_in_the_same_way():
     assert all(np.array_equal(array, other.state()[name]) for name, array in family.state().items())
 
 
+@BOTH
 @pytest.mark.parametrize("failed", [False, True])
 def test_false_measurements_among_the_first_samples_do_not_bend_what_is_shared(failed):
     """Two hide each other; but a failure is no false measurement."""
@@ -141,89 +167,101 @@ def test_false_measurements_among_the_first_samples_do_not_bend_what_is_shared(f
         point = np.clip(DEFAULT + 0.2 * rng.normal(size=2), 0.0, 1.0)
         odd = t in (3, 6)
         teach(family, point, np.zeros(1), np.array([bowl(point) + 9.0 * odd]), odd and failed)
-    trust = family.slots.trust[0]
-    assert (trust[[3, 6]] < 0.01).all() == (not failed)
+    blind = trust(family)[0]
+    assert (blind[[3, 6]] < 0.01).all() == (not failed)
     if not failed:
-        assert trust.sum() > 11.0
+        assert blind.sum() > 11.0
         belief = family.believe(np.zeros(1))
-        assert belief.a < 2.0  # bowl: 0.5 in u
+        assert belief.arrays.a[0] < 2.0  # bowl: 0.5 in u
         assert np.sqrt(belief.noise) < 0.05  # nor are they noise
 
 
+@BOTH
 def test_one_odd_sample_later_on_counts_for_nothing_and_scores_no_expert():
     family, _ = taught(60, bowl)  # past the first samples, which are looked at together
-    scores = family.evidence.scores.copy()
+    scores = family.tuners.scores.copy()
     teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
-    assert family.slots.trust[:, -1].max() < 1e-6
-    assert family.moving.state()["weights"][60] < 1e-6
-    assert np.array_equal(family.evidence.scores, scores)
+    assert trust(family)[:, -1].max() < 1e-6
+    assert family.tuners.window_weights[0, 60] < 1e-6
+    assert np.array_equal(family.tuners.scores, scores)
 
 
+@BOTH
 def test_odd_samples_that_were_believed_lose_trust_once_others_disagree():
     rng = np.random.default_rng(0)
     family, _ = taught(60, lambda point: bowl(point) + 0.02 * rng.normal())
     for _ in range(2):  # the second clears itself
         teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([9.0]), False)
-    assert family.slots.trust[0, 61] == 1.0
+    assert trust(family)[0, 61] == 1.0
     for point in rng.random((6, 2)):
         teach(family, point, np.zeros(1), np.array([bowl(point) + 0.02 * rng.normal()]), False)
-    assert family.slots.trust[:, 60:62].max() < 0.01
-    assert family.slots.trust[0, :60].mean() > 0.9
+    assert trust(family)[:, 60:62].max() < 0.01
+    assert trust(family)[0, :60].mean() > 0.9
 
 
+@BOTH
 def test_situations_count_by_wobble_and_the_most_similar_ones_by_spread():
     rng = np.random.default_rng(0)
     family, _ = taught(50, bowl, context=lambda t: np.array([t // 10 % 2 + 0.1 * rng.normal()]))
-    wobbles, spreads = family.slots.gaps(np.array([0.3]))
-    blind, recent, wide, narrow = family.believe(np.array([0.3])).kernels
+    wobbles, spreads = memory.gaps(family.dims, family.tuners, np.array([[0.3]]))[0, :, :50]
+    kernels = family.believe(np.array([0.3])).arrays.kernels[0]
+    blind, recent, wide, narrow = kernels[:, :50]
     assert blind == pytest.approx(np.ones(50))
     assert recent == pytest.approx(np.exp(-np.arange(49.0, -1.0, -1.0) / RECENT_STEPS))
-    assert wide == pytest.approx(np.exp(-((wobbles / family.slots.reach) ** 2)))
+    assert wide == pytest.approx(np.exp(-((wobbles / memory.reach(family.tuners)) ** 2)))
     assert narrow == pytest.approx(np.exp(-((spreads / (2.0 * NARROW_WIDTH**2)) ** 2)))
     assert not np.allclose(wide, narrow)
+    assert not kernels[:, 50:].any()
 
 
+@BOTH
 def test_a_second_odd_sample_restores_the_trust_in_the_first():
     family, _ = taught(121, bowl)  # by now trust is looked at one step in four, and not in this one
     for _ in range(2):
         teach(family, np.array([0.7, 0.2]), np.zeros(1), np.array([300.0]), False)
-    assert family.slots.trust[:, -2:].min() == 1.0
-    assert family.moving.state()["weights"][121:123].tolist() == [1.0, 1.0]
+    assert trust(family)[:, -2:].min() == 1.0
+    assert family.tuners.window_weights[0, 121:123].tolist() == [1.0, 1.0]
 
 
+@BOTH
 def test_how_steep_each_knob_is_is_shared_by_all_situations():
     family, _ = taught(40, lambda point: 3.0 + 4.0 * (point[0] - 0.6) ** 2 + 0.4 * (point[1] - 0.4) ** 2)
-    steep, flat = family.shared.shape
+    steep, flat = family.tuners.shape[0]
     assert steep / flat > 4.0  # ten in truth
 
 
+@BOTH
 def test_a_new_situation_is_expected_to_have_the_least_value_of_the_others():
     family, rng = QuadraticFamily(DEFAULT, 1, 1), np.random.default_rng(0)
     for t in range(80):
         point, situation = rng.random(2), t // 10 % 2
         told = bowl(point, ((0.7, 0.2), (0.2, 0.6))[situation])  # 3 at best, in both
         teach(family, point, np.array([situation + 0.05 * rng.normal()]), np.array([told]), False)
-    belief = family.believe(np.array([40.0]))
-    coefficients = belief.mean[2]  # of the situations like this one: none
-    least = float(features(minimisers(belief.box, coefficients, belief.a)) @ coefficients)
-    assert least + belief.offset + belief.origin == pytest.approx(3.0, abs=0.1)
+    belief = family.believe(np.array([40.0])).arrays
+    coefficients = belief.mean[:, 2:3]  # of the situations like this one: none
+    least = coefficients @ features(minimisers(*box(DEFAULT), coefficients, belief.a))
+    assert least[0, 0, 0] + belief.offset[0] + belief.origin[0] == pytest.approx(3.0, abs=0.1)
 
 
 def test_false_measurements_found_late_unbend_the_shared_curvature():
-    shared = SharedShape(2)
-    shared.outliers_found(1.0)
-    assert shared.curvature == 0.0  # it was not known yet
+    dims, found = Dims(2, 0, 1), np.array([True])
+    state = blank(dims, 1, start(dims))
+    shared.outliers_found(state, EVERY, found, np.array([1.0]))
+    assert state.curvature[0] == 0.0  # it was not known yet
     for _ in range(5):
-        shared.track(np.array([40.0, 40.0]), 0.0, 40.0, 9.0)
-    shared.refresh()
-    bent = shared.prior
-    shared.outliers_found(2.0)
-    assert (shared.curvature, shared.largest) == (2.0, 0.0)
-    assert shared.prior is not bent
-    shared.outliers_found(3.0)
-    assert shared.curvature == 2.0  # at most: without them it is no steeper
+        shared.track(state, np.full((1, 2), 40.0), np.zeros(1), np.array([40.0]), np.array([9.0]), True)
+    state.noises[:] = -np.arange(9.0)
+    bent = state.curvature[0]
+    shared.outliers_found(state, EVERY, ~found, np.array([2.0]))
+    assert state.curvature[0] == bent > 2.0
+    shared.outliers_found(state, EVERY, found, np.array([2.0]))
+    assert (state.curvature[0], state.largest[0]) == (2.0, 0.0)
+    assert np.array_equal(state.noises[0], np.tile(start(dims)["noises"], (E, 1)))  # they were taken for noise
+    shared.outliers_found(state, EVERY, found, np.array([3.0]))
+    assert state.curvature[0] == 2.0  # at most: without them it is no steeper
 
 
+@BOTH
 @pytest.mark.parametrize(("noise", "least", "most"), [(0.0, 0.0, 0.06), (0.5, 0.3, 0.8)])
 def test_noise_is_told_from_what_is_not_known_yet(noise, least, most):
     rng = np.random.default_rng(3)
@@ -231,26 +269,36 @@ def test_noise_is_told_from_what_is_not_known_yet(noise, least, most):
     assert least < np.sqrt(family.believe(np.zeros(1)).noise) < most
 
 
+def worths(family, u):
+    """[n] of one observation at u [n, 2]."""
+    belief, (low, high) = family.believe(np.zeros(1)).arrays, box(DEFAULT)
+    centres = choose._centres(belief, low, high)
+    inside = (centres[:, :E] > low) & (centres[:, :E] < high)
+    bowl = moved_bowl(family.dims, family.tuners, belief)
+    return (belief.weights[:, None] @ choose._experts_at(family.dims, belief, u[None], centres, inside, bowl)[2])[0, 0]
+
+
+@BOTH
 def test_an_observation_is_worth_more_where_less_is_known_and_nothing_where_the_optimum_is_at_the_edge():
     family, _ = taught(25, lambda point: bowl(point) + 0.1 * np.random.default_rng(int(1e6 * point[0])).normal())
-    belief = family.believe(np.zeros(1))
-    centres = belief._centres()
-    near, far = belief._mixture_at(np.array([[0.4, -0.2], [1.0, 1.4]]), centres)[2]
+    near, far = worths(family, np.array([[0.4, -0.2], [1.0, 1.4]]))
     assert 0.0 < near < far
-    edge = taught(25, lambda point: float(point.sum()))[0].believe(np.zeros(1))
-    assert edge._mixture_at(np.array([[0.4, -0.2]]), edge._centres())[2][0] == pytest.approx(0.0, abs=1e-12)
+    edge, _ = taught(25, lambda point: float(point.sum()))
+    assert worths(edge, np.array([[0.4, -0.2]]))[0] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_longer_the_horizon_the_farther_it_looks(monkeypatch):
+    monkeypatch.setattr(native, "available", lambda: False)  # compiled code has its own horizon
     rng = np.random.default_rng(0)
     belief = taught(12, lambda point: bowl(point) + 0.3 * rng.normal())[0].believe(np.zeros(1))
     expected = []
     for steps in (0.0, 10.0, 1000.0):
-        monkeypatch.setattr(quadratic_belief, "HORIZON_STEPS", steps)
+        monkeypatch.setattr(choose, "HORIZON_STEPS", steps)
         expected.append(belief.choose(np.random.default_rng(1)).mean)
     assert expected[0] <= expected[1] < expected[2]
 
 
+@BOTH
 def test_two_metrics_without_noise_that_take_few_values_go_on():
     """Rounded answers are fitted exactly: a curvature of zero must not be divided by."""
     tuner, rng = Tuner({f"x{i}": Float(0.0, 1.0) for i in range(5)}, {"a": "max", "b": "min"}), np.random.default_rng(0)
@@ -262,7 +310,8 @@ def test_two_metrics_without_noise_that_take_few_values_go_on():
 
 
 def test_a_curvature_of_nothing_is_tiny_instead():
-    shape = SharedShape(2)
-    G = np.zeros((5, 5))
-    G[0, 0] = 3.0
-    assert 0.0 < shape.estimate(G, 1e30 * np.eye(5)[0], 0.0, 0.0) < np.inf
+    dims = Dims(2, 0, 1)
+    G = np.zeros((1, 5, 5))
+    G[0, 0, 0] = 3.0
+    prior = shared.prior(dims, blank(dims, 1, start(dims)))
+    assert 0.0 < shared.estimate(prior, G, 1e30 * np.eye(5)[:1], np.zeros(1), np.zeros(1))[0] < np.inf

@@ -1,52 +1,109 @@
+"""Memory: nothing that was told is lost, situations stay apart, and no unit of a context matters."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from teaching import teach
 
-from rasp_tuner.engine.memory import SlotMemory
+from rasp_tuner.engine.kernel import memory
+from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.memory import SHARP_STEPS
+from rasp_tuner.engine.kernel.select import EVERY
+from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, L, blank
+from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
-
-def filled(samples, size=80, d=2, unit=1.0, shift=0.0, seed=0):
-    """A memory that saw noisy visits of two situations, and all it was told."""
-    rng = np.random.default_rng(seed)
-    slots, prompts = SlotMemory(d, 3, 2, size), []
-    for t in range(samples):
-        context = (float(t // 10 % 2) + 0.1 * rng.normal(size=d)) * unit + shift
-        prompts.append(rng.integers(-9, 9, size=3).astype(float))  # whole numbers: sums are exact
-        slots.write(context, prompts[-1], 1.0)
-    return slots, np.array(prompts)
+FULL = SLOTS + SPARE_SLOTS
 
 
-@pytest.mark.parametrize("samples", [1, 80, 81, 300])
+def written(contexts, psi=None, trust=1.0):
+    """Dimensions and state of a tuner whose memory was told these contexts [n, c], with psi [n, 4]."""
+    dims = Dims(1, contexts.shape[1], 1)
+    state = blank(dims, 1, start(dims))
+    psi = np.ones((len(contexts), dims.sample)) if psi is None else psi
+    for t, context in enumerate(contexts):
+        memory.write(dims, state, context[None], psi[t : t + 1], np.array([trust]), float(t))
+    return dims, state
+
+
+def visits(samples, unit=1.0, shift=0.0, d=2):
+    """Contexts [n, d] of noisy visits to two situations, ten steps each."""
+    noise = 0.1 * np.random.default_rng(0).normal(size=(samples, d))
+    return (np.arange(samples)[:, None] // 10 % 2 + noise) * unit + shift
+
+
+def gaps(dims, state, context):
+    """[2, N] to the slots in use."""
+    return memory.gaps(dims, state, np.asarray(context, dtype=float)[None])[0][:, : int(state.count[0])]
+
+
+def filled(samples, contexts=None):
+    """A family, and all psi [n, 4] that it was told: numbers whose sums are exact."""
+    family, rng = QuadraticFamily(np.array([0.5]), 2, 1), np.random.default_rng(0)
+    told, contexts = [], visits(samples) if contexts is None else contexts
+    for context in contexts:
+        u, y = rng.integers(-2, 3) / 2.0, float(rng.integers(-9, 9))
+        teach(family, np.array([0.5 + u / 2.0]), context, np.array([y]))
+        told.append([1.0, u, u**2, y])
+    told = np.array(told)
+    told[:, 3] -= told[0, 3]  # losses are relative to the first
+    return family, told
+
+
+def sums(told):
+    """[P] of the upper triangles of psi psi', and those of every sample [n, P]."""
+    above, beside = np.triu_indices(told.shape[1])
+    each = told[:, above] * told[:, beside]
+    return each.sum(axis=0), each
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("samples", [1, FULL - 1, FULL, FULL + 60])
 def test_merging_keeps_every_sum_and_the_size_is_bounded(samples):
-    slots, prompts = filled(samples)
-    assert slots.count == samples if samples < 88 else 80 <= slots.count < 88
-    assert slots.counts.sum() == samples
-    assert np.array_equal(slots.prompts.sum(axis=0), prompts.sum(axis=0))
-    assert slots.trust.shape == (2, slots.count)
-    assert slots.trust == pytest.approx(np.ones((2, slots.count)))
+    family, told = filled(samples)
+    state = family.tuners
+    n = int(state.count[0])
+    assert n == samples if samples < FULL else SLOTS <= n < FULL
+    assert state.counts[0, :n].sum() == state.steps[0] == samples
+    assert np.array_equal(state.prompts[0, :n].sum(axis=0), sums(told)[0])
+    assert (state.trust[0, :, :n] > 0.0).all()
+    assert (state.trust[0, :, :n] <= 1.0).all()
 
 
+def test_what_is_trusted_alike_stays_so_when_merged():
+    _, state = written(visits(300), trust=0.25)
+    n = int(state.count[0])
+    assert state.trust[0, :, :n] == pytest.approx(np.full((L, n), 0.25))
+
+
+@pytest.mark.usefixtures("kernel")
 def test_what_is_recent_is_not_merged():
-    slots, prompts = filled(300)
-    recent = slots.ages < 40  # half its size
-    order = np.argsort(-slots.ages[recent])
-    assert np.array_equal(slots.counts[recent], np.ones(40))
-    assert np.array_equal(slots.prompts[recent][order], prompts[-40:])
+    family, told = filled(FULL + 60)
+    state, n = family.tuners, int(family.tuners.count[0])
+    ages = state.steps[0] - 1.0 - state.last[0, :n]
+    recent = ages < SHARP_STEPS
+    order = np.argsort(-ages[recent])
+    assert np.array_equal(state.counts[0, :n][recent], np.ones(SHARP_STEPS))
+    assert np.array_equal(state.prompts[0, :n][recent][order], sums(told)[1][-SHARP_STEPS:])
+    assert state.counts[0, :n].max() > 1.0
 
 
+@pytest.mark.usefixtures("kernel")
 def test_a_situation_not_seen_for_long_keeps_a_slot_of_its_own():
-    slots = SlotMemory(1, 1, 1, 80)
-    for t in range(400):
-        slots.write(np.array([10.0 if t < 20 else 0.01 * (t % 7)]), np.array([t < 20], dtype=float), 1.0)
-    wobbles, _ = slots.gaps(np.array([10.0]))
-    own = wobbles < 1.0
-    assert slots.prompts[own].sum() == slots.counts[own].sum() == 20
+    t = np.arange(400)
+    contexts = np.where(t < 20, 10.0, 0.01 * (t % 7))[:, None] * np.ones(2)
+    family, _ = filled(400, contexts)
+    slots = family.remembered()
+    own = np.abs(slots.contexts - 10.0).max(axis=1) < 0.1
+    assert slots.visits[own].sum() == 20
+    assert slots.visits[~own].sum() == 380
+    assert (slots.contexts[~own] < 0.1).all()
 
 
+@pytest.mark.usefixtures("kernel")
 def test_slots_merge_within_their_situation():
-    slots, _ = filled(300)
-    to_first, to_second = (slots.gaps(np.full(2, where))[0] for where in (0.0, 1.0))
+    family, _ = filled(FULL + 60)
+    to_first, to_second = (gaps(family.dims, family.tuners, [where, where])[0] for where in (0.0, 1.0))
     assert np.all((np.minimum(to_first, to_second) < 10.0) & (np.maximum(to_first, to_second) > 10.0))
 
 
@@ -57,21 +114,17 @@ def test_slots_merge_within_their_situation():
 @settings(max_examples=25)
 def test_gaps_do_not_depend_on_the_units_of_context(units, shifts):
     unit, shift = np.array(units), np.array(shifts) * np.array(units)
-    plain, changed = filled(100)[0], filled(100, unit=unit, shift=shift)[0]
+    (dims, plain), (_, changed) = written(visits(100)), written(visits(100, unit, shift))
     for where in ([0.0, 0.0], [1.0, 0.5], [7.0, -3.0]):
-        pairs = zip(plain.gaps(np.array(where)), changed.gaps(np.array(where) * unit + shift), strict=True)
-        for expected, got in pairs:
-            assert got == pytest.approx(expected, rel=1e-6, abs=1e-9)
-    assert changed.reach == pytest.approx(plain.reach, rel=1e-6)
+        expected, got = gaps(dims, plain, where), gaps(dims, changed, np.array(where) * unit + shift)
+        assert got == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    assert memory.reach(changed) == pytest.approx(memory.reach(plain), rel=1e-6)
 
 
 @pytest.mark.parametrize("d", [0, 1, 32, 33, 100])
 def test_gaps_are_finite_and_least_at_a_slot_itself(d):
-    slots, rng = SlotMemory(d, 1, 1, 50), np.random.default_rng(0)
-    contexts = rng.normal(size=(40, d))
-    for context in contexts:
-        slots.write(context, np.ones(1), 1.0)
-    wobbles, spreads = slots.gaps(contexts[17])
+    contexts = np.random.default_rng(0).normal(size=(40, d))
+    wobbles, spreads = gaps(*written(contexts), contexts[17])
     assert np.isfinite(wobbles).all()
     assert (wobbles >= 0.0).all()
     assert wobbles[17] == pytest.approx(0.0, abs=1e-9)
@@ -80,45 +133,44 @@ def test_gaps_are_finite_and_least_at_a_slot_itself(d):
 
 
 def test_a_dimension_that_never_moved_counts_once_it_does():
-    slots = SlotMemory(2, 1, 1, 50)
-    for t in range(20):
-        slots.write(np.array([np.sin(t), 5.0]), np.ones(1), 1.0)
-    assert slots.gaps(np.array([0.0, 9.0]))[0].min() > slots.gaps(np.array([0.0, 5.0]))[0].min() + 1.0
+    contexts = np.column_stack([np.sin(np.arange(20.0)), np.full(20, 5.0)])
+    dims, state = written(contexts)
+    moved, same = (gaps(dims, state, [0.0, where])[0].min() for where in (9.0, 5.0))
+    assert moved > same + 1.0
 
 
+@pytest.mark.usefixtures("kernel")
 def test_restored_it_goes_on_in_the_same_way():
-    slots, _ = filled(150)
-    other = SlotMemory(2, 3, 2, 80)
-    other.restore({name: array.copy() for name, array in slots.state().items()})
-    for part in (slots, other):
-        part.write(np.array([0.4, 0.6]), np.ones(3), 0.5)
-    assert all(np.array_equal(array, other.state()[name]) for name, array in slots.state().items())
-    assert np.array_equal(slots.gaps(np.ones(2)), other.gaps(np.ones(2)))
+    family, _ = filled(FULL + 5)
+    other = QuadraticFamily(np.array([0.5]), 2, 1)
+    other.restore({name: array.copy() for name, array in family.state().items()})
+    for part in (family, other):
+        teach(part, np.array([0.75]), np.array([0.4, 0.6]), np.ones(1))
+    assert all(np.array_equal(array, other.state()[name]) for name, array in family.state().items())
+    here = np.ones(2)
+    assert np.array_equal(gaps(family.dims, family.tuners, here), gaps(other.dims, other.tuners, here))
 
 
 def test_state_of_another_shape_is_refused():
     with pytest.raises(ValueError, match="shape"):
-        SlotMemory(3, 3, 2, 80).restore(filled(5)[0].state())
+        QuadraticFamily(np.array([0.5]), 3, 1).restore(filled(5)[0].state())
 
 
 def test_only_the_trust_of_the_latest_sample_is_restored():
-    slots, _ = filled(3)
-    slots.write(np.zeros(2), np.ones(3), 0.1)
-    slots.write(np.zeros(2), np.ones(3), 0.2)
-    slots.restore_trust()
-    assert slots.trust[:, -2:].tolist() == [[0.1, 1.0], [0.1, 1.0]]
+    dims, state = written(visits(3))
+    for trust in (0.1, 0.2):
+        memory.write(dims, state, np.zeros((1, 2)), np.ones((1, dims.sample)), np.array([trust]), float(state.steps[0]))
+    memory.restore_trust(state, EVERY)
+    assert state.trust[0, :, 3:5].tolist() == [[0.1, 1.0]] * L
 
 
 def test_a_situation_was_seen_before_unless_it_is_the_first_of_its_kind():
-    slots, _ = filled(40)
-    assert [slot for slot in range(40) if not slots.seen_before(slot)] == [0, 10]
+    _, state = written(visits(40))
+    seen = memory.seen_before(state, EVERY, np.arange(40)[None], 40)[0]
+    assert np.flatnonzero(~seen).tolist() == [0, 10]
 
 
 def test_the_reach_is_wider_where_distances_between_neighbours_vary_more():
-    rng, reaches = np.random.default_rng(0), []
-    for d in (1, 50):  # the mean square over many dimensions is nearly the same each time
-        slots = SlotMemory(d, 1, 1, 200)
-        for _ in range(150):
-            slots.write(rng.normal(size=d), np.ones(1), 1.0)
-        reaches.append(slots.reach)
-    assert reaches[0] > 3.0 > 2.8 > reaches[1] > 2.0
+    rng = np.random.default_rng(0)
+    few, many = (float(memory.reach(written(rng.normal(size=(150, d)))[1])[0]) for d in (1, 50))
+    assert few > 3.0 > 2.8 > many > 2.0  # the mean square over many dimensions is nearly the same each time

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.engine.quadratic.noise import TrackedNoise
+from rasp_tuner.engine.kernel.shared import noise_variances
 from rasp_tuner.engine.quadratic.upgrade import upgraded
 
 
@@ -15,10 +15,9 @@ def test_of_three_rival_noises_the_best_says_score_noise_and_covariance():
         "moving/covariance": np.arange(3.0)[:, None, None] * np.ones((3, 2, 2)),
         "moving/units": np.array([7.0, 5.0]),
     }
-    now, noise = upgraded(state), TrackedNoise(5)
-    noise.restore({"scores": now["noise/scores"]})
+    now = upgraded(state)
     assert now["evidence/scores"].tolist() == [-20.0, -20.0, -20.0, 0.0, -1.0]
-    assert noise.variances == pytest.approx([1e-2, 1e-2, 1e-2, 0.3, 1e-4], rel=0.5)
+    assert noise_variances(now["noise/scores"][None])[0] == pytest.approx([1e-2, 1e-2, 1e-2, 0.3, 1e-4], rel=0.5)
     assert now["moving/covariance"].tolist() == [[0.0, 0.0], [0.0, 0.0]]
     assert now["moving/unit"].tolist() == [5.0]
 

@@ -44,7 +44,7 @@ def test_every_suggestion_is_that_of_a_tuner_with_the_same_draws(settings, level
     assert many.learned.tolist() == [40] * size
 
 
-def test_two_metrics_and_early_failures():
+def test_two_metrics_and_an_early_failure():
     metrics = {"ms": "min", "rate": Metric("max", weight=2.0)}
     many, ones = fleet(3, metrics=metrics), [tuner(metrics=metrics) for _ in range(3)]
     rng = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def test_two_metrics_and_early_failures():
         contexts = rng.normal(size=(3, 2))
         suggested = many.ask(contexts)
         told = {"ms": 5.0 + (suggested.points**2).sum(axis=1), "rate": rng.random(3) * 100.0}
-        failed = np.array([step < 3, step < 1, False])
+        failed = np.array([step < 1, step == 5, False])
         many.tell({name: np.where(failed, np.nan, values) for name, values in told.items()}, failed=failed)
         for i, one in enumerate(ones):
             one._rng = FleetDraws(i, step)
@@ -62,6 +62,23 @@ def test_two_metrics_and_early_failures():
                 one.tell_failed(single.id)
             else:
                 one.tell(single.id, {name: float(values[i]) for name, values in told.items()})
+
+
+def test_what_failed_before_the_first_success_is_learned_after_it():
+    many, one = fleet(2), tuner()
+    for step in range(70):
+        many.ask(np.full((2, 2), float(step)))
+        one._rng = FleetDraws(1, step)
+        one.tell_failed(one.ask([step, step]).id)
+        many.tell({"ms": [7.0, np.inf]}, failed=[False, True])
+    assert many[1].slots().contexts.size == 0
+    many.ask(np.zeros((2, 2)))
+    many.tell({"ms": [7.0, 8.0]})
+    one._rng = FleetDraws(1, 70)
+    one.tell(one.ask([0.0, 0.0]).id, {"ms": 8.0})
+    assert many.learned.tolist() == [71, 71]
+    assert many[1].slots().contexts.tolist() == one.slots().contexts.tolist()
+    assert len(one.slots().contexts) == 65  # and no more
 
 
 def test_observing_is_that_of_tuners():

@@ -19,7 +19,6 @@ Array = NDArray[np.float64]
 
 EPSILON = 1e-8  # the paper's epsilon: keeps z finite for a constant metric
 MOMENTUM = 0.97  # the paper's m: about 33 steps of memory
-BLOCK = 200_000  # multiplications in one product: OpenBLAS takes a second thread above 262,144
 LARGEST = 1e100  # deviations and contexts saturate here, so that squares and sums of squares stay finite
 
 
@@ -43,15 +42,6 @@ def entropy(weights: Array) -> float:
     """H(alpha) = -sum alpha log alpha in nats, with 0 log 0 = 0; between 0 and log n."""
     positive = weights[weights > 0.0]
     return max(0.0, float(-(positive * np.log(positive)).sum()))
-
-
-def product(a: Array, b: Array) -> Array:
-    """a b' [k, n] of a [k, c] and b [n, c], in blocks too small for BLAS to wake threads, which would cost more."""
-    rows = max(1, BLOCK // max(a.size, 1))
-    if len(b) <= rows:
-        result: Array = a @ b.T
-        return result
-    return np.concatenate([a @ b[start : start + rows].T for start in range(0, len(b), rows)], axis=1)
 
 
 def under(prefix: str, state: Mapping[str, Array]) -> dict[str, Array]:

@@ -1,45 +1,32 @@
 """Evidence: rival hypotheses scored by the density they gave to what came back; old scores fade."""
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, assign, softmax
+from rasp_tuner.core.numerics import Array, assign
 
-FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end a hypothesis
+KEEP = 0.97  # of the scores, a step
 FARTHEST = 1e150  # deviations: beyond, squares overflow
 
 
 class Evidence:
-    """Log scores L [n] with L <- keep L + (1 - keep) L0 + log p; weights are their softmax."""
+    """Log scores L [n] with L <- KEEP L + (1 - KEEP) L0 + log p, from a prior L0; weights are their softmax."""
 
-    def __init__(self, prior: Array, keep: float = 0.97) -> None:
+    def __init__(self, prior: Array) -> None:
         self.prior = prior
-        self.keep = keep
         self.scores = prior.copy()
-
-    @property
-    def weights(self) -> Array:
-        return softmax(self.scores)
-
-    @property
-    def leader(self) -> int:
-        return int(self.scores.argmax())
 
     def observe(self, densities: Array) -> None:
         """Take in the log densities [n] of one sample."""
-        self.scores = self.keep * self.scores + (1.0 - self.keep) * self.prior + densities
+        self.scores = KEEP * self.scores + (1.0 - KEEP) * self.prior + densities
         self.scores -= self.scores.max()
 
-    def state(self) -> dict[str, Array]:
-        return {"scores": self.scores}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        assign(self.scores, state["scores"])
+    def restore(self, scores: Array) -> None:
+        assign(self.scores, scores)
 
 
-def log_student(gap: Array, variance: Array, freedom: float = FREEDOM) -> Array:
+def log_student(gap: Array, variance: Array, freedom: float) -> Array:
     """Log density of Student's t, `gap` away from its centre; finite for every gap up to 1e100 and variance > 0."""
     norm = math.lgamma((freedom + 1.0) / 2.0) - math.lgamma(freedom / 2.0) - 0.5 * math.log(freedom * math.pi)
     far = np.minimum(np.abs(gap) / np.sqrt(freedom * variance), FARTHEST)

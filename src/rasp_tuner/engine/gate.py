@@ -164,6 +164,6 @@ class EvidenceGate:
     def restore(self, state: Mapping[str, Array]) -> None:
         # version 0.1 had one family more, the first, in spaces of many levels with unordered knobs
         gone = max(len(state["scores"]) - len(self.families), 0)
-        self._evidence.restore({"scores": state["scores"][gone:]})
+        self._evidence.restore(state["scores"][gone:])
         for i, family in enumerate(self.families):
             family.restore(under(f"{i + gone}/", state))

@@ -17,7 +17,7 @@ from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
 from rasp_tuner.fleet import records
 from rasp_tuner.fleet.device import Device
-from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.fleet.tuners import Tuners, mapped
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Metric
@@ -75,19 +75,26 @@ def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:
     """Tuners that know nothing, numbered from `first` on."""
     zero, share = device.put(np.zeros(size)), plan.constants["budget"]
     objective = Objective(plan.metrics, zero=zero)
-    starts = start(plan.dims)
-    state = states.blank(plan.dims, size, starts).map(device.put)
+    one = states.blank(plan.dims, 1, start(plan.dims))
+    state = one.map(lambda array: _repeated(device.put(array), size))
     state.weights[...] = objective.weights
     own = records.blank(size, plan.default, plan.dims.context, first)
-    tuners = Tuners(
+    return Tuners(
         state,
-        objective,
+        mapped(objective, _copied),
         Calibration(zero + 1.0),
-        None if share is None else BudgetLedger.of_many(share, zero),
+        None if share is None else mapped(BudgetLedger.of_many(share, zero), _copied),
         records.Records(**{name: device.put(array) for name, array in vars(own).items()}),
     )
-    return tuners.map(_copied)  # no two arrays are the same one: they are changed in place
+
+
+def _repeated(array: Any, size: int) -> Any:
+    """[size, ...] of an array [1, ...]; where it is zero, memory is taken only when it is used, if the system can."""
+    xp = namespace(array)
+    zeros = xp.zeros((size, *array.shape[1:]), dtype=array.dtype, device=array.device)
+    return zeros + array if xp.any(array != 0.0) else zeros
 
 
 def _copied(array: Any) -> Any:
+    """Its own memory: these arrays are changed in place, so no two may be the same one."""
     return namespace(array).asarray(array, copy=True)

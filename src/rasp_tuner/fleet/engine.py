@@ -85,9 +85,8 @@ class FleetEngine:
             belief = None
         if belief is None:
             belief = self.kernel.believe(tuners.state, samples.contexts, tuners.rows)
-        if samples.asked and tuners.budget is not None:
-            self._account(tuners, belief, samples.points, losses, failed)
-        self._learn(tuners, belief, samples.points, samples.contexts, losses, failed)
+        level = self._account(tuners, belief, samples.points, losses, failed) if samples.asked else None
+        self._learn(tuners, belief, samples.points, samples.contexts, losses, failed, level)
         waiting = told & (tuners.records.failures > 0.0)
         if xp.any(waiting):
             self._learn_failures(tuners, waiting)
@@ -158,12 +157,17 @@ class FleetEngine:
             variances=(xp.where(other, variances[:, 0], unsure), unsure),
         )
 
-    def _account(self, tuners: Tuners, belief: Beliefs, points: Tensor, losses: Tensor, failed: Tensor) -> None:
-        """Book what own suggestions cost against the default, as it is known after they ran."""
+    def _account(
+        self, tuners: Tuners, belief: Beliefs, points: Tensor, losses: Tensor, failed: Tensor
+    ) -> Tensor | None:
+        """Book what own suggestions cost against the default, as it is known after they ran.
+
+        What was expected of the default [n], if that was looked at.
+        """
         xp, relative = namespace(points), tuners.objective.relative
         counts = tuners.objective.seen > self.dims.knobs + 1  # the first looks are free
         if tuners.budget is None or not xp.any(counts):
-            return
+            return None
         y, offer = xp.sum(losses * tuners.objective.weights, axis=1), self._beside(tuners, belief, points)
         mean, deviation = offer.after(y, noise(belief))
         mean, deviation = xp.where(failed, y - offer.level, mean), xp.where(failed, 0.0, deviation)
@@ -171,10 +175,20 @@ class FleetEngine:
         unsure = relative(mean + deviation, offer.level) - price
         moved = xp.any(points != self.default, axis=1)
         tuners.budget.record(price, unsure, relative(y - offer.level, offer.level), moved, counts)
+        level: Tensor = offer.level
+        return level
 
     def _learn(
-        self, tuners: Tuners, belief: Beliefs, points: Tensor, contexts: Tensor, losses: Tensor, failed: Tensor
+        self,
+        tuners: Tuners,
+        belief: Beliefs,
+        points: Tensor,
+        contexts: Tensor,
+        losses: Tensor,
+        failed: Tensor,
+        level: Tensor | None,
     ) -> None:
+        """Take in losses [n, C]; `level` [n] is what was expected of the default, if that is known already."""
         state, rows, objective, xp = tuners.state, tuners.rows, tuners.objective, namespace(points)
         told, y = ~failed, xp.sum(losses * objective.weights, axis=1)
         steps = tuners.known("steps") + 0.0
@@ -183,8 +197,8 @@ class FleetEngine:
         surprise = xp.clip(xp.abs(y - mean) / xp.sqrt(unsure), None, MOST_DEVIATIONS)
         tuners.calibration.observe(surprise, told & (steps >= 2.0) & (objective.seen >= 2))
         open_ = told & (steps > 0.0) & objective.may_rescale
-        level = None
-        if xp.any(open_):
+        look = bool(xp.any(open_))
+        if look and level is None:
             default = (xp.zeros_like(points) + self.default)[:, None]
             level = self.kernel.predict(state, belief, default, rows)[0][:, 0]
         self.kernel.learn(state, belief, points, contexts, losses, failed, logs, rows)
@@ -192,7 +206,7 @@ class FleetEngine:
         if xp.any(begun):  # what the fleet knew of the level was not relative to the first sample
             tuners.know("level", xp.where(begun, tuners.known("level") - y, tuners.known("level")))
         changed = objective.observe(losses, told)
-        if level is not None:
+        if look:
             objective.observe_level(y, level, open_)
             changed = changed | self._rescaled(tuners, open_)
         if xp.any(changed):
@@ -218,7 +232,7 @@ class FleetEngine:
             points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
             belief = self.kernel.believe(part.state, contexts, part.rows)
             failed = xp.ones_like(rows, dtype=xp.bool)
-            self._learn(part, belief, points, contexts, part.objective.worst(), failed)
+            self._learn(part, belief, points, contexts, part.objective.worst(), failed, None)
             tuners.put(rows, part)
         tuners.records.failures[...] = xp.where(waiting, 0.0, tuners.records.failures)
 

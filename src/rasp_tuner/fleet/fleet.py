@@ -12,6 +12,7 @@ from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.engine.engine import EARLY_FAILURES
+from rasp_tuner.engine.kernel import belief
 from rasp_tuner.engine.kernel.backend import Beliefs
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Tensor
@@ -38,7 +39,7 @@ PRIOR_EVERY = 1.2  # times as many samples as when it was learned: then the flee
 
 @dataclass(frozen=True)
 class FleetSuggestions:
-    """What n tuners of a fleet should run next; tensors on the fleet's device if contexts came as tensors, else NumPy."""
+    """What n tuners of a fleet should run next, in NumPy; or in tensors on its device, if contexts came as tensors."""
 
     params: dict[str, Tensor]  # by knob, [n] in its own units
     points: Tensor  # [n, d] the same in the unit box
@@ -125,13 +126,13 @@ class Fleet:
 
     @property
     def memory_per_tuner(self) -> int:
-        """Bytes that a tuner takes: the same from its first sample to its last.
+        """Bytes that a tuner takes at most, from its first sample to its last, with a suggestion that waits.
 
-        While calls run, a few thousand tuners at most take about as much again.
+        While a call runs, a few thousand tuners at most take about as much again.
         """
         one = blank(self._plan, Device("cpu"), 1, 0)
         one.make_room_for_failures(EARLY_FAILURES)
-        return sum(array.nbytes for array in one.arrays())
+        return 8 * belief.length(self._plan.dims) + sum(int(array.nbytes) for array in one.arrays())
 
     def ask(self, contexts: Contexts = None, which: Which = None) -> FleetSuggestions:
         """Parameters to run in these contexts [n, c], one for each tuner."""
@@ -142,19 +143,19 @@ class Fleet:
         params: dict[str, list[Tensor]] = {name: [] for name in self._plan.space.knobs}
 
         def one(tuners: Tuners, part: slice) -> tuple[dict[str, Tensor], Beliefs | None]:
-            proposed, belief = self._engine.propose(tuners, seen[part])
+            proposed, believed = self._engine.propose(tuners, seen[part])
             values, points[part] = self._knobs.values(proposed)
             records = tuners.records
             records.asks[...] = records.asks + 1.0
             records.waiting[...] = 1.0
             records.point[...], records.context[...] = points[part], seen[part]
-            return values, belief
+            return values, believed
 
         made = self._chunks.run(one, self._tuners, rows, "records")
         for values, _ in made:
             for name, column in values.items():
                 params[name].append(column)
-        self._beliefs = (rows, [belief for _, belief in made])
+        self._beliefs = (rows, [believed for _, believed in made])
         back = _same_kind(contexts)
         joined = {name: back(_joined(columns, points)) for name, columns in params.items()}
         return FleetSuggestions(joined, back(points), rows)
@@ -295,9 +296,9 @@ class Fleet:
         flags = self._device.index(failed[~early])
 
         def one(tuners: Tuners, part: slice) -> None:
-            belief = None if beliefs is None else beliefs[part.start]
             own = [column[part] for column in values]
-            self._engine.learn(tuners, Samples(points[part], contexts[part], own, flags[part], asked), belief)
+            samples = Samples(points[part], contexts[part], own, flags[part], asked)
+            self._engine.learn(tuners, samples, None if beliefs is None else beliefs[part.start])
 
         self._beliefs = None
         self._chunks.run(one, self._tuners, rows, "all")

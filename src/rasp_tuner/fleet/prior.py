@@ -24,7 +24,6 @@ LOCATION_FLOOR, LOCATION_MOST = 0.01, 0.5  # variance of optima around the usual
 LOCATION_KNOWN = 0.1  # mean variance below which a new tuner begins there
 ALIKE_LOGS = 0.7  # deviation of log(curvature) up to which tuners are of one kind
 MOST_TRACKED = 20.0  # samples that a shared shape counts as
-NORMAL_90 = 3.29  # deviations of a normal distribution that hold nine in ten
 LEAST_SCORE = -5.0  # nats against an expert, or a noise, that a new tuner begins with
 
 
@@ -117,9 +116,10 @@ def _units(part: Tuners, state: Mapping[str, Array]) -> tuple[float, float, floa
 
 
 def _centre(values: Array) -> tuple[Array, Array]:
-    """Median and deviation over tuners [n, ...], of which a few may lie anywhere; but two camps are far apart."""
-    low, middle, high = np.quantile(values, [0.05, 0.5, 0.95], axis=0)
-    return middle, (high - low) / NORMAL_90
+    """Mean and deviation over tuners [n, ...], where the outer tenth counts as if it lay at the edge of the others."""
+    low, high = np.quantile(values, [0.05, 0.95], axis=0)
+    near = np.clip(values, low, high)
+    return near.mean(axis=0), near.std(axis=0)
 
 
 def _shape(shapes: Array) -> Array:

@@ -37,7 +37,7 @@ class Tuners:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Tuners":
         """Tuners with every array changed, as by taking some of them."""
-        return Tuners(*(_mapped(part, change) for part in self.parts()))
+        return Tuners(*(mapped(part, change) for part in self.parts()))
 
     def arrays(self) -> Iterator[Tensor]:
         for part in self.parts():
@@ -50,7 +50,7 @@ class Tuners:
 
     def take_beside(self, rows: Rows) -> "Tuners":
         """The same with the state left where it is, for a kernel that takes rows."""
-        others = (_mapped(part, lambda array: array[rows]) for part in self.parts()[1:])
+        others = (mapped(part, lambda array: array[rows]) for part in self.parts()[1:])
         taken = Tuners(self.state, *others)
         taken.rows = rows if self.rows is None else self.rows[rows]
         return taken
@@ -117,7 +117,7 @@ def _arrays(part: Any) -> Iterator[tuple[str, int | None, Tensor]]:
                     yield name, i, array
 
 
-def _mapped(part: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def mapped(part: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """A copy of the part, with its arrays changed."""
     changed = copy(part)
     for name, i, array in _arrays(part):

@@ -14,14 +14,15 @@ phi, steps            features of points (knobs.py)
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from rasp_tuner.core.distance import mean_squares
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, root
-from rasp_tuner.engine.discrete.knobs import Knobs
-from rasp_tuner.engine.discrete.target import levels, unwarped, warped
+from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, Rows, root, standard
+from rasp_tuner.engine.discrete.knobs import Knobs, keys_of
+from rasp_tuner.engine.discrete.target import level_of, unwarped, warped
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, compared
 
@@ -63,16 +64,14 @@ class DiscreteConstants:
     loose: float = 1.0  # how far theta's prior lets it go
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """All that a belief needs; never changed once made, so a belief outlives later learning."""
 
     constants: DiscreteConstants
     knobs: Knobs
     kernel: Kernel
     points: Array
-    phi: Array
-    steps: Array
+    rows: Rows  # features of the points
     contexts: Array
     failed: Array
     tried: Array  # which levels were tried (knobs.py)
@@ -95,35 +94,86 @@ class Fit:
         return self.kernel.closeness(mean_squares(self.contexts, standard(context, self.middle, self.width)))
 
 
+class Look(NamedTuple):
+    """A point beside the default: all that an explanation, a forecast and a new row need of it."""
+
+    rows: Rows  # features of the two
+    gram: Array  # [2, n] between them and the stored points
+    mean: Array  # [2] of the target
+    covariance: Array  # [2, 2] of the target
+    y: tuple[float, ...]  # [2] mean of y
+    variances: tuple[float, ...]  # [2] of y
+
+    def at_default(self) -> "Look":
+        """The default beside itself: to the last digit the same from every look."""
+        rows, both = Rows(*(part[[1, 1]] for part in self.rows)), [1, 1]
+        covariance = np.full((2, 2), self.covariance[1, 1])
+        return Look(rows, self.gram[both], self.mean[both], covariance, 2 * self.y[1:], 2 * self.variances[1:])
+
+
 class DiscreteBelief:
     """What the family holds true in one context."""
 
     def __init__(self, fit: Fit, context: Array) -> None:
-        self._fit, self._context = fit, context
+        self.fit, self._context = fit, context
+        self._looks: dict[bytes, Look] = {}  # the same point is asked for by ask and by tell
+        self._known: dict[bytes, int] = {}  # candidates, and where they stand in `_known_rows`
+        self._known_rows: Rows | None = None
         self._kc = kc = fit.closeness(context)
         self._share = fit.kernel.blend(kc)
         self._base = fit.kernel.base(kc)
-        self._offset = (float(levels(kc[None], fit.values, fit.center)[0]) - fit.center) / fit.scale
+        self._offset = (level_of(kc, fit.values, fit.center) - fit.center) / fit.scale
         self._barred = fit.points[(fit.failed > 0.0) & (kc > ALIKE)]  # they failed in a context like this
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of the noise-free y at points [n, d]."""
-        return self._in_units_of_y(*self._marginal(points))
+        if len(points) == 1 or (len(points) == 2 and points[1].tobytes() == self.fit.knobs.default_key):
+            look = self.look(points[0])
+            return np.array(look.y[: len(points)]), np.array(look.variances[: len(points)])
+        y, variances = self._in_units_of_y(*self._marginal(points))
+        return np.array(y), np.array(variances)
 
-    def _in_units_of_y(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+    def look(self, point: Array) -> Look:
+        """One point [d] beside the default; computed once, and to the last digit alike whatever was asked before."""
+        key, default = point.tobytes(), self.fit.knobs.default_key
+        found = self._looks.get(key)
+        if found is None and key == default and self._looks:
+            found = self._looks[key] = next(iter(self._looks.values())).at_default()
+        elif found is None:
+            rows = self._known_rows
+            if rows is not None and key in self._known and default in self._known:
+                both = [self._known[key], self._known[default]]
+                rows = Rows(*(part[both] for part in rows))
+            else:
+                rows = self._rows(np.stack([point, self.fit.knobs.default]))
+            gram, mean, covariance = self._joint(rows)
+            units = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
+            found = Look(rows, gram, mean, covariance, *units)
+            found = self._looks[key] = found.at_default() if key == default else found
+        return found
+
+    def _in_units_of_y(self, mean: Array, variance: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and variance [n] of the target as those of y."""
-        fit, warp = self._fit, self._fit.constants.warp
-        mean = mean - self._offset
-        slope = fit.scale * np.exp(np.clip(mean, 0.0, 100.0) / warp)  # of the unwarping
-        return fit.center + fit.scale * (self._offset + unwarped(mean, warp)), variance * slope**2
+        fit, warp = self.fit, self.fit.constants.warp
+        y, variances = [], []
+        for own, unsure in zip(mean.tolist(), variance.tolist(), strict=True):
+            z = own - self._offset
+            slope = fit.scale * math.exp(min(max(z, 0.0), 100.0) / warp)  # of the unwarping
+            y.append(fit.center + fit.scale * (self._offset + unwarped(z, warp)))
+            variances.append(unsure * slope * slope)
+        return tuple(y), tuple(variances)
 
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
         """Mean and variance of y at `point` less y at `other`."""
-        mean, covariance = self._joint(np.stack([point, other]))
-        y, variances = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
+        if other.tobytes() == self.fit.knobs.default_key:
+            _, _, _, covariance, y, variances = self.look(point)
+        else:
+            _, mean, covariance = self._joint(self._rows(np.stack([point, other])))
+            y, variances = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
+        (own, shared), (_, others) = covariance.tolist()
         both = math.sqrt(variances[0]) * math.sqrt(variances[1])  # of huge y, the product of variances overflows
-        alike = float(covariance[0, 1]) / math.sqrt(max(covariance[0, 0], JITTER) * max(covariance[1, 1], JITTER))
-        return float(y[0] - y[1]), max(float(variances.sum()) - 2.0 * min(alike, 1.0) * both, 0.0)
+        alike = shared / math.sqrt(max(own, JITTER) * max(others, JITTER))
+        return y[0] - y[1], max(sum(variances) - 2.0 * min(alike, 1.0) * both, 0.0)
 
     def against(self, point: Array, default: Array) -> Comparison:
         return compared(self, point, default)
@@ -139,20 +189,21 @@ class DiscreteBelief:
     @property
     def noise(self) -> float:
         """Variance of one observation of y around its mean, where y is no worse than the level of its context."""
-        return float(self._fit.kernel.noise * self._fit.scale**2)
+        return float(self.fit.kernel.noise * self.fit.scale**2)
 
     def forecast(self, point: Array, y: float) -> Forecast:
         """Mean and variance of y, and the log density [1] of the observed one.
 
         The density is Student's t of the compressed target, with the Jacobian of the compression.
         """
-        fit, warp = self._fit, self._fit.constants.warp
-        mean, variance = self._marginal(point[None])
-        z = np.clip((y - fit.center) / fit.scale - self._offset, -LARGEST, LARGEST)
-        log = log_student(self._offset + warped(z, warp) - mean, variance + fit.kernel.noise, fit.constants.freedom)
-        log -= math.log(fit.scale) + math.log1p(max(float(z), 0.0) / warp)
-        means, variances = self._in_units_of_y(mean, variance)
-        return Forecast(float(means[0]), float(variances[0]), log)
+        fit, warp = self.fit, self.fit.constants.warp
+        look = self.look(point)
+        variance = np.maximum(look.covariance[0, :1], JITTER) + fit.kernel.noise
+        z = min(max((y - fit.center) / fit.scale - self._offset, -LARGEST), LARGEST)
+        gap = self._offset + warped(np.array([z]), warp) - look.mean[:1]
+        log = log_student(gap, variance, fit.constants.freedom)
+        log -= math.log(fit.scale) + math.log1p(max(z, 0.0) / warp)
+        return Forecast(look.y[0], look.variances[0], log)
 
     def best(self) -> Array | None:
         """The point [d] tried and not failed whose posterior mean is least; None if there is none."""
@@ -166,21 +217,22 @@ class DiscreteBelief:
         nothing seems worth a look, now and then a level is tried that no run ever had: what little was seen of a knob
         says nothing about it.
         """
-        unmoved = self._fit.knobs.unmoved(self._fit.tried)
+        unmoved = self.fit.knobs.unmoved(self.fit.tried)
         if len(unmoved):
             point = self._first_look(int(unmoved[rng.integers(len(unmoved))]), rng)
             if point is not None:
                 return self._choice(point, "first look at a knob")
-        points, sources = self._allowed(*self._candidates(rng))
+        points, sources, places = self._allowed(self._candidates(rng))
         chance, place = rng.random(2)  # drawn at every choice, so that the generator moves alike in every context
         if self._baseline_due():
-            return self._choice(self._fit.knobs.default, BASELINE)
-        mean, covariance = self._joint(points)
-        value = knowledge_gradient(mean, covariance, self._fit.kernel.noise)
-        if self._fit.reached < 1.0:  # a look at a new point may turn out to be one at another
-            known = {point.tobytes() for point in self._fit.points}
-            value *= [1.0 if point.tobytes() in known else self._fit.reached for point in points]
-        score = mean - self._fit.constants.horizon * value
+            return self._choice(self.fit.knobs.default, BASELINE)
+        self._known, self._known_rows = places, self._rows(points)
+        _, mean, covariance = self._joint(self._known_rows)
+        value = knowledge_gradient(mean, covariance, self.fit.kernel.noise)
+        if self.fit.reached < 1.0:  # a look at a new point may turn out to be one at another
+            known = set(keys_of(self.fit.points))
+            value *= [1.0 if key in known else self.fit.reached for key in places]
+        score = mean - self.fit.constants.horizon * value
         chosen = int(score.argmin())
         if chosen != int(mean.argmin()):
             return self._choice(points[chosen], sources[chosen])
@@ -189,80 +241,92 @@ class DiscreteBelief:
 
     def _baseline_due(self) -> bool:
         """Whether the default did not run in a context like this: what it costs elsewhere may mislead here."""
-        fit, here = self._fit, self._kc > ALIKE
+        fit = self.fit
+        if fit.since_default < BASELINE_STEPS:
+            return False
+        here = self._kc > ALIKE
         ran = (fit.points[here] == fit.knobs.default).all(axis=1).any()
         new = float(fit.counts[here].sum()) < BASELINE_SAMPLES  # else it cannot be had, or a change costs too much
-        return fit.since_default >= BASELINE_STEPS and new and not ran
+        return bool(new and not ran)
 
     def _first_look(self, knob: int, rng: np.random.Generator) -> Array | None:
         """The best known point with this knob moved; None if that failed here."""
         best = self.best()
-        point = self._fit.knobs.moved(self._fit.knobs.default if best is None else best, knob, rng)
+        point = self.fit.knobs.moved(self.fit.knobs.default if best is None else best, knob, rng)
         return None if (self._barred == point).all(axis=1).any() else point
 
     def _new_level(self, place: float) -> Array | None:
         """The best known point with one knob at a level never tried, of all such at `place` in [0, 1); None without."""
-        best, untried = self.best(), self._fit.knobs.untried(self._fit.tried)
+        best, untried = self.best(), self.fit.knobs.untried(self.fit.tried)
         if best is None or not untried:
             return None
         knob, level = untried[int(place * len(untried))]
         best[knob] = level
         return None if (self._barred == best).all(axis=1).any() else best
 
-    def _allowed(self, points: Array, sources: list[str]) -> tuple[Array, list[str]]:
-        """The candidates that did not fail, and can be had, in a context like this; the default if there is none."""
-        fit, context = self._fit, self._context
-        alike = fit.kernel.closeness(
-            mean_squares(standard(fit.unreached_in, fit.middle, fit.width), standard(context, fit.middle, fit.width))
-        )
-        barred = {point.tobytes() for point in [*self._barred, *fit.unreached[alike > ALIKE]]}
-        if not barred:
-            return points, sources
-        kept = [i for i, point in enumerate(points) if point.tobytes() not in barred]
-        return (points[kept], [sources[i] for i in kept]) if kept else (fit.knobs.default[None], ["default"])
+    def _allowed(self, found: dict[str, Array]) -> tuple[Array, list[str], dict[bytes, int]]:
+        """The different candidates that did not fail, and can be had, in a context like this; the default if there is
+        none. Where each came from first, and where it stands, by its bytes."""
+        fit, points = self.fit, np.concatenate(list(found.values()))
+        sources = [name for name, own in found.items() for _ in range(len(own))]
+        keys = keys_of(points)
+        first = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
+        barred = keys_of(self._barred)
+        if len(fit.unreached):
+            contexts, here = (standard(c, fit.middle, fit.width) for c in (fit.unreached_in, self._context))
+            alike = fit.kernel.closeness(mean_squares(contexts, here))
+            barred += keys_of(fit.unreached[alike > ALIKE])
+        for key in barred:
+            first.pop(key, None)
+        if not first:
+            return fit.knobs.default[None], ["default"], {fit.knobs.default_key: 0}
+        kept = sorted(first.values())
+        return points[kept], [sources[i] for i in kept], {keys[i]: place for place, i in enumerate(kept)}
 
     def _choice(self, point: Array, source: str) -> Choice:
-        mean, variance = self.predict(point[None])
-        return Choice(point.copy(), source, float(mean[0]), float(variance[0]))
+        look = self.look(point)
+        return Choice(point.copy(), source, look.y[0], look.variances[0])
 
-    def _candidates(self, rng: np.random.Generator) -> tuple[Array, list[str]]:
-        fit, c, knobs = self._fit, self._fit.constants, self._fit.knobs
+    def _candidates(self, rng: np.random.Generator) -> dict[str, Array]:
+        """Points by where they came from."""
+        fit, c, knobs = self.fit, self.fit.constants, self.fit.knobs
         elites = self._elites(c.elites)
         if len(elites) == 0:
             elites = knobs.default[None]
-        shared = fit.kernel.va * (self._share[:, None] * fit.phi)  # [n, p] kernel between main effects and rows
+        shared = (fit.kernel.va * self._share)[:, None] * fit.rows.phi  # [n, p] kernel between main effects and rows
         effects = knobs.prior + fit.alpha @ shared  # [p] their posterior mean
         parents = np.concatenate([elites[:1], elites[:1], elites[:1], elites])  # half of the mutants are the best's
         first, second = rng.integers(len(elites), size=(2, c.crossovers))
-        found = {
+        return {
             "elite": elites,
             "default": knobs.default[None],
             "mutation": knobs.mutate(parents, knobs.importance(effects), rng, c.mutants, c.few, c.home),
             "crossover": np.where(rng.random((c.crossovers, knobs.dim)) < 0.5, elites[first], elites[second]),
             "main effects": self._additive(effects, shared, elites[0], rng),
         }
-        return np.concatenate(list(found.values())), [name for name, points in found.items() for _ in points]
 
     def _additive(self, effects: Array, shared: Array, elite: Array, rng: np.random.Generator) -> Array:
         """Minimisers of the main effects: of their mean, of draws, and of draws with only the strongest knobs moved."""
-        fit, c, knobs = self._fit, self._fit.constants, self._fit.knobs
-        covariance = -(shared.T @ (fit.inverse @ shared))
-        covariance[np.diag_indices(len(covariance))] += fit.kernel.va
+        fit, c, knobs = self.fit, self.fit.constants, self.fit.knobs
+        covariance = shared.T @ (fit.inverse @ -shared)
+        covariance.reshape(-1)[:: len(covariance) + 1] += fit.kernel.va  # the diagonal
         draws = c.spread * rng.normal(size=(1 + c.full + c.sparse, len(covariance)))
         draws[0] = 0.0
         points, gains = knobs.optimum(effects + draws @ root(covariance).T)
         taken = np.exp(rng.uniform(0.0, math.log(knobs.dim + 1), c.sparse)).astype(np.intp)
         rank = gains[-c.sparse :].argsort(axis=1).argsort(axis=1)
-        base = np.where((np.arange(c.sparse) % 2 > 0)[:, None], elite, knobs.default)
+        base = np.tile(knobs.default, (c.sparse, 1))
+        base[1::2] = elite
         points[-c.sparse :] = np.where(rank < taken[:, None], points[-c.sparse :], base)
         return points
 
     def _elites(self, count: int) -> Array:
         """Up to `count` different points [., d], best posterior mean first; none that failed here."""
-        fit = self._fit
-        means = fit.gram @ (self._share * fit.alpha) + fit.knobs.expected(fit.phi)  # up to a constant
-        means = np.where(fit.failed > 0.0, np.inf, means)
-        seen = {point.tobytes() for point in self._barred}
+        fit = self.fit
+        means = fit.gram @ (self._share * fit.alpha)  # up to a constant
+        means += fit.knobs.expected(fit.rows.phi)
+        means[fit.failed > 0.0] = np.inf
+        seen = set(keys_of(self._barred))
         rows: list[int] = []
         for row in means.argsort().tolist():
             if len(rows) == count or means[row] == np.inf:
@@ -273,26 +337,36 @@ class DiscreteBelief:
                 rows.append(row)
         return fit.points[rows]
 
-    def _cross(self, points: Array) -> tuple[Array, Array, Array]:
-        """Kernel [m, n] between points in this context and the stored rows; phi and steps of the points."""
-        fit = self._fit
-        phi, steps = fit.knobs.main_effects(points), fit.knobs.steps(points)
-        return self._base + fit.kernel.gram(phi, steps, fit.phi, fit.steps) * self._share, phi, steps
+    def _rows(self, points: Array) -> Rows:
+        """Features of points [m, d]."""
+        return self.fit.kernel.rows(*self.fit.knobs.features(points))
+
+    def _cross(self, rows: Rows) -> tuple[Array, Array, Array]:
+        """Between points and the stored rows [m, n]: their gram, and their kernel in this context. Means [m] of the
+        target at the points."""
+        fit = self.fit
+        gram = fit.kernel.gram(rows, fit.rows)
+        cross = gram * self._share
+        cross += self._base
+        mean = cross @ fit.alpha
+        mean += fit.knobs.expected(rows.phi)
+        return gram, cross, mean
 
     def _marginal(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [m] of the target."""
-        fit, kernel = self._fit, self._fit.kernel
-        cross, phi, _ = self._cross(points)
-        prior = kernel.level * (1.0 + kernel.vc) + kernel.va * (phi * phi).sum(axis=1) + kernel.vp
-        variance = prior - ((cross @ fit.inverse) * cross).sum(axis=1)
-        return cross @ fit.alpha + fit.knobs.expected(phi), np.maximum(variance, JITTER)
+        rows = self._rows(points)
+        _, cross, mean = self._cross(rows)
+        variance = self.fit.kernel.variances(rows.phi) - ((cross @ self.fit.inverse) * cross).sum(axis=1)
+        return mean, np.maximum(variance, JITTER)
 
-    def _joint(self, points: Array) -> tuple[Array, Array]:
-        """Mean [m] and covariance [m, m] of the target."""
-        fit, kernel = self._fit, self._fit.kernel
-        cross, phi, steps = self._cross(points)
-        prior = kernel.level * (1.0 + kernel.vc) + kernel.gram(phi, steps, phi, steps)
-        return cross @ fit.alpha + fit.knobs.expected(phi), prior - (cross @ fit.inverse) @ cross.T
+    def _joint(self, rows: Rows) -> tuple[Array, Array, Array]:
+        """Gram of points with the stored ones; mean [m] and covariance [m, m] of the target."""
+        kernel = self.fit.kernel
+        gram, cross, mean = self._cross(rows)
+        covariance = kernel.gram(rows, rows)
+        covariance += kernel.level * (1.0 + kernel.vc)
+        covariance -= (cross @ self.fit.inverse) @ cross.T
+        return gram, mean, covariance
 
 
 def knowledge_gradient(mean: Array, covariance: Array, noise: float) -> Array:
@@ -301,14 +375,17 @@ def knowledge_gradient(mean: Array, covariance: Array, noise: float) -> Array:
     For each look x the best alternative j alone is counted: max over j of E[(best - (mean_j + s_j Z))+], where s_j is
     how far that look moves j against the best. Several looks at x may be worth more than as many times one.
     """
-    best = int(mean.argmin())
-    variance = np.maximum(covariance.diagonal(), JITTER)
-    gap = (mean - mean[best])[:, None]
-    apart = np.abs(covariance - covariance[best])  # [j, x]
-    value = np.zeros(len(mean))
-    for looks in LOOKS:
-        spread = np.maximum(apart / np.sqrt(variance + noise / looks), 1e-12)
-        value = np.maximum(value, (spread * expected_excess(gap / spread)).max(axis=0) / looks)
+    order = mean.argsort(kind="stable")
+    gap = mean[order] - mean[order[0]]
+    apart = np.abs(covariance.take(order, axis=1) - covariance[:, order[:1]])  # [x, j]
+    nearer = np.maximum.accumulate(apart, axis=1)[:, :-1]
+    counts = np.ones(apart.shape, dtype=bool)
+    np.greater(apart[:, 1:], nearer, out=counts[:, 1:])  # a better alternative that moves as far is worth more
+    look, other = counts.nonzero()
+    looks, variance = np.array(LOOKS)[:, None], np.maximum(covariance.diagonal(), JITTER)
+    spread = np.maximum(apart[look, other] / np.sqrt(variance + noise / looks)[:, look], 1e-12)  # [looks, .]
+    worth = (spread * expected_excess(gap[other] / spread) / looks).max(axis=0)
+    value: Array = np.maximum.reduceat(worth, (other == 0).nonzero()[0])
     return value
 
 
@@ -320,7 +397,3 @@ def expected_excess(gap: Array) -> Array:
     tail = density * t * (a + t * (b + t * (c + t * (d + t * e))))
     excess: Array = np.maximum(density - gap * tail, 0.0)
     return excess
-
-
-def standard(contexts: Array, middle: Array, width: Array) -> Array:
-    return np.minimum(np.maximum((contexts - middle) / width, -1e4), 1e4)

@@ -26,8 +26,20 @@ import numpy as np
 from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit, standard
-from rasp_tuner.engine.discrete.kernel import JITTER, NOISE, WEIGHTS, Kernel, evidence, updated
+from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit
+from rasp_tuner.engine.discrete.kernel import (
+    JITTER,
+    NOISE,
+    WEIGHTS,
+    Kernel,
+    Rows,
+    bordered,
+    clipped,
+    evidence,
+    standard,
+    with_noise,
+    with_row,
+)
 from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.discrete.merge import merge
 from rasp_tuner.engine.discrete.target import Target, target_of
@@ -41,8 +53,7 @@ REPEATS_KEPT = 0.98  # of the scatter of repeats, at each new one
 WILD_DEVIATIONS = 4.0  # a repeat farther off than this counts as if it were so far
 REACH_KEPT = 0.98  # of what is known about reached points, at each new one
 UNREACHED = 64  # latest points kept that were asked for and ran as others
-DERIVED = ("phi", "steps")  # features of the rows, kept to save time
-ROWS = ("points", "raw", "values", "counts", "failed", "doubt", "noises", "rivals", "contexts", *DERIVED)  # [n, ...]
+DERIVED = Rows._fields  # features of the rows, kept to save time
 
 
 class DiscreteFamily:
@@ -67,9 +78,10 @@ class DiscreteFamily:
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
         self._loose = c.loose * np.concatenate([[1.0, 1.0, 0.7, 0.7, 1.0, 1.0, 1.0], np.full(dim, 0.7)])
+        self._least, self._most = self._start - 3.0 * self._loose, self._start + 3.0 * self._loose
         self._context_dim = context_dim
         self._state = self._empty()
-        self._fit = self._prepare()
+        self._fit = self._derive()
 
     @property
     def samples(self) -> int:
@@ -79,29 +91,28 @@ class DiscreteFamily:
         """Take in one trial."""
         del forecast  # one expert: there are no rivals to score
         point, failed = trial.point, trial.failed
-        context = np.clip(trial.context, -LARGEST, LARGEST)
-        values = np.clip(trial.losses, -LARGEST, LARGEST)
+        context, values = (clipped(array, -LARGEST, LARGEST) for array in (trial.context, trial.losses))
         s = self._state
-        if len(s["points"]) == 0:
-            s["values"] = np.zeros((0, len(values)))
+        if belief is None or belief.fit is not self._fit:
+            belief = self.believe(context)
         s["clock"] = s["clock"] + 1.0
         if self._window:
-            s["late"] = np.array([*s["late"], np.concatenate([context, point, values])][-self._window :])
-        self._reach(point, trial.asked, context)
-        default = any(one is not None and np.array_equal(one, self._knobs.default) for one in (point, trial.asked))
+            sample = np.concatenate([context, point, values])[None]
+            s["late"] = np.concatenate([s["late"].reshape(-1, sample.shape[1]), sample])[-self._window :]
+        same = (s["points"] == point).all(axis=1).nonzero()[0]
+        asked = None if trial.asked is None or (trial.asked == point).all() else trial.asked
+        self._reach(point, asked, context, trial.asked is not None and not len(same))
+        default = any(one is not None and (one == self._knobs.default).all() for one in (point, asked))
         s["since_default"] = np.zeros(1) if default else s["since_default"] + 1.0
         self._observe(context)
-        kc = np.zeros(0) if belief is None else belief.similar()
-        same = np.flatnonzero((s["points"] == point).all(axis=1))
+        kc = belief.similar()
         nearest = int(same[kc[same].argmax()]) if len(same) else -1
         if nearest >= 0 and kc[nearest] > self._constants.similar and self._seen_to_vary(context, nearest):
             self._merge(nearest, context, values, failed)
         else:
-            row = self._cleared()
-            self._insert(row, point, context, values, failed, np.append(kc, 0.0) if row == len(kc) else kc)
-        if s["clock"][1] >= _period(len(s["points"])):
-            self._refit()
-        self._fit = self._prepare()
+            self._insert(self._free_row(), point, context, values, failed, belief)
+        target = self._refit() if s["clock"][1] >= _period(len(s["points"])) else self._target()
+        self._fit = self._prepare(target)
 
     def _seen_to_vary(self, context: Array, row: int) -> bool:
         """Whether a context differs from a row's only where contexts are known to differ; else kc cannot tell."""
@@ -111,11 +122,11 @@ class DiscreteFamily:
     def reweigh(self, weights: Array) -> None:
         """From now on y = values @ weights [K], for all that was ever learned."""
         self._state["weights"] = np.array(weights, dtype=np.float64)
-        self._fit = self._prepare()
+        self._fit = self._prepare(self._target())
 
     def believe(self, context: Array) -> DiscreteBelief:
         """Everything known about `context` [d_c]; nothing is learned."""
-        return DiscreteBelief(self._fit, np.clip(context, -LARGEST, LARGEST))
+        return DiscreteBelief(self._fit, clipped(context, -LARGEST, LARGEST))
 
     def remembered(self) -> Slots:
         """Its rows; it does not know when each was met."""
@@ -140,12 +151,17 @@ class DiscreteFamily:
         tried = self._knobs.tried(self._knobs.none_tried(), state["points"])
         state = {**self._empty(), "likeness": np.ones((rows, rows)), "tried": tried, **state}
         s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
-        s["phi"], s["steps"] = self._knobs.main_effects(s["points"]), self._knobs.steps(s["points"])
         self._state = s
-        self._fit = self._prepare()
+        self._fit = self._derive()
         if early and len(s["points"]):
-            self._refit()
-            self._fit = self._prepare()
+            self._fit = self._prepare(self._refit())
+
+    def _derive(self) -> Fit:
+        """What follows from the state, features of the rows included."""
+        s = self._state
+        self._kernel = Kernel.of(s["used"], float(s["level"][0]), self._knobs)
+        s.update(self._kernel.rows(*self._knobs.features(s["points"]))._asdict())
+        return self._prepare(self._target())
 
     def _empty(self) -> dict[str, Array]:
         """What is known before anything is learned."""
@@ -159,8 +175,6 @@ class DiscreteFamily:
             "doubt": np.zeros(0),  # times the usual noise that each row seems to have
             "noises": np.zeros(0),
             "rivals": np.zeros(0),  # how many rows of like context were better at the last refit
-            "phi": self._knobs.main_effects(np.zeros((0, dim))),
-            "steps": self._knobs.steps(np.zeros((0, dim))),
             "contexts": np.zeros((0, context_dim)),
             "likeness": np.zeros((0, 0)),  # [n, n] kc between the rows
             "level": np.ones(1),  # b, see kernel.py
@@ -191,17 +205,21 @@ class DiscreteFamily:
         s["mean"] = s["mean"] + gap / s["clock"][0]
         s["squares"] = s["squares"] + gap * (context - s["mean"])
 
-    def _reach(self, ran: Array, asked: Array | None, context: Array) -> None:
-        """Take in what was tried, and whether what ran is what was asked for, if anything was."""
-        s, known = self._state, [ran] if asked is None else [ran, asked]
-        s["tried"] = self._knobs.tried(s["tried"], np.stack(known))
-        kept = ~np.any([(s["unreached"] == point).all(axis=1) for point in known], axis=0)
-        s["unreached"], s["unreached_in"] = s["unreached"][kept], s["unreached_in"][kept]
-        if asked is None or (s["points"] == asked).all(axis=1).any():
+    def _reach(self, ran: Array, asked: Array | None, context: Array, new: bool) -> None:
+        """Take in what was tried: what ran, and what was asked for if that is another point.
+
+        `new` says whether what ran was asked for and never ran before.
+        """
+        s, known = self._state, ran[None] if asked is None else np.stack([ran, asked])
+        s["tried"] = self._knobs.tried(s["tried"], known)
+        if len(s["unreached"]):
+            kept = ~(s["unreached"] == known[:, None]).all(axis=2).any(axis=0)
+            s["unreached"], s["unreached_in"] = s["unreached"][kept], s["unreached_in"][kept]
+        if not new if asked is None else (s["points"] == asked).all(axis=1).any():
             return  # it could be had before
-        reached = self._knobs.same(asked, ran)
+        reached = asked is None or self._knobs.same(asked, ran)
         s["reach"] = REACH_KEPT * s["reach"] + [float(reached), 1.0]
-        if not reached:
+        if asked is not None and not reached:
             s["unreached"] = np.concatenate([s["unreached"], asked[None]])[-UNREACHED:]
             s["unreached_in"] = np.concatenate([s["unreached_in"], context[None]])[-UNREACHED:]
 
@@ -214,7 +232,7 @@ class DiscreteFamily:
         raw = s["raw"][row] + (context - s["raw"][row]) / (count + 1.0)
         if count > 0.0 and not failed:
             self._scatter(values - s["values"][row], count / (count + 1.0))
-        noise = float(self._fit.kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
+        noise = float(self._kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
         change = noise - float(s["noises"][row])
         self._write(
             row,
@@ -224,12 +242,11 @@ class DiscreteFamily:
             failed=float(failed),
             noises=noise,
         )
-        column = s["inverse"][row]
-        s["inverse"] = updated(s["inverse"], column * (-change / (1.0 + change * column[row])), column)
+        s["inverse"] = with_noise(s["inverse"], row, change)
 
     def _strange(self, gap: Array) -> bool:
         """Whether a repeat lies so far from the mean of its row that the world may have changed."""
-        usual = self._fit.scale * math.sqrt(self._fit.kernel.noise)
+        usual = self._fit.scale * math.sqrt(self._kernel.noise)
         return abs(float(gap @ self._state["weights"])) > DRIFT_DEVIATIONS * usual
 
     def _scatter(self, gap: Array, share: float) -> None:
@@ -238,28 +255,24 @@ class DiscreteFamily:
         if len(s["repeats"]) == 1:
             s["repeats"] = np.zeros(1 + len(gap) ** 2)
         size = max(float(np.abs(gap).max()), 1e-300)
-        usual = self._fit.scale * math.sqrt(self._fit.kernel.noise)
+        usual = self._fit.scale * math.sqrt(self._kernel.noise)
         far = abs(float(gap / size @ s["weights"])) * size / max(usual, 1e-300)
-        cut = min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * np.clip(gap, -LARGEST, LARGEST)
-        s["repeats"] = REPEATS_KEPT * s["repeats"] + np.concatenate([[1.0], share * np.outer(cut, cut).ravel()])
+        cut = min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * clipped(gap, -LARGEST, LARGEST)
+        s["repeats"] = REPEATS_KEPT * s["repeats"]
+        s["repeats"][0] += 1.0
+        s["repeats"][1:] += (share * cut[:, None] * cut).ravel()
 
-    def _insert(self, row: int, point: Array, context: Array, values: Array, failed: bool, kc: Array) -> None:
-        """A new row in the place of a cleared one."""
-        s, kernel, knobs = self._state, self._fit.kernel, self._knobs
-        phi, steps = knobs.main_effects(point[None]), knobs.steps(point[None])
-        near = kernel.gram(phi, steps, s["phi"], s["steps"])[0]
-        own = float(kernel.gram(phi, steps, phi, steps)[0, 0])
-        noise = kernel.noise + JITTER
+    def _insert(
+        self, row: int, point: Array, context: Array, values: Array, failed: bool, belief: DiscreteBelief
+    ) -> None:
+        """A new row, or one in the place of another, which leaves the inverse at the same time."""
+        s, kernel, look = self._state, self._kernel, belief.look(point)
+        near, kc = look.gram[0], belief.similar()
+        own, noise = float(kernel.variances(look.rows.phi[:1])[0]), kernel.noise + JITTER
         cross = kernel.base(kc) + near * kernel.blend(kc)
-        reach = s["inverse"] @ cross  # the cleared row has no part in it
-        rest = max(
-            kernel.level * (1.0 + kernel.vc) + own + noise - float(cross @ reach), noise
-        )  # its variance given the others
-        s["inverse"] = updated(s["inverse"], reach / rest, reach)
-        s["gram"], s["likeness"] = s["gram"].copy(), s["likeness"].copy()
-        for name, edge, corner in (("inverse", -reach / rest, 1.0 / rest), ("gram", near, own), ("likeness", kc, 1.0)):
-            s[name][row] = s[name][:, row] = edge
-            s[name][row, row] = corner
+        s["inverse"] = with_row(s["inverse"], row, cross, own + noise, noise)
+        s["gram"] = bordered(s["gram"], row, near, own - kernel.level * (1.0 + kernel.vc))
+        s["likeness"] = bordered(s["likeness"], row, kc, 1.0)
         self._write(
             row,
             points=point,
@@ -270,64 +283,59 @@ class DiscreteFamily:
             doubt=1.0,
             noises=noise,
             rivals=0.0,
-            phi=phi[0],
-            steps=steps[0],
             contexts=standard(context, s["middle"], s["width"]),
+            **{name: part[0] for name, part in look.rows._asdict().items()},
         )
 
-    def _cleared(self) -> int:
+    def _free_row(self) -> int:
         """A row to fill: a new one, or the one that the others predict best and that is not the best of its context."""
         s = self._state
         rows = len(s["points"])
         if rows < self._constants.capacity:
-            for name in ROWS:
-                s[name] = np.concatenate([s[name], np.zeros((1, *s[name].shape[1:]))])
-            for name in ("gram", "likeness", "inverse"):
-                s[name] = np.pad(s[name], (0, 1))
             return rows
-        spare = 1.0 / np.diag(s["inverse"]) - s["noises"]  # variance of each row given the others
+        spare = 1.0 / s["inverse"].diagonal() - s["noises"]  # variance of each row given the others
         dear = (s["rivals"] < self._constants.kept) & (s["failed"] == 0.0)
-        row = int(np.where(dear & ~dear.all(), np.inf, spare).argmin())
-        column = s["inverse"][row]
-        s["inverse"] = updated(s["inverse"], -column / column[row], column)
-        s["inverse"][row] = s["inverse"][:, row] = 0.0
-        return row
+        return int(np.where(dear & ~dear.all(), np.inf, spare).argmin())
 
     def _write(self, row: int, **entries: float | Array) -> None:
-        """Change one row of some arrays; the old arrays stay as they are, for beliefs hold them."""
+        """Change or append one row of some arrays; the old arrays stay as they are, for beliefs hold them."""
+        s = self._state
         for name, entry in entries.items():
-            self._state[name] = self._state[name].copy()
-            self._state[name][row] = entry
+            if row < len(s[name]):
+                s[name] = s[name].copy()
+                s[name][row] = entry
+            else:
+                last = np.reshape(entry, (1, *np.shape(entry)))
+                s[name] = np.concatenate([s[name], last]) if row else last
 
-    def _refit(self) -> None:
-        """Standardise contexts anew, rebuild the matrices, and move theta one step up the log evidence."""
+    def _refit(self) -> Target:
+        """Standardise contexts anew, rebuild the matrices, and move theta one step up the log evidence.
+
+        The target of the rows, as it is now.
+        """
         s, c = self._state, self._constants
         spread = np.sqrt(np.maximum(s["squares"], 0.0) / s["clock"][0])
         live = spread > 1e-9 * np.abs(s["mean"])
         s["middle"], s["width"] = s["mean"], np.where(live, np.maximum(spread, 1e-300), LARGEST)
         s["contexts"] = standard(s["raw"], s["middle"], s["width"])
-        gaps = pairwise_squares(s["contexts"]) / max(1, s["contexts"].shape[1])
-        s["likeness"] = Kernel.of(s["theta"], 1.0, self._knobs).closeness(gaps)
+        gaps = pairwise_squares(s["contexts"] / math.sqrt(max(1, s["contexts"].shape[1])))
+        kernel = Kernel.of(s["theta"], 1.0, self._knobs)
+        s["likeness"] = kernel.closeness(gaps)
         target = self._target()
-        s["level"] = np.array([target.level])
-        kernel = Kernel.of(s["theta"], float(s["level"][0]), self._knobs)
+        self._kernel = kernel = kernel._replace(level=target.level)
+        rows = kernel.rows(s["phi"], s["steps"])
+        s.update(rows._asdict())
+        repeats = self._repeats(target.scale)
         found = evidence(
-            kernel,
-            self._knobs,
-            s["phi"],
-            s["steps"],
-            gaps,
-            target.values,
-            s["doubt"],
-            s["counts"],
-            c.freedom,
-            self._repeats(target.scale),
+            kernel, self._knobs, rows, gaps, s["likeness"], target.values, s["doubt"], s["counts"], c.freedom, repeats
         )
+        s["level"] = np.array([target.level])
         s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
         s["rivals"] = found.rivals
         s["noises"], s["doubt"] = found.noises, found.noise_factor  # the factors count from the next refit on
         s["clock"] = np.array([s["clock"][0], 0.0])
         self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2, found.noise_step)
+        return target
 
     def _repeats(self, scale: float) -> tuple[float, float]:
         """How many samples repeated a row, and the sum of their squared deviations from it, in units of the target."""
@@ -340,39 +348,33 @@ class DiscreteFamily:
 
     def _climb(self, gradient: Array, noise_step: float) -> None:
         """Each theta moves by the sign of its gradient, further while that lasts and less once it turns (Rprop)."""
-        s, limit = self._state, 3.0 * self._loose
-        sign = np.sign(np.where(np.abs(gradient) < FLAT_SLOPE, 0.0, gradient))
-        s["speed"] = np.clip(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
+        s, sign = self._state, np.sign(gradient)
+        sign[np.abs(gradient) < FLAT_SLOPE] = 0.0
+        s["speed"] = clipped(s["speed"] * np.where(sign * s["sign"] < 0.0, 0.5, 1.2), 0.01, 0.3)
         s["sign"] = sign
-        moved = np.clip(s["theta"] + sign * s["speed"], self._start - limit, self._start + limit)
+        moved = clipped(s["theta"] + sign * s["speed"], self._least, self._most)
         moved[NOISE] = min(max(s["theta"][NOISE] + noise_step, LEAST_LOG_NOISE), MOST_LOG_NOISE)
         s["theta"] = moved
 
     def _target(self) -> Target:
-        """Less what the prior expects."""
+        """Of y = values @ weights, less what the prior expects."""
         s = self._state
         if len(s["points"]) == 0:
-            return Target(np.zeros(0), 0.0, 1.0, 1.0)
-        found = target_of(self._y(), s["likeness"], self._constants.warp)
+            return Target(np.zeros(0), 0.0, 1.0, 1.0, np.zeros(0))
+        values, weights = s["values"], s["weights"]
+        known = len(weights) == values.shape[1]  # y is zero until weights are
+        y = clipped(values @ weights, -LARGEST, LARGEST) if known else np.zeros(len(values))
+        found = target_of(y, s["likeness"], self._constants.warp)
         return found._replace(values=found.values - self._knobs.expected(s["phi"]))
 
-    def _y(self) -> Array:
-        """[n] of the rows; zero until weights are known."""
-        values, weights = self._state["values"], self._state["weights"]
-        known = len(weights) == values.shape[1]
-        y: Array = np.clip(values @ weights, -LARGEST, LARGEST) if known else np.zeros(len(values))
-        return y
-
-    def _prepare(self) -> Fit:
+    def _prepare(self, target: Target) -> Fit:
         s = self._state
-        target = self._target()
         return Fit(
             constants=self._constants,
             knobs=self._knobs,
-            kernel=Kernel.of(s["used"], float(s["level"][0]), self._knobs),
+            kernel=self._kernel,
             points=s["points"],
-            phi=s["phi"],
-            steps=s["steps"],
+            rows=Rows(*(s[name] for name in DERIVED)),
             contexts=s["contexts"],
             failed=s["failed"],
             tried=s["tried"],
@@ -384,7 +386,7 @@ class DiscreteFamily:
             gram=s["gram"],
             inverse=s["inverse"],
             alpha=s["inverse"] @ target.values,
-            values=self._y(),
+            values=target.y,
             center=target.center,
             scale=target.scale,
             middle=s["middle"],

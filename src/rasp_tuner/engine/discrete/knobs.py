@@ -40,42 +40,57 @@ class Knobs:
         self.binary = self.counts == 2
         self.unordered = np.array(unordered, dtype=bool)
         self._last = np.where(self.discrete, self.counts - 1, 1)  # place of the last level
+        self._each = np.arange(self.dim)
+        self._offsets = 2.0 * self._each  # see _middles
+        self.default_key = self.default.tobytes()
+        self._all_discrete = bool(self.discrete.all())
         self._swaps = self.binary.sum() > 1
         self._table = _padded([np.zeros(1) if own is None else own for own in levels])  # [d, most levels]
+        self._neighbour_chance = np.where(self.unordered, 0.0, NEIGHBOUR_CHANCE)
+        self._turning = self._turned()
+        self._cuts, self._first_cut = self._middles(levels)
         self.grid = _padded([_grid(own) for own in levels])
         self._ramp_knob, self._ramp_low, self._ramp_slope, ramp_weight = self._ramps(levels)
         self._choice_knob, self._choice_at, self._choice_width = self._choices(levels)
         self.step_knob = np.concatenate([self._ramp_knob, self._choice_knob])  # [q] whose step it is
         self.step_weight = np.concatenate([ramp_weight, np.full(len(self._choice_knob), 0.5)])
-        self._ordered = np.flatnonzero(~self.unordered)
-        self._bent = np.flatnonzero(~self.unordered & ~self.binary)
-        self._together = np.sqrt(self.dim / max(1, self.binary.sum()))
         self._few = (self.counts > 2) & (self.counts <= RAMPS)  # more levels are a scale, on which neighbours agree
-        self._bent_ramps = np.flatnonzero(self._few[self._ramp_knob])
-        self._level_weight = 2.0 * LEVEL_SCALE * np.sqrt(ramp_weight[self._bent_ramps])
-        self._origin = self._raw(self.default[None])
-        self.prior = np.zeros(self._origin.shape[1])  # [p] expected main effects
+        self._own_levels = (np.arange(self._table.shape[1]) < self.counts[:, None]) & self._few[:, None]
+        self._term, self._term_scale = self._terms(ramp_weight)
+        self._origin = np.zeros(len(self._term))
+        self._origin = self.features(self.default[None])[0][0]
+        self.prior = np.zeros(len(self._term))  # [p] expected main effects
         self.prior[-1] = DISTANCE_SLOPE / DISTANCE_SCALE
         self.single = self._singles()
 
-    def main_effects(self, points: Array) -> Array:
-        """phi [n, p]: linear, bent and free terms of ordered knobs, choices of unordered ones, count of binaries on."""
-        return np.ascontiguousarray(self._raw(points) - self._origin)  # one layout, so that products repeat bit by bit
+    def features(self, points: Array) -> tuple[Array, Array]:
+        """phi [n, p] and steps [n, q], each row the same to the last digit whatever the others are.
+
+        Both lie row by row in memory, so that products of them repeat bit by bit.
+        """
+        steps = np.empty((len(points), len(self.step_knob)))
+        ramps = steps[:, : len(self._ramp_knob)]
+        np.subtract(points.take(self._ramp_knob, axis=1), self._ramp_low, out=ramps)
+        ramps *= self._ramp_slope
+        np.maximum(ramps, 0.0, out=ramps)
+        np.minimum(ramps, 1.0, out=ramps)
+        if len(self._choice_knob):
+            chosen = np.abs(points.take(self._choice_knob, axis=1) - self._choice_at) < self._choice_width
+            steps[:, len(self._ramp_knob) :] = chosen
+        z = 2.0 * points - 1.0
+        gaps = np.abs(points - self.default)
+        if len(self._choice_knob):
+            np.sign(gaps, out=gaps, where=self.unordered)
+        on, away = (z * self.binary).sum(axis=1, keepdims=True), gaps.sum(axis=1, keepdims=True)
+        phi = np.concatenate([z, z**2, steps, on, away], axis=1).take(self._term, axis=1)
+        phi *= self._term_scale
+        phi -= self._origin
+        return phi, steps
 
     def expected(self, phi: Array) -> Array:
         """[n] what the prior expects of points with main effects `phi`: worse, the further from the default."""
-        expected: Array = phi @ self.prior
+        expected: Array = phi[:, -1] * self.prior[-1]  # the others are zero
         return expected
-
-    def steps(self, points: Array) -> Array:
-        """[n, q] in [0, 1]."""
-        return np.ascontiguousarray(np.concatenate([self._ramped(points), self._chosen(points)], axis=1))
-
-    def _ramped(self, points: Array) -> Array:
-        ramps: Array = np.minimum(
-            np.maximum((points[:, self._ramp_knob] - self._ramp_low) * self._ramp_slope, 0.0), 1.0
-        )
-        return ramps
 
     def mutate(
         self, parents: Array, rates: Array, rng: np.random.Generator, count: int, few: float, home: float
@@ -90,8 +105,8 @@ class Knobs:
         swapped = (changes > 1) & (rng.random(count) < SWAP_CHANCE) & self._swaps
         changes -= 2 * swapped
         race = rng.exponential(size=points.shape) / rates  # the first few to arrive are drawn without replacement
-        limit = np.take_along_axis(np.sort(race, axis=1), np.maximum(changes - 1, 0)[:, None], axis=1)
-        changed = (race <= limit) & (changes > 0)[:, None]
+        limit = np.sort(race, axis=1)[np.arange(count), np.maximum(changes - 1, 0)]
+        changed = (race <= limit[:, None]) & (changes > 0)[:, None]
         row, knob = np.nonzero(changed)
         points[row, knob] = self._elsewhere(points[row, knob], self._places(parents)[rows[row], knob], knob, home, rng)
         if swapped.any():
@@ -113,7 +128,7 @@ class Knobs:
         """The same, once points [n, d] were tried, too."""
         tried, places = so_far.copy(), self._places(points)
         tried[:, 0] = np.maximum(tried[:, 0], (points != self.default).any(axis=0))
-        tried[np.arange(self.dim), 1 + places] = 1.0
+        tried[self._each, 1 + places] = 1.0
         return tried
 
     def unmoved(self, tried: Array) -> NDArray[np.intp]:
@@ -122,8 +137,7 @@ class Knobs:
 
     def untried(self, tried: Array) -> list[tuple[int, float]]:
         """(knob, level) that no point had, of knobs with three to eight levels."""
-        own = np.arange(self._table.shape[1]) < self.counts[:, None]
-        places = np.argwhere((tried[:, 1:] == 0.0) & own & self._few[:, None]).tolist()
+        places = np.argwhere((tried[:, 1:] == 0.0) & self._own_levels).tolist()
         return [(knob, float(self._table[knob, place])) for knob, place in places]
 
     def same(self, point: Array, other: Array) -> bool:
@@ -134,41 +148,19 @@ class Knobs:
         """Chances [d] that a mutation touches each knob: half alike, half as the main effects [p] say."""
         values = (effects @ self.single).reshape(self.grid.shape)
         strength = values.max(axis=1) - values.min(axis=1)
-        strength += 0.3 * strength.mean() + 1e-12
-        rates: Array = (1.0 - FOCUSED_SHARE) / self.dim + FOCUSED_SHARE * strength / strength.sum()
+        strength += 0.3 / self.dim * float(strength.sum()) + 1e-12
+        rates: Array = (1.0 - FOCUSED_SHARE) / self.dim + FOCUSED_SHARE / float(strength.sum()) * strength
         return rates
 
     def optimum(self, effects: Array) -> tuple[Array, Array]:
         """For each row of effects [n, p]: the point [n, d] that minimises the main effects, and each knob's effect
         there [n, d] relative to the default."""
         values = (effects @ self.single).reshape(-1, *self.grid.shape)
-        best = values.argmin(axis=2)
-        points = self.grid[np.arange(self.dim), best]
-        return points, np.take_along_axis(values, best[:, :, None], axis=2)[:, :, 0]
-
-    def _raw(self, points: Array) -> Array:
-        z = 2.0 * points - 1.0
-        terms = [
-            z[:, self._ordered],
-            1.5 * (z[:, self._bent] ** 2 - 0.33),
-            np.sqrt(2.0) * self._chosen(points),  # two choices are as far apart as the ends of a binary knob
-            self._level_weight * self._ramped(points)[:, self._bent_ramps],
-            z[:, self.binary].sum(axis=1, keepdims=True) * self._together,
-        ]
-        gaps = np.where(self.unordered, points != self.default, np.abs(points - self.default))
-        raw: Array = np.concatenate(
-            [*terms, DISTANCE_SCALE / np.sqrt(self.dim) * gaps.sum(axis=1, keepdims=True)], axis=1
-        )
-        raw /= np.sqrt(self.dim)
-        return raw
-
-    def _chosen(self, points: Array) -> Array:
-        gap = np.abs(points[:, self._choice_knob] - self._choice_at)
-        return (gap < self._choice_width).astype(np.float64)
+        return self.grid[self._each, values.argmin(axis=2)], values.min(axis=2)
 
     def _places(self, points: Array) -> NDArray[np.intp]:
         """Which level each knob has [n, d]; meaningless for a continuous knob."""
-        places: NDArray[np.intp] = np.abs(self._table - points[:, :, None]).argmin(axis=2)
+        places: NDArray[np.intp] = self._cuts.searchsorted(points + self._offsets) - self._first_cut
         return places
 
     def _elsewhere(
@@ -177,12 +169,10 @@ class Knobs:
         """Another value for each of some knobs [n]: an ordered neighbour or any other level; near or anywhere."""
         near, uniform, side, back = rng.random((4, len(values)))
         last, default = self._last[knob], self.default[knob]
-        step = places + np.where(side < 0.5, 1, -1)
-        step = np.where(step < 0, 1, np.where(step > last, last - 1, step))  # turns back at the ends
         other = places + 1 + (uniform * last).astype(np.intp)
-        other -= np.where(other > last, last + 1, 0)
-        moved = self._table[knob, np.where((near < NEIGHBOUR_CHANCE) & ~self.unordered[knob], step, other)]
-        if not self.discrete.all():
+        other = np.where(near < self._neighbour_chance[knob], places + np.where(side < 0.5, 1, -1), other % (last + 1))
+        moved = self._turning[knob, other]
+        if not self._all_discrete:
             width = 10.0 ** (-2.0 + 1.7 * uniform)  # from 0.01 to 0.5
             close = np.clip(values + width * rng.normal(size=len(values)), 0.0, 1.0)
             moved = np.where(self.discrete[knob], moved, np.where(near < NEAR_CHANCE, close, side))
@@ -201,7 +191,7 @@ class Knobs:
         points[rows, rises] = high[rises]
         return points
 
-    def _ramps(self, levels: Sequence[Array | None]) -> tuple[Array, Array, Array, Array]:
+    def _ramps(self, levels: Sequence[Array | None]) -> tuple[NDArray[np.intp], Array, Array, Array]:
         knobs, lows, widths, weights = [], [], [], []
         for i, own in enumerate(levels):
             if self.unordered[i]:
@@ -213,7 +203,7 @@ class Knobs:
             weights += (np.diff(ends) / (ends[-1] - ends[0])).tolist()
         return np.array(knobs, dtype=np.intp), np.array(lows), 1.0 / np.array(widths), np.array(weights)
 
-    def _choices(self, levels: Sequence[Array | None]) -> tuple[Array, Array, Array]:
+    def _choices(self, levels: Sequence[Array | None]) -> tuple[NDArray[np.intp], Array, Array]:
         found = [
             (i, at, 0.25 / len(own))
             for i, own in enumerate(levels)
@@ -223,12 +213,40 @@ class Knobs:
         knobs, at, width = np.array(found).reshape(-1, 3).T
         return knobs.astype(np.intp), at, width
 
+    def _terms(self, ramp_weight: Array) -> tuple[NDArray[np.intp], Array]:
+        """Where each main effect [p] is found among z [d], z^2 [d], steps [q], binaries on and distance, and its scale.
+
+        Linear, bent and free terms of ordered knobs, choices of unordered ones, count of binaries that are on.
+        """
+        d, q, ramps = self.dim, len(self.step_knob), len(self._ramp_knob)
+        bent_ramps = np.flatnonzero(self._few[self._ramp_knob])
+        parts: list[tuple[NDArray[np.intp], float | Array]] = [
+            (np.flatnonzero(~self.unordered), 1.0),
+            (d + np.flatnonzero(~self.unordered & ~self.binary), 1.5),
+            (2 * d + np.arange(ramps, q), np.sqrt(2.0)),  # two choices are as far apart as the ends of a binary knob
+            (2 * d + bent_ramps, 2.0 * LEVEL_SCALE * np.sqrt(ramp_weight[bent_ramps])),
+            (np.array([2 * d + q]), np.sqrt(d / max(1, self.binary.sum()))),
+            (np.array([2 * d + q + 1]), DISTANCE_SCALE / np.sqrt(d)),
+        ]
+        scales = [np.broadcast_to(scale, len(where)) for where, scale in parts]
+        return np.concatenate([where for where, _ in parts]), np.concatenate(scales) / np.sqrt(d)
+
+    def _middles(self, levels: Sequence[Array | None]) -> tuple[Array, NDArray[np.intp]]:
+        """Middles between levels, those of knob i from 2 i to 2 i + 1; and how many come before each knob's first."""
+        cuts = [np.zeros(0) if own is None else 2.0 * i + 0.5 * (own[1:] + own[:-1]) for i, own in enumerate(levels)]
+        return np.concatenate(cuts), np.cumsum([0, *(len(own) for own in cuts[:-1])])
+
+    def _turned(self) -> Array:
+        """[d, most levels + 2] levels; a step beyond either end, the lower one at place -1, turns back."""
+        turned = np.concatenate([self._table, self._table[:, -1:], self._table[:, 1:2]], axis=1)
+        turned[self._each, self._last + 1] = self._table[self._each, self._last - 1]
+        return turned
+
     def _singles(self) -> Array:
         count = self.grid.shape[1]
         points = np.tile(self.default, (self.dim, count, 1))  # [d, L, d]
-        points[np.arange(self.dim), :, np.arange(self.dim)] = self.grid
-        phi = self.main_effects(points.reshape(-1, self.dim))
-        return np.ascontiguousarray(phi.T)
+        points[self._each, :, self._each] = self.grid
+        return np.ascontiguousarray(self.features(points.reshape(-1, self.dim))[0].T)
 
 
 def _grid(levels: Array | None) -> Array:
@@ -241,3 +259,9 @@ def _padded(rows: Sequence[Array]) -> Array:
     """Rows of unequal length as one array; the last value of each is repeated."""
     width = max(2, *(len(row) for row in rows))
     return np.array([np.append(row, np.full(width - len(row), row[-1])) for row in rows], dtype=np.float64)
+
+
+def keys_of(points: Array) -> list[bytes]:
+    """Each of some points [n, d] as bytes, equal where they are."""
+    joined, size = points.tobytes(), points.shape[1] * points.itemsize
+    return [joined[at : at + size] for at in range(0, len(joined), size)]

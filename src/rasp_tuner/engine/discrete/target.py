@@ -5,8 +5,8 @@ context, and what is compressed is what lies above the level of its context: wha
 
 symbol     shape      meaning
 y          [n]        of the rows; lower is better
-likeness   [m, n]     kc, from 0 to 1: how similar m contexts are to those of the rows
-levels     [m]        mean y of similar rows
+likeness   [n, n]     kc, from 0 to 1: how similar the contexts of the rows are
+level      [n]        mean y of similar rows
 """
 
 import math
@@ -29,6 +29,7 @@ class Target(NamedTuple):
     center: float  # median y
     scale: float  # deviation of y within a context
     level: float  # variance of y over all contexts, in units of scale^2; from 1 to MOST_LEVEL
+    y: Array  # [n] what they were made from
 
 
 def target_of(y: Array, likeness: Array, warp: float) -> Target:
@@ -36,23 +37,24 @@ def target_of(y: Array, likeness: Array, warp: float) -> Target:
     size = max(float(np.abs(y).max()), 1e-300)
     ordered = np.sort(y)
     center = 0.5 * float(ordered[(len(y) - 1) // 2] + ordered[len(y) // 2])
-    level = levels(likeness, y, center)
-    freedom = float((1.0 - 1.0 / (likeness.sum(axis=1) + LEVEL_PRIOR)).sum())  # a row on its own has none
-    within, overall = (y - level) / size, (y - center) / size
+    alike = likeness @ np.ones(len(y)) + LEVEL_PRIOR
+    level = (likeness @ y + LEVEL_PRIOR * center) / alike
+    freedom = len(y) - float((1.0 / alike).sum())  # a row on its own has none
+    above = y - level
+    within, overall = above / size, (y - center) / size
     prior = SCALE_PRIOR / (1.0 + freedom**2)  # soon forgotten, for contexts may be very far apart
-    squares = float(within @ within) + prior * float(overall @ overall) / len(y)
-    deviation = math.sqrt(squares / (freedom + prior))
+    all_squares, mean = float(overall @ overall) / len(y), float(overall.sum()) / len(y)
+    deviation = math.sqrt((float(within @ within) + prior * all_squares) / (freedom + prior))
     if deviation <= CONSTANT:
         deviation = 1.0
     scale = size * deviation
-    apart = min(max(float(overall.var()) / deviation**2, 1.0), MOST_LEVEL)
-    return Target((level - center) / scale + warped((y - level) / scale, warp), center, scale, apart)
+    apart = min(max((all_squares - mean**2) / deviation**2, 1.0), MOST_LEVEL)  # the mean is near the median
+    return Target((level - center) / scale + warped(above / scale, warp), center, scale, apart, y)
 
 
-def levels(likeness: Array, y: Array, center: float) -> Array:
-    """[m] mean y of similar rows, drawn a little towards `center`."""
-    found: Array = (likeness @ y + LEVEL_PRIOR * center) / (likeness.sum(axis=1) + LEVEL_PRIOR)
-    return found
+def level_of(likeness: Array, y: Array, center: float) -> float:
+    """Mean y [n] of rows that are alike by `likeness` [n], drawn a little towards `center`."""
+    return (float(likeness @ y) + LEVEL_PRIOR * center) / (float(likeness.sum()) + LEVEL_PRIOR)
 
 
 def warped(z: Array, warp: float) -> Array:
@@ -60,5 +62,5 @@ def warped(z: Array, warp: float) -> Array:
     return np.where(z > 0.0, warp * np.log1p(np.maximum(z, 0.0) / warp), z)
 
 
-def unwarped(target: Array, warp: float) -> Array:
-    return np.where(target > 0.0, warp * np.expm1(np.clip(target, 0.0, 100.0) / warp), target)
+def unwarped(target: float, warp: float) -> float:
+    return warp * math.expm1(min(target, 100.0) / warp) if target > 0.0 else target

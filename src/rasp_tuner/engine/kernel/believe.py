@@ -81,9 +81,9 @@ def minimisers(low: Tensor, high: Tensor, mean: Tensor, a: Tensor) -> Tensor:
     return xp.minimum(xp.maximum(mean[:, :, 1 : 1 + d] / (-2.0 * curvatures), low), high)
 
 
-def refresh_now(state: State) -> Tensor:
-    """[B] whether to spend time on what changes little: always while young, then now and then."""
-    return (state.steps < SETTLED_SAMPLES) | (state.steps % REFRESH_EVERY_STEPS == 0.0)
+def refresh_now(steps: Tensor) -> Tensor:
+    """Whether to spend time on what changes little: always while young, then now and then; of [B] or of one number."""
+    return (steps < SETTLED_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0)
 
 
 def _kernels(dims: Dims, state: State, contexts: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ def _pinned(
 
 def _has_say(state: State) -> Tensor:
     """[B] 1 where the moving optimum has a fit and counts now; while it does not, it is scored like the blind one."""
-    return state.fitted * (refresh_now(state) | (state.scores[:, L] > MOVING_IDLE_NATS))
+    return state.fitted * (refresh_now(state.steps) | (state.scores[:, L] > MOVING_IDLE_NATS))
 
 
 def _weights(state: State, moving: Tensor) -> Tensor:

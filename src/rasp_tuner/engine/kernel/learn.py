@@ -12,6 +12,7 @@ import numpy as np
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers, refresh_now
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.predict import each
 from rasp_tuner.engine.kernel.select import Mask, Rows, chosen, put, top, uniform
@@ -39,8 +40,6 @@ from rasp_tuner.engine.kernel.trust import (
 
 TRACK_FROM_SAMPLES = 5  # on, the curvature is tracked instead of estimated
 LEAST_TRACKED_CURVATURE = 1e-95  # below, nothing has moved y yet
-LEAST_CURVATURE = 0.15  # of a: what a minimiser is computed with at least
-SETTLED_SAMPLES, REFRESH_EVERY_STEPS = 100, 4  # after so many, what changes little is looked at one step in so many
 
 
 def start(dims: Dims) -> dict[str, Any]:
@@ -92,7 +91,7 @@ def learn(
     moving.observe(dims, state, u, contexts, relative, trust)
     if early is not False:
         _recheck(dims, state, failed, early)
-    fitted = uniform((seen[0] >= 2.0 or state.steps >= 3.0) & _refresh_now(state, seen[0] + 1.0, seen[1] + 1.0))
+    fitted = uniform((seen[0] >= 2.0 or state.steps >= 3.0) & refresh_now(_steps(state, seen[0] + 1.0, seen[1] + 1.0)))
     if fitted is not False:
         moving.fit(dims, state, belief.a, belief.offset, fitted)
 
@@ -104,7 +103,7 @@ def reweigh(dims: Dims, state: State, weights: Tensor, rows: Mask) -> None:  # n
     put(state.fitted, rows, 0.0)
 
 
-def recent(dims: Dims, state: State, tuner: int) -> tuple[Array, Array, Array]:  # noqa: ARG001
+def recent(state: State, tuner: int) -> tuple[Array, Array, Array]:
     """Points u, contexts (reduced if they are long) and losses of a tuner's window, oldest first; copies."""
     seen = int(state.steps[tuner])
     rows = np.arange(max(seen - WINDOW_SAMPLES, 0), seen) % WINDOW_SAMPLES
@@ -114,7 +113,7 @@ def recent(dims: Dims, state: State, tuner: int) -> tuple[Array, Array, Array]: 
     return u, contexts, losses
 
 
-def remembered(dims: Dims, state: State, tuner: int) -> tuple[Array, Array, Array]:  # noqa: ARG001
+def remembered(state: State, tuner: int) -> tuple[Array, Array, Array]:
     """Mean contexts [N, c], counts [N] and ages [N] of a tuner's slots; copies."""
     n = int(state.count[tuner])
     keys, counts, last = (to_numpy(array[tuner, :n]) for array in (state.keys, state.counts, state.last))
@@ -148,7 +147,7 @@ def _score(
     if rows is not None:
         memory.restore_trust(state, rows)
         moving.restore_trust(state, rows)
-    refresh = scored & _refresh_now(state, *seen)
+    refresh = scored & refresh_now(_steps(state, *seen))
     true = uniform(scored & (trust >= 0.5))
     if true is not False:
         scores = KEEP * state.scores + (1.0 - KEEP) * constants(xp, logs.device).expert_prior + logs
@@ -191,7 +190,7 @@ def _summary(belief: Belief, default: Tensor, leader: Tensor, local: Tensor) -> 
     a = belief.a[:, None]
     mean = belief.mean[xp.arange(len(leader), device=leader.device), local]
     linear, curvatures = mean[:, 1 : 1 + d], xp.maximum(mean[:, 1 + d :], LEAST_CURVATURE * a)
-    u = xp.minimum(xp.maximum(linear / (-2.0 * curvatures), -2.0 * default), 2.0 * (1.0 - default))
+    u = minimisers(*box(default), mean[:, None], belief.a)[:, 0]
     least = mean[:, 0] + (u * (linear + u * mean[:, 1 + d :])).sum(axis=1)
     moves = uniform((leader == L) & (belief.moving > 0.0))
     if moves is not False:
@@ -226,8 +225,6 @@ def _seen(state: State) -> tuple[float, float]:
     return float(xp.min(steps)), float(xp.max(steps))
 
 
-def _refresh_now(state: State, fewest: float, most: float) -> Mask:
-    """Whether to spend time on what changes little: always while young, then now and then."""
-    if fewest == most:
-        return fewest < SETTLED_SAMPLES or fewest % REFRESH_EVERY_STEPS == 0.0
-    return (state.steps < SETTLED_SAMPLES) | (state.steps % REFRESH_EVERY_STEPS == 0.0)
+def _steps(state: State, fewest: float, most: float) -> Tensor:
+    """Samples of each tuner; a plain number where all have seen as many: what follows is cheaper then."""
+    return fewest if fewest == most else state.steps

@@ -21,11 +21,6 @@ def uniform(mask: Mask) -> Mask:
     return bool(count) if count in (0, len(mask)) else mask
 
 
-def some(mask: Mask) -> bool:
-    """Whether there is any tuner in a mask."""
-    return mask if isinstance(mask, bool) else bool(namespace(mask).any(mask))
-
-
 def chosen(mask: Mask) -> Rows | None:
     """The tuners in a mask; None if there are none."""
     mask = uniform(mask)

@@ -61,10 +61,10 @@ class QuadraticFamily:
             self.reweigh(weights)
 
     def remembered(self) -> Slots:
-        return Slots(*remembered(self.dims, self.tuners, 0))
+        return Slots(*remembered(self.tuners, 0))
 
     def recent(self) -> Samples:
-        u, contexts, losses = recent(self.dims, self.tuners, 0)
+        u, contexts, losses = recent(self.tuners, 0)
         losses = losses + self.tuners.first[0]
         return Samples(contexts, self.default + u / 2.0, losses @ self.tuners.weights[0], losses)
 
