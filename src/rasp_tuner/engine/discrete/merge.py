@@ -12,25 +12,32 @@ if TYPE_CHECKING:
     from rasp_tuner.engine.discrete.family import DiscreteFamily
 
 State = Mapping[str, Array]
+REFITS = 25  # steps up the evidence, in which hyperparameters come near their best
 SAMPLES = ("points", "raw", "values", "counts", "failed", "doubt")  # [n, ...] of the rows; the rest follows from these
 
 
 def merge(self: "DiscreteFamily", other: "DiscreteFamily", weights: Array, first: bool) -> None:
-    """Take in the rows of another family; those of one point in similar contexts become one."""
-    one, two, constants = self.state(), other.state(), self._constants
-    if self.samples and other.samples:
-        self.restore({**_joined(*((one, two) if first else (two, one)), self._window), "weights": weights})
-        self.restore(_alike(self.state(), constants.similar, constants.memory))
-        if len(self.state()["points"]) > constants.capacity:
-            self.restore(_bounded(self.state(), constants.capacity, constants.kept))
+    """Take in the rows of another family; those of one point in similar contexts become one.
+
+    Hyperparameters start anew: neither family knows what the contexts of both are worth.
+    """
+    if not (self.samples and other.samples):
+        if other.samples:
+            self.restore(other.state())
+        self.reweigh(weights)
         return
-    if other.samples:
-        self.restore(two)
-    self.reweigh(weights)
+    one, two = (self, other) if first else (other, self)
+    both, constants = _joined(one.state(), two.state(), self._window), self._constants
+    self.restore(_without_likeness({**self._empty(), **both, "weights": weights}))
+    self.restore(_alike(self.state(), constants.similar, constants.memory))
+    if len(self.state()["points"]) > constants.capacity:
+        self.restore(_bounded(self.state(), constants.capacity, constants.kept))
+    for _ in range(REFITS):
+        self.restore(_without_likeness(self.state()))
 
 
 def _joined(one: State, other: State, window: int) -> dict[str, Array]:
-    """All rows of two states with samples."""
+    """All rows of two states with samples, and their sums; the rest follows when it is restored."""
     pair, (n, m) = (one, other), (float(state["clock"][0]) for state in (one, other))
     rows = {name: np.concatenate([state[name] for state in pair]) for name in SAMPLES}
     size = len(rows["points"])
@@ -38,9 +45,8 @@ def _joined(one: State, other: State, window: int) -> dict[str, Array]:
     square = {name: np.zeros((size, size)) for name in ("gram", "inverse")}
     gap = other["mean"] - one["mean"]
     return {
-        **_without_likeness(one), **rows, **rest, **square,
-        **{name: (n * one[name] + m * other[name]) / (n + m) for name in ("theta", "used", "speed", "mean")},
-        "sign": np.where(one["sign"] == other["sign"], one["sign"], 0.0),
+        **rows, **rest, **square,
+        "mean": (n * one["mean"] + m * other["mean"]) / (n + m),
         "squares": one["squares"] + other["squares"] + n * (m / (n + m)) * gap**2,
         "clock": np.array([n + m, 0.0]),
         "repeats": _sum(one["repeats"], other["repeats"]),
