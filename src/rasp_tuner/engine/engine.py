@@ -25,12 +25,12 @@ from rasp_tuner.engine.safety import (
     against,
     worth_switching,
 )
+from rasp_tuner.engine.scale import due
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
 SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
-SCALE_FROM_SAMPLES, SCALE_SAMPLES = 16, 64  # a metric's scale is chosen from so many samples on, by the latest ones
-SETTLED_SAMPLES, SCALE_EVERY_STEPS = 32, 16  # after so many, it is looked at one step in so many
+SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 MOST_DEVIATIONS = 1e6  # of a surprise
 
@@ -261,9 +261,8 @@ class Engine:
         return LearnResult(told, log_density=forecast.log_density if forecast is not None and self.densities else None)
 
     def _rescaled(self) -> bool:
-        """Whether the metric changed its scale; looked at often while little is known."""
-        seen = self.objective.seen
-        if seen < SCALE_FROM_SAMPLES or (seen > SETTLED_SAMPLES and seen % SCALE_EVERY_STEPS):
+        """Whether the metric changed its scale."""
+        if not due(self.objective.seen):
             return False
         return self._scale_changes()
 
