@@ -25,7 +25,7 @@ from rasp_tuner.engine.safety import (
     against,
     worth_switching,
 )
-from rasp_tuner.engine.scale import due
+from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
 SHOWN_SLOTS = 3  # similar situations named in an explanation
@@ -155,7 +155,7 @@ class Engine:
             self._budget.merge(other._budget)
         self.objective.merge(other.objective)
         self.gate.merge(other.gate, self.objective.weights, first)
-        if n and m and self.objective.may_rescale and n + m >= SCALE_FROM_SAMPLES and self._scale_changes():
+        if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.gate.reweigh(self.objective.weights)
         early = [*self._early, *other._early] if first else [*other._early, *self._early]
         self._early, self._latest = early[-EARLY_FAILURES:], None
