@@ -62,8 +62,9 @@ docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
 bench: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
 
-speed: $(READY) ## time a step of the tuner beside CMA-ES in the same run
+speed: $(READY) ## time a step of the tuner beside CMA-ES in the same run; tuner-steps a second of a small fleet
 	$(BIN)/python benchmarks/step_time.py
+	$(BIN)/python benchmarks/fleet.py --size 2000 --steps 150
 
 clean: ## remove what the other targets made
 	rm -rf .venv out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -103,13 +103,16 @@ def test_missing_packages_are_mapped_to_the_extras_that_bring_them():
 
 
 def test_the_wheel_stays_small():
-    """The wheel holds src/rasp_tuner and nothing else (pyproject.toml); text in it compresses to about a third."""
-    files = [file for file in SOURCE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
-    assert {file: file.stat().st_size for file in files if file.stat().st_size > 30_000} == {}
+    """The wheel holds src/rasp_tuner without the C files (pyproject.toml); text in it compresses to about a third."""
+    found = [file for file in SOURCE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    files = [file for file in found if file.parent.name != "native"]
+    large = {file.stem: file.stat().st_size for file in files if file.stat().st_size > 30_000}
+    assert large.pop("libraspkernel", 0) < 300_000
+    assert large == {}
     with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as wheel:
         for file in files:
             wheel.write(file)
-        assert sum(entry.compress_size for entry in wheel.infolist()) < 450_000
+        assert sum(entry.compress_size for entry in wheel.infolist()) < 600_000
 
 
 def test_nothing_is_pickled():

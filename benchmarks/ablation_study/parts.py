@@ -1,11 +1,14 @@
 """The parts of the engine that are taken away, one at a time.
 
 An ablation is a list of replacements: (where, name, instead), made for one run and undone after it. The product has no
-flags for them. An expert is removed by a prior score of minus infinity; its minimiser is no candidate then, either.
+flags for them. Those of the quadratic family replace functions and constants of the kernel on arrays, which is what all
+runs of this study compute with: compiled code has no parts to take away. An expert is removed by a prior score of minus
+infinity; its minimiser is no candidate then, either.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,18 +16,14 @@ from rasp_tuner.engine import preset
 from rasp_tuner.engine.discrete import belief, knobs
 from rasp_tuner.engine.discrete.belief import DiscreteBelief
 from rasp_tuner.engine.discrete.family import DiscreteFamily
-from rasp_tuner.engine.evidence import Evidence
-from rasp_tuner.engine.family import Choice, Family
+from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gate import EvidenceGate
-from rasp_tuner.engine.quadratic import belief as quadratic_belief
-from rasp_tuner.engine.quadratic import family as quadratic
-from rasp_tuner.engine.quadratic import moving_optimum, noise, prior
-from rasp_tuner.engine.quadratic.belief import QuadraticBelief
-from rasp_tuner.engine.quadratic.family import QuadraticFamily
-from rasp_tuner.engine.quadratic.noise import TrackedNoise
-from rasp_tuner.engine.quadratic.prior import SharedShape
+from rasp_tuner.engine.kernel import believe, choose, learn, memory, moving, shared
+from rasp_tuner.engine.kernel import state as states
+from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.state import Dims, E, State
 
-BLIND, RECENT, WIDE, NARROW, MOVING = range(5)  # the experts' scores [L + 1]
+BLIND, RECENT, WIDE, NARROW, MOVING = range(E)  # the experts
 FULL = "full engine"
 ALL_OF_IT = 1e6  # odds, in nats, of a family that shall have all the weight
 NONE = 1e-9  # of a variance or share that shall play no part
@@ -42,125 +41,135 @@ class Ablation:
     in_harder_worlds: bool = True
 
 
+def _constant(where: object, **changed: np.ndarray) -> Replacement:
+    """Other constants for one module of the kernel."""
+    usual = shared.constants
+    return where, "constants", lambda xp, device: usual(xp, device)._replace(**changed)
+
+
 # Experts and their gate
 
 
-def _rescored(change: Callable[[Evidence], None]) -> Replacement:
-    """Every fresh quadratic family with its evidence changed."""
-    usual = QuadraticFamily.__init__
-
-    def fresh(self: QuadraticFamily, *arguments: object) -> None:
-        usual(self, *arguments)
-        change(self.evidence)
-
-    return QuadraticFamily, "__init__", fresh
+def _prior_scores(change: Callable[[np.ndarray], None]) -> Replacement:
+    """Other scores of the experts before any sample."""
+    scores = shared.constants(np, "cpu").expert_prior.copy()
+    change(scores)
+    return _constant(learn, expert_prior=scores)
 
 
 def _without(*experts: int) -> tuple[Replacement, ...]:
     """Experts whose prior score is minus infinity; the mean of the others' minimisers stands where theirs were."""
-    usual = QuadraticBelief._centres
+    usual = choose._centres
 
-    def remove(evidence: Evidence) -> None:
-        evidence.prior[list(experts)] = -np.inf
-        evidence.scores = evidence.prior.copy()
+    def remove(scores: np.ndarray) -> None:
+        scores[list(experts)] = -np.inf
 
-    def centres(self: QuadraticBelief) -> np.ndarray:
-        each = usual(self)
-        each[:-1][self.weights == 0.0] = each[-1]
-        return each
+    def centres(belief: Belief, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        every = usual(belief, low, high)
+        every[:, :-1] = np.where(belief.weights[:, :, None] == 0.0, every[:, -1:], every[:, :-1])
+        return every
 
-    return _rescored(remove), (QuadraticBelief, "_centres", centres)
-
-
-def _forgetting(keep: float) -> Replacement:
-    return _rescored(lambda evidence: setattr(evidence, "keep", keep))
+    return _prior_scores(remove), (choose, "_centres", centres)
 
 
-def _uniform() -> Replacement:
-    def flatten(evidence: Evidence) -> None:
-        evidence.prior[:] = 0.0
-        evidence.scores = evidence.prior.copy()
-        evidence.observe = lambda _densities: None  # type: ignore[method-assign]
-
-    return _rescored(flatten)
+def _no_odds(scores: np.ndarray) -> None:
+    scores[:] = 0.0
 
 
-def _leader_only(scores: np.ndarray) -> np.ndarray:
-    weights = np.zeros(len(scores))
-    weights[int(scores.argmax())] = 1.0
-    return weights
+def _uniform() -> tuple[Replacement, ...]:
+    """Scores that stay zero: they are moved just before what is shared is tracked."""
+    usual = learn._track
+
+    def track(dims: Dims, state: State, *arguments: Any) -> None:
+        state.scores[:] = 0.0
+        usual(dims, state, *arguments)
+
+    return _prior_scores(_no_odds), (learn, "_track", track)
 
 
-def _gaussian(self: QuadraticFamily, context: np.ndarray) -> np.ndarray:
-    wobbles, spreads = self.slots.gaps(context)
-    kernels = np.ones((quadratic.L, self.slots.count))
-    kernels[RECENT] = np.exp(-self.slots.ages / quadratic.RECENT_STEPS)
-    kernels[WIDE] = np.exp(-wobbles / self.slots.reach)
-    kernels[NARROW] = np.exp(-spreads / (2.0 * quadratic.NARROW_WIDTH**2))
-    return kernels
+def _leader_only() -> Replacement:
+    usual = believe._weights
+
+    def weights(state: State, moving: np.ndarray) -> np.ndarray:
+        return np.eye(E)[usual(state, moving).argmax(axis=1)]
+
+    return believe, "_weights", weights
+
+
+def _gaussian() -> Replacement:
+    usual = believe._kernels
+
+    def kernels(dims: Dims, state: State, contexts: np.ndarray) -> np.ndarray:
+        found, (wobbles, spreads) = usual(dims, state, contexts), memory.gaps(dims, state, contexts).swapaxes(0, 1)
+        used = found[:, BLIND] > 0.0
+        found[:, WIDE] = used * np.exp(-wobbles / memory.reach(state)[:, None])
+        found[:, NARROW] = used * np.exp(-spreads / (2.0 * believe.NARROW_WIDTH**2))
+        return found
+
+    return believe, "_kernels", kernels
 
 
 # What all situations share
 
 
 def _same_shape() -> Replacement:
-    usual = SharedShape.track
+    usual = learn.track
 
-    def track(self: SharedShape, *arguments: object) -> None:
-        usual(self, *arguments)
-        self.shape = np.ones(self.dim)
+    def track(state: State, *arguments: Any) -> None:
+        usual(state, *arguments)
+        state.shape[:] = 1.0
 
-    return SharedShape, "track", track
+    return learn, "track", track
 
 
 def _estimated() -> Replacement:
-    usual = QuadraticFamily._track
+    usual = learn._track
 
-    def track(self: QuadraticFamily, belief: QuadraticBelief) -> None:
-        usual(self, belief)
-        if self.shared.curvature:
-            (G, b, rest), _ = self._pool(self.slots.trust[:1])
-            self.shared.curvature = self.shared.estimate(G[0], b[0], float(rest[0]), 0.0)
-            self.shared.refresh()
+    def track(dims: Dims, state: State, belief: Belief, *arguments: Any) -> None:
+        usual(dims, state, belief, *arguments)
+        blind = (belief.G[:, BLIND], belief.b[:, BLIND], belief.rest[:, BLIND])
+        a = shared.estimate(shared.prior(dims, state), *blind, np.zeros(state.size))
+        state.curvature[:] = np.where(state.curvature > 0.0, a, 0.0)
 
-    return QuadraticFamily, "_track", track
+    return learn, "_track", track
 
 
 # Candidates and the choice among them
 
 
-def _without_probe() -> Replacement:
-    usual = QuadraticBelief.choose
-
-    def choose(self: QuadraticBelief, rng: np.random.Generator) -> Choice:
-        if len(self.targets) >= 2:
-            return usual(self, rng)
-        twice = {name: np.repeat(getattr(self, name), 2, axis=0) for name in ("tried", "targets")}
-        return usual(replace(self, kernels=np.repeat(self.kernels, 2, axis=1), **twice), rng)  # the only sample, twice
-
-    return QuadraticBelief, "choose", choose
-
-
-def _without_hint(self: QuadraticBelief) -> np.ndarray:
-    return self._centres()[-1]
+def _without_hint(_dims: Dims, _state: State, belief: Belief, _rows: np.ndarray) -> np.ndarray:
+    widest = np.full(belief.optimum.shape[1], 2.0)  # wherever the default is, the box lies within
+    return choose._centres(belief, -widest, widest)[:, -1]
 
 
 NO_TRUST = (
-    (QuadraticFamily, "_update_trust", lambda _self, _belief: None),
-    (moving_optimum, "residual_trust", lambda squares, _scale: np.ones_like(squares)),
+    (learn, "update_trust", lambda *_: None),
+    (moving, "residual_trust", lambda squares, _scale: np.ones_like(squares)),
 )
-NO_LATE_RULE = (QuadraticFamily, "_trust_in_sample", lambda _self, _densities, _belief: 1.0)
-NO_EARLY_RULE = (QuadraticFamily, "_recheck_early_samples", lambda _self: None)
-NO_PIN = (QuadraticFamily, "_pin", lambda _self, mean, S, _level: (mean, S))
+NO_LATE_RULE = (learn, "trust_in_sample", lambda state, *_: (np.ones(state.size), False))
+NO_EARLY_RULE = (learn, "recheck_early_samples", lambda *_: None)
+NO_PIN = (believe, "_pinned", lambda _dims, _state, _default, mean, S, *_: (mean, S))
+NO_DIRECTIONS = ((choose, "DIRECTIONS", 0), (choose, "_moves", choose._moves.__wrapped__))  # it keeps what it found
+ONE_ESTIMATE = _constant(shared, estimate_noises=np.array([1e-2]), estimate_odds=np.zeros(1))
 
 
 def _one_noise(variance: float) -> tuple[Replacement, ...]:
     """A noise that is told, in units of the curvature squared."""
-    return ((TrackedNoise, "variances", property(lambda self: np.full(len(self.state()["scores"]), variance))),)
+
+    def variances(noises: np.ndarray) -> np.ndarray:
+        return np.full(noises.shape[:2], variance)
+
+    return tuple((where, "noise_variances", variances) for where in (believe, moving))
+
+
+def _slots(count: int) -> tuple[Replacement, ...]:
+    """A smaller memory, half of which stays sharp."""
+    sizes = tuple((where, "SLOTS", count) for where in (states, memory))
+    return *sizes, (memory, "SHARP_STEPS", count // 2), (believe, "_rows", believe._rows.__wrapped__)
 
 
 def _horizon(steps: float) -> tuple[Replacement, ...]:
-    return ((quadratic_belief, "HORIZON_STEPS", steps),)
+    return ((choose, "HORIZON_STEPS", steps),)
 
 
 def _quiet_only(name: str, *replacements: Replacement) -> Ablation:
@@ -177,12 +186,12 @@ QUADRATIC = (
     Ablation("contexts hidden (agent rasp-no-memory)", agent="rasp-no-memory"),
     _quiet_only("without both kernels", *_without(WIDE, NARROW)),
     _quiet_only("blind expert only", *_without(RECENT, WIDE, NARROW, MOVING)),
-    _quiet_only("Gaussian instead of squared-Gaussian kernels", (QuadraticFamily, "_kernels", _gaussian)),
-    _quiet_only("gate: uniform weights", _uniform()),
-    Ablation("gate: only the leader has weight", ((quadratic, "softmax", _leader_only),)),
-    _quiet_only("gate: no prior odds", (quadratic, "LOCAL_ODDS", 0.0)),
-    _quiet_only("gate: forgetting 0.9", _forgetting(0.9)),
-    _quiet_only("gate: forgetting 0.999", _forgetting(0.999)),
+    _quiet_only("Gaussian instead of squared-Gaussian kernels", _gaussian()),
+    _quiet_only("gate: uniform weights", *_uniform()),
+    Ablation("gate: only the leader has weight", (_leader_only(),)),
+    _quiet_only("gate: no prior odds", _prior_scores(_no_odds)),
+    _quiet_only("gate: forgetting 0.9", (learn, "KEEP", 0.9)),
+    _quiet_only("gate: forgetting 0.999", (learn, "KEEP", 0.999)),
     Ablation("without outlier rule: trust by residual", NO_TRUST),
     Ablation("without outlier rule: one odd sample", (NO_LATE_RULE,)),
     Ablation("without outlier rule: look back at the first samples", (NO_EARLY_RULE,)),
@@ -190,21 +199,21 @@ QUADRATIC = (
     _quiet_only("without the pinned level", NO_PIN),
     _quiet_only("without tracking the knobs' shape", _same_shape()),
     _quiet_only("curvature always estimated, never tracked", _estimated()),
-    _quiet_only("nothing shared is tracked", (QuadraticFamily, "_track", lambda _self, _belief: None)),
-    Ablation("curvature estimated under one noise: 0.01", ((prior, "NOISES", np.array([1e-2])),)),
-    _quiet_only("curvature estimated without odds against large noises", (prior, "NOISE_ODDS", 0.0)),
+    _quiet_only("nothing shared is tracked", (learn, "_track", lambda *_: None)),
+    Ablation("curvature estimated under one noise: 0.01", (ONE_ESTIMATE,)),
+    _quiet_only("curvature estimated without odds against large noises", _constant(shared, estimate_odds=np.zeros(5))),
     Ablation("noise not tracked: 0.0001", _one_noise(1e-4)),
     _quiet_only("noise not tracked: 0.01", *_one_noise(1e-2)),
     Ablation("noise not tracked: 0.1", _one_noise(1e-1)),
-    _quiet_only("noise never forgotten", (noise, "KEEP", 1.0)),
-    _quiet_only("moving optimum: no extra steps while young", (moving_optimum, "YOUNG_EXTRA_STEPS", 0)),
+    _quiet_only("noise never forgotten", (shared, "KEEP", 1.0)),
+    _quiet_only("moving optimum: no extra steps while young", (moving, "YOUNG_EXTRA_STEPS", 0)),
     _quiet_only("an observation is worth nothing", *_horizon(0.0)),
     _quiet_only("an observation is worth 3 steps", *_horizon(3.0)),
     Ablation("an observation is worth 30 steps", _horizon(30.0)),
-    _quiet_only("without the first probe", _without_probe()),
-    _quiet_only("without moves along the least known directions", (quadratic_belief, "DIRECTIONS", 0)),
-    _quiet_only("without the best point tried", (QuadraticBelief, "_hint", _without_hint)),
-    _quiet_only("memory of 48 slots", (quadratic, "SLOTS", 48)),
+    _quiet_only("without the first probe", (choose, "_first_probe", choose._choice)),
+    _quiet_only("without moves along the least known directions", *NO_DIRECTIONS),
+    _quiet_only("without the best point tried", (choose, "_hint", _without_hint)),
+    _quiet_only("memory of 48 slots", *_slots(48)),
 )
 
 
@@ -231,7 +240,7 @@ def _family_odds(nats: float) -> tuple[Replacement, ...]:
 
 
 def _no_additive(self: DiscreteBelief, *_: object) -> np.ndarray:
-    return np.zeros((0, self._fit.knobs.dim))
+    return np.zeros((0, self.fit.knobs.dim))
 
 
 DISCRETE = (

@@ -20,6 +20,7 @@ from rasp_tuner.bench import agents
 from rasp_tuner.bench.agents.rasp import Rasp
 from rasp_tuner.bench.domains.base import Task
 from rasp_tuner.bench.runner.protocol import Cell, Row, play
+from rasp_tuner.engine.kernel import native
 
 REPOSITORY = Path(__file__).parents[2]
 CODE = (  # what a finished run depends on
@@ -60,6 +61,7 @@ class Job:
 def run(job: Job) -> list[Row]:
     """The steps of one run; whatever was replaced for it is put back."""
     with ExitStack() as stack:
+        stack.enter_context(patch.object(native, "available", lambda: False))  # parts are replaced in Python
         for where, name, instead in job.changed.replacements:
             stack.enter_context(patch.object(where, name, instead))
         cell = Cell(job.world, job.agent or job.changed.agent, job.seed, job.horizon)

@@ -5,14 +5,18 @@ from rasp_tuner.core.preset import Preset as Preset
 from rasp_tuner.core.preset import Setting, named, resolved, saved
 from rasp_tuner.engine.preset import DEFAULT as DEFAULT
 from rasp_tuner.engine.preset import KIND as _DEFAULT_KIND
+from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.paper.preset import KIND as _PAPER_KIND
 from rasp_tuner.paper.preset import PAPER as PAPER
 
 _preset.register("paper", _PAPER_KIND)
 _preset.register("default", _DEFAULT_KIND)
 NAMES = _preset.names()
+BUDGET = 0.02  # the usual budget, where there is a default
 
-__all__ = ["DEFAULT", "NAMES", "PAPER", "Preset", "default", "named", "paper", "resolved", "saved"]
+__all__ = [
+    "BUDGET", "DEFAULT", "NAMES", "PAPER", "Preset", "default", "named", "paper", "resolved", "saved", "with_options",
+]  # fmt: skip
 
 
 def paper(**changes: float) -> Preset:
@@ -27,3 +31,32 @@ def paper(**changes: float) -> Preset:
 def default(**changes: Setting) -> Preset:
     """What users get unless they ask otherwise, with any settings of `DEFAULT` changed."""
     return named("default", changes)
+
+
+def with_options(
+    preset: str | Preset,
+    switching_cost: float,
+    guard: float | None,
+    screen: bool,
+    budget: float | None,
+    has_default: bool,
+) -> Preset:
+    """The preset with the tuner's own options set."""
+    changes: dict[str, object] = {}
+    if not (isinstance(switching_cost, float | int) and switching_cost == 0.0):
+        changes["switching_cost"] = switching_cost
+    if guard is not None:
+        changes["guard"] = guard
+    if screen is not False:
+        changes["screen"] = screen
+    base = resolved(preset)
+    usual = budget is None or budget == BUDGET  # what a preset without budgets, or a tuner without default, ignores
+    if not usual or ("budget" in base.constants and base.constants["budget"] is None and has_default):
+        changes["budget"] = budget
+    merged = named(base.name, {**base.constants, **changes}) if changes else base
+    for option in ("guard", "budget"):
+        if merged.constants.get(option) is not None and not has_default:
+            raise InvalidSpace(
+                f"{option}={merged.constants[option]!r} is measured against what runs today: give it as default={{...}}"
+            )
+    return merged

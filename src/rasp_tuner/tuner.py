@@ -13,19 +13,20 @@ from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder
 from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
-from rasp_tuner.presets import Preset, named, resolved, saved
+from rasp_tuner.presets import BUDGET as BUDGET
+from rasp_tuner.presets import Preset, saved, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
 from rasp_tuner.types import Budget, Direction, Explanation, Metric, Slots, Suggestion
 
 Context = Mapping[str, float] | Sequence[float] | Array | None
 
-BUDGET = 0.02  # the usual budget, where there is a default
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -74,14 +75,14 @@ class Tuner:
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
         middle = np.full(self._space.dim, 0.5)
         self._default = self._space.snap(middle) if default is None else self._default_point(default)
-        self._preset = _with(preset, switching_cost, guard, screen, budget, default is not None)
+        self._preset = with_options(preset, switching_cost, guard, screen, budget, default is not None)
         self._seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self._rng = np.random.default_rng(self._seed)
         layout = self._space.layout(self._default)
         self._optimizer = self._preset.build(layout, self._encoder.dim, metrics, self._rng)
         self._frozen = False
         self._current = self._default  # the latest own suggestion that was answered
-        self._learned = 0
+        self._lineage = Lineage(self._seed)
 
     @classmethod
     def from_log(
@@ -110,7 +111,7 @@ class Tuner:
 
     def __repr__(self) -> str:
         return (
-            f"<Tuner preset={self._preset.name!r} knobs={list(self._space.knobs)} learned={self._learned}"
+            f"<Tuner preset={self._preset.name!r} knobs={list(self._space.knobs)} learned={self.learned}"
             f" pending={len(self._ledger.pending)}>"
         )
 
@@ -121,13 +122,13 @@ class Tuner:
 
     @property
     def learned(self) -> int:
-        """How many samples were told or observed."""
-        return self._learned
+        """How many samples were told, observed or merged."""
+        return self._lineage.total
 
     def ask(self, context: Context = None) -> Suggestion:
         """Parameters to run in this context, under an id to answer with; the default if nothing is known at all."""
         seen = self._encoder.encode(context)
-        first = self._ledger.issued == 0 and self._learned == 0
+        first = self._ledger.issued == 0 and not self._lineage.held
         proposal = None
         if self._frozen and not first:
             proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
@@ -150,7 +151,7 @@ class Tuner:
         record = self._ledger.waiting(id)
         point, ran = self._what_ran(record.point, params)
         outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
-        self._learned += 1
+        self._lineage.add(record.context, point, metrics)
         self._current = point
         self._ledger.answer(id, record.why.answered(outcome.error, outcome.path, outcome.reason, ran))
 
@@ -164,7 +165,7 @@ class Tuner:
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
         point, ran = self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
-        self._learned += 1
+        self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, record.why.answered(FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
 
@@ -172,13 +173,13 @@ class Tuner:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
         self._optimizer.tell(seen, point, metrics, self._rng)
-        self._learned += 1
+        self._lineage.add(seen, point, metrics)
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
         self._optimizer.tell_failed(seen, point, self._rng)
-        self._learned += 1
+        self._lineage.add(seen, point, None)
 
     def recommend(self, context: Context = None) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
@@ -242,6 +243,23 @@ class Tuner:
         """Change the weights of some metrics; everything ever told is seen in the new light at once."""
         self._optimizer.reweigh(weights)
 
+    def merge(self, other: "Tuner") -> None:
+        """Learn all that another tuner of the same kind has learned; `other` is not changed.
+
+        Prompts are sums, so they add: in any order, all tuners hold the same sums (docs/ENGINE.md says what else). No
+        sample counts twice: tuners that hold samples of one tuner, as a copy and its original do, are refused; give
+        every tuner a seed of its own. Of `other`, suggestions that wait and the weights of metrics do not come along.
+        """
+        if not isinstance(other, Tuner):
+            raise InvalidValue(f"only a Tuner can be merged into a tuner, got {show(other)}")
+        theirs = other._kind()
+        for name, own in self._kind().items():
+            if own != theirs[name]:
+                raise InvalidValue(f"tuners to be merged must have the same {name}: {show(own)}, {show(theirs[name])}")
+        self._lineage.check_apart(other._lineage)
+        self._optimizer.merge(other._optimizer, self._lineage.before(other._lineage))
+        self._lineage.merge(other._lineage)
+
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
         return self._ledger.explain(id)
@@ -275,7 +293,8 @@ class Tuner:
             "preset": {"name": self._preset.name, "constants": dict(self._preset.constants)},
             "seed": self._seed,
             "random": self._rng.bit_generator.state,
-            "learned": self._learned,
+            "learned": self.learned,
+            "lineage": self._lineage.to_json(),
             "frozen": self._frozen,
         }
         if isinstance(self._encoder, ContextShield):
@@ -323,11 +342,24 @@ class Tuner:
         )
         tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
         tuner._default, tuner._current = arrays["default"], arrays["current"]
-        tuner._learned = whole("learned", header["learned"], 0, 2**63)
+        learned = whole("learned", header["learned"], 0, 2**63)
+        tuner._lineage = Lineage.rebuild(tuner._seed, header.get("lineage"), learned)
         tuner._frozen = header["frozen"] is True
         tuner._optimizer.restore(arrays)
         tuner._rng.bit_generator.state = header["random"]
         return tuner
+
+    def _kind(self) -> dict[str, object]:
+        """What tuners must have in common to be merged."""
+        metrics = [(name, metric.direction, metric.scale) for name, metric in self._optimizer.metrics.items()]
+        return {
+            "space": list(self._space.knobs.items()),
+            "metrics": metrics,
+            "context": self._encoder.to_json(),
+            "shield": self._encoder.mark if isinstance(self._encoder, ContextShield) else None,
+            "default": self._space.from_unit(self._default),
+            "preset": self._preset,
+        }
 
     def _what_ran(self, suggested: Array, params: Mapping[str, object] | None) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""
@@ -347,32 +379,3 @@ class Tuner:
             return self._space.snap(self._space.to_unit(default, "default"))  # as a snapshot gives it back
         except InvalidValue as reason:
             raise InvalidSpace(str(reason)) from reason
-
-
-def _with(
-    preset: str | Preset,
-    switching_cost: float,
-    guard: float | None,
-    screen: bool,
-    budget: float | None,
-    has_default: bool,
-) -> Preset:
-    """The preset with the tuner's own options set."""
-    changes: dict[str, object] = {}
-    if not (isinstance(switching_cost, float | int) and switching_cost == 0.0):
-        changes["switching_cost"] = switching_cost
-    if guard is not None:
-        changes["guard"] = guard
-    if screen is not False:
-        changes["screen"] = screen
-    base = resolved(preset)
-    usual = budget is None or budget == BUDGET  # what a preset without budgets, or a tuner without default, ignores
-    if not usual or ("budget" in base.constants and base.constants["budget"] is None and has_default):
-        changes["budget"] = budget
-    merged = named(base.name, {**base.constants, **changes}) if changes else base
-    for option in ("guard", "budget"):
-        if merged.constants.get(option) is not None and not has_default:
-            raise InvalidSpace(
-                f"{option}={merged.constants[option]!r} is measured against what runs today: give it as default={{...}}"
-            )
-    return merged

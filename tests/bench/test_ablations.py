@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rasp_tuner.engine.quadratic import family as quadratic
+from rasp_tuner.engine.family import Trial
+from rasp_tuner.engine.kernel import native
+from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT
+from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ONE = ("--domains", "7_Regime_Switch_Simple", "--seeds", "1")
@@ -104,17 +107,21 @@ def test_a_noise_that_is_not_tracked_stays_what_it_was(study):
     for variance in ("0.0001", "0.01", "0.1"):
         ablation = study("ablation_study.parts").FAMILIES["quadratic"][f"noise not tracked: {variance}"]
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "available", lambda: False)
             for where, what, instead in ablation.replacements:
                 patch.setattr(where, what, instead)
-            noise = quadratic.QuadraticFamily(np.full(2, 0.5), 1, 1).noise
-            noise.observe(np.full(5, 9.0), np.ones(5))
-            assert noise.variances == pytest.approx(float(variance))
+            family = QuadraticFamily(np.full(2, 0.5), 1, 1)
+            for y in (0.0, 9.0, -5.0, 2.0):
+                belief = family.believe(np.zeros(1))
+                point = np.full(2, 0.1 * abs(y))
+                family.learn(Trial(point, np.zeros(1), np.array([y]), failed=False), belief, belief.forecast(point, y))
+            assert family.believe(np.zeros(1)).arrays.noises == pytest.approx(float(variance))
 
 
 def test_leaders_are_named_whatever_their_noise(tables):
     loud = "ten times the domain's own noise"
     (rows,) = tables("--leaders", "--seeds", "1", "--domains", "H1_Recurring_Regimes", "--horizon", "9", "--wrap", loud)
-    assert {row["leads at the end"] for row in rows} <= {*quadratic.LOCAL_EXPERTS, quadratic.MOVING_EXPERT}
+    assert {row["leads at the end"] for row in rows} <= {*LOCAL_EXPERTS, MOVING_EXPERT}
 
 
 def test_verdicts_are_those_of_a_t_test_over_the_seeds_of_every_world(study):

@@ -12,7 +12,7 @@ from rasp_tuner.engine.kernel import choose as choosing
 from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import believe, box, minimisers
 from rasp_tuner.engine.kernel.choose import FIRST, best, candidates, choose
-from rasp_tuner.engine.kernel.predict import compare, each, features, forecast, moved_bowl, predict
+from rasp_tuner.engine.kernel.predict import compare, each, experts_of, features, forecast, predict
 from rasp_tuner.engine.kernel.shared import prior
 from rasp_tuner.engine.kernel.state import Dims, E, L, State, blank
 
@@ -63,7 +63,7 @@ def answers(dims: Dims, state: State, default: Any, asked: dict[str, Any]) -> di
     """Everything the ask side says, by name; every array begins with the axis of tuners."""
     belief = believe(dims, state, default, asked["contexts"])
     points = asked["points"]
-    said = {field.name: getattr(belief, field.name) for field in fields(belief)}
+    said = {field.name: getattr(belief, field.name) for field in fields(belief) if field.name != "experts"}
     several = {
         "predict": predict(dims, state, belief, default, points),
         "each": each(dims, state, belief, default, points),
@@ -216,7 +216,7 @@ def test_an_observation_is_worth_what_it_moves_the_minimisers_by():
     u, f = asked["points"][:, :1], features(asked["points"][:, :1])[0, :, 0]
     centres = np.concatenate([minimisers(low, high, belief.mean, belief.a), belief.optimum[:, None]], axis=1)
     inside = (centres > low) & (centres < high)
-    bowl = moved_bowl(dims, state, belief)
+    bowl = experts_of(dims, state, belief)
     _, variances, worths = choosing._experts_at(dims, belief, u, centres, inside, bowl)
     for expert in range(L):
         bend = np.eye(dims.features) * 1e-6

@@ -7,7 +7,7 @@ from teaching import teach
 from rasp_tuner.engine.kernel import convert, memory, moving
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.learn import start
-from rasp_tuner.engine.kernel.predict import each, moved_bowl
+from rasp_tuner.engine.kernel.predict import each, experts_of
 from rasp_tuner.engine.kernel.select import EVERY
 from rasp_tuner.engine.kernel.state import Dims, L, blank
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
@@ -95,7 +95,7 @@ def test_unsure_falls_with_samples_and_where_it_has_looked():
     few, many = (predicted(*fitted(n), np.zeros(2), here)[1][0] for n in (8, 60))
     assert many < few
     dims, state = fitted()
-    covariance = moved_bowl(dims, state, believed(dims, state, [0.0, 0.0])).location[0]
+    covariance = experts_of(dims, state, believed(dims, state, [0.0, 0.0])).location[0]
     assert np.linalg.eigvalsh(covariance).min() > 0.0
 
 

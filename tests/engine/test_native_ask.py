@@ -121,7 +121,7 @@ def test_what_would_read_foreign_memory_is_refused():
     with pytest.raises(ValueError, match=r"state\.keys must be"):
         kernel.believe(dims, dataclasses.replace(state, keys=state.keys[:, ::2]), default, contexts)
     with pytest.raises(ValueError, match="up to 64 knobs"):
-        kernel.believe(Dims(25, 1, 1), state, np.zeros(25), contexts)
+        kernel.believe(Dims(65, 1, 1), state, np.zeros(65), contexts)
     with pytest.raises(AttributeError, match="no array 'colour'"):
         kernel.believe(dims, state, default, contexts).colour  # noqa: B018
 

@@ -4,9 +4,10 @@ from teaching import teach
 
 from rasp_tuner import Float, Tuner
 from rasp_tuner.engine.kernel import choose, memory, native, shared
+from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import NARROW_WIDTH, RECENT_STEPS, box, minimisers
 from rasp_tuner.engine.kernel.learn import start
-from rasp_tuner.engine.kernel.predict import each, features, moved_bowl
+from rasp_tuner.engine.kernel.predict import each, experts_of, features
 from rasp_tuner.engine.kernel.select import EVERY
 from rasp_tuner.engine.kernel.shared import COMMON_DEVIATION, LEVEL_VARIANCE, OPTIMUM_VARIANCE, OWN_DEVIATION
 from rasp_tuner.engine.kernel.state import Dims, E, blank
@@ -271,10 +272,11 @@ def test_noise_is_told_from_what_is_not_known_yet(noise, least, most):
 
 def worths(family, u):
     """[n] of one observation at u [n, 2]."""
-    belief, (low, high) = family.believe(np.zeros(1)).arrays, box(DEFAULT)
+    arrays, (low, high) = family.believe(np.zeros(1)).arrays, box(DEFAULT)
+    belief = Belief(**{name: getattr(arrays, name) for name in shapes(family.dims)})
     centres = choose._centres(belief, low, high)
     inside = (centres[:, :E] > low) & (centres[:, :E] < high)
-    bowl = moved_bowl(family.dims, family.tuners, belief)
+    bowl = experts_of(family.dims, family.tuners, belief)
     return (belief.weights[:, None] @ choose._experts_at(family.dims, belief, u[None], centres, inside, bowl)[2])[0, 0]
 
 

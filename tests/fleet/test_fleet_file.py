@@ -117,3 +117,26 @@ def test_a_tuner_of_another_kind_is_refused(changes, field):
         many[0] = tuner(default={"a": 0.1, "b": 0.0, "c": 1.0})
     with pytest.raises(InvalidValue, match="only a Tuner"):
         many[0] = "tuner"
+
+
+def test_tuners_of_a_fleet_are_merged_and_none_counts_twice(tmp_path):
+    many, rng = fleet(4), np.random.default_rng(0)
+    for _ in range(5):
+        many.ask(rng.normal(size=(4, 2)))
+        many.tell({"ms": 1.0 + rng.random(4)})
+    one = many[0]
+    one.merge(many[1])
+    assert one.learned == 10
+    many[0] = one
+    many.save(tmp_path / "fleet")
+    for now in (many, Fleet.load(tmp_path / "fleet")):
+        for other in (now[0], now[1]):
+            with pytest.raises(InvalidValue, match="both tuners hold samples"):
+                now[0].merge(other)
+        now.ask(rng.normal(size=(4, 2)))
+        now.tell({"ms": np.ones(4)})
+        both = now[0]
+        both.merge(now[2])
+        assert both.learned == 17
+    many.remove([0])
+    assert many._lineages == {}

@@ -5,7 +5,7 @@ Also the nouns that pass between an optimizer and its caller.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 
@@ -106,6 +106,12 @@ class Optimizer(Stateful, Protocol):
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Other weights of some metrics, for all of history at once; an InvalidValue where that cannot be."""
+
+    def merge(self, other: Self, first: bool) -> None:
+        """Take in all that another one of the same kind learned, which is not changed; an InvalidValue if it cannot.
+
+        Its samples are others than these. `first`: whether these come first, where order makes a difference.
+        """
 
     def slots(self) -> Slots:
         """The situations in memory, as copies."""

@@ -82,6 +82,11 @@ class BudgetLedger:
             self.moved = chosen(other, self.moved + 1, self.moved)
             self.squares = chosen(other, self.squares + n.clip(n.abs(seen), None, 1.0) ** 2, self.squares)
 
+    def merge(self, other: "BudgetLedger") -> None:
+        """Take in what another one booked; the start-up allowance stays that of one."""
+        for name in ("steps", "spent", "earned", "variance", "moved", "squares"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     def report(self) -> Budget:
         """Of one tuner."""
         return Budget(self.share, self.steps, self.spent, self.earned, self.left(self.steps))

@@ -90,6 +90,12 @@ class ContextGate:
         for engine in (self.seeing, self.blind):
             engine.reweigh(weights)
 
+    def merge(self, other: "ContextGate", first: bool) -> None:
+        self.seeing.merge(other.seeing, first)
+        self.blind.merge(other.blind, first)
+        self.evidence += other.evidence
+        self.trusted = self.trusted or other.trusted or self.evidence > TRUSTED_NATS
+
     def slots(self) -> Slots:
         return self.seeing.slots()
 

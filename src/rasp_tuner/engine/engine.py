@@ -25,12 +25,12 @@ from rasp_tuner.engine.safety import (
     against,
     worth_switching,
 )
+from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
 SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
-SCALE_FROM_SAMPLES, SCALE_SAMPLES = 16, 64  # a metric's scale is chosen from so many samples on, by the latest ones
-SETTLED_SAMPLES, SCALE_EVERY_STEPS = 32, 16  # after so many, it is looked at one step in so many
+SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 MOST_DEVIATIONS = 1e6  # of a surprise
 
@@ -111,9 +111,7 @@ class Engine:
         if asked is not None and self._budget is not None:
             self._account(self._budget, context, point, losses, False)
         outcome = self._learn(Trial(point, context, losses, False, asked))
-        while self._early:
-            failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
-            self._learn(Trial(failed_at, failed_in, self.objective.worst(), True))
+        self._learn_early_failures()
         return outcome
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
@@ -149,6 +147,20 @@ class Engine:
         self.objective.reweigh(weights)
         self.gate.reweigh(self.objective.weights)
         self._latest = None
+
+    def merge(self, other: "Engine", first: bool) -> None:
+        n, m = self.objective.seen, other.objective.seen
+        self._calibration.merge(other._calibration, m / max(n + m, 1))
+        if self._budget is not None and other._budget is not None:
+            self._budget.merge(other._budget)
+        self.objective.merge(other.objective)
+        self.gate.merge(other.gate, self.objective.weights, first)
+        if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
+            self.gate.reweigh(self.objective.weights)
+        early = [*self._early, *other._early] if first else [*other._early, *self._early]
+        self._early, self._latest = early[-EARLY_FAILURES:], None
+        if self.objective.seen:
+            self._learn_early_failures()
 
     def slots(self) -> Slots:
         return self.gate.families[0].remembered()
@@ -222,6 +234,11 @@ class Engine:
             self._latest = None
         return losses
 
+    def _learn_early_failures(self) -> None:
+        while self._early:
+            failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
+            self._learn(Trial(failed_at, failed_in, self.objective.worst(), True))
+
     def _learn(self, trial: Trial) -> LearnResult:
         point, context, losses, failed, _ = trial
         error: float = self.objective.target(losses)
@@ -244,10 +261,13 @@ class Engine:
         return LearnResult(told, log_density=forecast.log_density if forecast is not None and self.densities else None)
 
     def _rescaled(self) -> bool:
-        """Whether the metric changed its scale; looked at often while little is known."""
-        seen = self.objective.seen
-        if seen < SCALE_FROM_SAMPLES or (seen > SETTLED_SAMPLES and seen % SCALE_EVERY_STEPS):
+        """Whether the metric changed its scale."""
+        if not due(self.objective.seen):
             return False
+        return self._scale_changes()
+
+    def _scale_changes(self) -> bool:
+        """The same, by a look at the latest samples."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
         return bool(self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest]))
 

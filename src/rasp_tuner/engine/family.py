@@ -1,6 +1,6 @@
 """Family and Belief: what the evidence gate needs from a kind of expert. A third family would touch preset.py only."""
 
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -118,6 +118,12 @@ class Family(Stateful, Protocol[B]):
 
     def reweigh(self, weights: Array) -> None:
         """From now on y = losses @ weights [K], for everything ever learned."""
+
+    def merge(self, other: Self, weights: Array, first: bool) -> None:
+        """Take in all that another family of its kind learned, which is not changed; from now on y = losses @ weights.
+
+        `first`: whether this one comes first where order makes a difference; what comes out is the same for both.
+        """
 
     def remembered(self) -> Slots:
         """The situations in memory, as copies."""

@@ -150,6 +150,13 @@ class EvidenceGate:
         for family in self.families:
             family.reweigh(weights)
 
+    def merge(self, other: "EvidenceGate", weights: Array, first: bool) -> None:
+        """Take in what another gate learned; the losses of both have these weights [C] from now on."""
+        n, m = self.samples, other.samples
+        self._evidence.scores = (n * self._evidence.scores + m * other._evidence.scores) / max(n + m, 1)
+        for family, theirs in zip(self.families, other.families, strict=True):
+            family.merge(theirs, weights, first)
+
     def state(self) -> dict[str, Array]:
         parts = {f"{i}/{name}": a for i, family in enumerate(self.families) for name, a in family.state().items()}
         return {"scores": self._evidence.scores, **parts}

@@ -159,12 +159,16 @@ class Objective(MetricTable):
         known = self.seen
         doubled = told & (known >= 2) & ((known & (known - 1)) == 0)
         if n.any(doubled):
-            for c, mean in enumerate(self._mean):
-                spread = n.sqrt(self._squares[c] / n.clip(known, 1, None))
-                unit = n.where(spread > ROUNDING * n.abs(mean), spread, 1.0)
-                self._deviations[c] = chosen(doubled, unit, self._deviations[c])
+            for c in range(self.columns):
+                self._deviations[c] = chosen(doubled, self._unit_of(c, known), self._deviations[c])
             self._set_weights()
         return doubled
+
+    def _unit_of(self, c: int, seen: Number) -> Number:
+        """The deviation of a column over so many samples; 1 if that is but rounding."""
+        n = numbers_of(self._zero)
+        spread = n.sqrt(self._squares[c] / n.clip(seen, 1, None))
+        return n.where(spread > ROUNDING * n.abs(self._mean[c]), spread, 1.0)
 
     def observe_extreme(self, losses: Tensor, told: Condition = True) -> Condition:
         """Choose the scale by a sample [C] that leaves no choice; whether that changed the weights.
@@ -296,6 +300,33 @@ class Objective(MetricTable):
             except InvalidSpace as reason:
                 raise InvalidValue(f"weights[{name!r}]: {reason}") from None
         self.metrics = changed
+        self._set_weights()
+
+    def merge(self, other: "Objective") -> None:
+        """Take in all that another one saw; each is of one tuner, and the weights given to metrics stay.
+
+        Metrics are compared by their logarithms if both were; whoever knows the samples may look again.
+        """
+        if self.seen == 0 or other.seen == 0:
+            if other.seen:
+                self.restore(other.state())
+            return
+        (n, m), total = (self.seen, other.seen), self.seen + other.seen
+        for c in range(self.columns):
+            mean = (n * self._mean[c] + m * other._mean[c]) / total
+            apart = min(abs(other._mean[c] - self._mean[c]), LARGEST)
+            self._squares[c] += other._squares[c] + n * (m / total) * apart**2
+            self._mean[c], self._worst[c] = mean, max(self._worst[c], other._worst[c])
+            if not self._one:
+                self._deviations[c] = self._unit_of(c, total)
+        both = zip(self._uses_log, other._uses_log, strict=True), zip(self._positive, other._positive, strict=True)
+        self._uses_log, self._positive = ([a and b for a, b in pairs] for pairs in both)
+        (count, level, squares), (more, others, scatter) = self._levels, other._levels
+        share = more / max(count + more, 1.0)
+        apart = count * share * (others - level) ** 2
+        self._levels = [count + more, (1.0 - share) * level + share * others, squares + scatter + apart]
+        self._near_zero = (n * self._near_zero + m * other._near_zero) / total
+        self.seen = total
         self._set_weights()
 
     def state(self) -> dict[str, Array]:

@@ -19,6 +19,16 @@ NOISES = (0.01, 0.3)  # of K, the better of which counts
 CONTEXT_WIDTH = 0.3  # of contexts that are still similar, in deviations
 SHARED = 0.5  # of the kernel that all contexts have in common
 TINY = 1e-20
+LOOKS = ((32, 4), (128, 16))  # up to so many samples it is looked at one step in so many
+LATER_LOOKS, FIRST_LOOK = 64, 16  # after those one step in so many; and from so many samples on
+
+
+def due(seen: Number) -> Condition:
+    """Whether to look at the scale after so many samples: often while little is known."""
+    often = seen % LATER_LOOKS == 0
+    for most, every in LOOKS:
+        often = often | ((seen <= most) & (seen % every == 0))
+    return often & (seen >= FIRST_LOOK)
 
 
 def levels_apart(contexts: Tensor, logs: Tensor, used: Tensor) -> Condition:

@@ -10,7 +10,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.state import Tensor
 from rasp_tuner.errors import InvalidSpace, MissingExtra
 
-CPU_CHUNK, TORCH_CHUNK = 250, 16_384  # tuners computed together: as many as a cache holds; as many as memory allows
+CPU_CHUNK, TORCH_CHUNK = 250, 131_072  # tuners computed together: as many as a cache holds; as many as memory allows
 
 
 class Device:

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 from rasp_tuner.engine.engine import (
     MOST_DEVIATIONS,
-    SCALE_EVERY_STEPS,
-    SCALE_FROM_SAMPLES,
     SCALE_SAMPLES,
-    SETTLED_SAMPLES,
 )
 from rasp_tuner.engine.kernel.backend import Beliefs, Kernel, kernel_for
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, E, Tensor
 from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, LIKELY, PROVEN, Against
+from rasp_tuner.engine.scale import due
 from rasp_tuner.fleet.draws import draws
 from rasp_tuner.fleet.records import LOCATED
 from rasp_tuner.fleet.tuners import Tuners
@@ -126,9 +124,13 @@ class FleetEngine:
         """Points that are harmless beside the default; else the best known if that is better; else the default."""
         xp = namespace(points)
         harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points))
-        if not xp.any(harmful):
-            return points
-        return xp.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
+        rows = xp.nonzero(harmful)[0]
+        if 2 * len(rows) > len(points):
+            return xp.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
+        if len(rows):
+            some = tuners.take(rows) if tuners.rows is None else tuners.take_beside(rows)
+            points[rows] = self._proven(some, self.kernel.some(belief, rows), LIKELY)
+        return points
 
     def _within_guard(self, tuners: Tuners, offer: Against) -> Tensor:
         worst = offer.mean + GUARD_DEVIATIONS * offer.deviation
@@ -143,18 +145,15 @@ class FleetEngine:
     def _beside(self, tuners: Tuners, belief: Beliefs, points: Tensor) -> Against:
         """Points compared with the default, with a deviation as wide as calibration asks for."""
         xp = namespace(points)
-        default = xp.zeros_like(points) + self.default
-        both = xp.stack([points, default], axis=1)
-        means, variances = self.kernel.predict(tuners.state, belief, both, tuners.rows)
-        mean, variance = self.kernel.compare(tuners.state, belief, points, default, tuners.rows)
-        other = xp.any(points != default, axis=1)
-        level, unsure = means[:, 1], variances[:, 1]
+        told = self.kernel.against(tuners.state, belief, points, tuners.rows)
+        level, mean, variance, expected, own, unsure = told
+        other = xp.any(points != self.default, axis=1)
         return Against(
             level=level,
             mean=xp.where(other, mean, 0.0),
             deviation=xp.where(other, xp.sqrt(variance), 0.0) * xp.clip(tuners.calibration.factor, 1.0, None),
-            expected=xp.where(other, means[:, 0], level),
-            variances=(xp.where(other, variances[:, 0], unsure), unsure),
+            expected=xp.where(other, expected, level),
+            variances=(xp.where(other, own, unsure), unsure),
         )
 
     def _account(
@@ -213,11 +212,9 @@ class FleetEngine:
             tuners.reweigh(self.dims, changed)
 
     def _rescaled(self, tuners: Tuners, open_: Tensor) -> Tensor:
-        """[n] whose metric changed its scale; looked at often while little is known."""
-        xp, seen = namespace(open_), tuners.objective.seen
-        often = (seen <= SETTLED_SAMPLES) | (seen % SCALE_EVERY_STEPS == 0)
-        look = open_ & (seen >= SCALE_FROM_SAMPLES) & often
-        if not xp.any(look):
+        """[n] whose metric changed its scale."""
+        look = open_ & due(tuners.objective.seen)
+        if not namespace(open_).any(look):
             return look
         return tuners.objective.choose_scale(*recent(tuners, self.default), looked=look)
 

@@ -98,6 +98,7 @@ class Fleet:
     ) -> None:
         self._plan, self._device, self._tuners, self._share, self._prior = plan, device, tuners, share, prior
         self._issued = issued  # numbers given to tuners so far
+        self._lineages: dict[str, Mapping[str, Any]] = {}  # by number, of those that came as a Tuner
         self._knobs, self._encoder = Knobs(plan.space), ContextEncoder(plan.context)
         settings = Settings(plan.seed, plan.constants["switching_cost"], plan.constants["guard"])
         self._engine = FleetEngine(plan.dims, device.put(plan.default), settings)
@@ -219,23 +220,27 @@ class Fleet:
         """Forget these tuners; those after them move up."""
         rows = rows_of(which, len(self))
         kept = np.delete(np.arange(len(self)), rows)
+        for number in host(self._tuners.records.number)[rows]:
+            self._lineages.pop(str(int(number)), None)
         self._tuners = self._tuners.take(self._device.index(kept))
         self._beliefs = None
 
     def __getitem__(self, i: int) -> Tuner:
         """A Tuner that knows what tuner i knows, and may go its own way; `fleet[i] = tuner` brings it back."""
         row = rows_of(i, len(self))
-        return single.tuner_of(self._plan, self._tuners.take(self._device.index(row)))
+        one = self._tuners.take(self._device.index(row))
+        return single.tuner_of(self._plan, one, self._lineages.get(str(int(one.records.number[0]))))
 
     def __setitem__(self, i: int, tuner: Tuner) -> None:
         row = rows_of(i, len(self))
         at = self._device.index(row)
         number = float(self._tuners.records.number[at][0])
-        one = single.tuners_of(self._plan, self._device, tuner, number)
+        one, lineage = single.tuners_of(self._plan, self._device, tuner, number)
         room = max(one.records.failed_at.shape[1], self._tuners.records.failed_at.shape[1])
         one.make_room_for_failures(room)
         self._tuners.make_room_for_failures(room)
         self._tuners.put(at, one)
+        self._lineages[str(int(number))] = lineage
         self._beliefs = None
 
     def save(self, path: str | os.PathLike[str], progress: Progress | bool = False) -> None:
@@ -243,7 +248,7 @@ class Fleet:
 
         `progress` is called with tuners done and to do; True shows a bar.
         """
-        header = {"issued": self._issued, "share": self._share}
+        header = {"issued": self._issued, "share": self._share, "lineages": self._lineages}
         prior = {} if self._prior is None else vars(self._prior)
         fleet_file.write(path, self._plan, (header, prior), self._tuners, progress)
 
@@ -255,6 +260,7 @@ class Fleet:
         fleet = cls.__new__(cls)
         prior = FleetPrior.of(arrays) if arrays else None
         fleet._build(plan, place, tuners, header["issued"], header["share"], prior)
+        fleet._lineages = header["lineages"]
         return fleet
 
     def _values(self, metrics: object, rows: Rows, failed: NDArray[np.bool_]) -> list[Tensor]:

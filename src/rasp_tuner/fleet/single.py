@@ -8,6 +8,7 @@ import numpy as np
 
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
+from rasp_tuner.core.lineage import named
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.errors import InvalidValue
@@ -20,8 +21,11 @@ from rasp_tuner.types import Explanation
 FAMILY, OBJECTIVE = "gate/0/", "composer/"  # in the snapshot of a tuner
 
 
-def tuner_of(plan: Plan, one: Tuners) -> Tuner:
-    """A Tuner that knows what this one knows. It draws random numbers of its own."""
+def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tuner:
+    """A Tuner that knows what this one knows. It draws random numbers of its own.
+
+    `lineage` says whose samples it had when it came to the fleet, if it did.
+    """
     records = {name: host(array)[0] for name, array in vars(one.records).items()}
     asks, waiting = int(records["asks"]), bool(records["waiting"])
     arrays = dict(plan.arrays)
@@ -38,12 +42,19 @@ def tuner_of(plan: Plan, one: Tuners) -> Tuner:
     why = asdict(Explanation(source="asked by a fleet"))
     ledger = {**plan.header["ledger"], "issued": asks, "pending": [[f"s{asks - 1}", why]] if waiting else []}
     random = np.random.default_rng([plan.seed, int(records["number"]), asks]).bit_generator.state
-    header = {**plan.header, "learned": int(records["learned"]), "ledger": ledger, "random": random}
+    held, own = ({}, None) if lineage is None else (lineage["held"], lineage["own"])
+    header = {
+        **plan.header,
+        "learned": int(records["learned"]),
+        "lineage": {"own": own or named("fleet", plan.seed, int(records["number"])), "held": held},
+        "ledger": ledger,
+        "random": random,
+    }
     return Tuner.from_bytes(snapshot.encode(header, arrays))
 
 
-def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> Tuners:
-    """What a Tuner knows, as one tuner of a fleet; of several suggestions that wait, the latest."""
+def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> tuple[Tuners, Mapping[str, Any]]:
+    """What a Tuner knows, as one tuner of a fleet; of several suggestions that wait, the latest. And its lineage."""
     if not isinstance(tuner, Tuner):
         raise InvalidValue(f"only a Tuner can become a tuner of a fleet, got {show(tuner)}")
     header, arrays = snapshot.decode(tuner.to_bytes())
@@ -70,7 +81,7 @@ def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> Tuner
         records["failed_at"] = early
     for name, value in records.items():
         getattr(one.records, name)[0] = device.put(np.asarray(value, dtype=np.float64))
-    return one
+    return one, header["lineage"]
 
 
 def _check_same_kind(plan: Plan, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:

@@ -114,6 +114,10 @@ class PaperOptimizer:
         del weights
         raise InvalidValue("preset 'paper' cannot change weights; preset 'default' can")
 
+    def merge(self, other: "PaperOptimizer", first: bool) -> None:
+        del other, first
+        raise InvalidValue("tuners of preset 'paper' cannot be merged: networks do not add; those of 'default' can be")
+
     def slots(self) -> Slots:
         keys = self.memory.keys[: len(self.memory)].copy()
         return Slots(keys, np.ones(len(keys)), np.full(len(keys), np.nan))

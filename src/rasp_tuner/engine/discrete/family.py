@@ -41,6 +41,7 @@ from rasp_tuner.engine.discrete.kernel import (
     with_row,
 )
 from rasp_tuner.engine.discrete.knobs import Knobs
+from rasp_tuner.engine.discrete.merge import merge
 from rasp_tuner.engine.discrete.target import Target, target_of
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.types import Slots
@@ -59,6 +60,7 @@ class DiscreteFamily:
     """Stored rows, their kernel matrix and its hyperparameters."""
 
     experts: tuple[str, ...] = ("elites",)
+    merge = merge
 
     def __init__(
         self,

@@ -4,146 +4,65 @@ Both offer the same functions on the same state; they agree to rounding.
 """
 
 import threading
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.engine.kernel import believe, choose, learn, native, predict
+from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.state import Dims, State, Tensor
 
 Rows = NDArray[np.int64]
 Beliefs = Any  # a Belief; or the same arrays of compiled code
+ARRAYS: dict[str, Callable[..., Any]] = {
+    "believe": believe.believe, "predict": predict.predict, "compare": predict.compare, "against": predict.against,
+    "forecast": predict.forecast, "choose": choose.choose, "best": choose.best, "learn": learn.learn,
+}  # fmt: skip
 
 
-class Kernel(Protocol):
+class Kernel:
     """The kernel for spaces of one size with one default. Arguments have one row for each of n tuners.
 
-    Those are all of a state; or some `rows` of it, where `takes_rows` says so.
+    Those are all of a state; or some `rows` of it, where `takes_rows` says so. May be called by several threads.
     """
 
-    takes_rows: bool
-
-    def believe(self, state: State, contexts: Tensor, rows: Rows | None = None) -> Beliefs: ...
-
-    def predict(
-        self, state: State, belief: Beliefs, points: Tensor, rows: Rows | None = None
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def compare(
-        self, state: State, belief: Beliefs, points: Tensor, others: Tensor, rows: Rows | None = None
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def forecast(
-        self, state: State, belief: Beliefs, points: Tensor, y: Tensor, rows: Rows | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]: ...
-
-    def choose(
-        self, state: State, belief: Beliefs, draws: Tensor, rows: Rows | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
-
-    def best(self, state: State, belief: Beliefs, rows: Rows | None = None) -> Tensor: ...
-
-    def learn(
-        self,
-        state: State,
-        belief: Beliefs,
-        points: Tensor,
-        contexts: Tensor,
-        losses: Tensor,
-        failed: Tensor,
-        logs: Tensor,
-        rows: Rows | None = None,
-    ) -> None: ...
-
-
-class Arrays:
-    """The kernel on arrays, for all tuners of a state."""
-
-    takes_rows = False
-
-    def __init__(self, dims: Dims, default: Tensor) -> None:
-        self._dims, self._default = dims, default
-
-    def believe(self, state: State, contexts: Tensor, rows: Rows | None = None) -> Beliefs:  # noqa: ARG002
-        return believe.believe(self._dims, state, self._default, contexts)
-
-    def predict(
-        self, state: State, belief: Beliefs, points: Tensor, rows: Rows | None = None  # noqa: ARG002
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        return predict.predict(self._dims, state, belief, self._default, points)
-
-    def compare(
-        self, state: State, belief: Beliefs, points: Tensor, others: Tensor, rows: Rows | None = None  # noqa: ARG002
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        return predict.compare(self._dims, state, belief, self._default, points, others)
-
-    def forecast(
-        self, state: State, belief: Beliefs, points: Tensor, y: Tensor, rows: Rows | None = None  # noqa: ARG002
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        return predict.forecast(self._dims, state, belief, self._default, points, y)
-
-    def choose(
-        self, state: State, belief: Beliefs, draws: Tensor, rows: Rows | None = None  # noqa: ARG002
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-        return choose.choose(self._dims, state, belief, self._default, draws)
-
-    def best(self, state: State, belief: Beliefs, rows: Rows | None = None) -> Tensor:  # noqa: ARG002
-        return choose.best(self._dims, state, belief, self._default)
-
-    def learn(
-        self,
-        state: State,
-        belief: Beliefs,
-        points: Tensor,
-        contexts: Tensor,
-        losses: Tensor,
-        failed: Tensor,
-        logs: Tensor,
-        rows: Rows | None = None,  # noqa: ARG002
-    ) -> None:
-        learn.learn(self._dims, state, belief, self._default, points, contexts, losses, failed, logs)
-
-
-class Compiled:
-    """The kernel in C, for all tuners of a state or some rows; may be called by several threads."""
-
-    takes_rows = True
-
-    def __init__(self, dims: Dims, default: Tensor) -> None:
+    def __init__(self, dims: Dims, default: Tensor, *, compiled: bool) -> None:
+        self.takes_rows = compiled
         self._dims, self._default = dims, default
         self._of_thread = threading.local()  # a Native remembers what it was last called with
 
-    @property
-    def _native(self) -> native.Native:
-        own: native.Native | None = getattr(self._of_thread, "native", None)
-        if own is None:
-            own = self._of_thread.native = native.Native()
-        return own
-
     def believe(self, state: State, contexts: Tensor, rows: Rows | None = None) -> Beliefs:
-        return self._native.believe(self._dims, state, self._default, contexts, rows)
+        return self._run("believe", state, rows, self._default, contexts)
 
-    def predict(self, state: State, belief: Beliefs, points: Tensor, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
-        return self._native.predict(self._dims, state, belief, self._default, points, rows)
+    def predict(self, state: State, belief: Beliefs, points: Tensor, rows: Rows | None = None) -> tuple[Tensor, ...]:
+        """Mean and variance [n, m] at points [n, m, d]."""
+        return self._told("predict", state, rows, belief, points)
 
     def compare(
         self, state: State, belief: Beliefs, points: Tensor, others: Tensor, rows: Rows | None = None
-    ) -> tuple[Tensor, Tensor]:
-        return self._native.compare(self._dims, state, belief, self._default, points, others, rows)
+    ) -> tuple[Tensor, ...]:
+        """Mean and variance [n] of y at points [n, d] less y at others."""
+        return self._told("compare", state, rows, belief, points, others)
+
+    def against(self, state: State, belief: Beliefs, points: Tensor, rows: Rows | None = None) -> tuple[Tensor, ...]:
+        """Points [n, d] beside the default: its y, mean and variance of the difference, their y, both variances."""
+        return self._told("against", state, rows, belief, points)
 
     def forecast(
         self, state: State, belief: Beliefs, points: Tensor, y: Tensor, rows: Rows | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return self._native.forecast(self._dims, state, belief, self._default, points, y, rows)
+    ) -> tuple[Tensor, ...]:
+        """Mean and variance [n] at points [n, d], and how likely y [n] is there to each expert."""
+        return self._told("forecast", state, rows, belief, points, y)
 
-    def choose(
-        self, state: State, belief: Beliefs, draws: Tensor, rows: Rows | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self._native.choose(self._dims, state, belief, self._default, draws, rows)
+    def choose(self, state: State, belief: Beliefs, draws: Tensor, rows: Rows | None = None) -> tuple[Tensor, ...]:
+        """Points [n, d], their sources [n], mean and variance [n]."""
+        return self._told("choose", state, rows, belief, draws)
 
     def best(self, state: State, belief: Beliefs, rows: Rows | None = None) -> Tensor:
-        return self._native.best(self._dims, state, belief, self._default, rows)
+        return self._run("best", state, rows, belief, self._default)
 
     def learn(
         self,
@@ -156,11 +75,29 @@ class Compiled:
         logs: Tensor,
         rows: Rows | None = None,
     ) -> None:
-        self._native.learn(self._dims, state, belief, self._default, points, contexts, losses, failed, logs, rows)
+        self._run("learn", state, rows, belief, self._default, points, contexts, losses, failed, logs)
+
+    def some(self, belief: Beliefs, rows: Tensor) -> Beliefs:
+        """The beliefs of some of the tuners."""
+        if self.takes_rows:
+            return native.NativeBelief(self._dims, buffer=belief.buffer[rows])
+        own = {field.name: getattr(belief, field.name)[rows] for field in fields(Belief) if field.name != "experts"}
+        return Belief(**own)
+
+    def _told(self, name: str, state: State, rows: Rows | None, belief: Beliefs, *given: Tensor) -> tuple[Tensor, ...]:
+        told: tuple[Tensor, ...] = self._run(name, state, rows, belief, self._default, *given)
+        return told
+
+    def _run(self, name: str, state: State, rows: Rows | None, *given: Any) -> Any:
+        if not self.takes_rows:
+            return ARRAYS[name](self._dims, state, *given)
+        own: native.Native | None = getattr(self._of_thread, "native", None)
+        if own is None:
+            own = self._of_thread.native = native.Native()
+        return getattr(own, name)(self._dims, state, *given, rows)
 
 
 def kernel_for(dims: Dims, default: Tensor) -> Kernel:
     """What is fastest where the default [d] is."""
-    if isinstance(default, np.ndarray) and native.available() and native.Native.serves(dims):
-        return Compiled(dims, default)
-    return Arrays(dims, default)
+    compiled = isinstance(default, np.ndarray) and native.available() and native.Native.serves(dims)
+    return Kernel(dims, default, compiled=compiled)

@@ -6,6 +6,7 @@ is good until its tuner learns.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from rasp_tuner.engine.kernel.state import Dims, E, L, Tensor
 
@@ -32,6 +33,7 @@ class Belief:
     b: Tensor  # [B, L, p] of phi y
     rest: Tensor  # [B, L] of y^2
     kernels: Tensor  # [B, L, R] how much each slot counts for each local expert; 0 for a row not in use
+    experts: Any = None  # all experts as bowls: what predict.py makes of the above when first asked
 
 
 def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:

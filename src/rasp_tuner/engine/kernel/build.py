@@ -5,11 +5,7 @@ Used by the build of wheels, too, which loads this file by its path: it imports 
 
 import hashlib
 import os
-import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,6 +26,9 @@ def digest(sources: Path = SOURCES) -> str | None:
 
 def compiler() -> list[str] | None:
     """The command of the system's C compiler; None where there is none."""
+    import shlex  # here, as below: whoever only loads the library does without
+    import shutil
+
     chosen = os.environ.get("CC")
     if chosen:
         return shlex.split(chosen)
@@ -39,6 +38,10 @@ def compiler() -> list[str] | None:
 
 def build(library: Path = LIBRARY, extra: tuple[str, ...] = ()) -> str | None:
     """Compile the library; the reason why not, if it could not be."""
+    import shlex
+    import subprocess
+    import tempfile
+
     command, made_of = compiler(), digest()
     if command is None or made_of is None:
         return "no C compiler" if command is None else "no C files"

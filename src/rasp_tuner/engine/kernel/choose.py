@@ -3,7 +3,6 @@
 symbol   shape          meaning
 u        [B, n, d]      candidates, relative to the default: 2 (point - default), in [-2, 2]
 f        [B, p, n]      phi = [1, u, u^2] of them, as columns
-X                       experts in play: all E, or only the L local ones
 The other symbols are those of state.py and belief.py.
 """
 
@@ -14,7 +13,7 @@ import numpy as np
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.predict import MovedBowl, features, moved_bowl, predict
+from rasp_tuner.engine.kernel.predict import Experts, experts_of, features, predict
 from rasp_tuner.engine.kernel.select import EVERY, top, uniform
 from rasp_tuner.engine.kernel.state import Dims, E, L, State, Tensor
 from rasp_tuner.engine.kernel.trust import targets
@@ -72,13 +71,12 @@ def _choice(
     """As `choose`, for tuners with samples."""
     xp, d, (low, high) = namespace(draws), dims.knobs, box(default)
     rows, weights = _tuners(state, xp), _weights(belief)
-    bowl = None if uniform(weights[:, L] > 0.0) is False else moved_bowl(dims, state, belief)
+    experts = experts_of(dims, state, belief)
     centres = _centres(belief, low, high)
-    u = _candidates(dims, state, belief, rows, draws[:, :d], centres, bowl)
+    u = _candidates(dims, state, belief, rows, draws[:, :d], centres, experts)
     u = xp.minimum(xp.maximum(u, low), high)
     inside = (centres[:, :E] > low) & (centres[:, :E] < high)  # an optimum at the edge stays there
-    means, variances, worths = _experts_at(dims, belief, u, centres, inside, bowl)
-    weights = weights[:, : means.shape[1]]
+    means, variances, worths = _experts_at(dims, belief, u, centres, inside, experts)
     score = (weights[:, None] @ (means - (HORIZON_STEPS * belief.a)[:, None, None] * worths))[:, 0]
     tie = TIE * (top(score) + top(-score))
     chosen = (score + tie * draws[:, d:]).argmin(axis=1)  # ties: either way is as good
@@ -105,14 +103,14 @@ def _first_probe(
 
 
 def _candidates(
-    dims: Dims, state: State, belief: Belief, rows: Tensor, draws: Tensor, centres: Tensor, bowl: MovedBowl | None
+    dims: Dims, state: State, belief: Belief, rows: Tensor, draws: Tensor, centres: Tensor, experts: Experts
 ) -> Tensor:
     """Points u [B, n, d] to compare: the optima of experts, the best tried, moves around the leader's and that one."""
     xp, d = namespace(centres), dims.knobs
     leader = belief.weights.argmax(axis=1)
-    covariance = belief.S[rows, xp.minimum(leader, L - 1), 1 : 1 + d, 1 : 1 + d]
-    if bowl is not None:
-        covariance = xp.where((leader == L)[:, None, None], bowl.location, covariance)
+    covariance = experts.S[rows, leader, 1 : 1 + d, 1 : 1 + d]
+    if experts.location is not None:
+        covariance = xp.where((leader == L)[:, None, None], experts.location, covariance)
     flat = covariance.reshape((-1, d * d))  # a copy, where the library keeps matrices by columns
     unsure = flat[:, :: d + 1]
     unsure += (TIE * unsure.sum(axis=1))[:, None] * draws  # knobs not tried yet take turns at random
@@ -142,30 +140,27 @@ def _hint(dims: Dims, state: State, belief: Belief, rows: Tensor) -> Tensor:
 
 
 def _experts_at(
-    dims: Dims, belief: Belief, u: Tensor, centres: Tensor, inside: Tensor, bowl: MovedBowl | None
+    dims: Dims, belief: Belief, u: Tensor, centres: Tensor, inside: Tensor, experts: Experts
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean less the offset, variance, and worth of one observation, [B, X, n], of the experts in play at u.
+    """Mean less the offset, variance, and worth of one observation, [B, E, n], of the experts at u.
 
     Variances are in units of a^2, worths in units of a. An observation is worth the expected fall of the least y a step
     from then on: where it moves the minimiser by m, that is the curvature times m^2, and it changes the slope there by
     twice the curvature times m.
     """
     xp, d, p, f = namespace(u), dims.knobs, dims.features, features(u)
-    mean, S = belief.mean, belief.S
-    slopes = S[:, :, 1 : 1 + d] + (2.0 * centres[:, :L])[..., None] * S[:, :, 1 + d :]
-    if bowl is not None:
-        mean, S = xp.concat([mean, bowl.mean[:, None]], axis=1), xp.concat([S, bowl.S[:, None]], axis=1)
+    mean, S = experts.mean, experts.S
+    slopes = S[:, :, 1 : 1 + d] + (2.0 * centres[:, :E])[..., None] * S[:, :, 1 + d :]
+    if experts.along is not None:
         steep = xp.maximum(belief.curvatures, LEAST_CURVATURE)
-        slopes = xp.concat([slopes, ((2.0 * steep)[..., None] * bowl.along)[:, None]], axis=1)
-    experts = mean.shape[1]
+        slopes[:, L] = (2.0 * steep)[..., None] * experts.along
     curvatures = xp.maximum(mean[:, :, 1 + d :] / belief.a[:, None, None], LEAST_CURVATURE)
-    slopes *= (inside[:, :experts] * (0.5 / xp.sqrt(curvatures)))[..., None]
-    forms = xp.concat([S, slopes], axis=2).reshape((-1, experts * (p + d), p)) @ f
-    forms = forms.reshape((-1, experts, p + d, u.shape[1]))
+    slopes *= (inside * (0.5 / xp.sqrt(curvatures)))[..., None]
+    forms = (xp.concat([S, slopes], axis=2).reshape((-1, E * (p + d), p)) @ f).reshape((-1, E, p + d, u.shape[1]))
     forms[:, :, :p] *= f[:, None]
     forms[:, :, p:] *= forms[:, :, p:]
     variances = xp.maximum(forms[:, :, :p].sum(axis=2), 0.0)
-    worths = forms[:, :, p:].sum(axis=2) / (variances + belief.noises[:, :experts, None])
+    worths = forms[:, :, p:].sum(axis=2) / (variances + belief.noises[:, :, None])
     return mean @ f, variances, worths
 
 

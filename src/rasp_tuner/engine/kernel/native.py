@@ -104,10 +104,11 @@ def function(name: str, arguments: list[Any], result: Any = None) -> Callable[..
 class NativeBelief:
     """Beliefs of n tuners in one buffer; its arrays, named as in `Belief`, are views that are made when asked for."""
 
-    def __init__(self, dims: Dims, size: int) -> None:
+    def __init__(self, dims: Dims, size: int = 0, buffer: Array | None = None) -> None:
         self._layout = _belief_layout(dims)
-        self.buffer = np.empty((size, self._layout[""][0].stop))
+        self.buffer = np.empty((size, self._layout[""][0].stop)) if buffer is None else buffer
         self.address = address(self.buffer)
+        self.experts: Any = None  # as of a Belief: the functions on arrays take this one, too
 
     def __len__(self) -> int:
         return len(self.buffer)
@@ -170,6 +171,21 @@ class Native:
         ins = (_of(belief, n), (address(points), 8 * d), (address(others), 8 * d))
         self._call("compare", dims, state, default, rows, n, *ins, *ways)
         return out[0], out[1]
+
+    def against(
+        self,
+        dims: Dims,
+        state: State,
+        belief: NativeBelief,
+        default: Array,
+        points: ArrayLike,
+        rows: Rows | None = None,
+    ) -> tuple[Array, ...]:
+        n, d = len(belief), dims.knobs
+        points = _numbers(points, n, d)
+        out, ways = _outputs(n, 6)
+        self._call("against", dims, state, default, rows, n, _of(belief, n), (address(points), 8 * d), *ways)
+        return tuple(out[0].T)
 
     def forecast(
         self,

@@ -22,13 +22,15 @@ from rasp_tuner.engine.kernel.shared import log_student
 from rasp_tuner.engine.kernel.state import Dims, E, State, Tensor
 
 
-class MovedBowl(NamedTuple):
-    """The moving optimum in one context, as a bowl; zeros where it has no say."""
+class Experts(NamedTuple):
+    """All experts in one context, as bowls; a moving optimum without a say is the blind expert once more."""
 
-    mean: Tensor  # [B, p] of the coefficients, in units of y
-    S: Tensor  # [B, p, p] their covariance, in units of a^2
-    along: Tensor  # [B, d, p] how the optimum covaries with them, in units of a
-    location: Tensor  # [B, d, d] covariance of the optimum
+    mean: Tensor  # [B, E, p] of the coefficients, in units of y
+    S: Tensor  # [B, E, p, p] their covariance, in units of a^2
+    along: (
+        Tensor | None
+    )  # [B, d, p] how the moving optimum covaries with its own, in units of a; None if nobody has one
+    location: Tensor | None  # [B, d, d] covariance of the moving optimum
 
 
 def predict(dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,6 +55,18 @@ def compare(
     return mean[:, 0, 0], variance[:, 0, 0]
 
 
+def against(dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor) -> tuple[Tensor, ...]:
+    """Points [B, d] beside the default: y of the default, mean and variance of the difference, y, variances of both."""
+    xp = namespace(points)
+    f = features((2.0 * (points - default))[:, None])
+    at_default = xp.zeros_like(f)
+    at_default[:, 0] = 1.0
+    columns = xp.concat([f, at_default, f - at_default], axis=2)
+    means, variances = (found[:, 0] for found in _mixed(belief, *_each_at(dims, state, belief, columns)))
+    base = belief.offset + belief.origin
+    return means[:, 1] + base, means[:, 2], variances[:, 2], means[:, 0] + base, variances[:, 0], variances[:, 1]
+
+
 def forecast(
     dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,34 +85,41 @@ def features(u: Tensor) -> Tensor:
     return f
 
 
-def moved_bowl(dims: Dims, state: State, belief: Belief) -> MovedBowl:
-    """The moving optimum in the context of the belief."""
+def experts_of(dims: Dims, state: State, belief: Belief) -> Experts:
+    """The experts of a belief; made once."""
+    if belief.experts is None:
+        belief.experts = _experts(dims, state, belief)
+    experts: Experts = belief.experts
+    return experts
+
+
+def _experts(dims: Dims, state: State, belief: Belief) -> Experts:
     xp, size, d, p, m = namespace(belief.x), state.size, dims.knobs, dims.features, dims.coefficients
+    moving = uniform(belief.moving > 0.0)
+    if moving is False:
+        mean, S = (xp.concat([own, own[:, :1]], axis=1) for own in (belief.mean, belief.S))
+        return Experts(mean, S, None, None)
     by_context, by_optimum = _linear_maps(dims, xp, belief.x.device)
     o, q, x = belief.optimum, belief.curvatures, belief.x
     P = (xp.concat([belief.ratio[:, None], x], axis=1) @ by_context).reshape((size, p, m))
     H = (xp.concat([x[:, :1], o, o * o, q, q * o], axis=1) @ by_optimum).reshape((size, p, p))
     K = P @ state.covariance @ P.mT
     KH = K @ H
-    mean = xp.concat([belief.level[:, None], q], axis=1)[:, None] @ H[:, : 1 + d]
-    return MovedBowl(belief.a[:, None] * mean[:, 0], H.mT @ KH, KH[:, 1 + d :], K[:, 1 + d :, 1 + d :])
+    mean = belief.a[:, None, None] * (xp.concat([belief.level[:, None], q], axis=1)[:, None] @ H[:, : 1 + d])
+    S = (H.mT @ KH)[:, None]
+    if moving is not True:
+        mean = xp.where(moving[:, None, None], mean, belief.mean[:, :1])
+        S = xp.where(moving[:, None, None, None], S, belief.S[:, :1])
+    mean, S = xp.concat([belief.mean, mean], axis=1), xp.concat([belief.S, S], axis=1)
+    return Experts(mean, S, KH[:, 1 + d :], K[:, 1 + d :, 1 + d :])
 
 
 def _each_at(dims: Dims, state: State, belief: Belief, f: Tensor) -> tuple[Tensor, Tensor]:
     """Mean less the offset, and variance, [B, E, n], of what columns f [B, p, n] make of the coefficients."""
-    xp, p = namespace(f), dims.features
-    mean, S = belief.mean[:, :1], belief.S[:, :1]  # where it has no say, the moving optimum counts as the blind expert
-    moving = uniform(belief.moving > 0.0)
-    if moving is not False:
-        bowl, blind = moved_bowl(dims, state, belief), (mean, S)
-        mean, S = bowl.mean[:, None], bowl.S[:, None]
-        if moving is not True:
-            mean = xp.where(moving[:, None, None], mean, blind[0])
-            S = xp.where(moving[:, None, None, None], S, blind[1])
-    means = xp.concat([belief.mean, mean], axis=1) @ f
-    Sf = (xp.concat([belief.S, S], axis=1).reshape((-1, E * p, p)) @ f).reshape((-1, E, p, f.shape[2]))
+    xp, p, experts = namespace(f), dims.features, experts_of(dims, state, belief)
+    Sf = (experts.S.reshape((-1, E * p, p)) @ f).reshape((-1, E, p, f.shape[2]))
     Sf *= f[:, None]
-    return means, xp.maximum(Sf.sum(axis=2), 0.0) * (belief.a * belief.a)[:, None, None]
+    return experts.mean @ f, xp.maximum(Sf.sum(axis=2), 0.0) * (belief.a * belief.a)[:, None, None]
 
 
 def _mixed(belief: Belief, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:

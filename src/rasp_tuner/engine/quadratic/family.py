@@ -14,6 +14,7 @@ from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
+from rasp_tuner.engine.kernel.merge import merged
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
 from rasp_tuner.engine.quadratic.compiled import CompiledBelief, CompiledOne
 from rasp_tuner.engine.quadratic.one import ArraysBelief, ArraysOne
@@ -47,6 +48,17 @@ class QuadraticFamily:
 
     def reweigh(self, weights: Array) -> None:
         reweigh(self.dims, self.tuners, weights[None], ALL)
+
+    def merge(self, other: "QuadraticFamily", weights: Array, first: bool) -> None:
+        """Take in all that another one learned: prompts add."""
+        if self.samples and other.samples:
+            pair = (self.tuners, other.tuners) if first else (other.tuners, self.tuners)
+            self._hold(merged(self.dims, self.default, *pair, weights))
+            return
+        if other.samples:
+            self._hold(other.tuners.map(np.copy))
+        if not np.array_equal(self.tuners.weights[0], weights):
+            self.reweigh(weights)
 
     def remembered(self) -> Slots:
         return Slots(*remembered(self.tuners, 0))

@@ -3,8 +3,8 @@
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial, compared
-from rasp_tuner.engine.kernel.backend import Arrays
+from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
+from rasp_tuner.engine.kernel.backend import Kernel
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draws_for
@@ -17,7 +17,7 @@ class ArraysOne:
 
     def __init__(self, dims: Dims, default: Array, state: State) -> None:
         self.dims, self.state = dims, state
-        self.kernel = Arrays(dims, default)
+        self.kernel = Kernel(dims, default, compiled=False)
 
     def believe(self, context: Array) -> "ArraysBelief":
         return ArraysBelief(self, self.kernel.believe(self.state, context[None]))
@@ -47,7 +47,10 @@ class ArraysBelief:
         return float(mean[0]), float(variance[0])
 
     def against(self, point: Array, default: Array) -> Comparison:
-        return compared(self, point, default)
+        del default  # it is the tuner's own
+        told = self._kernel.against(self._state, self.arrays, point[None])
+        level, mean, variance, expected, own, other = (float(number[0]) for number in told)
+        return Comparison(level, mean, variance, expected, (own, other))
 
     def forecast(self, point: Array, y: float) -> Forecast:
         mean, variance, logs = self._kernel.forecast(self._state, self.arrays, point[None], np.array([y]))
