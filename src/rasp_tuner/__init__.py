@@ -1,5 +1,6 @@
 """RASP-Tuner: the online, context-aware black-box optimizer that remembers."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rasp_tuner import presets
@@ -31,6 +32,7 @@ from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Metric, Suggestion
 
 if TYPE_CHECKING:
+    from rasp_tuner.fleet import Fleet as Fleet
     from rasp_tuner.paper.experts import PromptMoE as PromptMoE
 
 __version__ = "0.2.0.dev0"
@@ -44,6 +46,7 @@ __all__ = [
     "ContextShield",
     "ExpiredSuggestion",
     "Explanation",
+    "Fleet",
     "Float",
     "GaussianNoise",
     "HybridAdaptation",
@@ -70,6 +73,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "Fleet":  # a program with one tuner does not need it
+        return import_module("rasp_tuner.fleet").Fleet
     if name == "PromptMoE":  # needs torch: loaded only when somebody asks for it
         return load_experts().PromptMoE
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

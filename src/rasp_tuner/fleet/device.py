@@ -14,13 +14,16 @@ CPU_CHUNK, TORCH_CHUNK = 250, 131_072  # tuners computed together: as many as a 
 
 
 class Device:
-    """One of "cpu" (NumPy, or compiled code), "cuda", "cuda:1", ..., and "torch-cpu", which is for tests."""
+    """One of "cpu" (NumPy, or compiled code), "cuda", "cuda:1", ..., and "torch-cpu", which is for tests.
 
-    def __init__(self, name: object) -> None:
+    threads  that it may use at most; None: one for each core
+    """
+
+    def __init__(self, name: object, threads: int | None = None) -> None:
         known = isinstance(name, str) and (name in ("cpu", "torch-cpu", "cuda") or name.startswith("cuda:"))
         if not isinstance(name, str) or not known:
             raise InvalidSpace(f"device must be 'cpu', 'cuda' or 'cuda:' and a number, got {show(name)}")
-        self.name = name
+        self.name, self._threads = name, threads
         self._torch: Any = None
         if name != "cpu":
             try:
@@ -42,8 +45,10 @@ class Device:
 
     @property
     def workers(self) -> int:
-        """Threads that compute chunks side by side: one for each core; a GPU has its own."""
-        return _cores() if self._torch is None else 1
+        """Threads that compute chunks side by side; a GPU has its own."""
+        if self._torch is not None:
+            return 1
+        return _cores() if self._threads is None else min(self._threads, _cores())
 
     def put(self, given: Any) -> Tensor:
         """Anything array-like as float64 there; a new array."""

@@ -19,13 +19,14 @@ from rasp_tuner.engine.kernel.state import Tensor
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet import fleet_file, single
 from rasp_tuner.fleet.build import Plan, blank
+from rasp_tuner.fleet.checks import Checks
 from rasp_tuner.fleet.chunks import Chunks
 from rasp_tuner.fleet.device import Device, host, is_tensor
 from rasp_tuner.fleet.engine import FleetEngine, Samples, Settings
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import Rows, columns_of, contexts_of, flags_of, rows_of
+from rasp_tuner.fleet.inputs import Rows, flags_of, rows_of
 from rasp_tuner.fleet.knobs import Knobs
-from rasp_tuner.fleet.prior import FleetPrior, guide, learn_prior
+from rasp_tuner.fleet.prior import FleetPrior, combine, guide, summarise
 from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.space import Knob
 from rasp_tuner.tuner import BUDGET, Tuner
@@ -103,6 +104,7 @@ class Fleet:
         settings = Settings(plan.seed, plan.constants["switching_cost"], plan.constants["guard"])
         self._engine = FleetEngine(plan.dims, device.put(plan.default), settings)
         self._chunks = Chunks(device, self._engine.kernel)
+        self._checks = Checks(plan.metrics, self._knobs, self._encoder, device.put)
         self._beliefs: tuple[Rows, list[Beliefs | None]] | None = None  # of the latest ask, until something is learned
 
     def __len__(self) -> int:
@@ -138,7 +140,7 @@ class Fleet:
     def ask(self, contexts: Contexts = None, which: Which = None) -> FleetSuggestions:
         """Parameters to run in these contexts [n, c], one for each tuner."""
         rows = rows_of(which, len(self))
-        seen = contexts_of(contexts, self._encoder, rows, self._device.put)
+        seen = self._checks.contexts(contexts, rows)
         self._guide(rows)
         points = self._device.put(np.zeros((len(rows), self._plan.dims.knobs)))
         params: dict[str, list[Tensor]] = {name: [] for name in self._plan.space.knobs}
@@ -172,10 +174,10 @@ class Fleet:
         if missing.size:
             raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
         flags = flags_of("failed", failed, rows)
-        values = self._values(metrics, rows, flags)
+        values = self._checks.values(metrics, rows, flags)
         at = self._device.index(rows)
         points, contexts = records.point[at], records.context[at]
-        self._learn(rows, points, contexts, values, flags, True)
+        self._learn(rows, points, contexts, list(values.values()), flags, True)
         records.waiting[at] = 0.0
         ran = self._device.index(rows[~flags])
         records.current[ran] = records.point[ran]
@@ -185,21 +187,16 @@ class Fleet:
     ) -> None:
         """Learn from runs nobody asked for: params and metrics [n] by name."""
         rows = rows_of(which, len(self))
-        seen = contexts_of(contexts, self._encoder, rows, self._device.put)
-        columns = columns_of("params", params, self._plan.space.knobs, rows, self._device.put)
-        given = dict(zip(self._plan.space.knobs, columns, strict=True))
-        illegal = self._knobs.illegal(given)
-        if illegal is not None:
-            name, bad, rule = illegal
-            raise InvalidValue(f"params[{name!r}] {rule}, got {float(given[name][bad])!r} for tuner {int(rows[bad])}")
+        seen = self._checks.contexts(contexts, rows)
+        given = self._checks.params(params, rows)
         none = np.zeros(len(rows), dtype=bool)
-        values = self._values(metrics, rows, none)
-        self._learn(rows, self._knobs.points(given), seen, values, none, False)
+        values = self._checks.values(metrics, rows, none)
+        self._learn(rows, self._knobs.points(given), seen, list(values.values()), none, False)
 
     def recommend(self, contexts: Contexts = None, which: Which = None) -> dict[str, Tensor]:
         """The best parameters [n] by knob for these contexts, without exploring; the default while nothing is known."""
         rows = rows_of(which, len(self))
-        seen = contexts_of(contexts, self._encoder, rows, self._device.put)
+        seen = self._checks.contexts(contexts, rows)
         points = self._device.put(np.zeros((len(rows), self._plan.dims.knobs)))
 
         def one(tuners: Tuners, part: slice) -> None:
@@ -255,37 +252,15 @@ class Fleet:
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "cpu", progress: Progress | bool = False) -> "Fleet":
         """The fleet that was saved: from here on it does, bit for bit, what that one would have done on this device."""
-        place = Device(device)
-        plan, header, arrays, tuners = fleet_file.read(path, place, progress)
         fleet = cls.__new__(cls)
-        prior = FleetPrior.of(arrays) if arrays else None
-        fleet._build(plan, place, tuners, header["issued"], header["share"], prior)
-        fleet._lineages = header["lineages"]
+        fleet._read(path, Device(device), progress)
         return fleet
 
-    def _values(self, metrics: object, rows: Rows, failed: NDArray[np.bool_]) -> list[Tensor]:
-        """Checked metrics [n]; those of failures are ones."""
-        if metrics is None and failed.all():
-            metrics = dict.fromkeys(self._plan.metrics, np.ones(len(rows)))
-        if failed.any() and isinstance(metrics, Mapping):
-            metrics = {name: self._without(values, failed) for name, values in metrics.items()}
-        values = columns_of("metrics", metrics, self._plan.metrics, rows, self._device.put)
-        for (name, metric), column in zip(self._plan.metrics.items(), values, strict=True):
-            if metric.scale == "log" and bool(namespace(column).any(column <= 0.0)):
-                bad = int(np.argmin(host(column) > 0.0))
-                raise InvalidValue(
-                    f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {float(column[bad])!r} for tuner"
-                    f" {int(rows[bad])}"
-                )
-        return values
-
-    def _without(self, values: object, failed: NDArray[np.bool_]) -> object:
-        """Ones in the place of what failures came to."""
-        try:
-            array = host(self._device.put(values))
-        except (ValueError, TypeError, RuntimeError):
-            return values  # the check says what is wrong
-        return np.where(failed, 1.0, array) if array.shape == failed.shape else array
+    def _read(self, path: str | os.PathLike[str], device: Device, progress: Progress | bool) -> None:
+        plan, header, arrays, tuners = fleet_file.read(path, device, progress)
+        prior = FleetPrior.of(arrays) if arrays else None
+        self._build(plan, device, tuners, header["issued"], header["share"], prior)
+        self._lineages = header["lineages"]
 
     def _learn(
         self, rows: Rows, points: Tensor, contexts: Tensor, values: list[Tensor], failed: NDArray[np.bool_], asked: bool
@@ -338,7 +313,7 @@ class Fleet:
         if not len(fresh) or not total:
             return
         if self._prior is None or total >= PRIOR_EVERY * float(self._prior.samples):
-            self._prior = learn_prior(self._engine, self._tuners, self._device)
+            self._prior = combine([summarise(self._engine, self._tuners, self._device)])
         if self._prior.known > 0.0:
             guide(self._prior, self._tuners, fresh, self._device)
 

@@ -40,13 +40,25 @@ def write(
     progress: Progress | bool,
 ) -> None:
     """Write the fleet so that after a crash `path` holds either the old file or the new one, whole."""
+    write_blocks(path, plan, whole, (tuners.size, tuners.records.failed_at.shape[1]), tuners.take, progress)
+
+
+def write_blocks(
+    path: str | os.PathLike[str],
+    plan: Plan,
+    whole: tuple[Mapping[str, Any], Mapping[str, Array]],
+    shape: tuple[int, int],
+    take: Callable[[slice], Tuners],
+    progress: Progress | bool,
+) -> None:
+    """The same for tuners that come some at a time; `shape`: how many, and the most early failures of any."""
     target = snapshot_path(path)
     told = _progress(progress, "saving")
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
             file.write(MAGIC)
-            for frame in _frames(plan, whole, tuners, told):
+            for frame in _frames(plan, whole, shape, take, told):
                 file.write(_LENGTH.pack(len(frame)))
                 file.write(frame)
             file.flush()
@@ -76,7 +88,7 @@ def read(
             for start in range(0, size, BLOCK_TUNERS):
                 stop = min(start + BLOCK_TUNERS, size)
                 _, block = snapshot.decode(_frame(file))
-                tuners.put(device.index(np.arange(start, stop)), _unpacked(plan, device, stop - start, block))
+                tuners.put(device.index(np.arange(start, stop)), unpack(plan, device, stop - start, block))
                 told(stop, size)
             if file.read(1):
                 raise SnapshotError("the file of the fleet goes on after its end")
@@ -105,7 +117,8 @@ def pack(part: Tuners) -> dict[str, Array]:
     return arrays | {f"records/{name}": host(array) for name, array in vars(part.records).items()}
 
 
-def _unpacked(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]) -> Tuners:
+def unpack(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]) -> Tuners:
+    """What `pack` gave."""
     part = blank(plan, device, size, 0)
     saved = under("state/", arrays)
     used = np.arange(plan.dims.rows) < saved["count"][:, None]
@@ -130,15 +143,18 @@ def _unpacked(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]
 
 
 def _frames(
-    plan: Plan, whole: tuple[Mapping[str, Any], Mapping[str, Array]], tuners: Tuners, told: Progress
+    plan: Plan,
+    whole: tuple[Mapping[str, Any], Mapping[str, Array]],
+    shape: tuple[int, int],
+    take: Callable[[slice], Tuners],
+    told: Progress,
 ) -> Iterator[bytes]:
-    header, arrays = whole
-    size = tuners.size
+    (header, arrays), (size, failures) = whole, shape
     yield plan.to_bytes()
-    yield snapshot.encode({**header, "size": size, "failures": tuners.records.failed_at.shape[1]}, arrays)
+    yield snapshot.encode({**header, "size": size, "failures": failures}, arrays)
     for start in range(0, size, BLOCK_TUNERS):
         stop = min(start + BLOCK_TUNERS, size)
-        yield snapshot.encode({}, pack(tuners.take(slice(start, stop))))
+        yield snapshot.encode({}, pack(take(slice(start, stop))))
         told(stop, size)
 
 

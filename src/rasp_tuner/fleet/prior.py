@@ -4,15 +4,20 @@ All are robust averages over tuners with enough samples. What has units, the cur
 is shared only where tuners agree about it; the rest has none: where optima lie, which knobs matter, how noisy answers
 are, how much each expert is worth. How far tuners disagree becomes the variance around it, so that a fleet of tuners
 that are not alike tells a new one little.
+
+A fleet in parts learns the same. Each part gives a summary with one row for each tuner, and summaries of different
+tuners can be combined in any order. Where there are too many tuners, those that are looked at are a function of their
+numbers: the same ones, whatever the parts are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.draws import draws
 from rasp_tuner.fleet.engine import FleetEngine
 from rasp_tuner.fleet.inputs import Rows
 from rasp_tuner.fleet.records import GIVEN, LOCATED
@@ -50,37 +55,84 @@ class FleetPrior:
         return cls(**{field.name: arrays[field.name] for field in fields(cls)})
 
 
-def learn_prior(engine: FleetEngine, tuners: Tuners, device: Device) -> FleetPrior:
-    """What the tuners have in common now."""
-    learned = host(tuners.records.learned)
+@dataclass(frozen=True)
+class Summary:
+    """What some tuners know, in NumPy: a row for each of n with enough samples, MOST_TUNERS of them at most."""
+
+    samples: Array  # [] of all the tuners, with those that have no row
+    number: Array  # [n] of the tuner in its fleet
+    optimum: Array  # [n, d] u
+    log: Array  # [n] 1 if its metric is on a log scale
+    curvature: Array  # [n] 0 where it has no units that tuners share
+    level: Array  # [n] least y, not relative to anything
+    level_variance: Array  # [n]
+    largest: Array  # [n]
+    tracked: Array  # [n]
+    shape: Array  # [n, d]
+    scores: Array  # [n, E]
+    noises: Array  # [n, E, NOISES]
+
+    def take(self, rows: Rows) -> "Summary":
+        """That of some of its rows."""
+        return Summary(self.samples, **{name: array[rows] for name, array in vars(self).items() if name != "samples"})
+
+
+def summarise(engine: FleetEngine, tuners: Tuners, device: Device) -> Summary:
+    """What the tuners know now."""
+    records = tuners.records
+    learned, numbers = host(records.learned), host(records.number)
     known = np.flatnonzero((host(tuners.objective.seen) >= LEAST_SAMPLES) & (learned >= LEAST_SAMPLES))
-    rows = (
-        known[np.unique(np.linspace(0, len(known) - 1, min(len(known), MOST_TUNERS)).astype(int))]
-        if len(known)
-        else known
-    )
-    enough = len(rows) >= LEAST_TUNERS
-    part = tuners.take(device.index(rows if enough else np.arange(1)))
+    rows = known[_looked_at(numbers[known])]
+    part = tuners.take(device.index(rows))
     state = {name: host(array) for name, array in part.state.items()}
-    contexts = part.state.origin + part.state.previous
-    u = 2.0 * host(engine.kernel.best(part.state, engine.kernel.believe(part.state, contexts)) - engine.default)
-    location, spread = _centre(u)
-    variance = spread**2
-    location = location * np.clip(1.0 - variance / len(u) / np.maximum(location**2, 1e-12), 0.0, 1.0)
-    curvature, level, level_variance = _units(part, state)
-    return FleetPrior(
+    optimum = np.zeros_like(state["location"])
+    if len(rows):
+        contexts = part.state.origin + part.state.previous
+        best = engine.kernel.best(part.state, engine.kernel.believe(part.state, contexts))
+        optimum = 2.0 * host(best - engine.default)
+    alone = len(part.objective.metrics) > 1  # then each tuner measures them in deviations of its own
+    return Summary(
         samples=np.array(float(learned.sum())),
-        known=np.array(float(enough)),
+        number=numbers[rows],
+        optimum=optimum,
+        log=np.where(host(part.objective.weights)[:, -1] > 0.0, 1.0, 0.0),
+        curvature=np.where(alone, 0.0, state["curvature"]),
+        level=(state["first"] * state["weights"]).sum(axis=1) + state["level"],
+        level_variance=state["level_variance"],
+        largest=state["largest"],
+        tracked=state["tracked"],
+        shape=state["shape"],
+        scores=state["scores"],
+        noises=state["noises"],
+    )
+
+
+def combine(summaries: Sequence[Summary]) -> FleetPrior:
+    """What the tuners of these summaries have in common; their order does not matter."""
+    names = [field.name for field in fields(Summary) if field.name != "samples"]
+    rows = {name: np.concatenate([getattr(one, name) for one in summaries]) for name in names}
+    every = Summary(np.array(sum(float(one.samples) for one in summaries)), **rows)
+    some = every.take(np.argsort(every.number))
+    some = some.take(_looked_at(some.number))
+    if len(some.number) < LEAST_TUNERS:
+        return _unknown(some)
+    location, spread = _centre(some.optimum)
+    variance = spread**2
+    location = location * np.clip(1.0 - variance / len(some.number) / np.maximum(location**2, 1e-12), 0.0, 1.0)
+    curvature, level, level_variance = _units(some)
+    return FleetPrior(
+        samples=some.samples,
+        known=np.array(1.0),
         curvature=np.array(curvature),
         level=np.array(level),
         level_variance=np.array(level_variance),
-        largest=np.array(float(np.median(state["largest"]))),
-        tracked=np.array(min(float(np.median(state["tracked"])), MOST_TRACKED)),
-        shape=_shape(state["shape"]),
+        largest=np.array(float(np.median(some.largest))),
+        tracked=np.array(min(float(np.median(some.tracked)), MOST_TRACKED)),
+        shape=_shape(some.shape),
         location=location,
         location_variance=np.clip(variance, LOCATION_FLOOR, LOCATION_MOST),
-        scores=_scores(state["scores"]),
-        noises=_scores(state["noises"]),
+        scores=_scores(some.scores),
+        noises=_scores(some.noises),
     )
 
 
@@ -96,22 +148,35 @@ def guide(prior: FleetPrior, tuners: Tuners, rows: Rows, device: Device) -> None
     tuners.records.guided[at] = LOCATED if located else GIVEN
 
 
-def _units(part: Tuners, state: Mapping[str, Array]) -> tuple[float, float, float]:
+def _unknown(some: Summary) -> FleetPrior:
+    """Too few tuners have learned enough."""
+    none, nowhere = np.array(0.0), np.zeros(some.shape.shape[1])
+    scores, noises = (np.zeros(array.shape[1:]) for array in (some.scores, some.noises))
+    return FleetPrior(some.samples, none, none, none, none, none, none, nowhere, nowhere, nowhere, scores, noises)
+
+
+def _looked_at(numbers: Array) -> Rows:
+    """Positions, in order, of the tuners with these numbers that are looked at: of any, those that draw the least.
+
+    What is chosen among the chosen of parts is then what is chosen among all.
+    """
+    drawn = draws(0, numbers, np.zeros_like(numbers), 1)[:, 0]
+    return np.sort(np.argsort(drawn, kind="stable")[:MOST_TUNERS])
+
+
+def _units(some: Summary) -> tuple[float, float, float]:
     """Curvature, least y and its variance in units of the curvature squared, where tuners agree; else zeros."""
     none = (0.0, 0.0, 0.0)
-    if len(part.objective.metrics) > 1:
-        return none  # each tuner measures them in deviations of its own
-    log = host(part.objective.weights)[:, -1] > 0.0
-    alike = (log == (log.mean() > 0.5)) & (state["curvature"] > 0.0)
-    if alike.sum() < LEAST_TUNERS or (log.mean() > 0.5 and log.any() and not log.all()):
+    mostly_log = some.log.mean() > 0.5
+    alike = ((some.log > 0.0) == mostly_log) & (some.curvature > 0.0)
+    if alike.sum() < LEAST_TUNERS or (mostly_log and not some.log.all()):
         return none
-    logs, spread = _centre(np.log(state["curvature"][alike]))
+    logs, spread = _centre(np.log(some.curvature[alike]))
     if spread > ALIKE_LOGS:
         return none
     curvature = float(np.exp(logs))
-    origin = (state["first"] * state["weights"]).sum(axis=1)
-    level, apart = _centre((origin + state["level"])[alike])
-    own = float(np.median(state["level_variance"][alike]))
+    level, apart = _centre(some.level[alike])
+    own = float(np.median(some.level_variance[alike]))
     return curvature, float(level), max(own, float(apart / curvature) ** 2)
 
 

@@ -1,0 +1,303 @@
+"""RayFleet: a fleet whose tuners live in shards on a Ray cluster, with the calls of `Fleet`.
+
+It does what one `Fleet` with the same seed does, to rounding: draws depend on the numbers of tuners in the whole fleet
+(roster.py), and what tuners learn from each other comes from all shards (prior.py).
+"""
+
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rasp_tuner.core import snapshot
+from rasp_tuner.core.checks import whole
+from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.fleet import fleet_file, single
+from rasp_tuner.fleet.build import Plan, blank
+from rasp_tuner.fleet.checks import Checks
+from rasp_tuner.fleet.cluster import Cluster
+from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.fleet import MOST_TUNERS, PRIOR_EVERY, Contexts, Fleet, FleetSuggestions, Which
+from rasp_tuner.fleet.fleet_file import Progress
+from rasp_tuner.fleet.inputs import Rows, flags_of, rows_of
+from rasp_tuner.fleet.knobs import Knobs
+from rasp_tuner.fleet.prior import FleetPrior, combine
+from rasp_tuner.fleet.roster import Part, Roster
+from rasp_tuner.fleet.shard_group import Call, ShardGroup
+from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.space import Knob
+from rasp_tuner.tuner import Tuner
+from rasp_tuner.types import Direction, Metric
+
+CPU = Device("cpu")  # where the driver checks
+
+
+class RayFleet:
+    """Many tuners of the same kind, on many machines, by the calls of `Fleet`; arrays come back in NumPy.
+
+    A call that raises a RaspError changes nothing. Not thread-safe. A shard whose process or machine is lost comes back
+    by itself, with a warning in the log "rasp_tuner.fleet". Acknowledged is a call that returned.
+
+    While this object lives, nothing acknowledged is lost: it keeps the calls of a shard since its latest snapshot, and
+    repeats them. If it is lost, too, `RayFleet.resume(folder)` goes on with the snapshots: of each shard, fewer than
+    `snapshot_every` of the latest tells are missing; none with 1.
+
+    space, metrics, context, default, size, settings   as of `Fleet`
+    shards          processes; None: one for each CPU of the cluster, or for each GPU
+    snapshot_every  calls of tell or observe that reach a shard, after which it writes a snapshot before the call
+                    returns. None: when its tuners have learned 200 samples on average since the last one
+    folder          of the snapshots, empty or new. Shards on several machines need one that all of them reach. None: a
+                    temporary one on the local disk, which goes with this object
+    device          of each shard: "cpu" or "cuda"
+    address         of the cluster; None: the one that this process uses already, else a new one on this machine
+    options         of Ray for the actors, such as {"num_cpus": 1}. By default they reserve no CPU, so that a lost shard
+                    always finds a place, and one GPU with "cuda"
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Knob],
+        metrics: Mapping[str, Metric | Direction],
+        context: Sequence[str] | int | None = None,
+        default: Mapping[str, object] | None = None,
+        size: int = 1000,
+        *,
+        shards: int | None = None,
+        snapshot_every: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        device: str = "cpu",
+        address: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        size = whole("size", size, 0, MOST_TUNERS, InvalidSpace)
+        cluster = Cluster(shards, snapshot_every, folder, device, address, options)
+        empty = Fleet(space, metrics, context, default, 0, **settings)  # checks all of it
+        self._build(empty._plan, empty._share, *cluster.start(empty._plan.to_bytes(), empty._share))
+        if size:
+            self.add(size)
+        self._shards.snapshot(range(len(self._shards)))
+
+    def _build(self, plan: Plan, share: bool, shards: ShardGroup, end: Callable[[], None]) -> None:
+        self._plan, self._share, self._shards = plan, share, shards
+        self._end = weakref.finalize(self, end)
+        self._tuners, self._certain = Roster(len(shards)), True
+        self._prior: FleetPrior | None = None
+        self._checks = Checks(plan.metrics, Knobs(plan.space), ContextEncoder(plan.context), CPU.put)
+
+    def close(self) -> None:
+        """End the shards; the fleet cannot be used any more. Snapshots in a folder that was given stay there."""
+        self._end()
+
+    def __enter__(self) -> "RayFleet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._roster.number)
+
+    def __repr__(self) -> str:
+        return (
+            f"<RayFleet of {len(self)} tuners in {len(self._shards)} shards knobs={list(self._plan.space.knobs)}"
+            f" learned={int(self._roster.learned.sum())} pending={int(self._roster.waiting.sum())}>"
+        )
+
+    @property
+    def learned(self) -> Rows:
+        """[B] how many samples each tuner was told or observed."""
+        return self._roster.learned.copy()
+
+    @property
+    def pending(self) -> NDArray[np.bool_]:
+        """[B] whether a suggestion of the tuner waits for an answer."""
+        waiting: NDArray[np.bool_] = self._roster.waiting.copy()
+        return waiting
+
+    def ask(self, contexts: Contexts = None, which: Which = None) -> FleetSuggestions:
+        """Parameters to run in these contexts [n, c], one for each tuner."""
+        rows = rows_of(which, len(self))
+        seen = self._checks.contexts(contexts, rows)
+        self._start(rows)
+        parts = self._roster.parts(rows)
+        answers = self._change("ask", {part.shard: part.call(seen[part.at], part.which) for part in parts})
+        points = _gathered(parts, {shard: answer.points for shard, answer in answers.items()}, self._plan.space.dim)
+        self._roster.waiting[rows] = True
+        return FleetSuggestions(self._params(parts, {s: answer.params for s, answer in answers.items()}), points, rows)
+
+    def tell(self, metrics: Mapping[str, Any] | None = None, which: Which = None, failed: Any = None) -> None:
+        """Learn what the waiting suggestions led to, as `Fleet.tell`."""
+        rows = rows_of(which, len(self))
+        missing = rows[~self._roster.waiting[rows]]
+        if missing.size:
+            raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
+        flags = flags_of("failed", failed, rows)
+        values = self._checks.values(metrics, rows, flags)
+        self._start(rows)
+        self._change(
+            "tell",
+            {p.shard: p.call(_some(values, p), p.which, flags[p.at]) for p in self._roster.parts(rows)},
+        )
+        self._roster.waiting[rows] = False
+        self._roster.learned[rows] += 1
+
+    def observe(
+        self, contexts: Contexts, params: Mapping[str, Any], metrics: Mapping[str, Any], which: Which = None
+    ) -> None:
+        """Learn from runs nobody asked for: params and metrics [n] by name."""
+        rows = rows_of(which, len(self))
+        seen, given = self._checks.contexts(contexts, rows), self._checks.params(params, rows)
+        values = self._checks.values(metrics, rows, np.zeros(len(rows), dtype=bool))
+        self._start(rows)
+        self._change(
+            "observe",
+            {p.shard: p.call(seen[p.at], _some(given, p), _some(values, p), p.which) for p in self._roster.parts(rows)},
+        )
+        self._roster.learned[rows] += 1
+
+    def recommend(self, contexts: Contexts = None, which: Which = None) -> dict[str, Array]:
+        """The best parameters [n] by knob for these contexts, without exploring; the default while nothing is known."""
+        rows = rows_of(which, len(self))
+        seen = self._checks.contexts(contexts, rows)
+        parts = self._roster.parts(rows)
+        answers = self._shards.query("recommend", {part.shard: part.call(seen[part.at], part.which) for part in parts})
+        return self._params(parts, answers)
+
+    def add(self, n: int = 1) -> Rows:
+        """Positions of n new tuners, at the end."""
+        n, size = whole("n", n, 1, MOST_TUNERS), len(self)
+        numbers = self._roster.new_numbers(n)
+        self._change("add_numbered", {shard: Call((own,)) for shard, own in numbers.items()})
+        self._roster.add(n)
+        return np.arange(size, size + n)
+
+    def remove(self, which: Which) -> None:
+        """Forget these tuners; those after them move up, and stay in their shards."""
+        rows = rows_of(which, len(self))
+        self._change("remove", {part.shard: Call((part.rows,)) for part in self._roster.parts(rows)})
+        self._roster.remove(rows)
+
+    def __getitem__(self, i: int) -> Tuner:
+        """A Tuner that knows what tuner i knows, and may go its own way; `fleet[i] = tuner` brings it back."""
+        (part,) = self._roster.parts(rows_of(i, len(self)))
+        answer = self._shards.query("get_tuner", {part.shard: Call((int(part.rows[0]),))})
+        return Tuner.from_bytes(answer[part.shard])
+
+    def __setitem__(self, i: int, tuner: Tuner) -> None:
+        row = rows_of(i, len(self))
+        single.tuners_of(self._plan, CPU, tuner, 0.0)  # whether it can be
+        (part,) = self._roster.parts(row)
+        self._change("set_tuner", {part.shard: part.call(int(part.rows[0]), tuner.to_bytes())})
+        self._roster.learned[row], self._roster.guided[row] = tuner.learned, False
+        self._roster.waiting[row] = bool(tuner.pending)
+
+    def save(self, path: str | os.PathLike[str], progress: Progress | bool = False) -> None:
+        """Write everything to `path`, atomically: the file that one `Fleet` in this state would write."""
+        failures = max(census.failures for census in self._shards.query_all("census"))
+
+        def take(block: slice) -> Tuners:
+            rows = rows_of(block, len(self))
+            parts = self._roster.parts(rows)
+            answers = self._shards.query("packed", {part.shard: Call((part.rows,)) for part in parts})
+            tuners = blank(self._plan, CPU, len(rows), 0)
+            tuners.make_room_for_failures(failures)
+            for part in parts:
+                own = fleet_file.unpack(self._plan, CPU, len(part.rows), answers[part.shard])
+                own.make_room_for_failures(failures)
+                tuners.put(part.at, own)
+            return tuners
+
+        header = {"issued": self._roster.issued, "share": self._share}
+        prior = {} if self._prior is None else vars(self._prior)
+        fleet_file.write_blocks(path, self._plan, (header, prior), (len(self), failures), take, progress)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, progress: Progress | bool = False, **cluster: Any) -> "RayFleet":
+        """The fleet that was saved, by a RayFleet or a `Fleet`, in as many shards as are wanted now.
+
+        `cluster`: shards, snapshot_every, folder, device, address and options, as above. The fleet passes through this
+        process, which needs room for all of it.
+        """
+        where = Cluster(**cluster)
+        plan, header, arrays, tuners = fleet_file.read(path, CPU, progress)
+        fleet = cls.__new__(cls)
+        fleet._build(plan, header["share"], *where.start(plan.to_bytes(), header["share"]))
+        fleet._prior = FleetPrior.of(arrays) if arrays else None
+        records, roster = {name: host(array) for name, array in vars(tuners.records).items()}, fleet._roster
+        number, learned = records["number"].astype(np.int64), records["learned"].astype(np.int64)
+        roster.take_over(number, learned, records["waiting"] > 0.0, records["guided"] > 0.0)
+        roster.issued = header["issued"]
+        parts = roster.parts(np.arange(tuners.size))
+        packed = {part.shard: Call((fleet_file.pack(tuners.take(part.at)), roster.issued)) for part in parts}
+        fleet._change("join", packed)
+        fleet._shards.snapshot(range(len(fleet._shards)))
+        return fleet
+
+    @classmethod
+    def resume(cls, folder: str | os.PathLike[str], **cluster: Any) -> "RayFleet":
+        """The fleet whose snapshots are in this folder, after its driver was lost; in as many shards as it had.
+
+        `cluster`: snapshot_every, device, address and options, as above.
+        """
+        shards, end = Cluster(folder=folder, **cluster).resume()
+        try:
+            found = shards.query_all("census")
+        except BaseException:
+            end()
+            raise
+        fleet = cls.__new__(cls)
+        fleet._build(Plan(*snapshot.decode(found[0].plan)), found[0].share, shards, end)
+        fleet._roster.update(found)
+        return fleet
+
+    @property
+    def _roster(self) -> Roster:
+        if not self._certain:
+            self._tuners.update(self._shards.query_all("census"))
+            self._certain = True
+        return self._tuners
+
+    def _change(self, method: str, calls: Mapping[int, Call]) -> dict[int, Any]:
+        self._certain = False  # if this is interrupted, some shards have done it
+        answers = self._shards.change(method, calls)
+        self._certain = True
+        return answers
+
+    def _params(self, parts: Sequence[Part], answers: Mapping[int, Mapping[str, Array]]) -> dict[str, Array]:
+        return {
+            name: _gathered(parts, {shard: params[name] for shard, params in answers.items()})
+            for name in self._plan.space.knobs
+        }
+
+    def _start(self, rows: Rows) -> None:
+        """Give tuners that have no samples what those of all shards have learned, when a `Fleet` would."""
+        roster = self._roster
+        fresh = rows[(roster.learned[rows] == 0) & ~roster.guided[rows]]
+        total = float(roster.learned.sum())
+        if not self._share or not len(fresh) or not total:
+            return
+        if self._prior is None or total >= PRIOR_EVERY * float(self._prior.samples):
+            self._prior = combine(self._shards.query_all("summary"))
+        if self._prior.known > 0.0:
+            prior = vars(self._prior)
+            self._change("start", {part.shard: part.call(prior, part.rows) for part in roster.parts(fresh)})
+            roster.guided[fresh] = True
+
+
+def _some(columns: Mapping[str, Array], part: Part) -> dict[str, Array]:
+    return {name: column[part.at] for name, column in columns.items()}
+
+
+def _gathered(parts: Sequence[Part], answers: Mapping[int, Array], width: int | None = None) -> Array:
+    """Rows that shards gave, in the order of the call: [n], or [n, width]."""
+    size = sum(len(part.at) for part in parts)
+    gathered = np.zeros(size if width is None else (size, width))
+    for part in parts:
+        gathered[part.at] = answers[part.shard]
+    return gathered
