@@ -42,7 +42,8 @@ def grown(steps, *, knobs=3, dim=2, seed=0, default=0.5, preset="default", **mor
         if t % 9 == 4:
             tuner.tell_failed(suggestion.id)
         else:
-            tuner.tell(suggestion.id, {"loss": sum((v - 0.3) ** 2 for v in suggestion.params.values()) + rng.normal()})
+            loss = 1.0 + sum((value - 0.3) ** 2 for value in suggestion.params.values()) + 0.05 * rng.normal()
+            tuner.tell(suggestion.id, {"loss": loss})
     return tuner
 
 
