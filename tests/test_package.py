@@ -74,7 +74,7 @@ def test_base_install_says_which_extra_the_commands_need(base_python):
 
 
 def test_the_base_install_is_numpy_and_one_small_package():
-    assert PROJECT["dependencies"] == ["numpy>=1.26", "threadpoolctl>=3.5"]
+    assert PROJECT["dependencies"] == ["numpy>=2.1", "threadpoolctl>=3.5"]
 
 
 def packages_of(extra):
@@ -112,7 +112,7 @@ def test_the_wheel_stays_small():
     with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as wheel:
         for file in files:
             wheel.write(file)
-        assert sum(entry.compress_size for entry in wheel.infolist()) < 600_000
+        assert sum(entry.compress_size for entry in wheel.infolist()) < 700_000
 
 
 def test_nothing_is_pickled():

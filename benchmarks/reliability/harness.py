@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,12 @@ class Link:
             raise Gone(str(reason)) from reason
         return status, body
 
+    def fileno(self) -> int:
+        """Of the open connection, to wait for its answer."""
+        if self._socket is None:
+            raise Gone("not connected")
+        return self._socket.fileno()
+
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
@@ -156,8 +162,15 @@ class Link:
 class ServerProcess:
     """`rasp serve` as a process of its own, or the same with a planted fault."""
 
-    def __init__(self, data: Path, plant: str | None = None, limit_file_size: int | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        plant: str | None = None,
+        limit_file_size: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.data, self.plant, self.limit = data, plant, limit_file_size
+        self.environment = {**os.environ, **(environment or {})}
         self.port = free_port()
         self.said = data.parent / f"{data.name}.stderr"
         self.process: subprocess.Popen[bytes] | None = None
@@ -177,7 +190,7 @@ class ServerProcess:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, resource.RLIM_INFINITY))
 
         with self.said.open("ab") as said:
-            self.process = subprocess.Popen(command, stderr=said, stdout=said, preexec_fn=limited)
+            self.process = subprocess.Popen(command, stderr=said, stdout=said, preexec_fn=limited, env=self.environment)
 
     def start(self, seconds: float = 120.0) -> float:
         """Seconds from its start until it answers tells."""

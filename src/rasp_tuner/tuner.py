@@ -1,7 +1,8 @@
 """Tuner: the public face. Names, ids and metrics around an optimizer on the unit box."""
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -16,7 +17,8 @@ from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
-from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.core.threads import methods_on_one_thread, one_thread
+from rasp_tuner.engine.together import believe_together, can_share
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.presets import BUDGET as BUDGET
@@ -379,3 +381,14 @@ class Tuner:
             return self._space.snap(self._space.to_unit(default, "default"))  # as a snapshot gives it back
         except InvalidValue as reason:
             raise InvalidSpace(str(reason)) from reason
+
+
+@one_thread()
+def think_ahead(asks: Iterable[tuple[Tuner, Context]]) -> None:
+    """Compute at once what different tuners need for these asks, where that is faster; their answers stay the same."""
+    coming = []
+    for tuner, context in asks:
+        if can_share(tuner._optimizer) and not isinstance(tuner._encoder, ContextShield):
+            with contextlib.suppress(RaspError):  # a wrong context: `ask` says so
+                coming.append((tuner._optimizer, tuner._encoder.encode(context)))
+    believe_together(coming)

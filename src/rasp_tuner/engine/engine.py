@@ -77,9 +77,13 @@ class Engine:
         latest = self._latest
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
-        belief, self._compared = self.gate.believe(context), {}
-        self._latest = context, belief
+        belief = self.gate.believe(context)
+        self.keep(context, belief)
         return belief
+
+    def keep(self, context: Array, belief: Mixture) -> None:
+        """Have this ready: what the families believe in this context, until something is learned."""
+        self._latest, self._compared = (context, belief), {}
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         """What the gate's families would try, unless guard, budget or the cost of leaving `current` forbid it."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,15 @@ class Service:
         """Whether the maximum number of asks and tells wait: one more would be refused."""
         return self._waiting[True] >= self.limits.waiting
 
-    async def submit(self, run: Callable[[UnitOfWork], Any], *, writes: bool, weight: int = 1) -> Any:
+    async def submit(
+        self,
+        run: Callable[[UnitOfWork], Any],
+        *,
+        writes: bool,
+        weight: int = 1,
+        study: str | None = None,
+        asks: Sequence[Any] = (),
+    ) -> Any:
         """The answer of a job, or the HttpError it raised; a 503 at once if too many jobs wait."""
         if not self.writer.is_alive():
             raise http_errors.storage_failed()
@@ -60,7 +68,7 @@ class Service:
             raise http_errors.overloaded()
         self._waiting[writes] += weight
         future = asyncio.get_running_loop().create_future()
-        self.writer.put(WriterJob(run, writes, future))
+        self.writer.put(WriterJob(run, writes, future, study, asks))
         try:
             return await future
         finally:
@@ -193,7 +201,9 @@ class Service:
                     raise http_errors.invalid(f"contexts[{i}]: {error}", f"contexts[{i}]") from error
             return [self._suggest(work, live, context) for context in contexts]
 
-        suggestions: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(contexts))
+        suggestions: list[dict[str, Any]] = await self.submit(
+            run, writes=True, weight=len(contexts), study=name, asks=contexts
+        )
         return suggestions
 
     def _suggest(self, work: UnitOfWork, live: LiveStudy, context: Any) -> dict[str, Any]:
@@ -217,7 +227,7 @@ class Service:
         def run(work: UnitOfWork) -> dict[str, Any]:
             return self._tell(work, work.study(name, writes=True), Answer(id, metrics, reason, params))
 
-        told: dict[str, Any] = await self.submit(run, writes=True)
+        told: dict[str, Any] = await self.submit(run, writes=True, study=name)
         return told
 
     async def tell_batch(self, name: str, tells: list[Answer]) -> list[dict[str, Any]]:
@@ -227,7 +237,7 @@ class Service:
             live = work.study(name, writes=True)
             return [self._tell_in_batch(work, live, tell) for tell in tells]
 
-        results: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(tells))
+        results: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(tells), study=name)
         return results
 
     def _tell_in_batch(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
@@ -260,7 +270,7 @@ class Service:
             work.add_event(live, event)
             return {"status": "learned"}
 
-        observed: dict[str, Any] = await self.submit(run, writes=True)
+        observed: dict[str, Any] = await self.submit(run, writes=True, study=name)
         return observed
 
     async def metrics(self) -> bytes:

@@ -40,11 +40,11 @@ class QuadraticFamily:
         return int(self.tuners.steps[0])
 
     def believe(self, context: Array) -> Any:
-        return self._one.believe(context)
+        return self.one.believe(context)
 
     def learn(self, trial: Trial, belief: Any, forecast: Forecast | None) -> None:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
-        self._one.learn(trial, belief, forecast)
+        self.one.learn(trial, belief, forecast)
 
     def reweigh(self, weights: Array) -> None:
         reweigh(self.dims, self.tuners, weights[None], ALL)
@@ -78,4 +78,4 @@ class QuadraticFamily:
         """Take up a state of one tuner, with what computes on it."""
         self.tuners = tuners
         compiled = native.available() and native.Native.serves(self.dims)
-        self._one = (CompiledOne if compiled else ArraysOne)(self.dims, self.default, tuners)
+        self.one = (CompiledOne if compiled else ArraysOne)(self.dims, self.default, tuners)

@@ -25,6 +25,7 @@ from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import RolledBack, StudyCache, UnitOfWork
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.tuner import think_ahead
 
 SNAPSHOT_EVERY_EVENTS = 1_000  # events of a study between snapshots, at most
 MAX_REPLAY_CPU_S = 0.3  # CPU time that replaying the events since the latest snapshot may take, at most
@@ -44,6 +45,8 @@ class WriterJob:
     run: Callable[[UnitOfWork], Any]
     writes: bool
     future: "asyncio.Future[Any] | None" = None
+    study: str | None = None  # that an ask or an answer is about
+    asks: Sequence[Any] = ()  # contexts it will ask for
 
 
 class Writer(threading.Thread):
@@ -114,6 +117,7 @@ class Writer(threading.Thread):
         if self.failing and any(job.writes for job in jobs):
             self._probe()
         work = UnitOfWork(self.store, self.cache, time.time())
+        self._think_ahead(jobs, work)
         outcomes = [
             http_errors.storage_failed() if job.writes and self.failing else self._run_job(job, work) for job in jobs
         ]
@@ -133,6 +137,21 @@ class Writer(threading.Thread):
                 )
                 if self._snapshot_due(live, SNAPSHOT_EVERY_EVENTS) or self._replay_cpu_s[live.id] > MAX_REPLAY_CPU_S:
                     self._start_snapshot(live)
+
+    def _think_ahead(self, jobs: Sequence[WriterJob], work: UnitOfWork) -> None:
+        """Compute at once what the asks of different studies need; a study that is told something first is left out."""
+        first: dict[str, WriterJob] = {}
+        for job in jobs:
+            if job.study is not None:
+                first.setdefault(job.study, job)
+        live, started = self.cache.live, time.thread_time()
+        asks = [(live[name].tuner, job.asks[0]) for name, job in first.items() if job.asks and name in live]
+        try:
+            if len(asks) > 1:
+                think_ahead(asks)
+        except Exception:
+            log.exception("asks could not be computed together: one by one")
+        work.cpu_s += time.thread_time() - started
 
     def _run_job(self, job: WriterJob, work: UnitOfWork) -> Any:
         started = time.thread_time()

@@ -1,0 +1,112 @@
+"""Asks of several studies in one commit."""
+
+import asyncio
+import queue
+
+import pytest
+from serving import SPACES, STUDY
+
+from rasp_tuner.engine.kernel import native
+from rasp_tuner.engine.kernel.backend import Arrays
+from rasp_tuner.service.auth import Caller
+from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.service import Service
+from rasp_tuner.service.storage.store import Store, sqlite_url
+
+NAMES = [f"s{i}" for i in range(6)]
+WIRE = {**STUDY, "space": SPACES["smooth"], "default": dict.fromkeys(SPACES["smooth"], 0.5)}
+
+
+class Commits:
+    """A service whose jobs run when the test says so: all that wait in one commit, or each in one of its own."""
+
+    def __init__(self, folder, monkeypatch):
+        folder.mkdir()
+        self.service = Service(Store(sqlite_url(folder)), Limits(), open_without_keys=True)
+        monkeypatch.setattr(self.service.writer, "is_alive", lambda: True)
+
+    def run(self, *calls, together):
+        """What each call answered, or its error."""
+
+        async def commit():
+            tasks = [asyncio.ensure_future(call) for call in calls]
+            await asyncio.sleep(0.0)
+            jobs = []
+            while True:
+                try:
+                    jobs.append(self.service.writer._jobs.get_nowait())
+                except queue.Empty:
+                    break
+            assert sum(job.future is not None for job in jobs) == len(calls)  # the others store snapshots
+            for part in [jobs] if together else [[job] for job in jobs]:
+                self.service.writer._process(part)
+            return await asyncio.gather(*tasks, return_exceptions=True)
+
+        return [said.body() if isinstance(said, HttpError) else said for said in asyncio.run(commit())]
+
+    def log(self, name):
+        """All events, without their times."""
+        rows = self.service.store.events_after(self.service.writer.cache.rows[name].id, 0)
+        return [(event.seq, event.kind, event.body, event.ask) for event in rows]
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """How many tuners each call of the kernel believed for; there is no compiled one."""
+    sizes, believe = [], Arrays.believe
+
+    def counted(self, state, contexts, rows=None):
+        sizes.append(len(contexts))
+        return believe(self, state, contexts, rows)
+
+    monkeypatch.setattr(native, "available", lambda: False)
+    monkeypatch.setattr(Arrays, "believe", counted)
+    return sizes
+
+
+def test_one_commit_answers_as_many_commits_do(tmp_path, monkeypatch, batches):
+    one, many = Commits(tmp_path / "one", monkeypatch), Commits(tmp_path / "many", monkeypatch)
+    seen = {}
+    for commits, together in ((one, True), (many, False)):
+        service, said, largest = commits.service, [], []
+        commits.run(*(service.create({**WIRE, "name": name}, Caller("me", "admin")) for name in NAMES), together=False)
+        for t in range(15):
+            batches.clear()
+            contexts = [{"qps": float(i * t % 7)} for i in range(len(NAMES))]
+            asks = [service.ask(name, [c]) for name, c in zip(NAMES, contexts, strict=True)]
+            asks += [service.ask("s0", [{"qps": 3.0}, {"qps": 4.0}]), service.ask("gone", [{"qps": 1.0}])]
+            asks.insert(0, service.ask("s1", [{"rps": 1.0}]))
+            answers = commits.run(*asks, together=together)
+            largest.append(max(batches, default=0))
+            for answer in answers:
+                for suggestion in answer if isinstance(answer, list) else []:
+                    del suggestion["expires_at"]
+            said.append(answers)
+            given = zip(NAMES, answers[1:], strict=False)
+            tells = [service.tell(name, a[0]["id"], {"p99_ms": sum(a[0]["params"].values()) + t}) for name, a in given]
+            said.append(commits.run(*tells, together=together))
+        seen[together] = said, [commits.log(name) for name in NAMES]
+        assert max(largest) == (len(NAMES) - 1 if together else 1)  # all but s1, whose first ask was wrong
+    assert seen[True] == seen[False]
+    assert seen[True][0][-2][0]["error"]["code"] == "invalid_value"
+    assert "error" in seen[True][0][-2][-1]  # there is no such study
+
+
+def test_what_cannot_be_computed_together_is_computed_alone(tmp_path, monkeypatch, batches, caplog):
+    commits = Commits(tmp_path / "data", monkeypatch)
+    service = commits.service
+    commits.run(*(service.create({**WIRE, "name": name}, Caller("me", "admin")) for name in NAMES), together=True)
+    for _ in range(2):
+        answers = commits.run(*(service.ask(name, [{"qps": 1.0}]) for name in NAMES), together=True)
+        tells = [service.tell(n, a[0]["id"], {"p99_ms": 1.0}) for n, a in zip(NAMES, answers, strict=True)]
+        commits.run(*tells, together=True)
+    assert len(NAMES) in batches
+
+    def broken(_):
+        raise FloatingPointError("planted")
+
+    monkeypatch.setattr("rasp_tuner.service.storage.writer.think_ahead", broken)
+    answers = commits.run(*(service.ask(name, [{"qps": 2.0}]) for name in NAMES), together=True)
+    assert [answer[0]["id"] for answer in answers] == ["s2"] * len(NAMES)
+    assert "one by one" in caplog.text
