@@ -8,6 +8,7 @@ import pytest
 from rasp_tuner.engine.kernel import convert, learn, memory, moving, shared, trust
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.belief import shapes as belief_shapes
+from rasp_tuner.engine.kernel.select import look
 from rasp_tuner.engine.kernel.state import SLOTS, Dims, E, L, State, blank
 
 AT_STEPS = (0, 1, 2, 9, 38, 39, 99, 198, 199)  # tuners of a batch have seen so many
@@ -190,7 +191,7 @@ def test_slots_with_the_same_key_are_merged_first():
     rng, one = np.random.default_rng(0), np.ones(1)
     for i in range(dims.rows):
         context = np.array([[7.0 if i in (3, 5) else rng.normal()]])
-        memory.write(dims, state, context, np.ones((1, dims.sample)), one, float(i))
+        memory.write(dims, state, context, np.ones((1, dims.sample)), one, look(state))
     assert state.count[0] == SLOTS
     assert state.counts[0, :SLOTS].sum() == dims.rows
     at_seven = np.abs(state.keys[0, :SLOTS, 0] + state.origin[0, 0] - 7.0) < 1e-12

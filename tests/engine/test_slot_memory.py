@@ -9,7 +9,7 @@ from teaching import teach
 from rasp_tuner.engine.kernel import memory
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.memory import SHARP_STEPS
-from rasp_tuner.engine.kernel.select import EVERY
+from rasp_tuner.engine.kernel.select import EVERY, look
 from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, L, blank
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
@@ -22,7 +22,7 @@ def written(contexts, psi=None, trust=1.0):
     state = blank(dims, 1, start(dims))
     psi = np.ones((len(contexts), dims.sample)) if psi is None else psi
     for t, context in enumerate(contexts):
-        memory.write(dims, state, context[None], psi[t : t + 1], np.array([trust]), float(t))
+        memory.write(dims, state, context[None], psi[t : t + 1], np.array([trust]), look(state))
     return dims, state
 
 
@@ -159,8 +159,8 @@ def test_state_of_another_shape_is_refused():
 def test_only_the_trust_of_the_latest_sample_is_restored():
     dims, state = written(visits(3))
     for trust in (0.1, 0.2):
-        memory.write(dims, state, np.zeros((1, 2)), np.ones((1, dims.sample)), np.array([trust]), float(state.steps[0]))
-    memory.restore_trust(state, EVERY)
+        memory.write(dims, state, np.zeros((1, 2)), np.ones((1, dims.sample)), np.array([trust]), look(state))
+    memory.restore_trust(state, True)
     assert state.trust[0, :, 3:5].tolist() == [[0.1, 1.0]] * L
 
 

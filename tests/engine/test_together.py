@@ -5,7 +5,7 @@ import pytest
 
 from rasp_tuner import Float, Int, Tuner
 from rasp_tuner.engine.kernel import native
-from rasp_tuner.engine.kernel.backend import Arrays
+from rasp_tuner.engine.kernel.backend import Kernel
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.together import FEWEST
 from rasp_tuner.tuner import think_ahead
@@ -22,13 +22,13 @@ def arrays(monkeypatch):
 @pytest.fixture
 def batches(monkeypatch):
     """How many tuners each call of the kernel believed for."""
-    sizes, believe = [], Arrays.believe
+    sizes, believe = [], Kernel.believe
 
     def counted(self, state, contexts, rows=None):
         sizes.append(len(contexts))
         return believe(self, state, contexts, rows)
 
-    monkeypatch.setattr(Arrays, "believe", counted)
+    monkeypatch.setattr(Kernel, "believe", counted)
     return sizes
 
 

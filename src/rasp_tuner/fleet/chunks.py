@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import TypeVar
 
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.kernel.backend import Kernel
@@ -38,7 +36,7 @@ class Chunks:
         """
 
         def one(part: slice) -> Result:
-            at = self._index(rows[part])
+            at = self._device.span(rows[part])
             taken = tuners.take_beside(rows[part]) if self._kernel.takes_rows else tuners.take(at)
             with one_thread():
                 result = change(taken, part)
@@ -51,9 +49,3 @@ class Chunks:
             return [one(part) for part in parts]
         with ThreadPoolExecutor(self._device.workers) as pool:
             return list(pool.map(one, parts))
-
-    def _index(self, rows: Rows) -> Any:
-        """A slice where one will do: it takes no copies."""
-        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
-            return slice(int(rows[0]), int(rows[-1]) + 1)
-        return self._device.index(rows)

@@ -7,6 +7,8 @@ tell   metrics -> losses -> book the cost, forecast, calibrate -> learn -> scale
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rasp_tuner.engine.engine import (
     MOST_DEVIATIONS,
     SCALE_SAMPLES,
@@ -124,6 +126,8 @@ class FleetEngine:
         """Points that are harmless beside the default; else the best known if that is better; else the default."""
         xp = namespace(points)
         harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points))
+        if not isinstance(points, np.ndarray):  # to count them would cost a GPU more
+            return xp.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
         rows = xp.nonzero(harmful)[0]
         if 2 * len(rows) > len(points):
             return xp.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)

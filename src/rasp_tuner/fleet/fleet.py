@@ -142,26 +142,22 @@ class Fleet:
         rows = rows_of(which, len(self))
         seen = self._checks.contexts(contexts, rows)
         self._guide(rows)
-        points = self._device.put(np.zeros((len(rows), self._plan.dims.knobs)))
-        params: dict[str, list[Tensor]] = {name: [] for name in self._plan.space.knobs}
+        xp, n, d = namespace(seen), len(rows), self._plan.dims.knobs
+        points, params = (xp.zeros(shape, dtype=seen.dtype, device=seen.device) for shape in ((n, d), (d, n)))
 
-        def one(tuners: Tuners, part: slice) -> tuple[dict[str, Tensor], Beliefs | None]:
+        def one(tuners: Tuners, part: slice) -> Beliefs | None:
             proposed, believed = self._engine.propose(tuners, seen[part])
             values, points[part] = self._knobs.values(proposed)
+            params[:, part] = xp.stack(list(values.values()))
             records = tuners.records
             records.asks[...] = records.asks + 1.0
             records.waiting[...] = 1.0
             records.point[...], records.context[...] = points[part], seen[part]
-            return values, believed
+            return believed
 
-        made = self._chunks.run(one, self._tuners, rows, "records")
-        for values, _ in made:
-            for name, column in values.items():
-                params[name].append(column)
-        self._beliefs = (rows, [believed for _, believed in made])
+        self._beliefs = (rows, self._chunks.run(one, self._tuners, rows, "records"))
         back = _same_kind(contexts)
-        joined = {name: back(_joined(columns, points)) for name, columns in params.items()}
-        return FleetSuggestions(joined, back(points), rows)
+        return FleetSuggestions(dict(zip(self._plan.space.knobs, back(params), strict=True)), back(points), rows)
 
     def tell(self, metrics: Mapping[str, Any] | None = None, which: Which = None, failed: Any = None) -> None:
         """Learn what the waiting suggestions led to: metrics [n] by name.
@@ -169,17 +165,16 @@ class Fleet:
         `failed` [n] says which of them crashed or were invalid; their metrics are ignored.
         """
         rows = rows_of(which, len(self))
-        records = self._tuners.records
-        missing = rows[host(records.waiting)[rows] == 0.0]
-        if missing.size:
-            raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
+        records, at = self._tuners.records, self._device.span(rows)
+        missing = records.waiting[at] == 0.0
+        if namespace(missing).any(missing):
+            first = int(rows[host(missing)][0])
+            raise InvalidValue(f"tuner {first} has no suggestion that waits for an answer: ask first")
         flags = flags_of("failed", failed, rows)
-        values = self._checks.values(metrics, rows, flags)
-        at = self._device.index(rows)
-        points, contexts = records.point[at], records.context[at]
-        self._learn(rows, points, contexts, list(values.values()), flags, True)
+        values = list(self._checks.values(metrics, rows, flags).values())
+        self._learn(rows, records.point[at], records.context[at], values, flags, True)
         records.waiting[at] = 0.0
-        ran = self._device.index(rows[~flags])
+        ran = self._device.span(rows[~flags]) if flags.any() else at
         records.current[ran] = records.point[ran]
 
     def observe(
@@ -197,7 +192,7 @@ class Fleet:
         """The best parameters [n] by knob for these contexts, without exploring; the default while nothing is known."""
         rows = rows_of(which, len(self))
         seen = self._checks.contexts(contexts, rows)
-        points = self._device.put(np.zeros((len(rows), self._plan.dims.knobs)))
+        points = namespace(seen).zeros((len(rows), self._plan.dims.knobs), dtype=seen.dtype, device=seen.device)
 
         def one(tuners: Tuners, part: slice) -> None:
             points[part] = self._engine.best_known(tuners, seen[part])
@@ -266,9 +261,9 @@ class Fleet:
         self, rows: Rows, points: Tensor, contexts: Tensor, values: list[Tensor], failed: NDArray[np.bool_], asked: bool
     ) -> None:
         self._guide(rows)
-        early = failed & (host(self._tuners.objective.seen)[rows] == 0)
+        early = failed & (host(self._tuners.objective.seen)[rows] == 0) if failed.any() else failed
         beliefs = self._kept_beliefs(rows) if asked else None
-        at = self._device.index(rows)
+        at = self._device.span(rows)
         self._tuners.records.learned[at] = self._tuners.records.learned[at] + 1.0
         if early.any():
             self._keep_failures(rows[early], points[self._device.index(early)], contexts[self._device.index(early)])
@@ -305,24 +300,22 @@ class Fleet:
 
     def _guide(self, rows: Rows) -> None:
         """Give tuners that have no samples what the others have learned."""
-        records = self._tuners.records
         if not self._share:
             return
-        fresh = rows[(host(records.learned)[rows] == 0.0) & (host(records.guided)[rows] == 0.0)]
+        records, at = self._tuners.records, self._device.span(rows)
+        fresh = (records.learned[at] == 0.0) & (records.guided[at] == 0.0)
+        if not namespace(fresh).any(fresh):
+            return
         total = float(host(records.learned).sum())
-        if not len(fresh) or not total:
+        if not total:
             return
         if self._prior is None or total >= PRIOR_EVERY * float(self._prior.samples):
             self._prior = combine([summarise(self._engine, self._tuners, self._device)])
         if self._prior.known > 0.0:
-            guide(self._prior, self._tuners, fresh, self._device)
+            guide(self._prior, self._tuners, rows[host(fresh)], self._device)
 
 
 def _same_kind(given: object) -> Callable[[Tensor], Tensor]:
     """What makes arrays of the kind that came in: tensors, or NumPy's."""
     one = next(iter(given.values()), None) if isinstance(given, Mapping) else given
     return (lambda array: array) if is_tensor(one) else host
-
-
-def _joined(columns: list[Tensor], like: Tensor) -> Tensor:
-    return namespace(like).concat(columns) if columns else like[:, 0]

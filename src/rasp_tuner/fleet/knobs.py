@@ -6,12 +6,15 @@ The same rules as in space.py, to rounding: a float has twelve digits of its ran
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Tensor
+from rasp_tuner.engine.numbers import Number
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import DIGITS, MOST_LEVELS, Categorical, Float, Int, Knob, Space
 
@@ -40,9 +43,22 @@ class Knobs:
     def values(self, points: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """The legal values nearest to points [n, d], by name, and their own points: what will really run."""
         xp = namespace(points)
+        if self._ranges is not None:
+            low, high, scale = (xp.asarray(row, device=points.device) for row in self._ranges)
+            unit = xp.clip(points, 0.0, 1.0)
+            table = _rounded(xp, unit, low + unit * (high - low), low, high, scale)
+            return {name: table[:, i] for i, name in enumerate(self.space.knobs)}, (table - low) / (high - low)
         columns = [_value(xp, knob, points[:, i]) for i, knob in enumerate(self.space.knobs.values())]
         own = [_place(xp, knob, x) for knob, x in zip(self.space.knobs.values(), columns, strict=True)]
         return dict(zip(self.space.knobs, columns, strict=True)), xp.stack(own, axis=1)
+
+    @cached_property
+    def _ranges(self) -> Array | None:
+        """[3, d] lowest and highest values and what they are rounded by, if all knobs are floats on linear scales."""
+        linear = [knob for knob in self.space.knobs.values() if isinstance(knob, Float) and not knob.log]
+        if len(linear) < len(self.space.knobs):
+            return None
+        return np.array([(knob.low, knob.high, _linear_scale(knob)) for knob in linear]).T.copy()
 
     def points(self, params: Mapping[str, Tensor]) -> Tensor:
         """Points [n, d] of legal values."""
@@ -75,19 +91,29 @@ def _value(xp: Any, knob: Knob, unit: Tensor) -> Tensor:
             return xp.clip(xp.round(_mix(xp, unit, knob.low, knob.high)), float(knob.low), float(knob.high))
         return knob.low + knob.step * xp.round(unit * (knob.levels - 1))
     assert isinstance(knob, Float)  # noqa: S101 - checked at birth
-    width, double = knob.high - knob.low, math.floor(math.log10(max(abs(knob.low), abs(knob.high))))
+    width = knob.high - knob.low
     if knob.log:
         x = _mix(xp, unit, knob.low, knob.high)
         fine = DIGITS - 1 - xp.floor(xp.log10(xp.clip(x, None, width)))
         digits = xp.clip(xp.minimum(fine, DOUBLE_DIGITS - xp.floor(xp.log10(x))), -MOST_DIGITS, MOST_DIGITS)
         scale = xp.take(xp.asarray(_POWERS, device=unit.device), xp.astype(digits, xp.int64) + MOST_DIGITS)
     else:
-        x = knob.low + unit * width
-        digits = min(DIGITS - 1 - math.floor(math.log10(width)), DOUBLE_DIGITS - double)
-        scale = float(_POWERS[min(max(digits, -MOST_DIGITS), MOST_DIGITS) + MOST_DIGITS])
+        x, scale = knob.low + unit * width, _linear_scale(knob)
+    return _rounded(xp, unit, x, knob.low, knob.high, scale)
+
+
+def _linear_scale(knob: Float) -> float:
+    """What a value on a linear scale is multiplied by to be rounded."""
+    double = math.floor(math.log10(max(abs(knob.low), abs(knob.high))))
+    digits = min(DIGITS - 1 - math.floor(math.log10(knob.high - knob.low)), DOUBLE_DIGITS - double)
+    return float(_POWERS[min(max(digits, -MOST_DIGITS), MOST_DIGITS) + MOST_DIGITS])
+
+
+def _rounded(xp: Any, unit: Tensor, x: Tensor, low: Number, high: Number, scale: Number) -> Tensor:
+    """Values x at positions `unit`, to the digits that `scale` leaves."""
     x, near = xp.round(x * scale) / scale + 0.0, 0.75 / scale  # + 0.0: never -0.0
-    x = xp.where((x - knob.low < near) | (unit == 0.0), knob.low, x)  # the ends are legal with all their digits
-    return xp.where(((knob.high - x < near) | (unit == 1.0)) & (unit > 0.0), knob.high, x)
+    x = xp.where((x - low < near) | (unit == 0.0), low, x)  # the ends are legal with all their digits
+    return xp.where(((high - x < near) | (unit == 1.0)) & (unit > 0.0), high, x)
 
 
 def _place(xp: Any, knob: Knob, x: Tensor) -> Tensor:

@@ -77,11 +77,12 @@ class Tuners:
 
     def put(self, rows: Any, part: "Tuners", only_records: bool = False) -> None:
         """Take back what `take` gave, or its records only."""
+        views = isinstance(rows, slice) and part.rows is None
         for old, new in zip(self.parts(), part.parts(), strict=True):
             if only_records and old is not self.records:
                 continue
-            if old is self.state and (isinstance(rows, slice) or new is old):
-                continue  # these were views, or left where they are
+            if new is old or (views and (old is self.state or old is self.records)):
+                continue  # left where it is, or changed in place
             for (_, _, own), (_, _, given) in zip(_arrays(old), _arrays(new), strict=True):
                 own[rows] = given
 

@@ -1,6 +1,7 @@
 """What B tuners hold true, each in one context: a Bayesian regression for each local expert, solved exactly.
 
 symbol   shape        meaning
+n        scalar       slots in use, of the tuner with the most
 W        [B, L, R]    how much each slot counts for each local expert, and is trusted by it
 G, b     [B, L, p, p] pooled sums of phi phi'; [B, L, p] of phi y
 rho      [B, E]       variance of one observation, in units of a^2, as each expert sees it
@@ -15,7 +16,7 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.memory import gaps, reach
 from rasp_tuner.engine.kernel.moving import encoded
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import EVERY, chosen, top, uniform
+from rasp_tuner.engine.kernel.select import EVERY, Seen, chosen, look, top, uniform, uniform_if_cheap
 from rasp_tuner.engine.kernel.shared import Prior, centred_level, estimate, noise_variances, prior
 from rasp_tuner.engine.kernel.state import Dims, L, State, Tensor
 from rasp_tuner.engine.kernel.trust import targets
@@ -32,11 +33,12 @@ TINY = 1e-300  # no samples: a sum to divide by
 
 def believe(dims: Dims, state: State, default: Tensor, contexts: Tensor) -> Belief:
     """In contexts [B, c]; finite for tuners without samples, too."""
-    xp, d = namespace(contexts), dims.knobs
-    kernels = _kernels(dims, state, contexts)
-    G, b, rest, offset = _pool(dims, state, kernels)
+    xp, d, seen = namespace(contexts), dims.knobs, look(state)
+    n = max(seen.slots, 1)
+    kernels = _kernels(dims, state, contexts, n)
+    G, b, rest, offset = _pool(dims, state, kernels, n)
     bowl = prior(dims, state)
-    a = _curvature(state, bowl, G, b, rest)
+    a = _curvature(state, bowl, G, b, rest, seen)
     level = a * centred_level(state, offset, a)
     noises = noise_variances(state.noises)
     rho, pull = noises[:, :L, None], a[:, None] * bowl.pull
@@ -49,7 +51,7 @@ def believe(dims: Dims, state: State, default: Tensor, contexts: Tensor) -> Beli
     return Belief(
         weights=_weights(state, moving),
         noises=noises,
-        spread=_spread(dims, state),
+        spread=_spread(dims, state, n),
         offset=offset,
         origin=xp.vecdot(state.first, state.weights),
         a=a,
@@ -86,37 +88,39 @@ def refresh_now(steps: Tensor) -> Tensor:
     return (steps < SETTLED_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0)
 
 
-def _kernels(dims: Dims, state: State, contexts: Tensor) -> Tensor:
+def _kernels(dims: Dims, state: State, contexts: Tensor, n: int) -> Tensor:
     """[B, L, R] how much each slot counts for each local expert: any; by its age; by its context, wide and narrow."""
     xp = namespace(contexts)
-    near = gaps(dims, state, contexts)
+    near = gaps(dims, state, contexts, n)
     near[:, 0] /= reach(state)[:, None]
     near[:, 1] /= 2.0 * NARROW_WIDTH**2
     near = xp.minimum(near, FARTHEST)
-    far = xp.zeros((state.size, L, dims.rows), dtype=near.dtype, device=near.device)
-    far[:, 1] = (state.last - (state.steps - 1.0)[:, None]) / RECENT_STEPS
-    far[:, 2:] = near * -near
-    used = _rows(dims, xp, near.device) < state.count[:, None]
-    return xp.where(used[:, None], xp.exp(far), 0.0)
+    age = (state.last[:, :n] - (state.steps - 1.0)[:, None]) / RECENT_STEPS
+    used = _rows(n, xp, near.device) < state.count[:, None]
+    kernels = xp.zeros((state.size, L, dims.rows), dtype=near.dtype, device=near.device)
+    kernels[:, 0, :n] = used
+    kernels[:, 1, :n] = xp.where(used, xp.exp(age), 0.0)
+    kernels[:, 2:, :n] = xp.where(used[:, None], xp.exp(near * -near), 0.0)
+    return kernels
 
 
-def _pool(dims: Dims, state: State, kernels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _pool(dims: Dims, state: State, kernels: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """G, b and the sums [B, L] of y^2, with y less an offset [B]: the blind mean, so that numbers stay small."""
     xp, p, q, w = namespace(kernels), dims.features, dims.sample, state.weights
-    packed = (kernels * state.trust) @ state.prompts
+    packed = (kernels[:, :, :n] * state.trust[:, :, :n]) @ state.prompts[:, :n]
     sums = xp.take(packed, _unpacked(dims, xp, packed.device), axis=2).reshape((-1, L, q, q))
     G, by_y = sums[:, :, :p, :p], (sums[..., p:] @ w[:, None, :, None])[..., 0]
-    b, n = by_y[:, :, :p], G[:, :, 0]
-    offset = b[:, 0, 0] / xp.maximum(n[:, 0, 0], TINY)
+    b, sums = by_y[:, :, :p], G[:, :, 0]
+    offset = b[:, 0, 0] / xp.maximum(sums[:, 0, 0], TINY)
     shift = offset[:, None]
-    rest = (by_y[:, :, p:] @ w[:, :, None])[..., 0] - shift * (2.0 * b[:, :, 0] - shift * n[:, :, 0])
-    return G, b - shift[..., None] * n, rest, offset
+    rest = (by_y[:, :, p:] @ w[:, :, None])[..., 0] - shift * (2.0 * b[:, :, 0] - shift * sums[:, :, 0])
+    return G, b - shift[..., None] * sums, rest, offset
 
 
-def _curvature(state: State, bowl: Prior, G: Tensor, b: Tensor, rest: Tensor) -> Tensor:
+def _curvature(state: State, bowl: Prior, G: Tensor, b: Tensor, rest: Tensor, seen: Seen) -> Tensor:
     """[B] the curvature all situations share; where it is not tracked yet, as the blind expert sees it."""
     a = state.curvature + 0.0
-    rows = chosen(a == 0.0)
+    rows = chosen(a == 0.0) if seen.flattest == 0.0 else None
     if rows is not None:
         theirs = Prior(*(part[rows] for part in bowl))
         a[rows] = estimate(theirs, G[rows, 0], b[rows, 0], rest[rows, 0], a[rows])
@@ -128,7 +132,7 @@ def _pinned(
 ) -> tuple[Tensor, Tensor]:
     """Posteriors with what a bowl cannot say by itself: its least value is about the level all situations share."""
     xp, d, known = namespace(mean), dims.knobs, state.curvature > 0.0
-    if uniform(known) is False:
+    if uniform_if_cheap(known) is False:
         return mean, S
     u = minimisers(*box(default), mean, a)
     f = xp.empty(mean.shape, dtype=mean.dtype, device=mean.device)
@@ -149,30 +153,30 @@ def _weights(state: State, moving: Tensor) -> Tensor:
     """[B, E] of the experts; none for a moving optimum without a say."""
     xp, scores = namespace(moving), state.scores + 0.0
     silent = moving == 0.0
-    if uniform(silent) is not False:
+    if uniform_if_cheap(silent) is not False:
         scores[:, L] = xp.where(silent, -xp.inf, scores[:, L])
     shifted = xp.exp(scores - top(scores))
     return shifted / shifted.sum(axis=1)[:, None]
 
 
-def _spread(dims: Dims, state: State) -> Tensor:
-    """[B] of y: as tracked; else its deviation over the slots, or 1."""
+def _spread(dims: Dims, state: State, n: int) -> Tensor:
+    """[B] of y: as tracked; else its deviation over the slots, of which nobody has more than n, or 1."""
     xp, spread = namespace(state.largest), state.largest + 0.0
     unknown = spread == 0.0
     if uniform(unknown) is False:
         return spread
-    y, n = targets(dims, state, EVERY, dims.rows), xp.maximum(state.count, 1.0)
-    used = _rows(dims, xp, y.device) < state.count[:, None]
-    mean = xp.where(used, y, 0.0).sum(axis=1) / n
+    y, count = targets(dims, state, EVERY, n), xp.maximum(state.count, 1.0)
+    used = _rows(n, xp, y.device) < state.count[:, None]
+    mean = xp.where(used, y, 0.0).sum(axis=1) / count
     away = xp.where(used, y - mean[:, None], 0.0)
-    deviation = xp.sqrt(xp.vecdot(away, away) / n)
+    deviation = xp.sqrt(xp.vecdot(away, away) / count)
     return xp.where(unknown, xp.where(deviation > 0.0, deviation, 1.0), spread)
 
 
 @lru_cache
-def _rows(dims: Dims, xp: Tensor, device: Tensor) -> Tensor:
-    """[R] numbers of the rows."""
-    return xp.asarray(np.arange(float(dims.rows)), device=device)
+def _rows(n: int, xp: Tensor, device: Tensor) -> Tensor:
+    """[n] numbers of the rows."""
+    return xp.asarray(np.arange(float(n)), device=device)
 
 
 @lru_cache

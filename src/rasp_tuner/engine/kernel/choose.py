@@ -14,7 +14,7 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.predict import Experts, experts_of, features, predict
-from rasp_tuner.engine.kernel.select import EVERY, top, uniform
+from rasp_tuner.engine.kernel.select import EVERY, look, top, uniform, uniform_if_cheap
 from rasp_tuner.engine.kernel.state import Dims, E, L, State, Tensor
 from rasp_tuner.engine.kernel.trust import targets
 
@@ -40,10 +40,11 @@ def choose(
 
     Points [B, d], their sources [B], and mean and variance [B] of y there. Draws [B, d + n] are uniform in [0, 1).
     """
-    young = uniform(state.count < 2.0)
+    seen = look(state)
+    young = seen.fewest < 2.0 and uniform(state.count < 2.0)
     if young is True:
         return _first_probe(dims, state, belief, default, draws)
-    chosen = _choice(dims, state, belief, default, draws)
+    chosen = _choice(dims, state, belief, default, draws, seen.slots)
     if young is False:
         return chosen
     xp = namespace(draws)
@@ -56,7 +57,7 @@ def best(dims: Dims, state: State, belief: Belief, default: Tensor) -> Tensor:
     """Points [B, d]: the least posterior mean among experts' minimisers, their mean, the best tried and the default."""
     xp, weights = namespace(belief.weights), _weights(belief)
     rows = _tuners(state, xp)
-    hint = _hint(dims, state, belief, rows)[:, None]
+    hint = _hint(dims, state, belief, rows, dims.rows)[:, None]
     u = xp.concat([_centres(belief, *box(default)), hint, xp.zeros_like(hint)], axis=1)
     local = (weights[:, None, :L] @ belief.mean) @ features(u)
     gaps = u - belief.optimum[:, None]
@@ -66,14 +67,15 @@ def best(dims: Dims, state: State, belief: Belief, default: Tensor) -> Tensor:
 
 
 def _choice(
-    dims: Dims, state: State, belief: Belief, default: Tensor, draws: Tensor
+    dims: Dims, state: State, belief: Belief, default: Tensor, draws: Tensor, slots: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As `choose`, for tuners with samples."""
+    """As `choose`, for tuners with samples, in so many slots at most."""
     xp, d, (low, high) = namespace(draws), dims.knobs, box(default)
     rows, weights = _tuners(state, xp), _weights(belief)
     experts = experts_of(dims, state, belief)
     centres = _centres(belief, low, high)
-    u = _candidates(dims, state, belief, rows, draws[:, :d], centres, experts)
+    hint = _hint(dims, state, belief, rows, slots)[:, None]
+    u = _candidates(dims, belief, rows, draws[:, :d], centres, hint, experts)
     u = xp.minimum(xp.maximum(u, low), high)
     inside = (centres[:, :E] > low) & (centres[:, :E] < high)  # an optimum at the edge stays there
     means, variances, worths = _experts_at(dims, belief, u, centres, inside, experts)
@@ -103,7 +105,7 @@ def _first_probe(
 
 
 def _candidates(
-    dims: Dims, state: State, belief: Belief, rows: Tensor, draws: Tensor, centres: Tensor, experts: Experts
+    dims: Dims, belief: Belief, rows: Tensor, draws: Tensor, centres: Tensor, hint: Tensor, experts: Experts
 ) -> Tensor:
     """Points u [B, n, d] to compare: the optima of experts, the best tried, moves around the leader's and that one."""
     xp, d = namespace(centres), dims.knobs
@@ -115,7 +117,6 @@ def _candidates(
     unsure = flat[:, :: d + 1]
     unsure += (TIE * unsure.sum(axis=1))[:, None] * draws  # knobs not tried yet take turns at random
     moves = _moves(d, xp, centres.device) @ _eigenvectors(flat.reshape((-1, d, d))).mT
-    hint = _hint(dims, state, belief, rows)[:, None]
     return xp.concat([centres, hint, centres[rows, leader][:, None] + moves, hint + moves], axis=1)
 
 
@@ -123,7 +124,7 @@ def _centres(belief: Belief, low: Tensor, high: Tensor) -> Tensor:
     """[B, E + 1, d] every expert's minimiser, and their mean."""
     xp = namespace(belief.mean)
     local = minimisers(low, high, belief.mean, belief.a)
-    moved, moving = local[:, :1], uniform(belief.moving > 0.0)
+    moved, moving = local[:, :1], uniform_if_cheap(belief.moving > 0.0)
     if moving is not False:
         optimum = xp.minimum(xp.maximum(belief.optimum, low), high)[:, None]
         moved = optimum if moving is True else xp.where(moving[:, None, None], optimum, moved)
@@ -131,10 +132,10 @@ def _centres(belief: Belief, low: Tensor, high: Tensor) -> Tensor:
     return xp.concat([every, belief.weights[:, None] @ every], axis=1)
 
 
-def _hint(dims: Dims, state: State, belief: Belief, rows: Tensor) -> Tensor:
-    """[B, d] the point of the slot with the best y in a situation like this."""
-    xp, kernels = namespace(belief.kernels), belief.kernels
-    score = targets(dims, state, EVERY, dims.rows) / belief.spread[:, None] + 2.0 * (1.0 - kernels[:, 2])
+def _hint(dims: Dims, state: State, belief: Belief, rows: Tensor, n: int) -> Tensor:
+    """[B, d] the point of the slot, of n, with the best y in a situation like this."""
+    xp, kernels = namespace(belief.kernels), belief.kernels[:, :, :n]
+    score = targets(dims, state, EVERY, n) / belief.spread[:, None] + 2.0 * (1.0 - kernels[:, 2])
     slot = xp.where(kernels[:, 0] > 0.0, score, xp.inf).argmin(axis=1)
     return state.prompts[rows, slot, 1 : 1 + dims.knobs] / xp.maximum(state.counts[rows, slot], 1.0)[:, None]
 
@@ -156,11 +157,12 @@ def _experts_at(
         slopes[:, L] = (2.0 * steep)[..., None] * experts.along
     curvatures = xp.maximum(mean[:, :, 1 + d :] / belief.a[:, None, None], LEAST_CURVATURE)
     slopes *= (inside * (0.5 / xp.sqrt(curvatures)))[..., None]
-    forms = (xp.concat([S, slopes], axis=2).reshape((-1, E * (p + d), p)) @ f).reshape((-1, E, p + d, u.shape[1]))
-    forms[:, :, :p] *= f[:, None]
-    forms[:, :, p:] *= forms[:, :, p:]
-    variances = xp.maximum(forms[:, :, :p].sum(axis=2), 0.0)
-    worths = forms[:, :, p:].sum(axis=2) / (variances + belief.noises[:, :, None])
+    Sf = (S.reshape((-1, E * p, p)) @ f).reshape((-1, E, p, u.shape[1]))
+    moves = (slopes.reshape((-1, E * d, p)) @ f).reshape((-1, E, d, u.shape[1]))
+    Sf *= f[:, None]
+    moves *= moves
+    variances = xp.maximum(Sf.sum(axis=2), 0.0)
+    worths = moves.sum(axis=2) / (variances + belief.noises[:, :, None])
     return mean @ f, variances, worths
 
 

@@ -15,7 +15,7 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers, refresh_now
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.predict import each
-from rasp_tuner.engine.kernel.select import Mask, Rows, chosen, put, top, uniform
+from rasp_tuner.engine.kernel.select import Mask, Rows, Seen, chosen, look, put, top, uniform, uniform_if_cheap
 from rasp_tuner.engine.kernel.shared import (
     KEEP,
     OPTIMUM_VARIANCE,
@@ -31,6 +31,7 @@ from rasp_tuner.engine.kernel.shared import (
 from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, L, State, Tensor
 from rasp_tuner.engine.kernel.trust import (
     FAILED,
+    FEWEST_SAMPLES,
     OUTLIERS_FROM_SAMPLES,
     recheck_early_samples,
     targets,
@@ -75,25 +76,26 @@ def learn(
     points [B, d]. A tuner without samples ignores both, one with fewer than two the latter.
     """
     xp = namespace(points)
-    seen = _seen(state)
-    if seen[0] < 1.0:
+    seen = look(state)
+    if seen.fewest < 1.0:
         put(state.first, state.steps == 0.0, losses)
-    if seen[1] >= 2.0:
+    if seen.most >= 2.0:
         trust = _score(dims, state, belief, default, points, losses, logs, seen)
     else:
         trust = xp.ones_like(state.steps)
-    early: Mask = seen[0] < EARLY_SAMPLES and uniform(state.steps < EARLY_SAMPLES)
+    early: Mask = seen.fewest < EARLY_SAMPLES and uniform(state.steps < EARLY_SAMPLES)
     put(trust, early, 1.0)  # these are judged together, and again with every one that comes
     u = 2.0 * (points - default)
     relative = xp.minimum(xp.maximum(losses - state.first, -LARGEST), LARGEST)
     psi = xp.concat([0.0 * u[:, :1] + 1.0, u, u * u, relative], axis=1)
-    memory.write(dims, state, contexts, psi, trust, seen[0])
+    memory.write(dims, state, contexts, psi, trust, seen)
     moving.observe(dims, state, u, contexts, relative, trust)
     if early is not False:
         _recheck(dims, state, failed, early)
-    fitted = uniform((seen[0] >= 2.0 or state.steps >= 3.0) & refresh_now(_steps(state, seen[0] + 1.0, seen[1] + 1.0)))
+    seen = seen._replace(fewest=seen.fewest + 1.0, most=seen.most + 1.0)
+    fitted = uniform((seen.fewest >= 3.0 or state.steps >= 3.0) & refresh_now(seen.steps(state)))
     if fitted is not False:
-        moving.fit(dims, state, belief.a, belief.offset, fitted)
+        moving.fit(dims, state, belief.a, belief.offset, fitted, seen)
 
 
 def reweigh(dims: Dims, state: State, weights: Tensor, rows: Mask) -> None:  # noqa: ARG001 - called like the others
@@ -133,43 +135,44 @@ def _score(
     points: Tensor,
     losses: Tensor,
     logs: Tensor,
-    seen: tuple[float, float],
+    seen: Seen,
 ) -> Tensor:
     """[B] trust in the samples, after experts, noise and what is shared were moved by those that look true."""
     xp = namespace(logs)
-    scored: Mask = seen[0] >= 2.0 or state.steps >= 2.0
+    scored: Mask = seen.fewest >= 2.0 or state.steps >= 2.0
     if scored is not True:
         given, logs = logs, xp.zeros_like(logs)  # what a young tuner is given may be anything
         put(logs, scored, given)
-    mature: Mask = seen[0] >= OUTLIERS_FROM_SAMPLES or state.steps >= OUTLIERS_FROM_SAMPLES
+    mature: Mask = seen.fewest >= OUTLIERS_FROM_SAMPLES or state.steps >= OUTLIERS_FROM_SAMPLES
     trust, cleared = trust_in_sample(state, belief, logs, mature)
-    rows = chosen(cleared)
-    if rows is not None:
-        memory.restore_trust(state, rows)
-        moving.restore_trust(state, rows)
-    refresh = scored & refresh_now(_steps(state, *seen))
-    true = uniform(scored & (trust >= 0.5))
+    cleared = uniform_if_cheap(cleared)
+    if cleared is not False:
+        memory.restore_trust(state, cleared)
+        moving.restore_trust(state, cleared)
+    refresh = scored & refresh_now(seen.steps(state))
+    true = uniform_if_cheap(scored & (trust >= 0.5))
     if true is not False:
         scores = KEEP * state.scores + (1.0 - KEEP) * constants(xp, logs.device).expert_prior + logs
         put(state.scores, true, scores - top(scores))
         means, variances = each(dims, state, belief, default, points[:, None])
         a, y = belief.a[:, None], (losses * state.weights).sum(axis=1)[:, None]
         observe_noise(state, (y - means[:, :, 0]) / a, variances[:, :, 0] / (a * a), true)
-        _track(dims, state, belief, default, true & (seen[0] >= 3.0 or state.steps >= 3.0), refresh)
+        _track(dims, state, belief, default, true & (seen.fewest >= 3.0 or state.steps >= 3.0), refresh, seen)
     if refresh is not False:
-        update_trust(dims, state, belief, refresh)
+        enough: Mask = seen.fewest >= FEWEST_SAMPLES or state.count >= FEWEST_SAMPLES
+        update_trust(dims, state, belief, refresh & enough, seen.slots)
     return trust
 
 
-def _track(dims: Dims, state: State, belief: Belief, default: Tensor, true: Mask, refresh: Mask) -> None:
+def _track(dims: Dims, state: State, belief: Belief, default: Tensor, true: Mask, refresh: Mask, seen: Seen) -> None:
     """Move what all situations share slowly towards what the leading expert sees, for the tuners in `true`."""
     xp, a = namespace(state.tracked), belief.a
-    known, count = uniform(state.curvature > 0.0), state.tracked + 1.0
-    tracked = uniform(true & (count >= TRACK_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE))
+    count = state.tracked + 1.0
+    tracked = uniform_if_cheap(true & (count >= TRACK_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE))
     leader = xp.argmax(state.scores, axis=1)
     local = xp.minimum(leader, L - 1)
     likeliest = spread = None
-    rows = chosen(tracked & (refresh | (state.curvature == 0.0) if known is not True else refresh))
+    rows = chosen(tracked & (refresh if seen.flattest > 0.0 else refresh | (state.curvature == 0.0)))
     if rows is not None:
         one = xp.arange(state.size, device=a.device)[rows]
         level = (a * centred_level(state, belief.offset, a))[rows]
@@ -177,7 +180,7 @@ def _track(dims: Dims, state: State, belief: Belief, default: Tensor, true: Mask
         likeliest = xp.where(state.curvature > 0.0, state.curvature, 1.0)
         common = Prior(*(array[rows] for array in prior(dims, state)))  # before this sample counts
         likeliest[rows], spread = estimate(common, G, b, rest, level), xp.zeros_like(a)
-        spread[rows] = _spread(dims, state, rows)
+        spread[rows] = _spread(dims, state, rows, seen.slots)
     put(state.tracked, true, count)
     if tracked is not False:
         curvatures, least = _summary(belief, default, leader, local)
@@ -192,17 +195,16 @@ def _summary(belief: Belief, default: Tensor, leader: Tensor, local: Tensor) -> 
     linear, curvatures = mean[:, 1 : 1 + d], xp.maximum(mean[:, 1 + d :], LEAST_CURVATURE * a)
     u = minimisers(*box(default), mean[:, None], belief.a)[:, 0]
     least = mean[:, 0] + (u * (linear + u * mean[:, 1 + d :])).sum(axis=1)
-    moves = uniform((leader == L) & (belief.moving > 0.0))
+    moves = uniform_if_cheap((leader == L) & (belief.moving > 0.0))
     if moves is not False:
         put(curvatures, moves, xp.maximum(belief.curvatures, LEAST_CURVATURE) * a)
         put(least, moves, belief.level * belief.a)
     return curvatures, least + belief.offset
 
 
-def _spread(dims: Dims, state: State, rows: Rows) -> Tensor:
-    """[b] deviation of y over the slots that are trusted."""
+def _spread(dims: Dims, state: State, rows: Rows, n: int) -> Tensor:
+    """[b] deviation of y over the slots that are trusted; nobody uses more than n."""
     xp, count = namespace(state.count), state.count[rows]
-    n = int(xp.max(count))
     y, used = targets(dims, state, rows, n), xp.arange(n, device=count.device) < count[:, None]
     trust = xp.where(used, state.trust[rows, 0, :n] + 1e-9, 0.0)
     total, weighted = trust.sum(axis=1), trust * y
@@ -215,16 +217,3 @@ def _recheck(dims: Dims, state: State, failed: Tensor, early: Mask) -> None:
     latest = xp.arange(EARLY_SAMPLES, device=failed.device) == state.steps[:, None] - 1.0  # false for the others
     state.early[...] = xp.where(latest, FAILED * failed[:, None], state.early)
     recheck_early_samples(dims, state, early)
-
-
-def _seen(state: State) -> tuple[float, float]:
-    """Samples of the youngest tuner and of the oldest."""
-    xp, steps = namespace(state.steps), state.steps
-    if len(steps) == 1:
-        return float(steps[0]), float(steps[0])
-    return float(xp.min(steps)), float(xp.max(steps))
-
-
-def _steps(state: State, fewest: float, most: float) -> Tensor:
-    """Samples of each tuner; a plain number where all have seen as many: what follows is cheaper then."""
-    return fewest if fewest == most else state.steps

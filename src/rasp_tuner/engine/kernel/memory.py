@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import Mask, Rows, chunks, column, put, uniform
+from rasp_tuner.engine.kernel.select import Mask, Rows, Seen, chunks, column, put, uniform_if_cheap
 from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, State, Tensor
 
 SHARP_STEPS = 64  # steps in which a slot is not merged: what is recent stays sharp
@@ -41,7 +41,7 @@ def scales(dims: Dims, state: State, contexts: Tensor | None = None) -> Scales:
     if contexts is None or not dims.context:
         return now
     young = (state.steps < SETTLED_SAMPLES) | (now.moved < dims.context)
-    if uniform(young) is False:
+    if uniform_if_cheap(young) is False:
         return now
     relative, young = contexts - state.origin, young[:, None]
     mean = xp.where(young, (n * state.mean + relative) / (n + 1.0), state.mean)
@@ -49,12 +49,12 @@ def scales(dims: Dims, state: State, contexts: Tensor | None = None) -> Scales:
     return _scales(xp, mean, moment, changes)
 
 
-def gaps(dims: Dims, state: State, contexts: Tensor) -> Tensor:
-    """[B, 2, R] mean squared distances of contexts [B, c] to each slot: in units of the wobble, and of the spread."""
-    xp = namespace(state.keys)
+def gaps(dims: Dims, state: State, contexts: Tensor, n: int | None = None) -> Tensor:
+    """[B, 2, n] mean squared distances of contexts [B, c] to n slots: in units of the wobble, and of the spread."""
+    xp, n = namespace(state.keys), dims.rows if n is None else n
     if not dims.context:
-        return xp.zeros((state.size, 2, dims.rows), dtype=state.keys.dtype, device=state.keys.device)
-    difference = state.keys - (contexts - state.origin)[:, None]
+        return xp.zeros((state.size, 2, n), dtype=state.keys.dtype, device=state.keys.device)
+    difference = state.keys[:, :n] - (contexts - state.origin)[:, None]
     difference *= difference
     return scales(dims, state, contexts).both @ difference.mT
 
@@ -65,16 +65,13 @@ def reach(state: State) -> Tensor:
     return 2.0 + REACH_DEVIATIONS * xp.sqrt(xp.maximum(state.distance[:, 1] - state.distance[:, 0] ** 2, 0.0))
 
 
-def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor, fewest: float) -> None:
-    """A new slot for one sample of each tuner: contexts [B, c], psi [B, q] and how far it is trusted [B].
-
-    No tuner has seen fewer than so many samples.
-    """
+def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor, seen: Seen) -> None:
+    """A new slot for one sample of each tuner: contexts [B, c], psi [B, q] and how far it is trusted [B]."""
     xp = namespace(psi)
-    if fewest < 1.0:
+    if seen.fewest < 1.0:
         put(state.origin, state.steps == 0.0, contexts)
     now = contexts - state.origin
-    _observe(state, now, late=fewest > 3.0 or state.steps > 3.0)
+    _observe(state, now, late=seen.fewest > 3.0 or state.steps > 3.0)
     above, beside, _ = triangle(dims.sample, xp, psi.device)
     slot = column(state.count)
     state.keys[slot] = now
@@ -85,6 +82,8 @@ def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor
     state.latest[...] = state.count
     state.steps += 1.0
     state.count += 1.0
+    if seen.slots + 1 < dims.rows:
+        return
     for rows in chunks(state.count == dims.rows, state.size, dims.rows * max(MERGE_CANDIDATES, dims.prompt)):
         _merge(dims, state, rows)
 
@@ -98,11 +97,12 @@ def triangle(q: int, xp: Tensor, device: Tensor) -> tuple[Tensor, Tensor, Tensor
     return first, second, third
 
 
-def restore_trust(state: State, rows: Rows) -> None:
+def restore_trust(state: State, mask: Mask) -> None:
     """The latest sample of these tuners was no mistake after all."""
-    trust = state.trust[rows]
-    trust.swapaxes(1, 2)[column(state.latest[rows])] = 1.0
-    state.trust[rows] = trust
+    trust, slot = state.trust.swapaxes(1, 2), column(state.latest)
+    latest = trust[slot]
+    put(latest, mask, 1.0)
+    trust[slot] = latest
 
 
 def seen_before(state: State, rows: Rows, slots: Tensor, n: int) -> Tensor:

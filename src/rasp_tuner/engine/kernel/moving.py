@@ -7,7 +7,7 @@ u        [b, n, d]    points relative to the default, in [-2, 2]
 x        [b, n, 1+r]  a one, and the leading principal components of the context, standardised
 y        [b, n]       target, in units of the shared curvature
 theta    [b, m]       l, q [d] and M [d, 1 + r] of y = l + sum_i q_i (u_i - M_i x)^2
-J        [b, n, m]    slope of y by theta
+J        [b, n, m]    slope of y by theta, times the root of how much a sample counts
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import Mask, Rows, chosen, chunks, column, uniform
+from rasp_tuner.engine.kernel.select import EVERY, Mask, Rows, Seen, chosen, chunks, column, put, uniform
 from rasp_tuner.engine.kernel.shared import centred_level, noise_variances, prior
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State, Tensor
 from rasp_tuner.engine.kernel.trust import CHI2_MEDIAN, masked_median, residual_trust
@@ -73,33 +73,38 @@ def observe(dims: Dims, state: State, u: Tensor, contexts: Tensor, losses: Tenso
     state.reduced_moments += (square - state.reduced_moments) / seen[:, :, None]
 
 
-def restore_trust(state: State, rows: Rows) -> None:
+def restore_trust(state: State, mask: Mask) -> None:
     """The latest sample of these tuners was no mistake after all."""
-    weights = state.window_weights[rows]
-    weights[column((state.steps[rows] - 1.0) % WINDOW_SAMPLES)] = 1.0
-    state.window_weights[rows] = weights
+    row = column((state.steps - 1.0) % WINDOW_SAMPLES)
+    latest = state.window_weights[row]
+    put(latest, mask, 1.0)
+    state.window_weights[row] = latest
 
 
-def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Mask) -> None:
+def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Mask, seen: Seen) -> None:
     """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask."""
     # here, and not when a sample comes: theta and its covariance must be in the same encoding
-    rows = chosen(mask & ((state.steps < PLENTY_SAMPLES) | (state.steps % REFRESH_EVERY_STEPS == 0.0)))
+    steps, n = seen.steps(state), min(int(seen.most), WINDOW_SAMPLES)
+    rows = chosen(mask & ((steps < PLENTY_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0)))
     if rows is not None:
         _refresh(dims, state, rows)
     mean, precision = _prior(dims, state, centred_level(state, offset, a))
-    noise, young = noise_variances(state.noises)[:, -1], state.steps < YOUNG_SAMPLES
-    for group, times in ((mask & young, 1 + YOUNG_EXTRA_STEPS), (mask & ~young, 1)):
-        for rows in chunks(group, state.size, WINDOW_SAMPLES * dims.coefficients):
+    noise = noise_variances(state.noises)[:, -1]
+    for group, times in ((steps < YOUNG_SAMPLES, 1 + YOUNG_EXTRA_STEPS), (steps >= YOUNG_SAMPLES, 1)):
+        for rows in chunks(mask & group, state.size, WINDOW_SAMPLES * dims.coefficients):
             task = Task(a[rows][:, None], offset[rows][:, None], mean[rows], precision[rows], noise[rows][:, None])
-            _fit(dims, state, rows, task, times)
+            _fit(dims, state, rows, n, task, times)
 
 
 def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
     """[b, m, m] and where there is one, [b]; zeros elsewhere: no matrix spoils it for the others."""
     xp = namespace(matrices)
+    if xp is not np:
+        inverses, wrong = xp.linalg.inv_ex(matrices)
+        return xp.where((wrong == 0)[:, None, None], inverses, 0.0), wrong == 0
     try:
         inverses = xp.linalg.inv(matrices)
-    except (np.linalg.LinAlgError, RuntimeError):
+    except np.linalg.LinAlgError:
         if len(matrices) == 1:
             return xp.zeros_like(matrices), xp.zeros_like(matrices[:, 0, 0], dtype=xp.bool)
         half = len(matrices) // 2
@@ -119,11 +124,10 @@ class Task(NamedTuple):
     noise: Tensor  # [b, 1] rho
 
 
-def _fit(dims: Dims, state: State, rows: Rows, task: Task, times: int) -> None:
+def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -> None:
     """So many steps for some tuners; a tuner stops where none helps, and forgets its fit where there is no step."""
     xp, d, steps = namespace(state.theta), dims.knobs, state.steps[rows]
     a, offset, prior, precision, noise = task
-    n = min(int(xp.max(steps)), WINDOW_SAMPLES)
     used = xp.arange(n, device=steps.device) < steps[:, None]
     u = state.window_points[rows, :n]
     x = _components(state.window_contexts[rows, :n], state.centre[rows], state.encode[rows])
@@ -136,21 +140,20 @@ def _fit(dims: Dims, state: State, rows: Rows, task: Task, times: int) -> None:
     left = residual**2
     usual = xp.maximum(masked_median(left, used)[:, None] / CHI2_MEDIAN, noise)
     trust = xp.where(used, residual_trust(left, usual) * state.window_weights[rows, :n] / noise, 0.0)
+    root = xp.sqrt(trust)[:, :, None]
     moving = there = xp.ones_like(steps, dtype=xp.bool)
     covariance = None
     for again in range(times):
         if again:
             gaps, squares, residual = _residual(theta, u, x, y)
-        slopes = (-2.0 * theta[:, None, 1 : 1 + d] * gaps)[:, :, :, None] * x[:, :, None]
-        one = xp.ones_like(residual)[:, :, None]
-        jacobian = xp.concat([one, squares, slopes.reshape((*slopes.shape[:2], -1))], axis=2)
-        weighted = (jacobian * trust[:, :, None]).mT
-        found, exists = inverse(weighted @ jacobian + precision)
+        slopes = (-2.0 * theta[:, None, 1 : 1 + d] * (root * gaps))[:, :, :, None] * x[:, :, None]
+        jacobian = xp.concat([root, root * squares, slopes.reshape((*slopes.shape[:2], -1))], axis=2)
+        found, exists = inverse(jacobian.mT @ jacobian + precision)
         there, moving = there & (exists | ~moving), moving & exists
         covariance = found if covariance is None else xp.where(moving[:, None, None], found, covariance)
         away = theta - prior
         pull = _times(precision, away)
-        step = _times(found, _times(weighted, residual) - pull)
+        step = _times(found, _times(jacobian.mT, root[:, :, 0] * residual) - pull)
         cost = (trust * residual**2).sum(axis=1) + (away * pull).sum(axis=1)
         theta, moving = _moved(theta, step, cost, moving, task, Window(u, x, y, trust))
         if uniform(moving) is False:
@@ -170,16 +173,20 @@ def _moved(
     theta: Tensor, step: Tensor, cost: Tensor, moving: Tensor, task: Task, window: Window
 ) -> tuple[Tensor, Tensor]:
     """Theta a step further, by the first length that costs no more; and which tuners [b] found one."""
-    xp, searching = namespace(theta), moving
+    xp = namespace(theta)
+    rows: Rows | None = EVERY
+    searching = xp.asarray(moving, copy=True)
     for length in STEP_LENGTHS:
-        there = theta + length * step
-        residual = _residual(there, window.u, window.x, window.y)[2]
-        away = there - task.mean
-        after = (window.trust * residual**2).sum(axis=1) + (away * _times(task.precision, away)).sum(axis=1)
-        better = searching & (after <= cost)
-        theta = xp.where(better[:, None], there, theta)
-        searching = searching & ~better
-        if uniform(searching) is False:
+        here, (u, x, y, trust) = theta[rows], (array[rows] for array in window)
+        there = here + length * step[rows]
+        away = there - task.mean[rows]
+        after = (trust * _residual(there, u, x, y)[2] ** 2).sum(axis=1)
+        after += (away * _times(task.precision[rows], away)).sum(axis=1)
+        better = searching[rows] & (after <= cost[rows])
+        theta[rows] = xp.where(better[:, None], there, here)
+        searching[rows] = searching[rows] & ~better
+        rows = chosen(searching)  # few as a rule
+        if rows is None:
             break
     return theta, moving & ~searching
 

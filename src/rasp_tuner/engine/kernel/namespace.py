@@ -1,4 +1,4 @@
-"""The array namespace of an array: NumPy's own, or torch's through array-api-compat."""
+"""The array namespace of an array: NumPy's own, or torch's by the names of the Python array API standard."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def namespace(array: Any) -> Any:
-    """Functions for this kind of array, by the names of the Python array API standard."""
+    """Functions for this kind of array."""
     if isinstance(array, np.ndarray):
         return np
-    import array_api_compat.torch  # with extra `fleet`
+    from rasp_tuner.engine.kernel import torch_namespace  # with extra `fleet`
 
-    return array_api_compat.torch
+    return torch_namespace

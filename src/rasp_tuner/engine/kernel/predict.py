@@ -17,7 +17,7 @@ import numpy as np
 
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import uniform
+from rasp_tuner.engine.kernel.select import uniform_if_cheap
 from rasp_tuner.engine.kernel.shared import log_student
 from rasp_tuner.engine.kernel.state import Dims, E, State, Tensor
 
@@ -95,7 +95,7 @@ def experts_of(dims: Dims, state: State, belief: Belief) -> Experts:
 
 def _experts(dims: Dims, state: State, belief: Belief) -> Experts:
     xp, size, d, p, m = namespace(belief.x), state.size, dims.knobs, dims.features, dims.coefficients
-    moving = uniform(belief.moving > 0.0)
+    moving = uniform_if_cheap(belief.moving > 0.0)
     if moving is False:
         mean, S = (xp.concat([own, own[:, :1]], axis=1) for own in (belief.mean, belief.S))
         return Experts(mean, S, None, None)

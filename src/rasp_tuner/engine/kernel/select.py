@@ -1,14 +1,16 @@
 """Which tuners of a batch something is done for: all of them, none, or some; in parts where memory asks for it."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.state import Tensor
+from rasp_tuner.engine.kernel.state import State, Tensor
 
 Mask = Tensor | bool  # [B]; True is everyone, False is no one: `&` and `|` work on all of these, `~` on arrays only
 Rows = Tensor | slice  # an array of indices, or a slice: either one reads and writes `array[rows]`
-CHUNK = 1 << 26  # numbers in the largest array that is made on the way: 512 MiB
+CHUNK = 1 << 28  # numbers in the largest array that is made on the way: 2 GiB
 
 EVERY = slice(None)
 
@@ -19,6 +21,34 @@ def uniform(mask: Mask) -> Mask:
         return mask
     count = int(namespace(mask).count_nonzero(mask))
     return bool(count) if count in (0, len(mask)) else mask
+
+
+def uniform_if_cheap(mask: Mask) -> Mask:
+    """`uniform` in NumPy. A GPU has to finish all before it can answer: there what follows is done by the mask."""
+    return uniform(mask) if isinstance(mask, np.ndarray) else mask
+
+
+class Seen(NamedTuple):
+    """How far the tuners of a batch are, by one look at all of them."""
+
+    fewest: float  # samples of the youngest
+    most: float  # of the oldest
+    slots: int  # that are in use, of the one with the most
+    flattest: float  # least curvature: 0 as long as somebody's is not known
+
+    def steps(self, state: State) -> Tensor | float:
+        """Samples of each tuner [B]; a number where all have as many: what follows is cheaper then."""
+        return self.fewest if self.fewest == self.most else state.steps
+
+
+def look(state: State) -> Seen:
+    """How far the tuners are."""
+    steps, count, curvature = state.steps, state.count, state.curvature
+    if len(steps) == 1:
+        return Seen(float(steps[0]), float(steps[0]), int(count[0]), float(curvature[0]))
+    xp = namespace(steps)
+    told = xp.stack([xp.min(steps), xp.max(steps), xp.max(count), xp.min(curvature)]).tolist()
+    return Seen(told[0], told[1], int(told[2]), told[3])
 
 
 def chosen(mask: Mask) -> Rows | None:

@@ -1,0 +1,28 @@
+"""array-api-compat's torch, with shorter ways to a few functions that a step calls often.
+
+A bound that is a Python number would be sent to the GPU as an array first; a dot product would be a matrix product of
+one row and one column for each tuner.
+"""
+
+from typing import Any
+
+import torch
+from array_api_compat.torch import *  # noqa: F403 - the whole namespace
+from array_api_compat.torch import linalg as linalg
+
+where = torch.where
+
+
+def maximum(x: Any, other: Any) -> Any:
+    """The larger of an array and an array or a number."""
+    return torch.maximum(x, other) if isinstance(other, torch.Tensor) else torch.clamp(x, min=other)
+
+
+def minimum(x: Any, other: Any) -> Any:
+    """The smaller of an array and an array or a number."""
+    return torch.minimum(x, other) if isinstance(other, torch.Tensor) else torch.clamp(x, max=other)
+
+
+def vecdot(x: Any, other: Any) -> Any:
+    """Of the last axes."""
+    return (x * other).sum(-1)
