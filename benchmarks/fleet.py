@@ -2,6 +2,7 @@
 
 python benchmarks/fleet.py                                   # two cores, 10,000 tuners
 python benchmarks/fleet.py --device cuda --size 100000       # on a GPU
+python benchmarks/fleet.py --shards 2 --loop 0               # beside the same in two processes, by Ray
 python benchmarks/fleet.py --shared                          # what a new tuner gains from the others
 
 Every tuner has a noisy bowl of its own with five knobs, whose optimum depends on a context of three dimensions. A step is
@@ -19,6 +20,7 @@ import numpy as np
 
 from rasp_tuner import Float, Tuner
 from rasp_tuner.fleet import Fleet
+from rasp_tuner.fleet.ray import RayFleet
 
 DIM, CONTEXT_DIM = 5, 3
 SPACE = {f"x{i}": Float(0.0, 1.0) for i in range(DIM)}
@@ -48,9 +50,9 @@ class Worlds:
         return 4.0 * ((points - best) ** 2).sum(axis=1)
 
 
-def fleet_seconds(size: int, steps: int, device: str) -> Iterator[float]:
+def fleet_seconds(fleet: Fleet | RayFleet, steps: int) -> Iterator[float]:
     """Seconds of every step of the whole fleet."""
-    worlds, fleet = Worlds(size), Fleet(SPACE, METRICS, CONTEXT_DIM, DEFAULT, size, device=device)
+    worlds = Worlds(len(fleet))
     for _ in range(steps):
         contexts = worlds.contexts()
         started = time.perf_counter()
@@ -131,18 +133,20 @@ def evosax_rate(size: int, generations: int = 20) -> float | None:
     return 8.0 * size * generations / (time.perf_counter() - started)
 
 
-def speed(size: int, steps: int, device: str, loop: int) -> list[dict[str, object]]:
+def speed(size: int, steps: int, device: str, loop: int, shards: int) -> list[dict[str, object]]:
     """Rows of the table: who, on what, tuner-steps a second."""
-    took = list(fleet_seconds(size, steps, device))
-    settled = took[len(took) // 2 :]
-    rows = [
-        {"who": f"fleet of {size:,}, all {steps} steps", "where": device, "rate": size * steps / sum(took)},
-        {
-            "who": f"fleet of {size:,}, from step {steps - len(settled)} on",
-            "where": device,
-            "rate": size * len(settled) / sum(settled),
-        },
-    ]
+    fleets: dict[str, Fleet | RayFleet] = {"fleet": Fleet(SPACE, METRICS, CONTEXT_DIM, DEFAULT, size, device=device)}
+    if shards:
+        sharded = RayFleet(SPACE, METRICS, CONTEXT_DIM, DEFAULT, size, shards=shards, device=device)
+        fleets[f"fleet in {shards} shards"] = sharded
+    turns = [fleet_seconds(fleet, steps) for fleet in fleets.values()]
+    times = np.array([[next(turn) for turn in turns] for _ in range(steps)])  # they take turns: the same load for both
+    rows: list[dict[str, object]] = []
+    for who, took in zip(fleets, times.T, strict=True):
+        settled = took[steps // 2 :]
+        for part, seconds in ((f"all {steps} steps", took), (f"from step {steps // 2} on", settled)):
+            rate = size * len(seconds) / seconds.sum()
+            rows.append({"who": f"{who} of {size:,}, {part}", "where": device, "rate": float(rate)})
     if loop:
         for who, make in (("tuners in a loop", tuner), ("cmaes in a loop", cma_es)):
             rows.append({"who": who, "where": "cpu", "rate": 1.0 / loop_seconds(make, loop, steps)})
@@ -182,13 +186,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--loop", type=int, default=20, help="tuners in the loops beside it; 0: none")
+    parser.add_argument("--shards", type=int, default=0, help="processes of a fleet on Ray beside it; 0: none")
     parser.add_argument("--shared", action="store_true", help="measure what new tuners gain from the others instead")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.shared:
         rows = [shared(1000, own) for own in (0.05, 0.2, 0.5)]
     else:
-        rows = speed(given.size, given.steps, given.device, given.loop)
+        rows = speed(given.size, given.steps, given.device, given.loop, given.shards)
     if given.json:
         print(json.dumps(rows))
         return
