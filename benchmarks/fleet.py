@@ -1,13 +1,13 @@
-"""Tuner-steps a second: a fleet, one tuner after the other, CMA-ES in a loop, and evosax's CMA-ES where it is installed.
+"""Tuner-steps a second: a fleet, tuners one after the other, CMA-ES in a loop, and evosax's where it is installed.
 
 python benchmarks/fleet.py                                   # two cores, 10,000 tuners
 python benchmarks/fleet.py --device cuda --size 100000       # on a GPU
 python benchmarks/fleet.py --shards 2 --loop 0               # beside the same in two processes, by Ray
 python benchmarks/fleet.py --shared                          # what a new tuner gains from the others
 
-Every tuner has a noisy bowl of its own with five knobs, whose optimum depends on a context of three dimensions. A step is
-an ask and a tell of one tuner; a generation of CMA-ES with eight members counts as eight steps. Times are of whole steps,
-checks of what comes in included; the worlds' own arithmetic is not counted.
+Every tuner has a noisy bowl of its own with five knobs, whose optimum depends on a context of three dimensions. A step
+is an ask and a tell of one tuner; a generation of CMA-ES with eight members counts as eight steps. Times are of whole
+steps, checks of what comes in included; the worlds' own arithmetic is not counted.
 """
 
 import argparse
@@ -176,7 +176,8 @@ def shared(size: int, own: float, steps: int = 30, fresh: int = 64) -> dict[str,
             those.tell({"loss": worlds.losses(contexts, points)}, which)
     return {
         "others": size, "deviation of optima": own, "steps": steps,
-        "regret in the fleet": float(regrets[0]), "regret alone": float(regrets[1]), "ratio": float(regrets[0] / regrets[1]),
+        "regret in the fleet": float(regrets[0]), "regret alone": float(regrets[1]),
+        "ratio": float(regrets[0] / regrets[1]),
     }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def shards_of(whole, count):
         one = Shard()
         one.restore(ShardSettings("cpu", 1, whole._plan.to_bytes()), None, [])
         rows = numbers[numbers % count == shard]
-        one.join(Shard.packed(whole, rows), len(whole))
+        one.join(Shard.packed(whole, rows), len(whole), {})
         made.append(one)
     return made
 

@@ -4,7 +4,6 @@ The compiled kernel gains nothing by it: there a belief costs less than to hand 
 """
 
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import TypeGuard
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.gate import SOLE, Mixture
-from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.state import SKETCH_DIMENSIONS, State
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 from rasp_tuner.engine.quadratic.one import ArraysBelief, ArraysOne
@@ -38,7 +36,7 @@ def believe_together(asks: Iterable[tuple[Engine, Array]]) -> None:
             together = State(**{name: np.concatenate([state[name] for state in states]) for name in states[0]})
             beliefs = alike[0][1].kernel.believe(together, np.array([context for _, _, context in alike]))
             for i, (engine, one, context) in enumerate(alike):
-                own = Belief(*(getattr(beliefs, field.name)[i : i + 1] for field in fields(Belief)))
+                own = one.kernel.some(beliefs, slice(i, i + 1))
                 engine.keep(context, Mixture((ArraysBelief(one, own),), SOLE))
 
 

@@ -199,7 +199,8 @@ class RayFleet:
 
     def save(self, path: str | os.PathLike[str], progress: Progress | bool = False) -> None:
         """Write everything to `path`, atomically: the file that one `Fleet` in this state would write."""
-        failures = max(census.failures for census in self._shards.query_all("census"))
+        found = self._shards.query_all("census")
+        failures = max(census.failures for census in found)
 
         def take(block: slice) -> Tuners:
             rows = rows_of(block, len(self))
@@ -213,7 +214,8 @@ class RayFleet:
                 tuners.put(part.at, own)
             return tuners
 
-        header = {"issued": self._roster.issued, "share": self._share}
+        lineages = {number: lineage for census in found for number, lineage in census.lineages.items()}
+        header = {"issued": self._roster.issued, "share": self._share, "lineages": lineages}
         prior = {} if self._prior is None else vars(self._prior)
         fleet_file.write_blocks(path, self._plan, (header, prior), (len(self), failures), take, progress)
 
@@ -234,8 +236,11 @@ class RayFleet:
         roster.take_over(number, learned, records["waiting"] > 0.0, records["guided"] > 0.0)
         roster.issued = header["issued"]
         parts = roster.parts(np.arange(tuners.size))
-        packed = {part.shard: Call((fleet_file.pack(tuners.take(part.at)), roster.issued)) for part in parts}
-        fleet._change("join", packed)
+        joined = {}
+        for part in parts:
+            own = {name: header["lineages"][name] for name in map(str, number[part.at]) if name in header["lineages"]}
+            joined[part.shard] = Call((fleet_file.pack(tuners.take(part.at)), roster.issued, own))
+        fleet._change("join", joined)
         fleet._shards.snapshot(range(len(fleet._shards)))
         return fleet
 

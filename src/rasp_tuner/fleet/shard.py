@@ -49,6 +49,7 @@ class Census:
     guided: NDArray[np.bool_]  # [n] whether it began with what the fleet knew
     issued: int  # numbers given to tuners so far, as far as they know
     failures: int  # most early failures that there is room for
+    lineages: Mapping[str, Any]  # by number, of tuners that came from elsewhere: whose samples they hold
 
 
 @methods_on_one_thread
@@ -85,8 +86,9 @@ class Shard(Fleet):
         self._tuners, self._issued = self._tuners.join(more), max(self._issued, int(numbers.max()) + 1)
         self._beliefs = None
 
-    def join(self, arrays: Mapping[str, Array], issued: int) -> None:
+    def join(self, arrays: Mapping[str, Array], issued: int, lineages: Mapping[str, Any]) -> None:
         """Add tuners that know something: what `packed` gave."""
+        self._lineages |= lineages
         more = unpack(self._plan, self._device, len(arrays["records/number"]), arrays)
         self._tuners, self._issued = self._tuners.join(more), issued
         self._beliefs = None
@@ -110,6 +112,7 @@ class Shard(Fleet):
             host(records.guided) > 0.0,
             self._issued,
             records.failed_at.shape[1],
+            self._lineages,
         )
 
     def get_tuner(self, row: int) -> bytes:
