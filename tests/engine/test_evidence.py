@@ -11,7 +11,9 @@ from rasp_tuner.engine.kernel import shared
 
 FREEDOM = 5.0
 DENSITIES = pytest.mark.parametrize(
-    "density", [lambda gap, variance: log_student(gap, variance, FREEDOM), shared.log_student], ids=["one", "kernel"]
+    "density",
+    [np.vectorize(lambda gap, variance: log_student(gap, variance, FREEDOM)), shared.log_student],
+    ids=["one", "kernel"],
 )
 
 

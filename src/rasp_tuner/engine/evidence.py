@@ -26,12 +26,11 @@ class Evidence:
         assign(self.scores, scores)
 
 
-def log_student(gap: Array, variance: Array, freedom: float) -> Array:
+def log_student(gap: float, variance: float, freedom: float) -> float:
     """Log density of Student's t, `gap` away from its centre; finite for every gap up to 1e100 and variance > 0."""
     norm = math.lgamma((freedom + 1.0) / 2.0) - math.lgamma(freedom / 2.0) - 0.5 * math.log(freedom * math.pi)
-    far = np.minimum(np.abs(gap) / np.sqrt(freedom * variance), FARTHEST)
-    logs: Array = norm - 0.5 * np.log(variance) - 0.5 * (freedom + 1.0) * np.log1p(far**2)
-    return logs
+    far = min(abs(gap) / math.sqrt(freedom * variance), FARTHEST)
+    return norm - 0.5 * math.log(variance) - 0.5 * (freedom + 1.0) * math.log1p(far**2)
 
 
 def log_mean(logs: Array, weights: Array) -> float:

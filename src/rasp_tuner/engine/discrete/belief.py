@@ -24,7 +24,7 @@ from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.engine.discrete import compiled
 from rasp_tuner.engine.discrete.kernel import JITTER, Kernel, Rows, sampled_effects, standard
 from rasp_tuner.engine.discrete.knobs import Knobs, keys_of
-from rasp_tuner.engine.discrete.target import level_from, level_of, unwarped, warped
+from rasp_tuner.engine.discrete.target import level_from, level_of, unwarped
 from rasp_tuner.engine.discrete.value import knowledge_gradient
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, compared
@@ -131,7 +131,8 @@ class DiscreteBelief:
             self._share, self._base = fit.kernel.blend(self._kc), fit.kernel.base(self._kc)
             level = level_of(self._kc, fit.values, fit.center)
         self._offset = (level - fit.center) / fit.scale
-        self._barred = fit.points[(fit.failed > 0.0) & (self._kc > ALIKE)]  # they failed in a context like this
+        failed = fit.failed > 0.0
+        self._barred = fit.points[failed & (self._kc > ALIKE) if failed.any() else []]  # they failed in such a context
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [n] of the noise-free y at points [n, d]."""
@@ -188,7 +189,11 @@ class DiscreteBelief:
         return y[0] - y[1], max(sum(variances) - 2.0 * min(alike, 1.0) * both, 0.0)
 
     def against(self, point: Array, default: Array) -> Comparison:
-        return compared(self, point, default)
+        if default.tobytes() != self.fit.knobs.default_key:
+            return compared(self, point, default)
+        look = self.look(point)
+        (expected, level), (own, other) = look.y, look.variances
+        return Comparison(level, *self.compare(point, default), expected, (own, other))
 
     @property
     def weights(self) -> Array:
@@ -210,12 +215,12 @@ class DiscreteBelief:
         """
         fit, warp = self.fit, self.fit.constants.warp
         look = self.look(point)
-        variance = np.maximum(look.covariance[0, :1], JITTER) + fit.kernel.noise
+        variance = max(float(look.covariance[0, 0]), JITTER) + fit.kernel.noise
         z = min(max((y - fit.center) / fit.scale - self._offset, -LARGEST), LARGEST)
-        gap = self._offset + warped(np.array([z]), warp) - look.mean[:1]
-        log = log_student(gap, variance, fit.constants.freedom)
-        log -= math.log(fit.scale) + math.log1p(max(z, 0.0) / warp)
-        return Forecast(look.y[0], look.variances[0], log)
+        slope = math.log1p(max(z, 0.0) / warp)
+        gap = self._offset + (warp * slope if z > 0.0 else z) - float(look.mean[0])
+        log = log_student(gap, variance, fit.constants.freedom) - math.log(fit.scale) - slope
+        return Forecast(look.y[0], look.variances[0], np.array([log]))
 
     def best(self) -> Array | None:
         """The point [d] tried and not failed whose posterior mean is least; None if there is none."""

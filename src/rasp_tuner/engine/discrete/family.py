@@ -101,7 +101,7 @@ class DiscreteFamily:
             s["late"] = np.concatenate([s["late"].reshape(-1, sample.shape[1]), sample])[-self._window :]
         same = (s["points"] == point).all(axis=1).nonzero()[0]
         asked = None if trial.asked is None or (trial.asked == point).all() else trial.asked
-        self._reach(point, asked, context, trial.asked is not None and not len(same))
+        self._reach(point, asked, context, trial.asked is not None, len(same) > 0)
         default = any(one is not None and (one == self._knobs.default).all() for one in (point, asked))
         s["since_default"] = np.zeros(1) if default else s["since_default"] + 1.0
         self._observe(context)
@@ -205,17 +205,18 @@ class DiscreteFamily:
         s["mean"] = s["mean"] + gap / s["clock"][0]
         s["squares"] = s["squares"] + gap * (context - s["mean"])
 
-    def _reach(self, ran: Array, asked: Array | None, context: Array, new: bool) -> None:
+    def _reach(self, ran: Array, asked: Array | None, context: Array, own: bool, ran_before: bool) -> None:
         """Take in what was tried: what ran, and what was asked for if that is another point.
 
-        `new` says whether what ran was asked for and never ran before.
+        `own` says whether anything was asked for.
         """
         s, known = self._state, ran[None] if asked is None else np.stack([ran, asked])
-        s["tried"] = self._knobs.tried(s["tried"], known)
+        if asked is not None or not ran_before:
+            s["tried"] = self._knobs.tried(s["tried"], known)
         if len(s["unreached"]):
             kept = ~(s["unreached"] == known[:, None]).all(axis=2).any(axis=0)
             s["unreached"], s["unreached_in"] = s["unreached"][kept], s["unreached_in"][kept]
-        if not new if asked is None else (s["points"] == asked).all(axis=1).any():
+        if (ran_before or not own) if asked is None else (s["points"] == asked).all(axis=1).any():
             return  # it could be had before
         reached = asked is None or self._knobs.same(asked, ran)
         s["reach"] = REACH_KEPT * s["reach"] + [float(reached), 1.0]
