@@ -25,11 +25,13 @@ def can_share(engine: object) -> TypeGuard[Engine]:
 
 def believe_together(asks: Iterable[tuple[Engine, Array]]) -> None:
     """Have engines, each named once, keep what they believe in a context [d_c]: bit for bit what they compute alone."""
-    shapes: dict[tuple[object, bytes], list[tuple[Engine, ArraysOne, Array]]] = {}
+    shapes: dict[tuple[object, bytes, float], list[tuple[Engine, ArraysOne, Array]]] = {}
     for engine, context in asks:
         one = _arrays_of(engine)
         if one is not None:
-            shapes.setdefault((one.dims, engine.default.tobytes()), []).append((engine, one, context))
+            # as many slots, too: a product over more of them, even of zeros, is summed in another order
+            shape = (one.dims, engine.default.tobytes(), float(one.state.count[0]))
+            shapes.setdefault(shape, []).append((engine, one, context))
     for alike in shapes.values():
         if len(alike) >= FEWEST:
             states = [dict(one.state.items()) for _, one, _ in alike]
