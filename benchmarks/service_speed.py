@@ -1,4 +1,4 @@
-"""Asks + tells a second of `rasp serve` over real sockets: one study and many, one client each, and who takes the time.
+"""Asks + tells a second of `rasp serve` over real sockets, and its processor time: one study, and many of one shape.
 
 python benchmarks/service_speed.py
 python benchmarks/service_speed.py --server before=../old/src --server now=src        # two checkouts, taking turns
