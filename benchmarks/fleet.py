@@ -4,6 +4,7 @@ python benchmarks/fleet.py                                   # two cores, 10,000
 python benchmarks/fleet.py --device cuda --size 100000       # on a GPU
 python benchmarks/fleet.py --shards 2 --loop 0               # beside the same in two processes, by Ray
 python benchmarks/fleet.py --shared                          # what a new tuner gains from the others
+python benchmarks/fleet.py --device cuda --parity            # how far suggestions are from those of the CPU
 
 Every tuner has a noisy bowl of its own with five knobs, whose optimum depends on a context of three dimensions. A step
 is an ask and a tell of one tuner; a generation of CMA-ES with eight members counts as eight steps. Times are of whole
@@ -19,6 +20,7 @@ import cmaes
 import numpy as np
 
 from rasp_tuner import Float, Tuner
+from rasp_tuner.engine.kernel import native
 from rasp_tuner.fleet import Fleet
 from rasp_tuner.fleet.ray import RayFleet
 
@@ -181,6 +183,25 @@ def shared(size: int, own: float, steps: int = 30, fresh: int = 64) -> dict[str,
     }  # fmt: skip
 
 
+def parity(device: str, size: int = 64, steps: int = 150) -> dict[str, object]:
+    """How far suggestions on a device are from those on the CPU, where both observe the same runs: those of the CPU."""
+    worlds = Worlds(size)
+    cpu, other = (Fleet(SPACE, METRICS, CONTEXT_DIM, DEFAULT, size, device=where) for where in ("cpu", device))
+    apart = np.zeros(size)
+    for _ in range(steps):
+        contexts = worlds.contexts()
+        asked, points = cpu.ask(contexts), other.ask(contexts).points
+        apart = np.maximum(apart, np.abs(asked.points - points).max(axis=1))
+        losses = worlds.losses(contexts, asked.points)
+        for fleet in (cpu, other):
+            fleet.observe(contexts, asked.params, {"loss": losses})
+    kernel = "compiled code" if native.available() else "arrays"
+    return {
+        "tuners": size, "steps": steps, "device": device, "cpu": kernel,
+        "largest difference": float(apart.max()), "tuners that differ by more than 1e-6": int((apart > 1e-6).sum()),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=10_000)
@@ -189,10 +210,13 @@ def main() -> None:
     parser.add_argument("--loop", type=int, default=20, help="tuners in the loops beside it; 0: none")
     parser.add_argument("--shards", type=int, default=0, help="processes of a fleet on Ray beside it; 0: none")
     parser.add_argument("--shared", action="store_true", help="measure what new tuners gain from the others instead")
+    parser.add_argument("--parity", action="store_true", help="compare the device's suggestions with the CPU's instead")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.shared:
         rows = [shared(1000, own) for own in (0.05, 0.2, 0.5)]
+    elif given.parity:
+        rows = [parity(given.device)]
     else:
         rows = speed(given.size, given.steps, given.device, given.loop, given.shards)
     if given.json:

@@ -143,11 +143,13 @@ def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -
     root = xp.sqrt(trust)[:, :, None]
     moving = there = xp.ones_like(steps, dtype=xp.bool)
     covariance = None
+    jacobian = xp.empty((*y.shape, dims.coefficients), dtype=y.dtype, device=y.device)
     for again in range(times):
         if again:
             gaps, squares, residual = _residual(theta, u, x, y)
+        jacobian[:, :, :1], jacobian[:, :, 1 : 1 + d] = root, root * squares
         slopes = (-2.0 * theta[:, None, 1 : 1 + d] * (root * gaps))[:, :, :, None] * x[:, :, None]
-        jacobian = xp.concat([root, root * squares, slopes.reshape((*slopes.shape[:2], -1))], axis=2)
+        jacobian[:, :, 1 + d :] = slopes.reshape((*slopes.shape[:2], -1))
         found, exists = inverse(jacobian.mT @ jacobian + precision)
         there, moving = there & (exists | ~moving), moving & exists
         covariance = found if covariance is None else xp.where(moving[:, None, None], found, covariance)

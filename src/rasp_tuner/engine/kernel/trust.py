@@ -15,6 +15,8 @@ a        [b, 3, N]  the likeliest curvature of the bowl, for each noise and hypo
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.namespace import namespace
@@ -77,9 +79,8 @@ def residual_trust(squares: Tensor, scale: Tensor) -> Tensor:
 
 def targets(dims: Dims, state: State, rows: Rows, n: int) -> Tensor:
     """[b, n] mean y of the first slots of some tuners, relative to the first sample."""
-    losses = state.prompts[rows, :n, dims.features : dims.sample]
-    y = (losses @ state.weights[rows][:, :, None])[:, :, 0]
-    return y / namespace(y).maximum(state.counts[rows, :n], 1.0)
+    xp, losses = namespace(state.prompts), state.prompts[rows, :n, dims.features : dims.sample]
+    return xp.vecdot(losses, state.weights[rows][:, None]) / xp.maximum(state.counts[rows, :n], 1.0)
 
 
 def masked_median(values: Tensor, used: Tensor) -> Tensor:
@@ -121,10 +122,12 @@ def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows, n: int) 
 def _order(values: Tensor) -> Tensor:
     """[b, L, n] the places of values that are not negative, from small to large; equal ones in any order.
 
-    The bits of such floats are in their order. All experts are sorted in one row: a GPU sorts 800 numbers as fast as
-    200. Values that differ in their last two bits only are equal here.
+    A GPU sorts 800 numbers as fast as 200, so there all experts are sorted in one row. The bits of such floats are in
+    their order; values that differ in the last two only are equal here.
     """
     xp, (size, _, n) = namespace(values), values.shape
+    if xp is np:
+        return np.argsort(values, axis=2)
     expert = xp.arange(L, device=values.device)[:, None] << 61
     bits = ((values + 0.0).view(xp.int64) >> 2) + expert  # + 0.0: never -0.0
     return xp.argsort(bits.reshape((size, L * n)), axis=1).reshape(values.shape) % n
