@@ -23,6 +23,7 @@ FIRST_PROBE = 0.35  # length of the first move, along one knob
 REACH = np.array([0.1, -0.1, 0.2, -0.2, 0.4, -0.4])  # moves along the least known directions
 DIRECTIONS = 3
 TIE = 1e-6  # of the range: a smaller difference is none
+EQUAL_WEIGHTS = 1e-9  # of a weight: of experts that differ by less the first leads, whatever rounding says
 LEAST_WEIGHT = 1e-8  # an expert with less is left out of a choice
 MOST_MATRICES = 30_000  # that one call on a GPU finds the eigenvectors of
 PREDICTED_OPTIMUM, BEST_TRIED, PROBE, FIRST = range(4)  # sources
@@ -109,7 +110,7 @@ def _candidates(
 ) -> Tensor:
     """Points u [B, n, d] to compare: the optima of experts, the best tried, moves around the leader's and that one."""
     xp, d = namespace(centres), dims.knobs
-    leader = belief.weights.argmax(axis=1)
+    leader = (belief.weights * _handicaps(xp, centres.device)).argmax(axis=1)
     covariance = experts.S[rows, leader, 1 : 1 + d, 1 : 1 + d]
     if experts.location is not None:
         covariance = xp.where((leader == L)[:, None, None], experts.location, covariance)
@@ -186,6 +187,12 @@ def _eigenvectors(matrices: Tensor) -> Tensor:
 def _falling(d: int, xp: Tensor, device: Tensor) -> Tensor:
     """[1, d] 1, 1/2, 1/3, ..."""
     return xp.asarray(1.0 / np.arange(1.0, d + 1.0)[None], device=device)
+
+
+@lru_cache
+def _handicaps(xp: Tensor, device: Tensor) -> Tensor:
+    """[E] what weights are multiplied by when the leader is looked for."""
+    return xp.asarray(1.0 - EQUAL_WEIGHTS * np.arange(float(E)), device=device)
 
 
 def _point(default: Tensor, u: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ static const double REACH[MOVES] = {0.1, -0.1, 0.2, -0.2, 0.4, -0.4}; /* moves a
 static const double HORIZON_STEPS = 12.0;  /* in which one more observation shall pay for itself */
 static const double FIRST_PROBE = 0.35;    /* length of the first move, along one knob */
 static const double TIE = 1e-6;            /* of the range: a smaller difference is none */
+static const double EQUAL_WEIGHTS = 1e-9;  /* of a weight: of experts that differ by less the first leads */
 static const double LEAST_WEIGHT = 1e-8;   /* an expert with less is left out of a choice */
 enum { PREDICTED_OPTIMUM, BEST_TRIED, PROBE_NEAR_IT, FIRST };
 
@@ -226,7 +227,11 @@ static void least_known(const Dims *dims, const Belief *belief, int64_t leader, 
 static void make_candidates(const Dims *dims, const State *one, const Belief *belief, const double *draws,
                             Scratch *s) {
     int64_t d = dims->d, directions = d < DIRECTIONS ? d : DIRECTIONS, leader = 0, n = (E + 1);
-    for (int64_t e = 1; e < E; e++) leader = belief->weights[e] > belief->weights[leader] ? e : leader;
+    double most = belief->weights[0];
+    for (int64_t e = 1; e < E; e++) {
+        double weight = belief->weights[e] * (1.0 - EQUAL_WEIGHTS * (double)e);
+        if (weight > most) leader = e, most = weight;
+    }
     least_known(dims, belief, leader, draws, s);
     memcpy(s->u, s->centres, sizeof(double) * (size_t)((E + 1) * d));
     double *hint = s->u + n++ * d;
