@@ -8,12 +8,13 @@ infinity; its minimiser is no candidate then, either.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rasp_tuner.engine import preset
-from rasp_tuner.engine.discrete import belief, knobs
+from rasp_tuner.engine.discrete import knobs, value
 from rasp_tuner.engine.discrete.belief import DiscreteBelief
 from rasp_tuner.engine.discrete.family import DiscreteFamily
 from rasp_tuner.engine.family import Family
@@ -99,8 +100,9 @@ def _leader_only() -> Replacement:
 def _gaussian() -> Replacement:
     usual = believe._kernels
 
-    def kernels(dims: Dims, state: State, contexts: np.ndarray) -> np.ndarray:
-        found, (wobbles, spreads) = usual(dims, state, contexts), memory.gaps(dims, state, contexts).swapaxes(0, 1)
+    def kernels(dims: Dims, state: State, contexts: np.ndarray, n: int) -> np.ndarray:
+        found = usual(dims, state, contexts, n)
+        wobbles, spreads = memory.gaps(dims, state, contexts).swapaxes(0, 1)
         used = found[:, BLIND] > 0.0
         found[:, WIDE] = used * np.exp(-wobbles / memory.reach(state)[:, None])
         found[:, NARROW] = used * np.exp(-spreads / (2.0 * believe.NARROW_WIDTH**2))
@@ -137,7 +139,7 @@ def _estimated() -> Replacement:
 # Candidates and the choice among them
 
 
-def _without_hint(_dims: Dims, _state: State, belief: Belief, _rows: np.ndarray) -> np.ndarray:
+def _without_hint(_dims: Dims, _state: State, belief: Belief, _rows: np.ndarray, _n: int) -> np.ndarray:
     widest = np.full(belief.optimum.shape[1], 2.0)  # wherever the default is, the box lies within
     return choose._centres(belief, -widest, widest)[:, -1]
 
@@ -210,7 +212,7 @@ QUADRATIC = (
     _quiet_only("an observation is worth nothing", *_horizon(0.0)),
     _quiet_only("an observation is worth 3 steps", *_horizon(3.0)),
     Ablation("an observation is worth 30 steps", _horizon(30.0)),
-    _quiet_only("without the first probe", (choose, "_first_probe", choose._choice)),
+    _quiet_only("without the first probe", (choose, "_first_probe", partial(choose._choice, slots=1))),
     _quiet_only("without moves along the least known directions", *NO_DIRECTIONS),
     _quiet_only("without the best point tried", (choose, "_hint", _without_hint)),
     _quiet_only("memory of 48 slots", *_slots(48)),
@@ -269,7 +271,7 @@ DISCRETE = (
     Ablation("choice: least mean, nothing is worth knowing", _constants(horizon=0.0)),
     Ablation("choice: knowledge pays for 10 steps", _constants(horizon=10.0)),
     Ablation("choice: knowledge pays for 200 steps", _constants(horizon=200.0)),
-    Ablation("choice: the value of one look only", ((belief, "LOOKS", (1.0,)),)),
+    Ablation("choice: the value of one look only", ((value, "LOOKS", np.array([1.0])),)),
     Ablation("choice: no first look at every knob", ((DiscreteBelief, "_first_look", lambda *_: None),)),
     Ablation("rows forget after 8 samples", _constants(memory=8.0)),
 )

@@ -7,7 +7,7 @@ import pytest
 from serving import SPACES, STUDY
 
 from rasp_tuner.engine.kernel import native
-from rasp_tuner.engine.kernel.backend import Arrays
+from rasp_tuner.engine.kernel.backend import Kernel
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
@@ -54,14 +54,14 @@ class Commits:
 @pytest.fixture
 def batches(monkeypatch):
     """How many tuners each call of the kernel believed for; there is no compiled one."""
-    sizes, believe = [], Arrays.believe
+    sizes, believe = [], Kernel.believe
 
     def counted(self, state, contexts, rows=None):
         sizes.append(len(contexts))
         return believe(self, state, contexts, rows)
 
     monkeypatch.setattr(native, "available", lambda: False)
-    monkeypatch.setattr(Arrays, "believe", counted)
+    monkeypatch.setattr(Kernel, "believe", counted)
     return sizes
 
 

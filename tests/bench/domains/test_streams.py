@@ -86,7 +86,8 @@ def test_the_variable_names_another_folder(tmp_path, monkeypatch) -> None:
 def test_the_package_contains_no_large_file() -> None:
     package = Path(rasp_tuner.__file__).parent
     files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert {path.name: path.stat().st_size for path in files if path.stat().st_size > 100_000} == {}
+    large = {path.stem: path.stat().st_size for path in files if path.stat().st_size > 100_000}
+    assert set(large) <= {"libraspkernel"}  # compiled where there is a compiler
 
 
 def test_saving_twice_gives_the_same_bytes(tmp_path) -> None:
