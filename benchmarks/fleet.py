@@ -31,13 +31,13 @@ METRICS = {"loss": "min"}
 
 
 class Worlds:
-    """A bowl for each of `size` tuners; `own` is the deviation of their optima around a common one."""
+    """A bowl for each tuner; deviations of their optima around a common one, and of how contexts move them all."""
 
-    def __init__(self, size: int, seed: int = 0, own: float = 0.2, noise: float = 0.02) -> None:
+    def __init__(self, size: int, seed: int = 0, own: float = 0.2, moves: float = 0.1, noise: float = 0.02) -> None:
         self.rng = np.random.default_rng(seed)
         self.size, self.noise = size, noise
         self.optima = np.clip(0.35 + own * self.rng.normal(size=(size, DIM)), 0.05, 0.95)
-        self.slopes = 0.1 * self.rng.normal(size=(DIM, CONTEXT_DIM))  # shared by all
+        self.slopes = moves * self.rng.normal(size=(DIM, CONTEXT_DIM))  # shared by all
 
     def contexts(self) -> np.ndarray:
         return self.rng.normal(size=(self.size, CONTEXT_DIM))
@@ -158,9 +158,9 @@ def speed(size: int, steps: int, device: str, loop: int, shards: int) -> list[di
     return rows
 
 
-def shared(size: int, own: float, steps: int = 30, fresh: int = 64) -> dict[str, object]:
+def shared(size: int, own: float, moves: float, steps: int = 30, fresh: int = 64) -> dict[str, object]:
     """Regret of new tuners in their first steps: in a fleet of `size` others, and alone."""
-    worlds = Worlds(size + fresh, seed=1, own=own)
+    worlds = Worlds(size + fresh, seed=1, own=own, moves=moves)
     fleet = Fleet(SPACE, METRICS, CONTEXT_DIM, DEFAULT, size, seed=1)
     known = np.arange(size)
     for _ in range(steps):
@@ -177,7 +177,7 @@ def shared(size: int, own: float, steps: int = 30, fresh: int = 64) -> dict[str,
             regrets[i] += worlds.regrets(contexts, points).mean()
             those.tell({"loss": worlds.losses(contexts, points)}, which)
     return {
-        "others": size, "deviation of optima": own, "steps": steps,
+        "others": size, "deviation of optima": own, "moved by contexts": moves, "steps": steps,
         "regret in the fleet": float(regrets[0]), "regret alone": float(regrets[1]),
         "ratio": float(regrets[0] / regrets[1]),
     }  # fmt: skip
@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.shared:
-        rows = [shared(1000, own) for own in (0.05, 0.2, 0.5)]
+        rows = [shared(1000, *world) for world in ((0.05, 0.0), (0.2, 0.0), (0.5, 0.0), (0.05, 0.1), (0.2, 0.1))]
     elif given.parity:
         rows = [parity(given.device)]
     else:
