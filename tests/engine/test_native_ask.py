@@ -1,6 +1,7 @@
 """The compiled kernel's asking side says what the arrays version says, and refuses what it cannot be trusted with."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -139,6 +140,12 @@ def test_it_can_be_turned_off_and_a_library_of_other_files_is_not_used(monkeypat
             native.Native()
     finally:
         native._library.cache_clear()
+
+
+def test_where_there_is_a_compiler_there_is_the_library():
+    """Else every test that needs it would skip, and nobody would see."""
+    turned_off = os.environ.get("RASP_NATIVE") == "0"
+    assert native.available() or turned_off or build.compiler() is None, native.why_not()
 
 
 @pytest.mark.skipif(build.compiler() is None, reason="no C compiler")

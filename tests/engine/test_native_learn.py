@@ -7,6 +7,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import REFRESH_EVERY_STEPS
+from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.learn import learn, start
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, State, blank
 
@@ -26,8 +27,7 @@ def copied(state: State) -> State:
 
 
 def draws(dims: Dims, size: int, rng: np.random.Generator) -> Array:
-    few, moves, most = native.CANDIDATES
-    return rng.random((size, dims.knobs + few + moves * min(dims.knobs, most)))
+    return rng.random((size, draws_needed(dims)))
 
 
 class Worlds:

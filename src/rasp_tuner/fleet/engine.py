@@ -14,8 +14,9 @@ from rasp_tuner.engine.engine import (
     SCALE_SAMPLES,
 )
 from rasp_tuner.engine.kernel.backend import Beliefs, Kernel, kernel_for
+from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, E, Tensor
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Tensor
 from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, LIKELY, PROVEN, Against
 from rasp_tuner.engine.scale import due
 from rasp_tuner.fleet.draws import draws
@@ -49,7 +50,7 @@ class FleetEngine:
     def __init__(self, dims: Dims, default: Tensor, settings: Settings) -> None:
         self.dims, self.default, self.settings = dims, default, settings
         self.kernel: Kernel = kernel_for(dims, default)
-        self._draws = dims.knobs + E + 2 + 12 * min(dims.knobs, 3)
+        self._draws = draws_needed(dims)
 
     def propose(self, tuners: Tuners, contexts: Tensor) -> tuple[Tensor, Beliefs | None]:
         """The next points [n, d], and what was believed."""

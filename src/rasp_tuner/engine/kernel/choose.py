@@ -34,6 +34,11 @@ def candidates(dims: Dims) -> int:
     return E + 2 + 2 * len(REACH) * min(dims.knobs, DIRECTIONS)
 
 
+def draws_needed(dims: Dims) -> int:
+    """D: a jitter for each knob, and what breaks ties between candidates."""
+    return dims.knobs + candidates(dims)
+
+
 def choose(
     dims: Dims, state: State, belief: Belief, default: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

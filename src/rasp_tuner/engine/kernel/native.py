@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import belief as beliefs
 from rasp_tuner.engine.kernel.build import LIBRARY, digest
+from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.state import Dims, E, State, shapes
 
 MOST_KNOBS = 64  # beyond, matrices are large enough for NumPy's linear algebra
 THREADS_FROM_TUNERS = 256  # fewer are done before threads have begun
-CANDIDATES = (E + 2, 12, 3)  # that `choose` weighs: this many, and moves along each knob, of so many knobs at most
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all have
     "believe": [POINTER] * 2,
@@ -214,8 +214,7 @@ class Native:
         rows: Rows | None = None,
     ) -> tuple[Array, NDArray[np.int64], Array, Array]:
         n, d = len(belief), dims.knobs
-        few, moves, most = CANDIDATES
-        width = d + few + moves * min(d, most)
+        width = draws_needed(dims)
         draws = _numbers(draws, n, width)
         out, ways = _outputs(n, d, 0, 0, 0)
         ins = (_of(belief, n), (address(draws), 8 * width))

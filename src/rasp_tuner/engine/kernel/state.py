@@ -161,8 +161,3 @@ def blank(dims: Dims, size: int, starts: Mapping[str, Any]) -> State:
     for name, value in starts.items():
         arrays[name][...] = value
     return State(**arrays)
-
-
-def bytes_a_tuner(dims: Dims) -> int:
-    """Memory of one tuner's state."""
-    return 8 * sum(int(np.prod(shape)) for shape in shapes(dims).values())

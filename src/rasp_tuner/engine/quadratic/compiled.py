@@ -10,9 +10,10 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
+from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.native import Bound, NativeBelief, address
 from rasp_tuner.engine.kernel.state import Dims, E, State
-from rasp_tuner.engine.quadratic.draws import SOURCES, draws_for, draws_needed
+from rasp_tuner.engine.quadratic.draws import SOURCES, draws_for
 
 
 class CompiledOne:

@@ -3,14 +3,10 @@
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.choose import candidates
+from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.state import Dims, State
 
 SOURCES = ("predicted optimum", "best tried", "probe near it", "first probe")  # of a choice, by its number
-
-
-def draws_needed(dims: Dims) -> int:
-    return dims.knobs + candidates(dims)
 
 
 def draws_for(dims: Dims, state: State, rng: np.random.Generator) -> Array:
