@@ -16,6 +16,19 @@
 #define WIDER
 #endif
 
+/* Four numbers that are worked on at once; a row of numbers is read as some of these. */
+#ifdef RASP_KNOBS /* on a GPU a thread works on one number at a time */
+struct Quad {
+    double of[4];
+    void operator+=(Quad x) { for (int i = 0; i < 4; i++) of[i] += x.of[i]; }
+};
+static inline Quad operator-(Quad x, Quad y) { for (int i = 0; i < 4; i++) x.of[i] -= y.of[i]; return x; }
+static inline Quad operator*(Quad x, Quad y) { for (int i = 0; i < 4; i++) x.of[i] *= y.of[i]; return x; }
+static inline Quad operator*(double x, Quad y) { for (int i = 0; i < 4; i++) y.of[i] *= x; return y; }
+#else
+typedef double Quad __attribute__((vector_size(32), aligned(8), may_alias));
+#endif
+
 /* Four sums side by side, so that one addition need not wait for the last. */
 static inline double dot(int64_t n, const double *a, const double *b) {
     double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;

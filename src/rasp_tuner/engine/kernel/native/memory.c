@@ -68,16 +68,17 @@ static inline double total(const double *sums) {
 /* Adds the squared differences of two blocks of contexts, under two rows of weights. */
 static inline void add_gaps(int64_t width, const double *key, const double *now, const double *by_wobble,
                             const double *by_spread, double *near, double *far) {
-    double a[SUMS] = {0.0}, b[SUMS] = {0.0};
+    Quad a[2] = {{0.0}, {0.0}}, b[2] = {{0.0}, {0.0}};
     int64_t i = 0;
     for (; i + SUMS <= width; i += SUMS) {
-        for (int lane = 0; lane < SUMS; lane++) {
-            const double gap = key[i + lane] - now[i + lane], square = gap * gap;
-            a[lane] += by_wobble[i + lane] * square;
-            b[lane] += by_spread[i + lane] * square;
+        for (int half = 0; half < 2; half++) {
+            const int64_t at = i + 4 * half;
+            const Quad gap = *(const Quad *)(key + at) - *(const Quad *)(now + at), square = gap * gap;
+            a[half] += *(const Quad *)(by_wobble + at) * square;
+            b[half] += *(const Quad *)(by_spread + at) * square;
         }
     }
-    if (i) *near += total(a), *far += total(b);
+    if (i) *near += total((const double *)a), *far += total((const double *)b);
     for (; i < width; i++) {
         const double gap = key[i] - now[i], square = gap * gap;
         *near += by_wobble[i] * square;
