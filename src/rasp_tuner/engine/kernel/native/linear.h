@@ -48,11 +48,21 @@ static inline void add_scaled(int64_t n, double s, const double *restrict x, dou
     for (int64_t i = 0; i < n; i++) y[i] += s * x[i];
 }
 
+/* y += s[0] x[0] + ... + s[3] x[3], of rows `stride` apart: y is read and written a quarter as often. */
+static inline void add_four(int64_t n, const double *s, int64_t step, const double *restrict x, int64_t stride,
+                            double *restrict y) {
+    const double s0 = s[0], s1 = s[step], s2 = s[2 * step], s3 = s[3 * step];
+    const double *restrict x1 = x + stride, *restrict x2 = x1 + stride, *restrict x3 = x2 + stride;
+    for (int64_t i = 0; i < n; i++) y[i] += (s0 * x[i] + s1 * x1[i]) + (s2 * x2[i] + s3 * x3[i]);
+}
+
 /* out [n] = A x for a symmetric A [n, n] */
 static inline void symmetric_times(int64_t n, const double *restrict A, const double *restrict x,
                                    double *restrict out) {
-    for (int64_t i = 0; i < n; i++) out[i] = A[i] * x[0];
-    for (int64_t j = 1; j < n; j++) add_scaled(n, x[j], A + j * n, out);
+    int64_t j = 0;
+    for (int64_t i = 0; i < n; i++) out[i] = 0.0;
+    for (; j + 4 <= n; j += 4) add_four(n, x + j, 1, A + j * n, n, out);
+    for (; j < n; j++) add_scaled(n, x[j], A + j * n, out);
 }
 
 static inline double clip(double x, double low, double high) {
