@@ -14,8 +14,6 @@
 #define LARGEST_RESIDUAL 1e60    /* squared, in units of the usual one: not trusted at all */
 #define LEAST_CURVATURE 0.15     /* of a: what a minimiser is computed with at least */
 
-enum { RANK = 3 }; /* components of a context, at most */
-
 static inline double least(double x, double y) { return x < y ? x : y; }
 static inline double most(double x, double y) { return x > y ? x : y; }
 

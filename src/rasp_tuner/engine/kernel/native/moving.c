@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-#define FARTHEST_OPTIMUM 1e3   /* in u: one absurd context must not throw the others out */
-
-enum { SKETCH_DIMENSIONS = 32 };
+#define FARTHEST_OPTIMUM 1e3 /* in u: one absurd context must not throw the others out */
 
 /* A long context is projected at random to fewer dimensions [w]. */
 static void reduce_context(const Dims *dims, const double *context, double *reduced) {

@@ -17,7 +17,7 @@
 #define SLOPE_VARIANCE 0.6  /* of how the optimum moves with x, in units of the variance of the optimum itself */
 #define LARGEST_TARGET 1e12 /* in units of the curvature: a constant metric that jumps must not overflow */
 
-enum { PLENTY_SAMPLES = 40, REFRESH_EVERY_STEPS = 8 }; /* from so many on, so long between looks */
+enum { PLENTY_SAMPLES = 40, COMPONENTS_EVERY_STEPS = 8 }; /* from so many on, so long between looks */
 enum { YOUNG_SAMPLES = 50, YOUNG_EXTRA_STEPS = 3 };    /* up to so many, every fit takes so many steps more */
 enum { TALL = 4, WIDE = 8 };                           /* the part of a product that is formed at once */
 static const double STEP_LENGTHS[] = {1.0, 0.4, 0.1};  /* tried in turn */
@@ -181,8 +181,10 @@ static void make_S(const Fit *fit) {
         for (int64_t s = 0; s < n; s++) rows[i * WINDOW + s] = by * (fit->root[s] * fit->gaps[i * WINDOW + s]);
     }
     square_of(d, n, WINDOW, rows, fit->A);
-    for (int64_t j = 0; j < size; j++)
-        for (int64_t s = 0; s < n; s++) rows[j * WINDOW + s] = fit->x[j * WINDOW + s] * (j ? sqrt(SLOPE_VARIANCE) : 1.0);
+    for (int64_t j = 0; j < size; j++) {
+        const double by = j ? sqrt(SLOPE_VARIANCE) : 1.0;
+        for (int64_t s = 0; s < n; s++) rows[j * WINDOW + s] = by * fit->x[j * WINDOW + s];
+    }
     square_of(size, n, WINDOW, rows, fit->product);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j <= i; j++) fit->A[i * n + j] *= fit->product[i * n + j];
@@ -327,7 +329,7 @@ void fit_moving(const Dims *dims, const State *one, const Belief *belief, const 
     const double offset = *belief->offset, a = *belief->a;
     Fit fit = make_fit(dims, scratch);
     fit.n = steps < WINDOW ? steps : WINDOW;
-    if (steps < PLENTY_SAMPLES || steps % REFRESH_EVERY_STEPS == 0)
+    if (steps < PLENTY_SAMPLES || steps % COMPONENTS_EVERY_STEPS == 0)
         refresh_components(dims, one); /* here only: theta and its covariance must be in the same encoding */
     read_window(&fit, one, offset, a);
     fit.level_precision = 1.0 / prior->level_variance;

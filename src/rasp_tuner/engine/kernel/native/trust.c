@@ -100,21 +100,41 @@ static void make_form(const Dims *dims, const State *one, const Belief *belief, 
     }
 }
 
-/* Mean squared residual [L, R] of the slots, as each local expert sees it; some slots at a time, so that one addition
-   need not wait for the last. Rows for slots come in whole blocks: what those not in use hold is not looked at. */
-WIDER static void slot_residuals(const Dims *dims, const State *one, const double *restrict form,
-                                 double *restrict squares) {
-    enum { TOGETHER = 4 };
-    const int64_t P = dims->P, R = dims->R, count = (int64_t)*one->count;
-    for (int64_t slot = 0; slot < count; slot += TOGETHER) {
-        const double *restrict prompts = one->prompts + slot * P;
-        double sums[TOGETHER][L] = {{0.0}};
+/* sums [TOGETHER, L] = x form for x [TOGETHER, P] and form [P, L] */
+enum { TOGETHER = 4 }; /* slots at a time, so that one addition need not wait for the last */
+#ifdef RASP_KNOBS      /* where a thread has one lane */
+static inline void form_products(int64_t P, const double *x, const double *form, double *sums) {
+    for (int64_t s = 0; s < TOGETHER; s++) {
+        double own[L] = {0.0};
         for (int64_t i = 0; i < P; i++)
-            for (int s = 0; s < TOGETHER; s++)
-                for (int expert = 0; expert < L; expert++) sums[s][expert] += prompts[s * P + i] * form[i * L + expert];
+            for (int expert = 0; expert < L; expert++) own[expert] += x[s * P + i] * form[i * L + expert];
+        for (int expert = 0; expert < L; expert++) sums[s * L + expert] = own[expert];
+    }
+}
+#else
+typedef double Experts __attribute__((vector_size(8 * L), aligned(8), may_alias)); /* a number of each local one */
+
+static inline void form_products(int64_t P, const double *x, const double *form, double *sums) {
+    Experts a = {0.0}, b = {0.0}, c = {0.0}, d = {0.0};
+    for (int64_t i = 0; i < P; i++, x++) {
+        const Experts f = *(const Experts *)(form + i * L);
+        a += x[0] * f, b += x[P] * f, c += x[2 * P] * f, d += x[3 * P] * f;
+    }
+    Experts *out = (Experts *)sums;
+    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+}
+#endif
+
+/* Mean squared residual [L, R] of the slots, as each local expert sees it. Rows for slots come in whole blocks: what
+   those not in use hold is not looked at. */
+WIDER static void slot_residuals(const Dims *dims, const State *one, const double *form, double *squares) {
+    const int64_t P = dims->P, R = dims->R, count = (int64_t)*one->count;
+    double sums[TOGETHER * L];
+    for (int64_t slot = 0; slot < count; slot += TOGETHER) {
+        form_products(P, one->prompts + slot * P, form, sums);
         for (int64_t s = 0; s < TOGETHER && slot + s < count; s++)
             for (int expert = 0; expert < L; expert++)
-                squares[expert * R + slot + s] = most(sums[s][expert], 0.0) / one->counts[slot + s];
+                squares[expert * R + slot + s] = most(sums[s * L + expert], 0.0) / one->counts[slot + s];
     }
 }
 
