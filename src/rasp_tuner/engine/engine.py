@@ -15,6 +15,7 @@ from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Choice, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
     GUARD_DEVIATIONS,
     LEAST_VARIANCE,
@@ -28,7 +29,6 @@ from rasp_tuner.engine.safety import (
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.types import Budget, Explanation, Metric, Slots
 
-SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
@@ -100,7 +100,7 @@ class Engine:
                 choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
             if self._budget is not None:
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
-        return Proposal(choice.point, self._explain(belief, choice))
+        return Proposal(choice.point, self._reasons(belief, choice))
 
     def tell(
         self,
@@ -281,40 +281,17 @@ class Engine:
         own = self.objective.own_units
         return 0.5 * float(own(choice.mean + wide) - own(choice.mean - wide))
 
-    def _better(self, belief: Mixture, choice: Choice) -> float | None:
-        """Probability that the choice beats the default."""
-        if choice.point.tolist() == self._default_values:
-            return None
-        return float(self._beside(belief, choice.point).better)
-
-    def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
-        nearest, likeness = _most(belief.similar(), SHOWN_SLOTS)
-        total = sum(likeness)
-        weights = [like / total for like in likeness] if total > 0.0 else [1.0 / len(nearest)] * len(nearest)
-        gate = belief.weights.tolist()
+    def _reasons(self, belief: Mixture, choice: Choice) -> Reasons:
+        """Why this choice: copies, since a belief is large."""
         known = self.objective.seen >= FORECAST_FROM_SAMPLES
-        return Explanation(
-            source=choice.source,
-            slots=tuple(nearest),
-            weights=tuple(weights),
-            gate=tuple(gate),
-            predicted=self.objective.own_units(choice.mean) if known else None,
-            deviation=self._deviation(belief, choice) if known else None,
-            novelty=1.0 - likeness[0],
-            confidence=max(weights),
-            entropy=max(-sum([weight * math.log(weight) for weight in weights if weight > 0.0]), 0.0),
-            expert=self.gate.experts[gate.index(max(gate))],
-            better=self._better(belief, choice) if known else None,
-            scale="log" if self.objective.is_log else "linear",
+        other = known and choice.point.tolist() != self._default_values
+        return Reasons(
+            choice.source,
+            belief.similar().copy(),
+            belief.weights.copy(),
+            self.gate.experts,
+            self.objective.is_log,
+            self.objective.own_units(choice.mean) if known else None,
+            self._deviation(belief, choice) if known else None,
+            self._beside(belief, choice.point) if other else None,
         )
-
-
-def _most(values: Array, count: int) -> tuple[list[int], list[float]]:
-    """Places and values of the largest few of numbers >= 0, largest first."""
-    left, places, found = values.copy(), [], []
-    for _ in range(min(count, len(left))):
-        place = int(left.argmax())
-        places.append(place)
-        found.append(left.item(place))
-        left[place] = -1.0
-    return places, found
