@@ -4,7 +4,6 @@
  * sums   [L, P]   packed sums over slots, by W
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "learn.h"
@@ -15,7 +14,7 @@ static const double NARROW_WIDTH = 0.3;    /* of the narrow kernel, in deviation
 static const double FARTHEST_GAP = 26.0;   /* beyond, a kernel is no smaller */
 static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products slow a processor down */
 static const double MOVING_IDLE_NATS = -7.0; /* behind the leader: from there on the moving optimum is idle */
-enum { SETTLED_SAMPLES = 100, REFRESH_EVERY_STEPS = 4 };
+enum { MOVING_SETTLED_SAMPLES = 100, MOVING_LOOK_EVERY_STEPS = 4 };
 
 typedef struct {
     double *gaps, *W, *sums, *A, *inverse, *side, *Sf, *estimate;
@@ -101,7 +100,7 @@ static void make_sums(const Dims *dims, const State *one, const Belief *belief, 
 /* Add what a quadratic cannot say by itself: its least value is about the level all situations share. */
 static void pin(const Dims *dims, const State *one, double level, double *mean, double *S, Scratch *s) {
     int64_t p = dims->p;
-    double u[dims->d], f[p];
+    double u[MOST_KNOBS], f[MOST_FEATURES];
     minimiser(dims, mean, one->curvature[0], u);
     features(dims, u, f);
     symmetric_times(p, S, f, s->Sf);
@@ -134,7 +133,7 @@ static void solve(const Dims *dims, const State *one, const Belief *belief, int6
 static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief) {
     int64_t d = dims->d, width = 1 + dims->r;
     int64_t steps = (int64_t)one->steps[0];
-    int may = steps < SETTLED_SAMPLES || steps % REFRESH_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
+    int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
     double a = *belief->a;
     *belief->moving = one->fitted[0] > 0.0 && may ? 1.0 : 0.0;
     if (*belief->moving == 0.0) {
@@ -200,11 +199,11 @@ void rasp_believe(const Dims *dims, const State *all, const int64_t *rows, int64
     Part parts[] = {{&s.gaps, 2 * R}, {&s.W, L * R}, {&s.sums, L * dims->P}, {&s.A, p * p}, {&s.inverse, p * p},
                     {&s.side, p}, {&s.Sf, p}, {&s.estimate, estimate_scratch(dims)}, {&s.prior.mean, p},
                     {&s.prior.precision, p * p}, {&s.prior.pull, p}};
-    double *memory = ALLOCATE(parts);
+    double *memory = ALLOCATE(dims, parts);
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
         believe(dims, &one, contexts + i * dims->c, &belief, &s);
     }
-    free(memory);
+    release(memory);
 }

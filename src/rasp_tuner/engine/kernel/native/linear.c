@@ -7,7 +7,7 @@
 
 #include "kernel.h"
 
-enum { MOST_STEPS = 60 };
+enum { MOST_TURNS = 60 };
 static const double ROUNDING = 1e-16; /* of the largest: what is beside the diagonal is none */
 
 /* phi [p] = [1, u, u^2] */
@@ -45,7 +45,7 @@ WIDER int cholesky(int64_t n, const double *A, double *lower) {
 WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
     if (cholesky(n, A, scratch)) return 1;
     for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
-        double row[n], by = 1.0 / scratch[i * n + i];
+        double *restrict row = inverse, by = 1.0 / scratch[i * n + i]; /* room that is not needed yet */
         for (int64_t k = 0; k < i; k++) row[k] = 0.0;
         for (int64_t k = 0; k < i; k++) add_scaled(k + 1, -scratch[i * n + k], scratch + k * n, row);
         for (int64_t k = 0; k < i; k++) scratch[i * n + k] = row[k] * by;
@@ -73,7 +73,7 @@ static inline void turn(int64_t n, double c, double s, double *restrict x, doubl
 
 /* A = Q T Q' with T tridiagonal: its diagonal, what is beside it, and Q' as rows in `axes`. A is used up. */
 static inline void tridiagonal(int64_t n, double *A, double *axes, double *diagonal, double *beside) {
-    double v[n], w[n];
+    double v[MOST_ROOTS], w[MOST_ROOTS];
     memset(axes, 0, sizeof(double) * (size_t)(n * n));
     for (int64_t i = 0; i < n; i++) axes[i * (n + 1)] = 1.0;
     for (int64_t k = 0; k + 2 < n; k++) { /* a mirror that makes column k zero from k + 2 on */
@@ -95,7 +95,7 @@ static inline void tridiagonal(int64_t n, double *A, double *axes, double *diago
             add_scaled(left, -v[i], w + k + 1, A + i * n + k + 1);
             add_scaled(left, -w[i], mirror, A + i * n + k + 1);
         }
-        memset(w, 0, sizeof(w));
+        memset(w, 0, sizeof(double) * (size_t)n);
         for (int64_t i = k + 1; i < n; i++) add_scaled(n, by * v[i], axes + i * n, w);
         for (int64_t i = k + 1; i < n; i++) add_scaled(n, -v[i], w, axes + i * n);
     }
@@ -110,7 +110,7 @@ static inline void diagonalise(int64_t n, double *axes, double *diagonal, double
     double size = 0.0;
     for (int64_t i = 0; i < n; i++) size = fmax(size, fabs(diagonal[i]) + fabs(beside[i]));
     for (int64_t first = 0; first < n; first++) {
-        for (int step = 0; step < MOST_STEPS; step++) {
+        for (int step = 0; step < MOST_TURNS; step++) {
             int64_t last = first;
             while (last + 1 < n && fabs(beside[last]) > ROUNDING * size) last++;
             if (last == first) break;
@@ -140,10 +140,10 @@ static inline void diagonalise(int64_t n, double *axes, double *diagonal, double
 /* Values [n] ascending, vectors [n, n] as columns; A is used up. */
 WIDER void eigen_symmetric(int64_t n, double *A, double *values, double *vectors) {
     if (n == 0) return;
-    double axes[n * n], diagonal[n], beside[n];
+    double axes[MOST_ROOTS * MOST_ROOTS], diagonal[MOST_ROOTS], beside[MOST_ROOTS];
     tridiagonal(n, A, axes, diagonal, beside);
     diagonalise(n, axes, diagonal, beside);
-    int64_t order[n];
+    int64_t order[MOST_ROOTS];
     for (int64_t i = 0; i < n; i++) { /* sorted by insertion */
         int64_t place = i;
         for (; place > 0 && diagonal[order[place - 1]] > diagonal[i]; place--) order[place] = order[place - 1];

@@ -4,9 +4,13 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+#define restrict __restrict__
+#endif
+
 /* Loops that also exist compiled for wider vectors: the same sums in the same order, chosen as the library is loaded. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \
-    && !defined(__SANITIZE_ADDRESS__)
+    && !defined(__SANITIZE_ADDRESS__) && !defined(__cplusplus)
 #define WIDER __attribute__((target_clones("default", "avx2")))
 #else
 #define WIDER

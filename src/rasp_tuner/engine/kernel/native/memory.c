@@ -13,9 +13,9 @@
 #define SHARP_STEPS 64.0      /* steps in which a slot is not merged: what is recent stays sharp */
 #define REACH_DEVIATIONS 1.36 /* deviations of the usual distance between neighbours that still count as near */
 
-enum { SETTLED_SAMPLES = 32 /* samples from which on one more hardly changes the scales of the context */ };
+enum { SCALES_SETTLED_SAMPLES = 32 /* samples from which on one more hardly changes the scales of the context */ };
 enum { CANDIDATES = 32 /* slots that look for a partner when slots are merged; they take turns */ };
-enum { BLOCK = 256, LANES = 8 }; /* dimensions that are dealt with at a time; sums that are formed side by side */
+enum { BLOCK = 256, SUMS = 8 }; /* dimensions that are dealt with at a time; sums that are formed side by side */
 
 /* How the dimensions of a context are measured. */
 typedef struct {
@@ -54,7 +54,7 @@ static Scales make_scales(const Dims *dims, const State *one, const double *cont
 }
 
 static Scales scales_at(const Dims *dims, const State *one, const double *context) {
-    if (*one->steps >= SETTLED_SAMPLES) {
+    if (*one->steps >= SCALES_SETTLED_SAMPLES) {
         const Scales scales = make_scales(dims, one, NULL);
         if (scales.all) return scales;
     }
@@ -68,10 +68,10 @@ static inline double total(const double *sums) {
 /* Adds the squared differences of two blocks of contexts, under two rows of weights. */
 static inline void add_gaps(int64_t width, const double *key, const double *now, const double *by_wobble,
                             const double *by_spread, double *near, double *far) {
-    double a[LANES] = {0.0}, b[LANES] = {0.0};
+    double a[SUMS] = {0.0}, b[SUMS] = {0.0};
     int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) {
-        for (int lane = 0; lane < LANES; lane++) {
+    for (; i + SUMS <= width; i += SUMS) {
+        for (int lane = 0; lane < SUMS; lane++) {
             const double gap = key[i + lane] - now[i + lane], square = gap * gap;
             a[lane] += by_wobble[i + lane] * square;
             b[lane] += by_spread[i + lane] * square;
@@ -87,10 +87,10 @@ static inline void add_gaps(int64_t width, const double *key, const double *now,
 
 /* The same, under one row of weights. */
 static inline double gap_between(int64_t width, const double *key, const double *now, const double *by_wobble) {
-    double sums[LANES] = {0.0}, sum = 0.0;
+    double sums[SUMS] = {0.0}, sum = 0.0;
     int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) {
-        for (int lane = 0; lane < LANES; lane++) {
+    for (; i + SUMS <= width; i += SUMS) {
+        for (int lane = 0; lane < SUMS; lane++) {
             const double gap = key[i + lane] - now[i + lane];
             sums[lane] += by_wobble[i + lane] * (gap * gap);
         }

@@ -14,8 +14,7 @@
 #define LARGEST_TARGET 1e12    /* in units of the curvature: a constant metric that jumps must not overflow */
 #define FARTHEST_OPTIMUM 1e3   /* in u: one absurd context must not throw the others out */
 
-enum { SKETCH_DIMENSIONS = 32, RANK = 3 };
-enum { PLENTY_SAMPLES = 40, REFRESH_EVERY_STEPS = 8 }; /* from so many on, so long between looks */
+enum { PLENTY_SAMPLES = 40, COMPONENTS_EVERY_STEPS = 8 }; /* from so many on, so long between looks */
 enum { YOUNG_SAMPLES = 50, YOUNG_EXTRA_STEPS = 3 };    /* up to so many, every fit takes so many steps more */
 enum { TOGETHER = 4 };                                 /* samples that are added to the normal equations at once */
 static const double STEP_LENGTHS[] = {1.0, 0.4, 0.1};  /* tried in turn */
@@ -278,7 +277,7 @@ void fit_moving(const Dims *dims, const State *one, const Belief *belief, const 
     double noises[E];
     Fit fit = make_fit(dims, scratch);
     fit.n = steps < WINDOW ? steps : WINDOW;
-    if (steps < PLENTY_SAMPLES || steps % REFRESH_EVERY_STEPS == 0)
+    if (steps < PLENTY_SAMPLES || steps % COMPONENTS_EVERY_STEPS == 0)
         refresh_components(dims, one); /* here only: theta and its covariance must be in the same encoding */
     fit.u = one->window_points;
     for (int64_t s = 0; s < fit.n; s++) {

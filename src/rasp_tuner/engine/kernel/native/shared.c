@@ -9,9 +9,6 @@
 #define LEVEL_VARIANCE 25.0     /* of the least y, in units of a, while nothing is known */
 #define LARGEST_LEVEL 1e30      /* in units of a: a metric that jumps must not overflow */
 #define TINY 1e-100             /* a curvature where y is constant, so that no logarithm sees a zero */
-#define STUDENT_NORM -0.9686195890547249 /* log of the norm of Student's t with FREEDOM degrees */
-#define FREEDOM 5.0
-#define FARTHEST 1e150          /* deviations: beyond, squares overflow */
 #define KEEP 0.97               /* of scores, a step: what is true may change */
 #define LOCAL_ODDS 3.0          /* nats against every local expert but the blind one */
 #define CURVATURE_RATE 0.3      /* of one step towards the curvature that is likeliest now */
