@@ -5,8 +5,8 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.engine.discrete import compiled
-from rasp_tuner.engine.discrete.belief import DiscreteBelief
 from rasp_tuner.engine.discrete.family import DiscreteFamily
+from rasp_tuner.engine.discrete.here import SOURCES, knowledge_gradient
 from rasp_tuner.engine.discrete.kernel import (
     JITTER,
     evidence,
@@ -17,7 +17,6 @@ from rasp_tuner.engine.discrete.kernel import (
     with_row,
 )
 from rasp_tuner.engine.discrete.target import target_of
-from rasp_tuner.engine.discrete.value import knowledge_gradient
 from rasp_tuner.engine.family import Trial
 from rasp_tuner.engine.kernel import native
 
@@ -76,20 +75,19 @@ def same(got, wanted):
 def test_beliefs_agree(both, numpy_only):
     rng = np.random.default_rng(0)
     for context in rng.normal(size=(4, 2)):
-        plain, fast = (DiscreteBelief(family._fit, context) for family in both)
+        plain, fast = (family.believe(context) for family in both)
         same(fast.similar(), plain.similar())
         same(fast._offset, plain._offset)
-        same(fast._elites(5), plain._elites(5))
-        points = plain._elites(5)
-        for got, wanted in zip(fast._rows(points), plain._rows(points), strict=True):
-            same(got, wanted)
-        for got, wanted in zip(fast._joint(fast._rows(points)), plain._joint(plain._rows(points)), strict=True):
+        same(fast._here.known, plain._here.known)
+        same(fast._here.elites, plain._here.elites)
+        points = plain._here.elites
+        for got, wanted in zip(*(b.fit.kernel.rows_of(b.fit.knobs, points) for b in (fast, plain)), strict=True):
             same(got, wanted)
         same(fast.predict(points), plain.predict(points))
         look, other = fast.look(points[0]), plain.look(points[0])
         for got, wanted in zip((*look.rows, *look[1:]), (*other.rows, *other[1:]), strict=True):
             same(got, wanted)
-        _, mean, covariance = plain._joint(plain._rows(points))
+        _, _, mean, covariance = plain._here._joint(plain.fit.kernel.rows_of(plain.fit.knobs, points))
         for noise in (1e-6, 0.1, 10.0):
             same(knowledge_gradient(mean, covariance, noise), numpy_only(knowledge_gradient, mean, covariance, noise))
 
@@ -97,31 +95,40 @@ def test_beliefs_agree(both, numpy_only):
 def test_candidates_are_the_same_from_the_same_draws(both, numpy_only):
     for seed in range(20):
         context = np.random.default_rng(seed).normal(size=2)
-        plain, fast = (DiscreteBelief(family._fit, context) for family in both)
-        wanted = numpy_only(plain._candidates, np.random.default_rng(seed))
-        found = fast._candidates(np.random.default_rng(seed))
-        assert list(found) == list(wanted)
-        for name, points in found.items():
-            np.testing.assert_allclose(points, wanted[name], rtol=0.0, atol=1e-12, err_msg=name)
-        kept, places = fast._allowed(wanted)
-        others, places_then = plain._allowed(wanted)
-        assert places == places_then
-        same(kept, others)
+        plain, fast = (family.believe(context)._here for family in both)
+        wanted = numpy_only(plain.candidates, np.random.default_rng(seed))
+        found = fast.candidates(np.random.default_rng(seed))
+        assert found.counts == wanted.counts
+        np.testing.assert_array_equal(found.places, wanted.places)
+        np.testing.assert_allclose(found.points, wanted.points, rtol=0.0, atol=1e-12)
+        assert fast.ranked(found) == numpy_only(plain.ranked, wanted)
         rngs = np.random.default_rng(seed), np.random.default_rng(seed)
+        plain, fast = (family.believe(context) for family in both)
         choices = fast.choose(rngs[0]), numpy_only(plain.choose, rngs[1])
         same(choices[0].point, choices[1].point)
         assert choices[0].source == choices[1].source
         assert rngs[0].bit_generator.state == rngs[1].bit_generator.state
 
 
-def test_candidates_that_are_all_barred_leave_the_default(both):
-    found = {"elite": np.ones((3, both[1]._knobs.dim)), "default": both[1]._knobs.default[None]}
+def test_candidates_come_from_where_they_say(both):
     for family in both:
-        belief = DiscreteBelief(family._fit, np.zeros(2))
-        belief._barred = np.concatenate(list(found.values()))
-        points, places = belief._allowed(found)
-        assert places == [3]
-        same(points, found["default"])
+        found = family.believe(np.zeros(2))._here.candidates(np.random.default_rng(0))
+        sources = [found.source(row) for row in range(len(found.points))]
+        assert sources == sorted(sources, key=SOURCES.index)
+        assert set(sources) == set(SOURCES)
+        np.testing.assert_array_equal(found.points[sources.index("default")], family._knobs.default)
+
+
+def test_candidates_that_are_all_barred_leave_the_default():
+    for limited in (False, True):
+        family = DiscreteFamily([TWO], [False], np.zeros(1), 1)
+        family.reweigh(np.ones(1))
+        for point in (np.zeros(1), np.ones(1)):
+            asked = 1.0 - point if limited else point
+            family.learn(Trial(point, np.zeros(1), np.ones(1), True, asked), None, None)
+        found = family.believe(np.zeros(1))._here.candidates(np.random.default_rng(0))
+        same(found.points, [[0.0]])
+        assert found.source(0) == "default"
 
 
 def test_refits_agree(both, numpy_only):
@@ -169,7 +176,7 @@ def test_an_indefinite_matrix_is_no_error(numpy_only):
 
 def test_arrays_that_do_not_lie_row_by_row_are_refused():
     with pytest.raises(TypeError, match="contiguous"):
-        compiled._at(np.zeros((3, 4)).T)
+        compiled.address(np.zeros((3, 4)).T)
 
 
 @pytest.mark.parametrize("context", [None, 2])
