@@ -9,13 +9,16 @@ from rasp_tuner.engine.discrete.family import DiscreteFamily
 from rasp_tuner.engine.discrete.here import SOURCES, knowledge_gradient
 from rasp_tuner.engine.discrete.kernel import (
     JITTER,
+    WEIGHTS,
+    Kernel,
+    KernelEvidence,
     evidence,
-    inverted,
     likeness,
     sampled_effects,
     with_noise,
     with_row,
 )
+from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.discrete.target import target_of
 from rasp_tuner.engine.family import Trial
 from rasp_tuner.engine.kernel import native
@@ -142,8 +145,9 @@ def test_refits_agree(both, numpy_only):
     for got, wanted in zip(target_of(y, kc, 2.0), target, strict=True):
         same(got, wanted)
     rows = kernel.rows_of(knobs, s["points"])
-    inputs = (kernel, knobs, rows, gaps, kc, target.values, s["doubt"], s["counts"], 4.0, (3.0, 0.5))
-    for got, wanted in zip(evidence(*inputs), numpy_only(evidence, *inputs), strict=True):
+    inputs = (rows, gaps, kc, target.values, s["doubt"], s["counts"], 4.0, (3.0, 0.5))
+    found = evidence(kernel, fast._knobs, *inputs), evidence(kernel, knobs, *inputs)
+    for got, wanted in zip(*found, strict=True):
         same(got, wanted)
     same(with_noise(s["inverse"], 3, 0.2), numpy_only(with_noise, s["inverse"], 3, 0.2))
     for row in (5, len(s["inverse"])):
@@ -152,22 +156,40 @@ def test_refits_agree(both, numpy_only):
     same(fast._target().values, plain._target().values)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 40, 41, 150])
-def test_inverses_are_exact_and_symmetric(rows):
-    rng = np.random.default_rng(rows)
-    half = rng.normal(size=(rows, rows))
-    matrix = half @ half.T + 0.1 * np.eye(rows)
-    inverse = inverted(matrix)
-    same(inverse @ matrix, np.eye(rows))
-    assert (inverse == inverse.T).all()
+def evidence_of(rows: int, numpy_only, least: float = 0.5) -> list[KernelEvidence]:
+    """Of so many random rows, with and without compiled code; noises are at least so many times the usual."""
+    rng, (levels, unordered) = np.random.default_rng(rows), SPACES["levels"]
+    points = np.array([[rng.choice(own) for own in levels] for _ in range(rows)])
+    gaps, kc = likeness(rng.normal(size=(rows, 2)), 0.5)
+    target, noise_factor, counts = rng.normal(size=rows), rng.uniform(least, 2.0, rows), rng.integers(1, 9, rows) + 0.0
+
+    def found() -> KernelEvidence:
+        knobs = Knobs(levels, unordered, np.array([own[0] for own in levels]))
+        kernel = Kernel.of(np.linspace(-1.0, 0.5, WEIGHTS + knobs.dim), 2.0, knobs)
+        arrays = (kernel.rows_of(knobs, points), gaps, kc, target, noise_factor, counts)
+        return evidence(kernel, knobs, *arrays, 4.0, (3.0, 0.5))
+
+    return [found(), numpy_only(found)]
 
 
-def test_an_indefinite_matrix_is_no_error(numpy_only):
+@pytest.mark.parametrize("rows", [1, 7, 24, 25, 51, 150])
+def test_evidence_of_any_number_of_rows_agrees_and_its_inverse_is_symmetric(rows, numpy_only):
+    fast, plain = evidence_of(rows, numpy_only)
+    for got, wanted in zip(fast, plain, strict=True):
+        same(got, wanted)
+    for found in (fast, plain):
+        assert (found.inverse == found.inverse.T).all()
+
+
+@pytest.mark.parametrize("rows", [3, 90])
+def test_an_indefinite_matrix_is_no_error(rows, numpy_only):
     """Rounding makes such matrices where points are equal."""
-    matrix = np.diag([1.0, -1e-9, 2.0])
-    with pytest.raises(np.linalg.LinAlgError):
-        compiled.half_inverse(matrix)
-    same(inverted(matrix), numpy_only(inverted, matrix))
+    fast, plain = evidence_of(rows, numpy_only, -300.0)
+    for got, wanted in zip(fast, plain, strict=True):
+        same(got, wanted)
+
+
+def test_effects_are_drawn_of_an_indefinite_matrix(numpy_only):
     draws = np.random.default_rng(0).normal(size=(4, 3))
     inputs = 0.5, np.diag([1.0, -2.0, 3.0]), np.ones(3), draws
     again = 0.5, np.diag([1.0, -2.0, 3.0]), np.ones(3), draws

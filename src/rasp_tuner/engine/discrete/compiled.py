@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 SAMPLED_EFFECTS = 64  # up to which a root is taken here; beyond, NumPy's linear algebra is faster
 MOST_KNOBS = 512  # beyond, what compiled code puts on the stack could be too much
-HALF_ROWS = 40  # up to which compiled code takes a root and inverts it; beyond, products of halves are faster
-SLOPES = 8  # sums that `slopes` gives
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 6]),
@@ -40,9 +38,7 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
     "likeness": (None, [COUNT, COUNT, POINTER, NUMBER, POINTER, POINTER]),
     "target": (None, [COUNT, POINTER, POINTER, NUMBER, POINTER, POINTER, POINTER, POINTER]),
     "updated": (None, [COUNT, COUNT, POINTER, POINTER, POINTER, COUNT, POINTER]),
-    "half": (COUNT, [COUNT, COUNT, POINTER, POINTER]),
-    "matrix": (None, [POINTER] * 8),
-    "slopes": (None, [POINTER] * 13),
+    "evidence": (COUNT, [POINTER] * 2),
 }
 
 
@@ -86,6 +82,19 @@ class _Here(ctypes.Structure):
     ]  # fmt: skip
 
 
+class _Evidence(ctypes.Structure):
+    """Evidence of discrete.h."""
+
+    _fields_ = [
+        ("n", COUNT),
+        *((name, NUMBER) for name in ("va", "vp", "width", "noise", "vc", "rho", "level", "freedom", "jitter")),
+        *((name, POINTER) for name in (
+            "weights", "phi", "steps", "weighted", "sizes", "gaps", "kc", "target", "doubt", "counts", "gram",
+            "inverse", "noises", "factor", "rivals", "gradient", "sums", "scratch",
+        )),
+    ]  # fmt: skip
+
+
 @lru_cache
 def functions() -> dict[str, Callable[..., Any]]:
     return {name: native.function(f"rasp_discrete_{name}", *reversed(one)) for name, one in ARGUMENTS.items()}
@@ -124,11 +133,12 @@ class Tables:
 def here_struct(fit: "Fit", own: Array) -> _Here:
     """A fit in one context, as compiled code sees it; kc, share and base [3, n] are to be worked out."""
     n, rows, at = len(fit.points), fit.rows, address(own)
-    return _struct(
-        fit.kernel, n, fit.contexts.shape[1], fit.points, rows.phi, rows.weighted, rows.sizes, fit.contexts,
-        fit.failed, fit.counts, fit.gram, fit.inverse, fit.alpha, fit.values, fit.middle, fit.width, at, at + 8 * n,
-        at + 16 * n,
+    arrays = (
+        fit.kernel.weights, fit.points, rows.phi, rows.weighted, rows.sizes, fit.contexts, fit.failed, fit.counts,
+        fit.gram, fit.inverse, fit.alpha, fit.values, fit.middle, fit.width,
     )  # fmt: skip
+    c = fit.contexts.shape[1]
+    return _Here(n, c, *fit.kernel[:-1], *map(address, arrays), at, at + 8 * n, at + 16 * n)
 
 
 def sampled_effects(va: float, covariance: Array, effects: Array, draws: Array) -> Array:
@@ -184,51 +194,22 @@ def updated(matrix: Array, left: Array, right: Array, size: int) -> Array:
     return changed
 
 
-def half_inverse(matrix: Array) -> Array:
-    """A lower triangle W with W' W the inverse of a positive definite matrix; halves of large ones by products."""
-    n, half = len(matrix), len(matrix) // 2
-    if n <= HALF_ROWS:
-        triangle = np.empty((n, n))
-        if functions()["half"](n, matrix.strides[0] // 8, matrix.ctypes.data, address(triangle)):
-            raise np.linalg.LinAlgError("the matrix is not positive definite")
-        return triangle
-    inverse = np.zeros((n, n))
-    inverse[:half, :half] = first = half_inverse(matrix[:half, :half])
-    beside = matrix[half:, :half] @ first.T
-    inverse[half:, half:] = second = half_inverse(matrix[half:, half:] - beside @ beside.T)
-    inverse[half:, :half] = second @ (beside @ -first)
-    return inverse
+def evidence(
+    kernel: "Kernel", tables: Tables, rows: "Rows", *arrays: Array, freedom: float, jitter: float
+) -> tuple[list[Array], list[float]] | None:
+    """As `evidence` of kernel.py: gram, inverse, noises, noise factors, rivals and gradient; slope and information of
+    the noise. None where rounding made the matrix indefinite.
 
-
-class Matrices:
-    """The matrices of all rows at a refit."""
-
-    def __init__(self, kernel: "Kernel", rows: "Rows", kc: Array, noises: Array) -> None:
-        self._kernel, self._kc, self._noises = kernel, kc, noises
-        self._near, self._linear = rows.steps @ rows.weighted.T, rows.phi @ rows.phi.T
-        self.rugged, self.gram, self.matrix = (np.empty_like(self._near) for _ in range(3))
-        struct = _struct(kernel, len(kc), 0, 0, 0, 0, rows.sizes)
-        functions()["matrix"](
-            ctypes.addressof(struct), *map(address, (kc, noises, self._near, self._linear)), address(self.rugged),
-            address(self.gram), address(self.matrix),
-        )  # fmt: skip
-
-    def slopes(self, inverse: Array, alpha: Array, gaps: Array, means: Array) -> tuple[Array, Array, list[float]]:
-        """Sums of the rugged part of the gradient and rivals [n], and of all else that `evidence` sums; `rugged`
-        becomes that part."""
-        n = len(alpha)
-        struct = _struct(self._kernel, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, inverse, alpha)
-        scratch, by_row, rivals, sums = np.empty(SLOPES * n), np.empty(n), np.empty(n), np.empty(SLOPES)
-        arrays = (self._kc, gaps, self._noises, means, self._near, self._linear, self.rugged, self.gram)
-        functions()["slopes"](ctypes.addressof(struct), *map(address, (*arrays, scratch, by_row, rivals, sums)))
-        return by_row, rivals, sums.tolist()
-
-
-def _struct(kernel: "Kernel", n: int, c: int, *arrays: Array | int) -> _Here:
-    """Addresses may stand for arrays."""
-    va, vp, width, noise, vc, rho, level, weights = kernel
-    addresses = (array if isinstance(array, int) else address(array) for array in arrays)
-    return _Here(n, c, va, vp, width, noise, vc, rho, level, address(weights), *addresses)
+    The arrays are gaps, kc, target, noise factors and counts.
+    """
+    (n, main), steps = rows.phi.shape, tables.steps
+    shapes = ((n, n), (n, n), n, n, n, 7 + tables.dim, 2, (5 * n + main + steps + 20) * n)
+    made = [np.empty(shape) for shape in shapes]
+    given = (kernel.weights, rows.phi, rows.steps, rows.weighted, rows.sizes, *arrays)
+    struct = _Evidence(n, *kernel[:-1], freedom, jitter, *map(address, given), *map(address, made))
+    if functions()["evidence"](tables.address, ctypes.addressof(struct)):
+        return None
+    return made[:6], made[6].tolist()
 
 
 _addressof, _buffer = ctypes.addressof, ctypes.c_char.from_buffer

@@ -1,5 +1,5 @@
 /* The discrete family, compiled: the Python files in engine/discrete say what each function means.
- * Products of large matrices stay with NumPy, whose linear algebra is tuned to the processor. */
+ * Products of candidates with rows stay with NumPy, whose linear algebra is tuned to the processor. */
 #ifndef RASP_DISCRETE_H
 #define RASP_DISCRETE_H
 
@@ -34,6 +34,13 @@ typedef struct {                   /* as in discrete/search.py: one choice, and 
     double *phi, *passed, *weighted, *sizes;              /* features of the candidates */
     double *near, *cross, *own_near, *own, *covariance, *mean, *value; /* [kept, n] twice, [kept, kept] thrice, [kept] */
 } Search;
+
+typedef struct {                   /* as in discrete/compiled.py: all rows at a refit, see kernel.py */
+    int64_t n;
+    double va, vp, width, noise, vc, rho, level, freedom, jitter;
+    const double *weights, *phi, *steps, *weighted, *sizes, *gaps, *kc, *target, *doubt, *counts;
+    double *gram, *inverse, *noises, *factor, *rivals, *gradient, *sums, *scratch; /* sums: slope, information */
+} Evidence;
 
 /* e^x to a rounding or two for x <= 700, without a branch: loops over it become vectors. */
 static inline double exponential(double x) {
@@ -77,18 +84,13 @@ void rasp_discrete_look(const Knobs *, const Here *, const double *points, doubl
                         double *scratch);
 void rasp_discrete_gradient(int64_t count, const double *mean, const double *covariance, double noise, double jitter,
                             int64_t looks, const double *look, int64_t *order, double *value);
-/* discrete_fit.c */
+/* discrete_fit.c, discrete_evidence.c */
 void rasp_discrete_likeness(int64_t n, int64_t c, const double *contexts, double width, double *gaps, double *kc);
 void rasp_discrete_target(int64_t n, const double *y, const double *likeness, double warp, const double *priors,
                           double *scratch, double *target, double *numbers);
 void rasp_discrete_updated(int64_t n, int64_t ranks, const double *matrix, const double *left, const double *right,
                            int64_t stride, double *changed);
-void rasp_discrete_matrix(const Here *, const double *kc, const double *noises, double *near, double *linear,
-                          double *rugged, double *gram, double *matrix);
-void rasp_discrete_slopes(const Here *, const double *kc, const double *gaps, const double *noises,
-                          const double *means, const double *near, const double *linear, double *rugged,
-                          const double *gram, double *scratch, double *by_row, double *rivals, double *sums);
-int64_t rasp_discrete_half(int64_t n, int64_t stride, const double *A, double *W);
+int64_t rasp_discrete_evidence(const Knobs *, const Evidence *);
 #pragma GCC visibility pop
 
 #endif
