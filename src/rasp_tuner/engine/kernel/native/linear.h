@@ -16,6 +16,13 @@
 #define WIDER
 #endif
 
+/* A compiler for GPUs puts every function into its callers; large ones shall stay apart. */
+#ifdef RASP_KNOBS
+#define APART __attribute__((noinline))
+#else
+#define APART
+#endif
+
 /* Four sums side by side, so that one addition need not wait for the last. */
 static inline double dot(int64_t n, const double *a, const double *b) {
     double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;

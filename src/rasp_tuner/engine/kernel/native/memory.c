@@ -243,7 +243,7 @@ static void close_ranks(const Dims *dims, const State *one, const bool *left) {
 }
 
 /* Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh. */
-static void merge_slots(const Dims *dims, const State *one) {
+APART static void merge_slots(const Dims *dims, const State *one) {
     const int64_t steps = (int64_t)*one->steps, R = dims->R;
     double gaps[CANDIDATES * (SLOTS + SPARE_SLOTS)];
     int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], nearest[CANDIDATES], count = 0;
