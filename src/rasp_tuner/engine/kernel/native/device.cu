@@ -21,6 +21,7 @@ void release(double *) {}
 #include "linear.c"
 #include "memory.c"
 #include "moving.c"
+#include "moving_fit.c"
 #include "predict.c"
 #include "shared.c"
 #include "trust.c"

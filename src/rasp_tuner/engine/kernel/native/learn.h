@@ -37,16 +37,22 @@ void solve_lower(int64_t n, const double *lower, double *x); /* x <- lower^-1 x 
 void observe_scores(const State *one, const double *logs);
 void observe_noise(const State *one, const double *errors, const double *unsure); /* [E], in units of a */
 void reset_noise(const State *one);
+double noise_variance(const State *one, int expert);
 APART void track(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
 int64_t track_scratch(const Dims *dims);
 
 /* moving.c */
 void observe_window(const Dims *dims, const State *one, const double *u, const double *context, const double *v,
                     double weight);
+void encode_reduced(const Dims *dims, const State *one, const double *reduced, double *x); /* [1 + r] from [w] */
+void refresh_components(const Dims *dims, const State *one);
+
+/* moving_fit.c */
 APART void fit_moving(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
 int64_t fit_scratch(const Dims *dims);
 
 /* trust.c */
+APART double value_reaching(int64_t n, const double *values, const double *weights, double mass);
 APART void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare); /* stable, ascending */
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs);
 APART void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch);

@@ -11,7 +11,7 @@
 /* Loops that also exist compiled for wider vectors: the same sums in the same order, chosen as the library is loaded. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \
     && !defined(__SANITIZE_ADDRESS__) && !defined(__cplusplus)
-#define WIDER __attribute__((target_clones("default", "avx2")))
+#define WIDER __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define WIDER
 #endif
@@ -53,5 +53,8 @@ static inline double clip(double x, double low, double high) {
     double least = x > low ? x : low;
     return least < high ? least : high;
 }
+
+/* x [n] becomes e^x, to about a unit in the last place, for x <= 0; never less than e^-708. */
+void exp_falling(int64_t n, double *x); /* linear.c */
 
 #endif

@@ -119,17 +119,19 @@ static double noise_log(int i) { return 2.302585092994046 * (0.5 * i - 4.0); }
 /* Score of that variance before any sample: a nat for each decade away from 1e-2. */
 static double noise_prior(int i) { return -fabs(0.5 * i - 2.0); }
 
-void noise_variances(const State *one, double *rho) {
-    for (int expert = 0; expert < E; expert++) {
-        const double *scores = one->noises + expert * NOISES;
-        double total = 0.0, sum = 0.0;
-        for (int i = 0; i < NOISES; i++) {
-            const double weight = exp(scores[i]);
-            total += weight;
-            sum += weight * noise_log(i);
-        }
-        rho[expert] = exp(sum / total);
+double noise_variance(const State *one, int expert) {
+    const double *scores = one->noises + expert * NOISES;
+    double total = 0.0, sum = 0.0;
+    for (int i = 0; i < NOISES; i++) {
+        const double weight = exp(scores[i]);
+        total += weight;
+        sum += weight * noise_log(i);
     }
+    return exp(sum / total);
+}
+
+void noise_variances(const State *one, double *rho) {
+    for (int expert = 0; expert < E; expert++) rho[expert] = noise_variance(one, expert);
 }
 
 void reset_noise(const State *one) {
