@@ -4,18 +4,22 @@ One thread computes one tuner. Work is queued on torch's current stream, in orde
 """
 
 import ctypes
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from rasp_tuner.engine.kernel import torch_namespace
 from rasp_tuner.engine.kernel.belief import length
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.gpu_compile import THREADS, CompileError, image
+from rasp_tuner.engine.kernel.gpu_compile import CompileError, image
 from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, Native, NativeBelief, StateStruct
-from rasp_tuner.engine.kernel.state import Dims, E, State, Tensor, shapes
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, E, L, State, Tensor, shapes
+
+THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together
+DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 def why_not(dims: Dims, default: Tensor) -> str | None:
@@ -29,6 +33,17 @@ def why_not(dims: Dims, default: Tensor) -> str | None:
     except (CompileError, OSError) as reason:
         return str(reason)
     return None
+
+
+class Function(NamedTuple):
+    """A function that was loaded to a GPU, and how it is started."""
+
+    handle: ctypes.c_void_p
+    tuners: int  # that a block begins with
+    threads: int  # in a block
+    fast: int  # bytes of the processor's own memory for a block
+    numbers: int  # of the GPU's memory for a block
+    blocks: int  # at most, where these have such memory
 
 
 class Gpu:
@@ -109,18 +124,23 @@ class Gpu:
         """Queue a function; tensors that are given must live until this returns: torch reuses memory in order."""
         if state.size == 0:
             return
-        types = [POINTER, POINTER, None, NUMBER, *ARGUMENTS[name]]
-        values: list[Any] = [self._default, self._sketch, self._arrays(state), state.size, *given]
+        function = self._functions[name]
+        blocks = -(-state.size // function.tuners)
+        scratch: Tensor | int = 0
+        if function.numbers:
+            blocks = min(blocks, function.blocks)
+            scratch = self._empty(blocks, function.numbers)
+        types = [POINTER, POINTER, None, NUMBER, POINTER, *ARGUMENTS[name]]
+        values: list[Any] = [self._default, self._sketch, self._arrays(state), state.size, scratch, *given]
         held = [
             value if type_ is None else type_(value.data_ptr() if isinstance(value, torch.Tensor) else value)
             for type_, value in zip(types, values, strict=True)
         ]
         addresses = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
-        blocks = (state.size + THREADS - 1) // THREADS
         with torch.cuda.device(self._device):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            function = self._functions[name]
-            _checked(_driver().cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, addresses, None))
+            grid, block = (blocks, 1, 1), (function.threads, 1, 1)
+            _checked(_driver().cuLaunchKernel(function.handle, *grid, *block, function.fast, stream, addresses, None))
 
     def _arrays(self, state: State) -> StateStruct:
         arrays = dict(state.items())
@@ -138,17 +158,53 @@ def _driver() -> ctypes.CDLL:
 
 
 @lru_cache
-def _functions(dims: Dims, device: int) -> dict[str, ctypes.c_void_p]:
+def _functions(dims: Dims, device: int) -> dict[str, Function]:
     """Compiled, or read from the cache, and loaded to the GPU."""
-    made = image(dims, torch.cuda.get_device_capability(device), str(torch.version.cuda))
+    told = torch.cuda.get_device_properties(device)
+    asking, learning = _numbers_to_ask(dims), _numbers_to_learn(dims)
+    alone = _Image(1, THREADS, max(asking, learning))
+    found = {}
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # the first call of all: from here on there is a context
-        module, found = ctypes.c_void_p(), {}
-        _checked(_driver().cuModuleLoadData(ctypes.byref(module), made))
-        for name in ARGUMENTS:
-            found[name] = ctypes.c_void_p()
-            _checked(_driver().cuModuleGetFunction(ctypes.byref(found[name]), module, name.encode()))
+        for name, handle in _loaded(dims, alone, told, tuple(ARGUMENTS)):
+            found[name] = Function(handle, THREADS, THREADS, 0, 0, 0)
+        if 8 * asking <= told.shared_memory_per_block_optin:
+            for name, handle in _loaded(dims, _Image(WARP, WARP, asking), told, ("believe",)):
+                _checked(_driver().cuFuncSetAttribute(handle, DYNAMIC_SHARED_MEMORY, 8 * asking))
+                found[name] = Function(handle, 1, WARP, 8 * asking, 0, 0)
     return found
+
+
+class _Image(NamedTuple):
+    lanes: int
+    threads: int
+    numbers: int
+
+
+def _loaded(dims: Dims, kind: _Image, told: Any, names: tuple[str, ...]) -> Iterator[tuple[str, ctypes.c_void_p]]:
+    made = image(dims, *kind, (told.major, told.minor), str(torch.version.cuda))
+    module = ctypes.c_void_p()
+    _checked(_driver().cuModuleLoadData(ctypes.byref(module), made))
+    for name in names:
+        handle = ctypes.c_void_p()
+        _checked(_driver().cuModuleGetFunction(ctypes.byref(handle), module, name.encode()))
+        yield name, handle
+
+
+def _numbers_to_ask(dims: Dims) -> int:
+    """Scratch memory of a tuner, at least; native/device.cu stops if it is too little."""
+    d, p = dims.knobs, dims.features
+    return (2 + L) * dims.rows + L * dims.prompt + 5 * p * p + 16 * p + 50 * (d + 3) + 2 * d * d
+
+
+def _numbers_to_learn(dims: Dims) -> int:
+    d, p, q, m = dims.knobs, dims.features, dims.sample, dims.coefficients
+    small = d + dims.columns + q + 2 * p + p * p + dims.context
+    track = d + 2 * p * p + 5 * p
+    trust = L * dims.prompt + L * dims.rows
+    side, row = min(m, WINDOW_SAMPLES), (m + 8) // 8 * 8 + 4
+    fit = WINDOW_SAMPLES * (3 * d + 6 + dims.rank + row) + max(WINDOW_SAMPLES, m) + 7 * m + 3 * side * side
+    return small + max(track, trust, fit)
 
 
 def _checked(code: int) -> None:

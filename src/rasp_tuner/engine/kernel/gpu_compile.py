@@ -16,9 +16,14 @@ from rasp_tuner.engine.kernel.build import SOURCES
 from rasp_tuner.engine.kernel.state import Dims
 
 MAIN = "device.cu"
-THREADS = 128  # in a block
 # no multiplication is fused with an addition: a CPU's are not, and results shall be the same to rounding
-OPTIONS = ("--std=c++20", "--device-as-default-execution-space", "--fmad=false", "--split-compile=0", "--diag-suppress=161")
+OPTIONS = (
+    "--std=c++20",
+    "--device-as-default-execution-space",
+    "--fmad=false",
+    "--split-compile=0",
+    "--diag-suppress=161",
+)
 PRELUDE = """
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
@@ -32,10 +37,16 @@ class CompileError(RuntimeError):
     """There is no NVRTC, or it failed."""
 
 
-def image(dims: Dims, capability: tuple[int, int], cuda: str) -> bytes:
-    """Machine code for a GPU of this compute capability; `cuda` is the version that torch was built for."""
-    options = [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", *OPTIONS, f"-DRASP_THREADS={THREADS}"]
-    sizes = {"KNOBS": dims.knobs, "CONTEXT": dims.context, "COLUMNS": dims.columns}
+def image(dims: Dims, lanes: int, threads: int, numbers: int, capability: tuple[int, int], cuda: str) -> bytes:
+    """Machine code for a GPU of this compute capability; `cuda` is the version that torch was built for.
+
+    lanes, threads, numbers   that work on one tuner; in a block; of scratch memory for each tuner
+    """
+    options = [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", *OPTIONS]
+    sizes = {
+        "KNOBS": dims.knobs, "CONTEXT": dims.context, "COLUMNS": dims.columns,
+        "LANES": lanes, "THREADS": threads, "NUMBERS": numbers,
+    }  # fmt: skip
     options += [f"-DRASP_{name}={value}" for name, value in sizes.items()]
     made_of = [cuda, PRELUDE, *options, *(f"{name}\0{text}" for name, text in _sources().items())]
     kept = _cache() / f"kernel-{hashlib.sha256(chr(0).join(made_of).encode()).hexdigest()[:32]}.cubin"
