@@ -110,7 +110,7 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
     const int64_t c = dims->c;
     const Scales scales = scales_at(dims, one, context);
     double now[BLOCK], by_wobble[BLOCK], by_spread[BLOCK];
-    for (int64_t slot = 0; slot < slots; slot++) near[slot] = far[slot] = 0.0;
+    EACH(slot, slots) near[slot] = far[slot] = 0.0;
     for (int64_t start = 0; start < c; start += BLOCK) {
         const int64_t width = c - start < BLOCK ? c - start : BLOCK;
         for (int64_t i = 0; i < width; i++) {
@@ -119,7 +119,7 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
             by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread) * scales.moved);
             by_spread[i] = 1.0 / (spread * scales.moved);
         }
-        for (int64_t slot = 0; slot < slots; slot++)
+        EACH(slot, slots)
             add_gaps(width, one->keys + slot * c + start, now, by_wobble, by_spread, near + slot, far + slot);
     }
 }
@@ -127,7 +127,8 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
 void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps) {
     const int64_t count = (int64_t)*one->count, R = dims->R;
     measure(dims, one, context, count, gaps, gaps + R);
-    for (int64_t slot = count; slot < R; slot++) gaps[slot] = gaps[R + slot] = 0.0;
+    EACH(slot, R - count) gaps[count + slot] = gaps[R + count + slot] = 0.0;
+    JOIN();
 }
 
 double context_reach(const State *one) {
@@ -244,7 +245,7 @@ static void close_ranks(const Dims *dims, const State *one, const bool *left) {
 }
 
 /* Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh. */
-static void merge_slots(const Dims *dims, const State *one) {
+APART static void merge_slots(const Dims *dims, const State *one) {
     const int64_t steps = (int64_t)*one->steps, R = dims->R;
     double gaps[CANDIDATES * (SLOTS + SPARE_SLOTS)];
     int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], nearest[CANDIDATES], count = 0;
