@@ -113,6 +113,10 @@ class DiscreteBelief:
         """[n] closeness of this context to each row's."""
         return self._here.kc
 
+    def nearest(self, point: Array) -> int:
+        """The row of this point [d] in the context most like this one; -1 if it has none."""
+        return self._here.nearest(point)
+
     @property
     def noise(self) -> float:
         """Variance of one observation of y around its mean, where y is no worse than the level of its context."""

@@ -5,6 +5,7 @@ drawn here, in the same order. Products of large matrices are NumPy's. Shapes ar
 """
 
 import ctypes
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -36,8 +37,10 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
     "look": (None, [POINTER] * 11),
     "gradient": (None, [COUNT, POINTER, POINTER, NUMBER, NUMBER, COUNT, *[POINTER] * 3]),
     "likeness": (None, [COUNT, COUNT, POINTER, NUMBER, POINTER, POINTER]),
-    "target": (None, [COUNT, POINTER, POINTER, NUMBER, POINTER, POINTER, POINTER, POINTER]),
+    "target": (None, [COUNT, POINTER, POINTER, NUMBER, *[POINTER] * 4]),
     "updated": (None, [COUNT, COUNT, POINTER, POINTER, POINTER, COUNT, POINTER]),
+    "with_noise": (None, [COUNT, POINTER, COUNT, NUMBER, POINTER]),
+    "nearest": (COUNT, [POINTER] * 3),
     "evidence": (COUNT, [POINTER] * 2),
 }
 
@@ -177,12 +180,13 @@ def likeness(contexts: Array, width: float) -> tuple[Array, Array]:
 
 def target_of(y: Array, alike: Array, warp: float, priors: Array) -> tuple[Array, float, float, float]:
     """As `target_of` of target.py: values, center, scale and level."""
-    values, numbers = np.empty(len(y)), np.empty(3)
-    scratch = np.empty(2 * len(y))
-    ends = map(address, (priors, scratch, values, numbers))
-    functions()["target"](len(y), address(y), address(alike), warp, *ends)
-    center, scale, level = numbers.tolist()
-    return values, center, scale, level
+    n = len(y)
+    memory = np.empty(3 * n + 3)  # values, scratch, numbers
+    at = address(memory)
+    given = map(address, (y, alike))
+    functions()["target"](n, *given, warp, address(priors), at + 8 * n, at, at + 24 * n)
+    center, scale, level = memory[3 * n :].tolist()
+    return memory[:n], center, scale, level
 
 
 def updated(matrix: Array, left: Array, right: Array, size: int) -> Array:
@@ -191,6 +195,13 @@ def updated(matrix: Array, left: Array, right: Array, size: int) -> Array:
     functions()["updated"](
         len(matrix), len(left), address(matrix), address(left), address(right), size, address(changed)
     )
+    return changed
+
+
+def with_noise(inverse: Array, row: int, change: float) -> Array:
+    """As `with_noise` of kernel.py."""
+    changed = np.empty_like(inverse)
+    functions()["with_noise"](len(inverse), address(inverse), row, change, address(changed))
     return changed
 
 
@@ -203,13 +214,24 @@ def evidence(
     The arrays are gaps, kc, target, noise factors and counts.
     """
     (n, main), steps = rows.phi.shape, tables.steps
-    shapes = ((n, n), (n, n), n, n, n, 7 + tables.dim, 2, (5 * n + main + steps + 20) * n)
-    made = [np.empty(shape) for shape in shapes]
+    made = [np.empty(shape) for shape in ((n, n), (n, n), n, n, n, 7 + tables.dim, 2)]
     given = (kernel.weights, rows.phi, rows.steps, rows.weighted, rows.sizes, *arrays)
-    struct = _Evidence(n, *kernel[:-1], freedom, jitter, *map(address, given), *map(address, made))
+    scratch = _scratch((5 * n + main + steps + 20) * n)
+    struct = _Evidence(n, *kernel[:-1], freedom, jitter, *map(address, (*given, *made, scratch)))
     if functions()["evidence"](tables.address, ctypes.addressof(struct)):
         return None
     return made[:6], made[6].tolist()
+
+
+_own = threading.local()
+
+
+def _scratch(size: int) -> Array:
+    """Memory of this thread for one call: what is new has to be cleared by the system first."""
+    found: Array | None = getattr(_own, "scratch", None)
+    if found is None or len(found) < size:
+        found = _own.scratch = np.empty(size)
+    return found
 
 
 _addressof, _buffer = ctypes.addressof, ctypes.c_char.from_buffer

@@ -121,6 +121,11 @@ class Here:
         ran = (self.fit.points[alike] == self.fit.knobs.default).all(axis=1).any()
         return float(self.fit.counts[alike].sum()), bool(ran)
 
+    def nearest(self, point: Array) -> int:
+        """The row of this point [d] whose context is closest; -1 if there is none."""
+        same = (self.fit.points == point).all(axis=1).nonzero()[0]
+        return int(same[self.kc[same].argmax()]) if len(same) else -1
+
     @cached_property
     def failed(self) -> Array:
         """[., d] what failed in a context like this."""

@@ -308,6 +308,8 @@ def with_row(inverse: Array, row: int, cross: Array, variance: float, least: flo
 
 def with_noise(inverse: Array, row: int, change: float) -> Array:
     """The inverse of a matrix that changes by so much at one place of its diagonal."""
+    if compiled.ready():
+        return compiled.with_noise(inverse, row, change)
     column = inverse[row]
     by = -change / (1.0 + change * float(column[row]))
     return _updated(inverse, [column * by], [column], len(inverse))

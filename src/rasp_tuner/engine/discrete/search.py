@@ -112,6 +112,10 @@ class CompiledHere(Here):
     def known(self) -> tuple[float, bool]:
         return self._known
 
+    def nearest(self, point: Array) -> int:
+        found: int = self._functions["nearest"](self._knobs, self._address, address(np.ascontiguousarray(point)))
+        return found
+
     @cached_property
     def elites(self) -> Array:
         search = self._search.with_room_for(len(self.kc))

@@ -77,6 +77,7 @@ void rasp_discrete_candidates(const Knobs *, const Here *, Search *);
 /* discrete_belief.c */
 void rasp_discrete_believe(const Knobs *, const Here *, double alike, const double *context, double *sums);
 int64_t rasp_discrete_elites(const Knobs *, const Here *, int64_t count, double alike, double *means, int64_t *rows);
+int64_t rasp_discrete_nearest(const Knobs *, const Here *, const double *point);
 void rasp_discrete_cross(const Knobs *, const Here *, Search *);
 int64_t rasp_discrete_rank(const Knobs *, const Here *, Search *);
 void rasp_discrete_look(const Knobs *, const Here *, const double *points, double *phi, double *steps,
@@ -90,6 +91,7 @@ void rasp_discrete_target(int64_t n, const double *y, const double *likeness, do
                           double *scratch, double *target, double *numbers);
 void rasp_discrete_updated(int64_t n, int64_t ranks, const double *matrix, const double *left, const double *right,
                            int64_t stride, double *changed);
+void rasp_discrete_with_noise(int64_t n, const double *inverse, int64_t row, double change, double *changed);
 int64_t rasp_discrete_evidence(const Knobs *, const Evidence *);
 #pragma GCC visibility pop
 

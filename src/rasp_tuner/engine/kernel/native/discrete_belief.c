@@ -70,6 +70,18 @@ WIDER int64_t rasp_discrete_elites(const Knobs *knobs, const Here *here, int64_t
     return found;
 }
 
+/* The row of this point [d] whose context is closest; -1 if there is none. */
+int64_t rasp_discrete_nearest(const Knobs *knobs, const Here *here, const double *point) {
+    int64_t d = knobs->d, nearest = -1;
+    for (int64_t i = 0; i < here->n; i++) {
+        const double *row = here->points + i * d;
+        int64_t same = 0;
+        while (same < d && row[same] == point[same]) same++;
+        if (same == d && (nearest < 0 || here->kc[i] > here->kc[nearest])) nearest = i;
+    }
+    return nearest;
+}
+
 /* One row: `near` becomes the gram, `linear` the kernel in this context; the mean of the target. */
 static inline double cross_row(const Here *here, double size, double *restrict near, double *restrict linear) {
     int64_t n = here->n;
