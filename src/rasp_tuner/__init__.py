@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rasp_tuner import presets
+from rasp_tuner.contexts import Category, Flag, Name, Number, TimeOfDay, Weekday, now
 from rasp_tuner.core.numerics import RunningEMA
 from rasp_tuner.errors import (
     AlreadyAnswered,
@@ -43,9 +44,11 @@ __all__ = [
     "BudgetSpent",
     "CandidatePolicy",
     "Categorical",
+    "Category",
     "ContextShield",
     "ExpiredSuggestion",
     "Explanation",
+    "Flag",
     "Fleet",
     "Float",
     "GaussianNoise",
@@ -56,6 +59,8 @@ __all__ = [
     "LogReport",
     "Metric",
     "MissingExtra",
+    "Name",
+    "Number",
     "ParamBounds",
     "Preset",
     "PrivacyBudget",
@@ -66,8 +71,11 @@ __all__ = [
     "SnapshotError",
     "SnapshotFileError",
     "Suggestion",
+    "TimeOfDay",
     "Tuner",
     "UnknownSuggestion",
+    "Weekday",
+    "now",
     "presets",
 ]
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core import snapshot
+from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.kernel import state as states
@@ -46,8 +47,8 @@ class Plan:
         return {name: Metric(**fields) for name, fields in self.header["metrics"].items()}
 
     @property
-    def context(self) -> list[str] | int | None:
-        schema: list[str] | int | None = self.header["context"]
+    def context(self) -> Schema:
+        schema: Schema = self.header["context"]
         return schema
 
     @property
@@ -67,8 +68,7 @@ class Plan:
 
     @cached_property
     def dims(self) -> Dims:
-        context = len(self.context) if isinstance(self.context, list) else self.context or 0
-        return Dims(self.space.dim, context, Objective(self.metrics).columns)
+        return Dims(self.space.dim, context_encoder(self.context).dim, Objective(self.metrics).columns)
 
 
 def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:
