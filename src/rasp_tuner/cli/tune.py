@@ -82,7 +82,7 @@ def tune_command(
         "call": call,
         "shell": shell or None,
         "metrics": _metrics(metric),
-        "contexts": _pairs("context", context),
+        "contexts": _contexts(context),
         "inputs": inputs,
         "timeout": timeout,
         "warmup": warmup,
@@ -143,11 +143,14 @@ def _pairs(option: str, given: list[str] | None, sign: str = "=") -> dict[str, s
     return found
 
 
+def _contexts(given: list[str] | None) -> dict[str, str]:
+    from rasp_tuner.tune.context_sources import split_context
+
+    with one_line_errors("cli"):
+        return dict(split_context(text) for text in given or ())
+
+
 def _metrics(given: list[str] | None) -> dict[str, str]:
-    """`speed:max=regex:...` as the name and what a study file has for it."""
-    found = {}
-    for text in given or ():
-        head, equals, source = text.partition("=")
-        name, _, goal = head.partition(":")
-        found[name] = f"{goal or 'min'}{equals}{source}"
-    return found
+    from rasp_tuner.tune.metric_sources import split_metric
+
+    return dict(split_metric(text) for text in given or ())

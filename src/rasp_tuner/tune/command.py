@@ -52,14 +52,15 @@ class Command:
     def check_program(self) -> None:
         """Refuse a program that is not there; a shell will say so itself."""
         program = self.words[0]
-        if self.shell or template.placeholders(program) or shutil.which(program) is not None:
+        line = any(sign in program for sign in " |;<>&$")
+        if self.shell or shutil.which(program) is not None or (template.placeholders(program) and not line):
             return
         hint = ""
         if "/" not in program and Path(program).is_file():
             hint = f"; did you mean ./{program}?"
         elif Path(program).is_file():
             hint = f"; make it executable with chmod +x {shlex.quote(program)}"
-        elif any(sign in program for sign in " |;<>&$"):
+        elif line:
             hint = "; if this is a line for a shell, add --shell"
         raise InvalidSpace(
             f"the program {program!r} was not found or cannot be executed: check its name and PATH{hint}"

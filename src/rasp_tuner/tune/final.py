@@ -84,7 +84,7 @@ def _run_pair(
     """The journal's line of one pair; None where the recommendation is the default right now."""
     context = session.read_context(planned.input)
     if planned.situation is None:
-        place, params = nearest_situation(situations, context), session.tuner.recommend(context)
+        place, params = nearest_situation(situations, context), session.tuner.recommend(session.given(context))
         if params == session.study.default:
             return None
     else:

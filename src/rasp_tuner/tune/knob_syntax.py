@@ -14,22 +14,18 @@ _RANGE = re.compile(r"(?P<low>[^.:][^:]*?)\.\.(?P<high>[^:]+)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def parse_knob(text: str) -> tuple[str, Knob]:
-    """A knob and its name.
-
-    >>> parse_knob("threads=int:1..32:log")
-    ('threads', Int(low=1, high=32, log=True, step=1))
-    >>> parse_knob("codec=cat:lz4,zstd")
-    ('codec', Categorical(choices=('lz4', 'zstd')))
-    """
-    name, equals, words = text.partition("=")
-    if not equals or not _NAME.fullmatch(name):
-        raise InvalidSpace(f"a knob must look like {EXAMPLES}, got {show(text)}")
-    return name, knob_of(name, words)
-
-
 def knob_of(name: str, spec: object) -> Knob:
-    """A knob from words such as `int:1..32:log`, or from a table such as {type = "int", low = 1, high = 32}."""
+    """A knob from words such as `int:1..32:log`, or from a table such as {type = "int", low = 1, high = 32}.
+
+    >>> knob_of("threads", "int:1..32:log")
+    Int(low=1, high=32, log=True, step=1)
+    >>> knob_of("codec", "cat:lz4,zstd")
+    Categorical(choices=('lz4', 'zstd'))
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidSpace(f"a knob's name must be a word, for it is a {{placeholder}}, got {show(name)}")
+    if isinstance(spec, Knob):
+        return spec
     if isinstance(spec, Mapping):
         return Space.from_json({name: spec}).knobs[name]
     if not isinstance(spec, str):

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rasp_tuner.contexts import ContextKind, kind_json, kind_of
 from rasp_tuner.errors import InvalidValue, TuningStopped
 from rasp_tuner.space import Params, Value
-from rasp_tuner.tune.context_sources import ContextReading, ContextSource, ContextValue
+from rasp_tuner.tune.context_sources import ContextReading, ContextSource, ContextValue, for_tuner, kind_for
 from rasp_tuner.tune.journal import Journal
 from rasp_tuner.tune.measure import Measured, Runner, measure, output_of
 from rasp_tuner.tune.paired import Effect, gain
@@ -75,19 +76,19 @@ class Session:
         self.study, self.runner, self.journal = study, runner, journal
         self.inputs = study.find_inputs()
         self._readers = dict(context or {})  # context name -> a function, in the place of a source
-        names = [*study.contexts, *self._readers]
+        self.runs: list[Run] = []
+        self._kinds = self._context_kinds()
         self.tuner = Tuner(
             study.knobs,
             {name: source.metric for name, source in study.metrics.items()},
-            names or None,
+            self._kinds or None,
             study.default,
             seed=study.seed,
             budget=study.budget,
         )
-        self.runs: list[Run] = []
         for entry in journal.of_kind("run"):
             run = Run.from_json(entry)
-            self._learn(run, None if run.is_control else self.tuner.ask(run.context or None).id)
+            self._learn(run, None if run.is_control else self.tuner.ask(self.given(run.context)).id)
         self.resumed = len(self.runs)
         self._before_s = self.runs[-1].spent_s if self.runs else 0.0
         self._started = time.monotonic()
@@ -107,7 +108,7 @@ class Session:
         """Measure one setting. It counts once the journal has it."""
         is_control, input = self._plan()
         context = self.read_context(input)
-        suggestion = None if is_control else self.tuner.ask(context or None)
+        suggestion = None if is_control else self.tuner.ask(self.given(context))
         params = dict(self.study.default) if suggestion is None else suggestion.params
         done = measure(self.study, self.runner, params, input, len(self.runs), self.limit_of(input))
         run = Run(
@@ -132,8 +133,25 @@ class Session:
             try:
                 found[name] = source.read(reading) if isinstance(source, ContextSource) else source()
             except InvalidValue as reason:
-                raise TuningStopped(f"context {name!r} cannot be read: {reason}") from reason
+                if not self.runs:
+                    raise TuningStopped(f"context {name!r} cannot be read: {reason}") from reason
+                log.warning("context %r is missing: %s", name, reason)
+                found[name] = None
         return found
+
+    def given(self, context: Mapping[str, ContextValue]) -> dict[str, ContextValue] | None:
+        """A context as the tuner takes it."""
+        return for_tuner(context, self._kinds)
+
+    def _context_kinds(self) -> dict[str, ContextKind]:
+        """What kind each context is: by its first value, and from then on by the journal."""
+        for entry in self.journal.of_kind("contexts"):
+            return {name: kind_of(name, kind) for name, kind in entry["kinds"].items()}
+        first = self.read_context(self.inputs[0] if self.inputs else None)
+        kinds = {name: kind_for(self.study.contexts.get(name), value) for name, value in first.items()}
+        if kinds:
+            self.journal.append({"kind": "contexts", "kinds": {name: kind_json(k) for name, k in kinds.items()}})
+        return kinds
 
     def limit_of(self, input: str | None) -> float | None:
         """Seconds that a run on this input may take; without a timeout, many times what the default took."""
@@ -168,7 +186,7 @@ class Session:
 
     def _learn(self, run: Run, id: str | None) -> None:
         """Tell the tuner; the same for a run of today and for one from the journal."""
-        context = run.context or None
+        context = self.given(run.context)
         if id is not None and run.metrics is not None:
             self.tuner.tell(id, run.metrics, run.params)
         elif id is not None:

@@ -63,21 +63,25 @@ class MetricSource:
         return f"{self.direction} of {source}"
 
 
-def parse_metric(text: str) -> tuple[str, MetricSource]:
-    """A metric and its name.
+def split_metric(text: str) -> tuple[str, str]:
+    """A metric's name and what a study file has for it.
 
-    >>> parse_metric("time_s:min")
-    ('time_s', MetricSource(kind='wall', detail='', direction='min', weight=1.0, scale='log'))
-    >>> parse_metric("speed:max=json:result.mb_s")[1].detail
-    'result.mb_s'
+    >>> split_metric("speed:max=json:result.mb_s")
+    ('speed', 'max=json:result.mb_s')
     """
-    head, _, source = text.partition("=")
+    head, equals, source = text.partition("=")
     name, _, goal = head.partition(":")
-    return name, metric_of(name, f"{goal or 'min'}={source}" if source else goal or "min")
+    return name, f"{goal or 'min'}{equals}{source}"
 
 
 def metric_of(name: str, spec: object) -> MetricSource:
-    """A metric from words such as `max=regex:([0-9.]+) MB/s`, or from a table {goal, from, weight, scale}."""
+    """A metric from words such as `max=regex:([0-9.]+) MB/s`, or from a table {goal, from, weight, scale}.
+
+    >>> metric_of("time_s", "min")
+    MetricSource(kind='wall', detail='', direction='min', weight=1.0, scale='log')
+    >>> metric_of("speed", "max=json:result.mb_s").detail
+    'result.mb_s'
+    """
     if isinstance(spec, str):
         goal, _, source = spec.partition("=")
         spec = {"goal": goal, "from": source}

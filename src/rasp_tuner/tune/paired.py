@@ -17,6 +17,7 @@ import numpy as np
 
 METHOD = "paired t interval on log ratios"
 LEVEL = 0.95
+LARGEST_LOG = 700.0  # beyond it a ratio is no float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,8 @@ def effect(situations: Sequence[Sequence[tuple[float, float]]]) -> Effect | None
     gaps = [np.log(group[:, 1] / group[:, 0]) if positive else group[:, 1] - group[:, 0] for group in groups]
     mean = float(np.mean([gap.mean() for gap in gaps]))
     half = _half_width(gaps)
-    bounds = mean, mean - half, mean + half
-    value, low, high = (math.exp(min(max(x, -700.0), 700.0)) for x in bounds) if positive else bounds
-    return Effect("ratio" if positive else "difference", value, low, high, sum(len(gap) for gap in gaps))
+    pairs = sum(len(gap) for gap in gaps)
+    return _ratio(mean, half, pairs) if positive else Effect("difference", mean, mean - half, mean + half, pairs)
 
 
 def gain(controls: Mapping[str, Sequence[float]], recent: Sequence[tuple[str, float]]) -> Effect | None:
@@ -64,8 +64,8 @@ def gain(controls: Mapping[str, Sequence[float]], recent: Sequence[tuple[str, fl
     None while the default ran too little to know its noise, and for metrics that are not positive.
 
     >>> found = gain({"a": [10.0, 10.0, 10.0]}, [("a", 5.0), ("a", 5.0)])
-    >>> (found.value, found.low, found.high)
-    (0.5, 0.5, 0.5)
+    >>> [round(x, 3) for x in (found.value, found.low, found.high)]
+    [0.5, 0.5, 0.5]
     """
     values = [*(value for found in controls.values() for value in found), *(value for _, value in recent)]
     freedom = sum(len(found) - 1 for found in controls.values())
@@ -80,9 +80,13 @@ def gain(controls: Mapping[str, Sequence[float]], recent: Sequence[tuple[str, fl
     if own + level > 0.0:
         welch = (own + level) ** 2 / (own**2 / (len(gaps) - 1) + level**2 / freedom)
         half = t_quantile(max(1, math.floor(welch + 1e-9))) * math.sqrt(own + level)
-    mean = float(gaps.mean())
-    value, low, high = (math.exp(min(max(x, -700.0), 700.0)) for x in (mean, mean - half, mean + half))
-    return Effect("ratio", value, low, high, len(gaps))
+    return _ratio(float(gaps.mean()), half, len(gaps))
+
+
+def _ratio(mean: float, half: float, pairs: int) -> Effect:
+    """From logarithms to ratios."""
+    value, low, high = (math.inf if x > LARGEST_LOG else math.exp(x) for x in (mean, mean - half, mean + half))
+    return Effect("ratio", value, low, high, pairs)
 
 
 def _half_width(gaps: Sequence[np.ndarray]) -> float:

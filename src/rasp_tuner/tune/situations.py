@@ -40,12 +40,12 @@ def situations_of(session: Session) -> list[Situation]:
     """The situations met so far, each with its recommendation; most cases first."""
     met: dict[object, Case] = {}
     for run in session.runs:
-        key = run.input if run.input is not None else tuple(sorted(run.context.items()))
+        key = run.input if run.input is not None else tuple(run.context.items())
         met[key] = Case(run.input, run.context)  # the latest context of an input
     cases = list(met.values())
     if not cases:
         return []
-    recommended = [session.tuner.recommend(case.context or None) for case in cases]
+    recommended = [session.tuner.recommend(session.given(case.context)) for case in cases]
     groups: dict[object, list[int]] = {}
     for i, params in enumerate(recommended):
         groups.setdefault(tuple(params.items()), []).append(i)

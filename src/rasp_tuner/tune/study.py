@@ -123,12 +123,15 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
     if (command is None) == (call is None):
         raise InvalidSpace("say what to tune: a command after --, as in -- ./compress --level {level}, or --call m:f")
     inputs = fields.get("inputs", ())
+    contexts = {name: context_of(name, source) for name, source in _table(fields, "contexts").items()}
+    if inputs and not contexts:  # then the inputs themselves are the situations
+        contexts = {"input": ContextSource("text", "{input}", "category")}
     study = TuneStudy(
         name=str(fields.get("name") or _name_of(command, call)),
         knobs=knobs,
         default=default,
         metrics=metrics,
-        contexts={name: context_of(name, source) for name, source in _table(fields, "contexts").items()},
+        contexts=contexts,
         command=command,
         call=call,
         inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),

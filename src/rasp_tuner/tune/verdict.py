@@ -28,6 +28,7 @@ class Verdict:
 def judge(groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource]) -> Verdict:
     """The verdict on pairs, one group for each situation."""
     pairs = [pair for group in groups for pair in group]
+    groups = [stratum for group in groups for stratum in _strata(group)]
     if not pairs:
         return Verdict("untested", "not compared", {})
     failed = sum(pair.default is None for pair in pairs), sum(pair.recommended is None for pair in pairs)
@@ -60,7 +61,7 @@ def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool,
     lower, higher = ("better", "worse") if several else ("faster", "slower") if is_time else ("lower", "higher")
     if not found.is_clear:
         if not math.isfinite(found.low + found.high) or found.kind == "difference":
-            return f"no difference can be shown ({found.pairs} pairs)"
+            return f"no difference can be shown ({found.pairs} pair{'s' * (found.pairs != 1)})"
         return (
             f"no difference can be shown: between {_share(1 - found.low)} {lower} and {_share(found.high - 1)} {higher}"
         )
@@ -110,6 +111,17 @@ def _effects(groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSourc
     if len(metrics) > 1 and (whole := effect([[(1.0, _cost(d, r, metrics)) for d, r in g] for g in both])) is not None:
         found["objective"] = whole
     return found
+
+
+def _strata(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Pairs by input, where each has enough for a deviation of its own; else together."""
+    by_input: dict[str | None, list[Pair]] = {}
+    for pair in pairs:
+        by_input.setdefault(pair.input, []).append(pair)
+    enough = all(
+        sum(p.default is not None and p.recommended is not None for p in own) >= 2 for own in by_input.values()
+    )
+    return list(by_input.values()) if enough else [list(pairs)]
 
 
 def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> float:

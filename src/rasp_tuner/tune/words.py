@@ -20,7 +20,7 @@ def duration_words(seconds: float) -> str:
     """A duration in one or two units.
 
     >>> [duration_words(s) for s in (0.25, 7.2, 75, 3700)]
-    ['0.25s', '7s', '1m15s', '1h02m']
+    ['0.25s', '7s', '1m15s', '1h01m']
     """
     if seconds < 1:
         return f"{seconds:.2g}s"
