@@ -221,6 +221,11 @@ def value_json(field: str, value: object) -> str | bool | float | None:
     return value if isinstance(value, str) else number(field, value)
 
 
+def same_text(one: object, other: object) -> bool:
+    """Whether two values of a context are one category: both missing, or equal as texts."""
+    return _is_missing(one) == _is_missing(other) and (_is_missing(one) or _text_of(one) == _text_of(other))
+
+
 def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
 

@@ -13,7 +13,7 @@ from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import RawContext, Schema, context_encoder
-from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.ledger import Answered, Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
@@ -156,7 +156,7 @@ class Tuner:
         outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
         self._lineage.add(record.context, point, metrics)
         self._current = point
-        self._ledger.answer(id, record.why.answered(outcome.error, outcome.path, outcome.reason, ran))
+        self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
         """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
@@ -170,7 +170,7 @@ class Tuner:
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
-        self._ledger.answer(id, record.why.answered(FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
+        self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""

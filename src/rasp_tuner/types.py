@@ -1,7 +1,7 @@
 """The nouns a user meets. All frozen; those a user builds check themselves at birth."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.numerics import Array
@@ -69,6 +69,10 @@ class Explanation:
     scale: str = "linear"  # on which a single metric was compared: "linear" or "log"
     ran: Params | None = None  # what ran, if it was told and is not what was suggested; the sample is of these
 
+    def explanation(self) -> "Explanation":
+        """Itself: the reasons of a suggestion come to this when somebody asks."""
+        return self
+
     def answered(
         self, error: float, path: Path, reason: str, ran: Params | None = None, failure: str | None = None
     ) -> "Explanation":
@@ -122,6 +126,12 @@ class Explanation:
         if self.ran is not None:
             outcome = f"Other settings ran: {', '.join(map(_setting, self.ran.items()))}. {outcome}"
         return f"Chosen as {self.source}; the context {known}.{guess} {outcome}"
+
+
+class Why(Protocol):
+    """What an explanation is made of when somebody asks for one; an `Explanation` is one itself."""
+
+    def explanation(self) -> Explanation: ...
 
 
 def _setting(item: tuple[str, Value]) -> str:

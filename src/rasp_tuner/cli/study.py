@@ -106,6 +106,8 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     typer.echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
     typer.echo("  ".join(f"{count} {view[count]:,}" for count in COUNTS))
     context = view["context"]
+    if isinstance(context, dict):
+        context = [f"{name} ({kind['kind']})" for name, kind in context.items()]
     typer.echo(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
     _columns(
         "knobs",
@@ -229,7 +231,7 @@ def unfreeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False)
 def ask(
     name: Name,
     context: Annotated[
-        list[str] | None, typer.Argument(help="By name, as in qps=420, or numbers in the order of the study.")
+        list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
     ] = None,
     url: Url = URL,
     key: Key = None,
@@ -315,7 +317,7 @@ def _switch(name: str, url: str, key: str | None, as_json: bool, frozen: bool) -
 
 def _next_ask(view: dict[str, Any]) -> str:
     context = view["context"]
-    words = [f"{name}=..." for name in context] if isinstance(context, list) else ["..."] * (context or 0)
+    words = [f"{name}=..." for name in context] if isinstance(context, dict | list) else ["..."] * (context or 0)
     return plain(" ".join(["rasp ask", view["name"], *words]))
 
 

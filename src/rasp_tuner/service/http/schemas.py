@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
 
+from rasp_tuner.contexts import HASHED_WIDTH
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -20,12 +21,14 @@ CONTEXT_EXAMPLE = {"qps": 420.0}
 Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
 Number = FiniteFloat
+ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
 KnobValue = str | bool | int | FiniteFloat | None
 ContextField = Annotated[
-    dict[Word, Number] | list[Number] | None,
+    dict[Word, ContextValue] | list[ContextValue] | None,
     Field(
         default=None,
-        description="By name, or in order; absent for a study without context.",
+        description="By name, or in order; absent for a study without context. Texts, booleans and null are for kinds"
+        " of context that take them.",
         examples=[CONTEXT_EXAMPLE],
     ),
 ]
@@ -89,6 +92,30 @@ class MetricSpec(StrictModel):
     )
 
 
+class NumberContext(StrictModel):
+    kind: Literal["number"]
+    log: bool = False
+    missing: Number | None = Field(default=None, description="A usual value, which stands for a missing one.")
+
+
+class PlainContext(StrictModel):
+    kind: Literal["flag", "time of day", "weekday"]
+
+
+class CategoryContext(StrictModel):
+    kind: Literal["category"]
+    values: list[Word] | None = Field(default=None, description="The usual ones, if known; any other is one more.")
+
+
+class NameContext(StrictModel):
+    kind: Literal["name"]
+    width: int = Field(default=HASHED_WIDTH, description="Numbers that stand for a text.")
+
+
+ContextSpec = Annotated[NumberContext | PlainContext | CategoryContext | NameContext, Field(discriminator="kind")]
+ContextWord = Literal["number", "flag", "category", "name", "time of day", "weekday"]
+
+
 class NewStudy(StrictModel):
     """A study: the knobs, the metrics, and the context that is known when asking."""
 
@@ -97,7 +124,9 @@ class NewStudy(StrictModel):
     metrics: dict[Word, MetricSpec | Literal["min", "max"]] = Field(
         min_length=1, examples=[{"p99_ms": {"direction": "min"}}]
     )
-    context: list[Word] | int | None = Field(default=None, examples=[["qps"]])
+    context: list[Word] | dict[Word, ContextSpec | ContextWord] | int | None = Field(
+        default=None, examples=[["qps"], {"qps": "number", "region": "category"}]
+    )
     default: ParamsField | None = None
     preset: str = "default"
     seed: int = Field(default=0, ge=0, le=2**64 - 1)
@@ -119,7 +148,9 @@ class Ask(StrictModel):
 
 
 class AskBatch(StrictModel):
-    contexts: list[dict[Word, Number] | list[Number] | None] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
+    contexts: list[dict[Word, ContextValue] | list[ContextValue] | None] = Field(
+        min_length=1, examples=[[CONTEXT_EXAMPLE]]
+    )
 
 
 class Tell(StrictModel):
@@ -162,9 +193,9 @@ class Forget(StrictModel):
 
     after: Number | None = Field(default=None, description="Unix seconds: asked, answered or observed then or later.")
     before: Number | None = Field(default=None, description="Unix seconds: and before then.")
-    context: dict[Word, Number | Limit] = Field(
+    context: dict[Word, ContextValue | Limit] = Field(
         default_factory=dict,
-        description="A number, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
+        description="A value, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
         examples=[{"qps": [400, None]}],
     )
     ids: list[Id] = Field(default_factory=list, max_length=10_000)
