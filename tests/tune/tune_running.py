@@ -13,12 +13,12 @@ OPTIONS = ["--knob", "x=int:0..20", "--default", "x=15", "--metric", r"loss:min=
 
 
 def rasp(*words, cwd, code=0, **more):
-    """Run `rasp tune` to its end."""
+    """Run `rasp tune` to its end; `code` None: any verdict will do."""
     done = subprocess.run(
         [sys.executable, "-m", "rasp_tuner", "tune", *map(str, words)],
         cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **more,
     )  # fmt: skip
-    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    assert done.returncode in ((0, 3, 4) if code is None else (code,)), (done.returncode, done.stdout, done.stderr)
     return done
 
 

@@ -13,7 +13,7 @@ from rasp_tuner.tune.context_sources import ContextValue
 from rasp_tuner.tune.final import compare, pairs_each
 from rasp_tuner.tune.journal import Journal
 from rasp_tuner.tune.loop import Session
-from rasp_tuner.tune.measure import runner_of
+from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.process import leftovers
 from rasp_tuner.tune.progress import Progress
 from rasp_tuner.tune.report import as_html
@@ -145,8 +145,8 @@ def _leave(session: Session, place: Path, progress: Progress) -> None:
 
 def _write(session: Session, result: TuneResult, finished: bool) -> None:
     """The report, the settings, and the tuner itself, each whole or not at all."""
-    stand_ins: dict[str, Value] = {"scratch": "SCRATCH", "run": "RUN", "input": "INPUT"}
-    page = as_html(result, lambda params: session.runner.shown({**params, **stand_ins}), finished)
+    study, input = session.study, "INPUT" if session.inputs else None
+    page = as_html(result, lambda p: session.runner.shown(placeholder_values(study, p, input)), finished)
     files = {"report.html": page.encode()}
     if finished:
         files["settings.json"] = json.dumps(result.to_json(), indent=1).encode()

@@ -130,7 +130,9 @@ def forest(rows: Sequence[tuple[str, float, float, float, str]], x_label: str, n
     return _svg(WIDTH, height, body, x_label)
 
 
-def knob_panel(name: str, points: Sequence[Point], places: "Places", default: float, chosen: Sequence[float]) -> str:
+def knob_panel(
+    name: str, points: Sequence[Point], places: "Places", usual: Sequence[float], chosen: Sequence[float]
+) -> str:
     """One knob: each run at its value, with lines at the default and at what is recommended."""
     width, height = 370, 220
     values = [point.y for point in points if point.y is not None]
@@ -143,7 +145,7 @@ def knob_panel(name: str, points: Sequence[Point], places: "Places", default: fl
     for tick, label in places.ticks(x):
         body.append(f'<text x="{x(tick):.1f}" y="{height - BOTTOM + 16}" text-anchor="middle">{escape(label)}</text>')
     body.append(f'<line class="axis" x1="{LEFT}" x2="{width - RIGHT}" y1="{height - BOTTOM}" y2="{height - BOTTOM}"/>')
-    for at, kind in [(default, "one"), *((value, "chosen") for value in dict.fromkeys(chosen))]:
+    for at, kind in [*((value, "one") for value in usual), *((value, "chosen") for value in dict.fromkeys(chosen))]:
         body.append(f'<line class="{kind}" x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>')
     body += [_mark(point, x(point.x), y, 3.2) for point in points]
     body.append(f'<text class="name" x="{width / 2:.0f}" y="{height - 6}" text-anchor="middle">{escape(name)}</text>')

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from rasp_tuner.space import Value
 from rasp_tuner.tune.api import FOLDER
 from rasp_tuner.tune.final import LEAST_PAIRS, USUAL_PAIRS
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
-from rasp_tuner.tune.measure import runner_of
+from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.study import Limits, TuneStudy
 from rasp_tuner.tune.words import duration_words, settings_words
 
@@ -17,14 +16,14 @@ def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> 
     """Everything that would happen, without doing it."""
     inputs = study.find_inputs()
     runner = runner_of(study)
-    middle = {name: knob.from_unit(0.8) for name, knob in study.knobs.items()}
-    values: dict[str, Value] = {"scratch": "SCRATCH", "run": 0, **({"input": inputs[0]} if inputs else {})}
+    other = {name: knob.from_unit(0.8) for name, knob in study.knobs.items()}
+    input = inputs[0] if inputs else None
     assumed = f"  (nobody gave: {', '.join(study.assumed)})" if study.assumed else ""
     lines = [
         f"study     {study.name}, in {folder or Path(FOLDER) / study.name}",
         f"default   {settings_words(study.default)}{assumed}",
-        f"runs      {runner.shown({**values, **study.default})}",
-        f"such as   {runner.shown({**values, **middle})}",
+        f"runs      {runner.shown(placeholder_values(study, study.default, input))}",
+        f"such as   {runner.shown(placeholder_values(study, other, input))}",
         *(f"writes    {target} from {source}" for target, source in study.files.items()),
         *(f"knob      {name}: {knob}" for name, knob in study.knobs.items()),
         *(f"metric    {name}: {source}" for name, source in study.metrics.items()),
@@ -52,8 +51,9 @@ def _limit_words(study: TuneStudy) -> str:
 
 def _length_words(limits: Limits, each: int, study: TuneStudy, inputs: int) -> str:
     pairs = limits.final_pairs
-    compared = f"{pairs} pairs" if pairs is not None else f"{USUAL_PAIRS} pairs or {LEAST_PAIRS}"
-    final = f"then {compared} in each situation against the default" if pairs != 0 else "no final comparison"
+    usual = f"{USUAL_PAIRS} pairs against the default, at least {LEAST_PAIRS} in each situation"
+    compared = f"{pairs} pairs against the default in each situation" if pairs is not None else usual
+    final = f"then {compared}" if pairs != 0 else "no final comparison"
     if limits.steps is None:
         return f"length    {duration_words(limits.time_s or 0.0)} of tuning, {final}"
     most = (pairs if pairs is not None else USUAL_PAIRS) * 2 * (max(1, min(inputs, 8)) if pairs is not None else 1)

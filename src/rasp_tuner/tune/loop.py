@@ -11,7 +11,7 @@ from rasp_tuner.errors import InvalidValue, TuningStopped
 from rasp_tuner.space import Params, Value
 from rasp_tuner.tune.context_sources import ContextReading, ContextSource, ContextValue, for_tuner, kind_for
 from rasp_tuner.tune.journal import Journal
-from rasp_tuner.tune.measure import Measured, Runner, measure, output_of
+from rasp_tuner.tune.measure import Measured, Runner, measure, output_of, placeholder_values
 from rasp_tuner.tune.paired import Effect, gain
 from rasp_tuner.tune.study import Limits, TuneStudy
 from rasp_tuner.tuner import Tuner
@@ -201,8 +201,7 @@ class Session:
         """A study whose first runs all fail is wrong, not slow."""
         if any(earlier.metrics for earlier in self.runs) or run.metrics is not None:
             return
-        values = {**run.params, "scratch": "SCRATCH", "run": run.step, **({"input": run.input} if run.input else {})}
-        shown = self.runner.shown(values)
+        shown = self.runner.shown(placeholder_values(self.study, run.params, run.input))
         said = f"\nIt said:\n{done.output}" if done.output else "\nIt printed nothing."
         if done.missing:
             raise TuningStopped(f"{done.failure}.\nThe command was: {shown}{said}")

@@ -72,8 +72,7 @@ def measure(
     for i in range(study.warmup + study.repeats):
         scratch = tempfile.mkdtemp(prefix="rasp-tune-")
         try:
-            values: dict[str, Value] = {**params, "scratch": scratch, "run": run}
-            values |= {} if input is None else {"input": input}
+            values = {**placeholder_values(study, params, input), "scratch": scratch, "run": run}
             ran = runner.run(values, limit_s)
             longest = max(longest, ran.seconds)
             if ran.reading is None:
@@ -85,6 +84,12 @@ def measure(
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return Measured({name: statistics.median(s[name] for s in samples) for name in study.metrics}, longest)
+
+
+def placeholder_values(study: TuneStudy, params: Params, input: str | None) -> dict[str, Value]:
+    """What the names in braces stand for; a knob that does not exist with these settings is empty."""
+    stand_ins: dict[str, Value] = {"scratch": "SCRATCH", "run": "RUN"}
+    return {**dict.fromkeys(study.knobs, ""), **params, **stand_ins, **({} if input is None else {"input": input})}
 
 
 class MetricNotFound(InvalidValue):

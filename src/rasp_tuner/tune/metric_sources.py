@@ -11,7 +11,7 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Value
 from rasp_tuner.tune.template import fill
-from rasp_tuner.types import Direction, Metric, Scale
+from rasp_tuner.types import Metric
 
 BUILT_IN = {"time_s": "wall", "wall_s": "wall", "cpu_s": "cpu", "memory_mb": "memory", "exit_code": "exit"}
 EXAMPLES = "time_s:min, 'speed:max=regex:([0-9.]+) MB/s' or 'size:min=command:stat -c %s {scratch}/out'"
@@ -34,13 +34,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class MetricSource:
-    """Which way a metric is better, and where it comes from."""
+    """A metric as the tuner takes it, and where it comes from."""
 
     kind: str
-    detail: str = ""
-    direction: Direction = "min"
-    weight: float = 1.0
-    scale: Scale = "auto"
+    detail: str
+    metric: Metric
 
     def read(self, reading: Reading) -> float:
         """The metric's value; InvalidValue if it is not there or no finite number."""
@@ -50,17 +48,12 @@ class MetricSource:
         return value
 
     @property
-    def metric(self) -> Metric:
-        """As the tuner takes it."""
-        return Metric(self.direction, self.weight, self.scale)
-
-    @property
     def is_time(self) -> bool:
         return self.kind in ("wall", "cpu")
 
     def __str__(self) -> str:
         source = NAMES.get(self.kind) or f"{self.kind}:{self.detail}"
-        return f"{self.direction} of {source}"
+        return f"{self.metric.direction} of {source}"
 
 
 def split_metric(text: str) -> tuple[str, str]:
@@ -75,10 +68,10 @@ def split_metric(text: str) -> tuple[str, str]:
 
 
 def metric_of(name: str, spec: object) -> MetricSource:
-    """A metric from words such as `max=regex:([0-9.]+) MB/s`, or from a table {goal, from, weight, scale}.
+    """A metric from words such as `max=regex:([0-9.]+) MB/s`, or from a table {goal, from, ...} with fields of Metric.
 
-    >>> metric_of("time_s", "min")
-    MetricSource(kind='wall', detail='', direction='min', weight=1.0, scale='log')
+    >>> metric_of("time_s", "min").kind
+    'wall'
     >>> metric_of("speed", "max=json:result.mb_s").detail
     'result.mb_s'
     """
@@ -87,21 +80,22 @@ def metric_of(name: str, spec: object) -> MetricSource:
         spec = {"goal": goal, "from": source}
     if not isinstance(spec, Mapping) or not name:
         raise InvalidSpace(f"a metric must look like {EXAMPLES}, got {show(spec)}")
-    fields = {"goal": "min", "from": "", "weight": 1.0, "scale": None, **spec}
-    if unknown := set(fields) - {"goal", "from", "weight", "scale"}:
-        raise InvalidSpace(f"metric {name!r} takes goal, from, weight and scale, got {', '.join(sorted(unknown))}")
-    kind, _, detail = str(fields["from"]).partition(":")
+    fields = dict(spec)
+    goal, source = fields.pop("goal", "min"), fields.pop("from", "")
+    kind, _, detail = str(source).partition(":")
     if not kind:  # a name alone: one of ours, or a key of the JSON on the last line
         kind, detail = (BUILT_IN[name], "") if name in BUILT_IN else ("json", name)
     if kind not in KINDS:
         raise InvalidSpace(f"metric {name!r} must come from one of {', '.join(KINDS)}, as in {EXAMPLES}, got {kind!r}")
     if (detail == "") != (kind in NAMES):
-        raise InvalidSpace(f"metric {name!r} from {kind!r} must look like {EXAMPLES}, got {show(fields['from'])}")
+        raise InvalidSpace(f"metric {name!r} from {kind!r} must look like {EXAMPLES}, got {show(source)}")
     if kind == "regex":
         _pattern(detail)
-    scale = fields["scale"] or ("log" if kind in ("wall", "cpu", "memory") else "auto")
-    checked = Metric(cast(Direction, fields["goal"]), cast(float, fields["weight"]), cast(Scale, scale))
-    return MetricSource(kind, detail, checked.direction, checked.weight, checked.scale)
+    scale = "log" if kind in ("wall", "cpu", "memory") else "auto"
+    try:
+        return MetricSource(kind, detail, Metric(goal, **{"scale": scale, **fields}))
+    except TypeError as reason:
+        raise InvalidSpace(f"metric {name!r} takes goal, from and the fields of Metric: {reason}") from reason
 
 
 def _pattern(detail: str) -> re.Pattern[str]:

@@ -112,5 +112,5 @@ def _best(session: Session) -> list[str]:
     done = [run for run in session.runs if run.metrics is not None]
     if not done or len(session.inputs) > 1 or done[-1].context:
         return []
-    best = (min if source.direction == "min" else max)(done, key=lambda run: (run.metrics or {})[name])
+    best = (min if source.metric.direction == "min" else max)(done, key=lambda run: (run.metrics or {})[name])
     return [f"best {name} {number_words((best.metrics or {})[name])} ({settings_words(best.params)})"]

@@ -90,12 +90,13 @@ def _settings_table(result: TuneResult) -> str:
     """One row for each situation; what differs from the default is marked."""
     default = result.study.default
     alone = len(result.situations) <= 1
-    head = "".join(f'<th class="words">{escape(name)}</th>' for name in default)
-    rows = [f'<tr><td class="words">default</td>{_cells(default, default)}<td class="words"></td></tr>']
+    head = "".join(f'<th class="words">{escape(name)}</th>' for name in result.study.knobs)
+    names = list(result.study.knobs)
+    rows = [f'<tr><td class="words">default</td>{_cells(names, default, default)}<td class="words"></td></tr>']
     for found in result.situations:
         label = "use" if alone else found.situation.label
         said = f'<td class="words long">{escape(found.verdict.words)}</td>'
-        rows.append(f'<tr><td class="words long">{escape(label)}</td>{_cells(found.use, default)}{said}</tr>')
+        rows.append(f'<tr><td class="words long">{escape(label)}</td>{_cells(names, found.use, default)}{said}</tr>')
     return (
         f'<div class="wide"><table><thead><tr><th class="words">{"" if alone else "situation"}</th>{head}'
         f'<th class="words">against the default</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
@@ -112,12 +113,12 @@ def _commands(result: TuneResult, shown: Callable[[Params], str]) -> str:
     return f"<pre>{escape(chr(10).join(lines))}</pre>"
 
 
-def _cells(params: Params, default: Params) -> str:
-    def cell(name: str, value: Value) -> str:
-        changed = " changed" if value != default[name] else ""
-        return f'<td class="words{changed}">{escape(value_words(value))}</td>'
+def _cells(names: Sequence[str], params: Params, default: Params) -> str:
+    def cell(name: str) -> str:
+        changed = " changed" if params.get(name) != default.get(name) else ""
+        return f'<td class="words{changed}">{escape(value_words(params[name])) if name in params else "-"}</td>'
 
-    return "".join(cell(name, value) for name, value in params.items())
+    return "".join(map(cell, names))
 
 
 def _comparison(result: TuneResult) -> list[str]:
@@ -174,9 +175,11 @@ def _pictures(result: TuneResult) -> list[str]:
         at = [
             Point(place_of(knob, run.params[name]) + _jitter(knob, run.step), p.y, p.mark, p.note)
             for run, p in zip(runs, points, strict=True)
+            if name in run.params
         ]
-        chosen = [place_of(knob, found.use[name]) for found in result.situations]
-        panels.append(knob_panel(name, at, places, place_of(knob, study.default[name]), chosen))
+        chosen = [place_of(knob, found.use[name]) for found in result.situations if name in found.use]
+        usual = [place_of(knob, study.default[name])] if name in study.default else []
+        panels.append(knob_panel(name, at, places, usual, chosen))
     if panels:
         note = f"{label}, by the value of each knob. Dashed: the default; green: what to use."
         body += [
@@ -242,7 +245,7 @@ def _runs_table(runs: Sequence[Run], knobs: Mapping[str, Knob]) -> str:
         [
             str(run.step),
             run.input or "",
-            *(value_words(run.params[name]) for name in knobs),
+            *(value_words(run.params[name]) if name in run.params else "-" for name in knobs),
             *("-" if run.metrics is None else f"{run.metrics[name]:.6g}" for name in metrics),
             run.failure or ("default" if run.is_control else "tried"),
         ]

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,8 @@ class TuneStudy:
             "knobs": Space(self.knobs).to_json(),
             "default": self.default,
             "metrics": {
-                name: {"goal": m.direction, "from": f"{m.kind}:{m.detail}", "weight": m.weight, "scale": m.scale}
-                for name, m in self.metrics.items()
+                name: {**asdict(source.metric), "from": f"{source.kind}:{source.detail}"}
+                for name, source in self.metrics.items()
             },
             "contexts": {name: str(source) for name, source in self.contexts.items()},
             "inputs": list(self.inputs),

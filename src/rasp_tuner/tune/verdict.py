@@ -99,7 +99,7 @@ def _kind_of(metrics: Mapping[str, MetricSource]) -> tuple[Literal["min", "max"]
     if len(metrics) > 1:
         return "min", False, True
     source = next(iter(metrics.values()))
-    return source.direction, source.is_time, False
+    return source.metric.direction, source.is_time, False
 
 
 def _effects(groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource]) -> dict[str, Effect]:
@@ -130,9 +130,9 @@ def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Map
     for name, source in metrics.items():
         if default[name] <= 0.0 or other[name] <= 0.0:
             continue  # has no ratio: the others decide
-        sign = 1.0 if source.direction == "min" else -1.0
-        total += sign * source.weight * math.log(other[name] / default[name])
-    return math.exp(total / sum(source.weight for source in metrics.values()))
+        sign = 1.0 if source.metric.direction == "min" else -1.0
+        total += sign * source.metric.weight * math.log(other[name] / default[name])
+    return math.exp(total / sum(source.metric.weight for source in metrics.values()))
 
 
 def gain_words(found: Effect | None, metrics: Mapping[str, MetricSource]) -> str:
