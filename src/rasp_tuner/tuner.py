@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +24,7 @@ from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, saved, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import Budget, Direction, Explanation, Metric, Slots, Suggestion
+from rasp_tuner.types import Budget, Direction, Explanation, Margin, Metric, Slots, Suggestion
 
 Context = RawContext
 
@@ -189,6 +188,15 @@ class Tuner:
         """
         return self._space.from_unit(self._recommended(self._encoder.encode_readonly(context)))
 
+    def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
+        """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
+
+        Empty while nothing is known.
+        """
+        seen = self._encoder.encode_readonly(context)
+        point = self._recommended(seen) if params is None else self._space.to_unit(params)
+        return self._optimizer.margins(seen, point)
+
     def expected_of_default(self, context: Context = None) -> float | None:
         """The error expected of the default in this context, in units of `Explanation.error`.
 
@@ -289,7 +297,7 @@ class Tuner:
         """
         header = {
             "space": self._space.to_json(),
-            "metrics": {name: asdict(metric) for name, metric in self._optimizer.metrics.items()},
+            "metrics": {name: metric.to_json() for name, metric in self._optimizer.metrics.items()},
             "context": self._encoder.to_json(),
             "preset": {"name": self._preset.name, "constants": dict(self._preset.constants)},
             "seed": self._seed,
@@ -352,7 +360,9 @@ class Tuner:
 
     def _kind(self) -> dict[str, object]:
         """What tuners must have in common to be merged."""
-        metrics = [(name, metric.direction, metric.scale) for name, metric in self._optimizer.metrics.items()]
+        metrics = [
+            (name, metric.direction, metric.scale, metric.limit) for name, metric in self._optimizer.metrics.items()
+        ]
         return {
             "space": list(self._space.knobs.items()),
             "metrics": metrics,

@@ -86,10 +86,14 @@ KnobSpec = Annotated[FloatKnob | IntKnob | CategoricalKnob, Field(discriminator=
 
 class MetricSpec(StrictModel):
     direction: Literal["min", "max"] = "min"
-    weight: Number = 1.0
+    weight: Number | None = Field(default=None, description="Beside other metrics: 1, or 0 of one with a limit.")
     scale: Literal["auto", "linear", "log"] = Field(
         default="auto", description="On a log scale values are compared by factors; auto decides from the data."
     )
+    max: Number | None = Field(default=None, description="A limit to keep in nine runs of ten; direction min.")
+    min: Number | None = Field(default=None, description="The same; direction max.")
+    at_most: Word | None = Field(default=None, description="A limit beside the default.", examples=["1.05 default"])
+    at_least: Word | None = Field(default=None, description="The same; direction max.", examples=["0.95 default"])
 
 
 class NumberContext(StrictModel):
@@ -239,8 +243,18 @@ class Observed(LazyModel):
     status: Literal["learned", "duplicate"]
 
 
+class MarginReport(LazyModel):
+    """How far the recommendation keeps a metric from its limit, in the metric's own units."""
+
+    expected: float
+    bound: float = Field(description="Nine runs of ten keep it.")
+    limit: float
+    kept: float = Field(description="Probability that a run keeps the limit.")
+
+
 class Recommended(LazyModel):
     params: ParamsField
+    margins: dict[str, MarginReport] = Field(description="Of every metric with a limit; empty while nothing is known.")
 
 
 class Frozen(LazyModel):
