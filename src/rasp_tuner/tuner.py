@@ -151,7 +151,7 @@ class Tuner:
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
         """
         record = self._ledger.waiting(id)
-        point, ran = self._what_ran(record.point, params)
+        point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
         self._lineage.add(record.context, point, metrics)
         self._current = point
@@ -165,7 +165,7 @@ class Tuner:
         record = self._ledger.waiting(id)
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
-        point, ran = self._what_ran(record.point, params)
+        point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
@@ -363,10 +363,8 @@ class Tuner:
             "preset": self._preset,
         }
 
-    def _what_ran(self, suggested: Array, params: Mapping[str, object] | None) -> tuple[Array, Params | None]:
+    def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""
-        if params is None:
-            return suggested, None
         planned = self._space.from_unit(suggested)
         point = self._space.to_unit({**planned, **params} if isinstance(params, Mapping) else params)
         ran = self._space.from_unit(point)
