@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol, Self
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.types import Budget, Metric, Slots, Why
+from rasp_tuner.types import Budget, Margin, Metric, Slots, Why
 
 FAILED_ERROR = 1.0  # the error on record of a run that failed: as bad as errors get
 
@@ -98,6 +98,9 @@ class Optimizer(Stateful, Protocol):
 
     def expect(self, context: Array, point: Array) -> float | None:
         """The error expected at a point; None where that is not known."""
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        """How far a point stays from each metric's limit; empty without limits, and while nothing is known."""
 
     def budget(self) -> Budget | None:
         """What own suggestions have cost against the default; None without a budget."""

@@ -18,7 +18,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
 from rasp_tuner.engine.engine import Engine
-from rasp_tuner.types import Budget, Explanation, Metric, Slots, Why
+from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
 TRUSTED_NATS = 3.0  # odds of twenty to one
 LEAST_NATS = -3.0  # a context may become useful late
@@ -87,6 +87,16 @@ class ContextGate:
 
     def expect(self, context: Array, point: Array) -> float | None:
         return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
+
+    def outlook(self, context: Array, points: Array) -> Array:
+        return self.seeing.outlook(context, points) if self.trusted else self.blind.outlook(context[:0], points)
+
+    def better(self, context: Array, point: Array) -> float:
+        return self.seeing.better(context, point) if self.trusted else self.blind.better(context[:0], point)
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        del context, point
+        return {}
 
     def budget(self) -> Budget | None:
         return (self.seeing if self.trusted else self.blind).budget()

@@ -28,7 +28,7 @@ from rasp_tuner.engine.safety import (
     worth_switching,
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
-from rasp_tuner.types import Budget, Explanation, Metric, Slots
+from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
@@ -142,6 +142,23 @@ class Engine:
         expected: float = self.objective.own_units(predict_one(self.believe(context), point)[0])
         return expected
 
+    def outlook(self, context: Array, points: Array) -> Array:
+        """[n] the target expected at points [n, d]; something must have been learned."""
+        return self.believe(context).predict(points)[0]
+
+    def better(self, context: Array, point: Array) -> float:
+        """Probability that a point beats the default in this context; something must have been learned."""
+        return float(self.beside(self.believe(context), point).better)
+
+    @property
+    def factor(self) -> float:
+        """How much wider than believed intervals must be to hold nine outcomes in ten."""
+        return float(self._calibration.factor)
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        del context, point
+        return {}
+
     def budget(self) -> Budget | None:
         return None if self._budget is None else self._budget.report()
 
@@ -187,7 +204,7 @@ class Engine:
         if self._budget is not None:
             yield "budget", self._budget
 
-    def _beside(self, belief: Belief, point: Array) -> Against:
+    def beside(self, belief: Belief, point: Array) -> Against:
         """A point compared with the default by the latest belief, with a deviation as wide as calibration asks for."""
         key = point.tobytes()
         found = self._compared.get(key)
@@ -199,11 +216,11 @@ class Engine:
     def _proven(self, belief: Belief, probability: float) -> Array:
         """The best point known if it is so likely better than the default in this situation; else the default."""
         best = belief.best()
-        return self.default if best is None or self._beside(belief, best).better < probability else best
+        return self.default if best is None or self.beside(belief, best).better < probability else best
 
     def _replaced(self, belief: Belief, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
         """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
-        if harmless(self._beside(belief, choice.point)):
+        if harmless(self.beside(belief, choice.point)):
             return choice
         point = self._proven(belief, LIKELY)
         mean, variance = predict_one(belief, point)
@@ -221,7 +238,7 @@ class Engine:
         """Book what an own suggestion cost against the default, as it is known after it ran."""
         if self._budget is None or self.objective.seen <= self._first_looks:  # those are free
             return
-        offer = self._beside(belief, point)
+        offer = self.beside(belief, point)
         level = offer.level
         mean, deviation = (y - level, 0.0) if failed else offer.after(y, belief.noise)
         price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
@@ -255,7 +272,7 @@ class Engine:
         self.gate.learn(trial, belief, forecast)
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
-            self.objective.observe_level(error, self._beside(belief, point).level)
+            self.objective.observe_level(error, self.beside(belief, point).level)
             changed |= self._rescaled()
         if changed:
             self.gate.reweigh(self.objective.weights)
@@ -279,7 +296,7 @@ class Engine:
         """Why this choice: copies, since a belief is large."""
         beside, objective = None, self.objective
         if objective.seen >= FORECAST_FROM_SAMPLES:
-            beside = self._beside(belief, choice.point)
+            beside = self.beside(belief, choice.point)
         units, factor = (objective.is_log, objective.sign), self._calibration.factor
         similar, weights = belief.similar().copy(), belief.weights.copy()
         return Reasons(choice, self.default, beside, similar, weights, self.gate.experts, belief.noise, factor, *units)

@@ -128,6 +128,12 @@ class Objective(MetricTable):
             return float(losses @ self.weights)
         return numbers_of(self._zero).sum(losses * self.weights, axis=-1)
 
+    def target_of(self, value: float) -> float:
+        """The target that a value of the one metric comes to; beyond all others if the scale has no such value."""
+        if self._uses_log[0] and value <= 0.0:
+            return -self._signs[0] * LARGEST
+        return float(self.target(self.losses_of([value])))
+
     @property
     def is_log(self) -> Condition:
         """Whether there is one metric, and it is compared by its logarithm."""

@@ -48,7 +48,7 @@ class _Dims(ctypes.Structure):
     ]
 
 
-class _State(ctypes.Structure):
+class StateStruct(ctypes.Structure):
     """State of kernel.h."""
 
     _fields_ = [(field.name, ctypes.c_void_p) for field in fields(State)]
@@ -62,10 +62,15 @@ class _Shared(NamedTuple):
     owners: tuple[Any, ...]
 
 
+def wanted() -> bool:
+    """Whether compiled code may be used at all."""
+    return os.environ.get("RASP_NATIVE") != "0"
+
+
 @lru_cache
 def _library() -> ctypes.CDLL | str:
     """The library, or the reason why there is none."""
-    if os.environ.get("RASP_NATIVE") == "0":
+    if not wanted():
         return "turned off by RASP_NATIVE=0"
     try:
         library = ctypes.CDLL(str(LIBRARY))
@@ -313,7 +318,7 @@ def state_struct(dims: Dims, state: State) -> _Shared:
         good = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.flags.c_contiguous
         if not good or array.shape != (state.size, *shape):
             raise ValueError(f"state.{name} must be a contiguous NumPy array of float64, {(state.size, *shape)}")
-    struct = _State(*(int(array.ctypes.data) for array in arrays.values()))
+    struct = StateStruct(*(int(array.ctypes.data) for array in arrays.values()))
     return _Shared((dims, state), ctypes.addressof(struct), (struct, *arrays.values()))
 
 
@@ -363,5 +368,5 @@ def _of(belief: NativeBelief, n: int) -> tuple[int, int]:
 def address(array: NDArray[Any]) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # three times as fast
-    except (TypeError, ValueError):  # read-only, or empty
-        return int(array.ctypes.data)
+    except (TypeError, ValueError):  # read-only, empty, or a tensor
+        return int(array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data)
