@@ -144,7 +144,7 @@ class Tuner(TunerView):
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
         """
         record = self._ledger.waiting(id)
-        point, ran = self._what_ran(record.point, params)
+        point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
         self._lineage.add(record.context, point, metrics)
         self._current = point
@@ -158,7 +158,7 @@ class Tuner(TunerView):
         record = self._ledger.waiting(id)
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
-        point, ran = self._what_ran(record.point, params)
+        point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
@@ -311,10 +311,8 @@ class Tuner(TunerView):
         self._optimizer.tell(seen, point, metrics, self._rng)
         self._lineage.add(seen, point, metrics)
 
-    def _what_ran(self, suggested: Array, params: Mapping[str, object] | None) -> tuple[Array, Params | None]:
+    def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""
-        if params is None:
-            return suggested, None
         planned = self._space.from_unit(suggested)
         point = self._space.to_unit({**planned, **params} if isinstance(params, Mapping) else params)
         ran = self._space.from_unit(point)
