@@ -2,8 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +11,8 @@ from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.context_encoder import ContextEncoder
-from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.context_encoder import RawContext, Schema, context_encoder
+from rasp_tuner.core.ledger import Answered, Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
@@ -25,9 +24,9 @@ from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, saved, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import Budget, Direction, Explanation, Metric, Slots, Suggestion
+from rasp_tuner.types import Budget, Direction, Explanation, Margin, Metric, Slots, Suggestion
 
-Context = Mapping[str, float] | Sequence[float] | Array | None
+Context = RawContext
 
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
@@ -41,7 +40,8 @@ class Tuner:
 
     space       knob names -> Float, Int or Categorical
     metrics     metric names -> "min", "max" or Metric(direction, weight, scale)
-    context     names, or a vector length, or None for context-free tuning
+    context     names of numbers; or names with their kinds, as in {"region": Category()} (contexts.py); or a vector
+                length; or None for context-free tuning
     default     what runs today, and the first suggestion unless something was observed before; else mid-box
     preset      "default", "paper", or either with other constants, as in presets.paper(base_step=0.25)
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
@@ -60,7 +60,7 @@ class Tuner:
         self,
         space: Mapping[str, Knob],
         metrics: Mapping[str, Metric | Direction],
-        context: Sequence[str] | int | None = None,
+        context: Schema = None,
         default: Mapping[str, object] | None = None,
         *,
         preset: str | Preset = "default",
@@ -73,7 +73,7 @@ class Tuner:
         screen: bool = False,
     ) -> None:
         self._space = Space(space)
-        self._encoder = ContextEncoder(context) if shield is None else shield.check(context)
+        self._encoder = context_encoder(context) if shield is None else shield.check(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
         middle = np.full(self._space.dim, 0.5)
         self._default = self._space.snap(middle) if default is None else self._default_point(default)
@@ -93,7 +93,7 @@ class Tuner:
         *,
         space: Mapping[str, Knob],
         metrics: Mapping[str, Metric | Direction],
-        context: Sequence[str] | int | None = None,
+        context: Schema = None,
         missing: Missing = "refuse",
         time: str | None = None,
         **settings: Any,
@@ -106,9 +106,9 @@ class Tuner:
         settings  as of `Tuner`: default, preset, seed, ...
         """
         tuner = cls(space, metrics, context, **settings)
-        found, report = samples(records, tuner._space, ContextEncoder(context), list(metrics), missing, time)
+        found, report = samples(records, tuner._space, context_encoder(context), list(metrics), missing, time)
         for sample in found:
-            tuner.observe(sample.context if len(sample.context) else None, sample.params, sample.metrics)
+            tuner._observe(tuner._encoder.keep(sample.context), sample.params, sample.metrics)
         return tuner, report
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class Tuner:
         outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
         self._lineage.add(record.context, point, metrics)
         self._current = point
-        self._ledger.answer(id, record.why.answered(outcome.error, outcome.path, outcome.reason, ran))
+        self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
         """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
@@ -169,13 +169,11 @@ class Tuner:
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
-        self._ledger.answer(id, record.why.answered(FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
+        self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
-        seen, point = self._encoder.encode(context), self._space.to_unit(params)
-        self._optimizer.tell(seen, point, metrics, self._rng)
-        self._lineage.add(seen, point, metrics)
+        self._observe(self._encoder.encode(context), params, metrics)
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
@@ -189,6 +187,15 @@ class Tuner:
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
         """
         return self._space.from_unit(self._recommended(self._encoder.encode_readonly(context)))
+
+    def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
+        """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
+
+        Empty while nothing is known.
+        """
+        seen = self._encoder.encode_readonly(context)
+        point = self._recommended(seen) if params is None else self._space.to_unit(params)
+        return self._optimizer.margins(seen, point)
 
     def expected_of_default(self, context: Context = None) -> float | None:
         """The error expected of the default in this context, in units of `Explanation.error`.
@@ -222,7 +229,7 @@ class Tuner:
         """
         if self._encoder.dim == 0:
             return untested("this tuner was built without context")
-        names, recent, slots = self._encoder.names, self._optimizer.recent(), self._optimizer.slots()
+        names, recent, slots = self._encoder.labels, self._optimizer.recent(), self._optimizer.slots()
         known = slots.contexts[slots.last >= LATEST_SAMPLES] if recent.contexts.shape[1] == self._encoder.dim else None
         usable = names if known is not None else None
         memory = known if known is not None and len(known) else None
@@ -290,7 +297,7 @@ class Tuner:
         """
         header = {
             "space": self._space.to_json(),
-            "metrics": {name: asdict(metric) for name, metric in self._optimizer.metrics.items()},
+            "metrics": {name: metric.to_json() for name, metric in self._optimizer.metrics.items()},
             "context": self._encoder.to_json(),
             "preset": {"name": self._preset.name, "constants": dict(self._preset.constants)},
             "seed": self._seed,
@@ -353,7 +360,9 @@ class Tuner:
 
     def _kind(self) -> dict[str, object]:
         """What tuners must have in common to be merged."""
-        metrics = [(name, metric.direction, metric.scale) for name, metric in self._optimizer.metrics.items()]
+        metrics = [
+            (name, metric.direction, metric.scale, metric.limit) for name, metric in self._optimizer.metrics.items()
+        ]
         return {
             "space": list(self._space.knobs.items()),
             "metrics": metrics,
@@ -362,6 +371,11 @@ class Tuner:
             "default": self._space.from_unit(self._default),
             "preset": self._preset,
         }
+
+    def _observe(self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
+        point = self._space.to_unit(params)
+        self._optimizer.tell(seen, point, metrics, self._rng)
+        self._lineage.add(seen, point, metrics)
 
     def _what_ran(self, suggested: Array, params: Mapping[str, object] | None) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""

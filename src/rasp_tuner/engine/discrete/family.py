@@ -25,7 +25,8 @@ import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit
+from rasp_tuner.engine.discrete.belief import DiscreteBelief
+from rasp_tuner.engine.discrete.here import DiscreteConstants, Fit, Here
 from rasp_tuner.engine.discrete.kernel import (
     JITTER,
     NOISE,
@@ -42,6 +43,7 @@ from rasp_tuner.engine.discrete.kernel import (
 )
 from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.discrete.merge import merge
+from rasp_tuner.engine.discrete.search import CompiledHere, Search
 from rasp_tuner.engine.discrete.target import Target, target_of
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.types import Slots
@@ -73,13 +75,13 @@ class DiscreteFamily:
     ) -> None:
         self._constants = c = replace(DiscreteConstants(), **constants)  # type: ignore[arg-type]
         self._knobs = Knobs(levels, unordered, default)
-        self._window = window  # latest samples kept in the order of time, for `recent`
+        self._search = None if self._knobs.tables is None else Search(self._knobs.tables, c)
         dim = self._knobs.dim
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
         self._loose = c.loose * np.concatenate([[1.0, 1.0, 0.7, 0.7, 1.0, 1.0, 1.0], np.full(dim, 0.7)])
         self._least, self._most = self._start - 3.0 * self._loose, self._start + 3.0 * self._loose
-        self._context_dim = context_dim
+        self._context_dim, self._window = context_dim, window  # the latter samples are kept in order, for `recent`
         self._state = self._empty()
         self._fit = self._derive()
 
@@ -126,7 +128,8 @@ class DiscreteFamily:
 
     def believe(self, context: Array) -> DiscreteBelief:
         """Everything known about `context` [d_c]; nothing is learned."""
-        return DiscreteBelief(self._fit, clipped(context, -LARGEST, LARGEST))
+        fit, context, search = self._fit, clipped(context, -LARGEST, LARGEST), self._search
+        return DiscreteBelief(Here(fit, context) if search is None else CompiledHere(fit, context, search))
 
     def remembered(self) -> Slots:
         """Its rows; it does not know when each was met."""
@@ -230,7 +233,6 @@ class DiscreteFamily:
         count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
         if count > DRIFT_SAMPLES and self._strange(values - s["values"][row]):
             count = DRIFT_SAMPLES
-        raw = s["raw"][row] + (context - s["raw"][row]) / (count + 1.0)
         if count > 0.0 and not failed:
             self._scatter(values - s["values"][row], count / (count + 1.0))
         noise = float(self._kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
@@ -238,7 +240,7 @@ class DiscreteFamily:
         self._write(
             row,
             values=s["values"][row] + (values - s["values"][row]) / (count + 1.0),
-            raw=raw,
+            raw=s["raw"][row] + (context - s["raw"][row]) / (count + 1.0),
             counts=count + 1.0,
             failed=float(failed),
             noises=noise,
@@ -329,9 +331,8 @@ class DiscreteFamily:
         found = evidence(
             kernel, self._knobs, rows, gaps, s["likeness"], target.values, s["doubt"], s["counts"], c.freedom, repeats
         )
-        s["level"] = np.array([target.level])
-        s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
-        s["rivals"] = found.rivals
+        s["level"], s["used"] = np.array([target.level]), s["theta"]
+        s["gram"], s["inverse"], s["rivals"] = found.gram, found.inverse, found.rivals
         s["noises"], s["doubt"] = found.noises, found.noise_factor  # the factors count from the next refit on
         s["clock"] = np.array([s["clock"][0], 0.0])
         self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2, found.noise_step)

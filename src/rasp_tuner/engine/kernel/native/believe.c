@@ -26,25 +26,41 @@ WIDER static void weigh_slots(int64_t n, int64_t R, const State *one, const doub
                               double *restrict kernels, double *restrict W) {
     double now = one->steps[0] - 1.0, widths[] = {context_reach(one), 2.0 * NARROW_WIDTH * NARROW_WIDTH};
     const double *restrict last = one->last, *restrict trust = one->trust;
-    memset(kernels, 0, sizeof(double) * (size_t)(L * R));
-    memset(W, 0, sizeof(double) * (size_t)(L * R));
-    for (int64_t i = 0; i < n; i++) kernels[i] = 1.0;
-    for (int64_t i = 0; i < n; i++) kernels[R + i] = (now - last[i]) / -RECENT_STEPS;
+    EACH(i, L * R) kernels[i] = W[i] = 0.0;
+    EACH(i, n) kernels[i] = 1.0;
+    EACH(i, n) kernels[R + i] = (now - last[i]) / -RECENT_STEPS;
     for (int64_t l = 2; l < L; l++) {
-        for (int64_t i = 0; i < n; i++) {
+        EACH(i, n) {
             double gap = gaps[(l - 2) * R + i] / widths[l - 2], most = gap < FARTHEST_GAP ? gap : FARTHEST_GAP;
             kernels[l * R + i] = -(most * most);
         }
     }
     for (int64_t l = 1; l < L; l++) exp_falling(n, kernels + l * R);
     for (int64_t l = 0; l < L; l++) {
-        for (int64_t i = l * R; i < l * R + n; i++) {
-            double weight = kernels[i] * trust[i];
-            W[i] = weight < LEAST_COUNTED ? 0.0 : weight;
+        EACH(i, n) {
+            double weight = kernels[l * R + i] * trust[l * R + i];
+            W[l * R + i] = weight < LEAST_COUNTED ? 0.0 : weight;
         }
     }
+    JOIN();
 }
 
+#if defined(RASP_LANES) && RASP_LANES > 1
+/* sums [L, P] = W prompts */
+static void pool(int64_t n, int64_t P, int64_t R, const double *restrict prompts, const double *restrict W,
+                 double *restrict sums) {
+    EACH(j, P) {
+        double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
+#pragma unroll 8
+        for (int64_t i = 0; i < n; i++) {
+            const double x = prompts[i * P + j];
+            s0 += W[i] * x, s1 += W[R + i] * x, s2 += W[2 * R + i] * x, s3 += W[3 * R + i] * x;
+        }
+        sums[j] = s0, sums[P + j] = s1, sums[2 * P + j] = s2, sums[3 * P + j] = s3;
+    }
+    JOIN();
+}
+#else
 /* sums [L, P] = W prompts: four slots at a time, so that sums are read and written a quarter as often. */
 WIDER static void pool(int64_t n, int64_t P, int64_t R, const double *restrict prompts, const double *restrict W,
                        double *restrict sums) {
@@ -62,14 +78,18 @@ WIDER static void pool(int64_t n, int64_t P, int64_t R, const double *restrict p
     }
 }
 
+#endif
+
 /* G, b and rest of one expert from its packed sums; y is not less the offset yet. */
 static void unpack(const Dims *dims, const double *weights, const double *packed, double *G, double *b, double *rest) {
     int64_t p = dims->p, q = dims->q, k = dims->k;
-    for (int64_t i = 0; i < p; i++) { /* packed is at entry i of row i */
-        for (int64_t j = i; j < p; j++) G[i * p + j] = G[j * p + i] = packed[j - i];
-        b[i] = dot(k, packed + p - i, weights);
-        packed += q - i;
+    EACH(i, p) {
+        const double *row = packed + i * q - i * (i - 1) / 2; /* begins with entry i */
+        for (int64_t j = i; j < p; j++) G[i * p + j] = G[j * p + i] = row[j - i];
+        b[i] = dot(k, row + p - i, weights);
     }
+    JOIN();
+    packed += p * q - p * (p - 1) / 2;
     double sum = 0.0;
     for (int64_t i = 0; i < k; i++) {
         sum += weights[i] * weights[i] * packed[0] + 2.0 * weights[i] * dot(k - 1 - i, packed + 1, weights + i + 1);
@@ -89,8 +109,9 @@ static void make_sums(const Dims *dims, const State *one, const Belief *belief, 
     for (int64_t l = 0; l < L; l++) {
         double *G = belief->G + l * p * p, *b = belief->b + l * p;
         belief->rest[l] -= offset * (2.0 * b[0] - offset * G[0]);
-        add_scaled(p, -offset, G, b);
+        EACH(i, p) b[i] -= offset * G[i];
     }
+    JOIN();
     *belief->offset = offset;
 }
 
@@ -100,14 +121,15 @@ static void pin(const Dims *dims, const State *one, double level, double *mean, 
     double u[MOST_KNOBS], f[MOST_FEATURES];
     minimiser(dims, mean, one->curvature[0], u);
     features(dims, u, f);
-    symmetric_times(p, S, f, s->Sf);
+    symmetric_times_shared(p, S, f, s->Sf);
     double by = 1.0 / (dot(p, f, s->Sf) + one->level_variance[0] + 0.01);
     double gap = level - dot(p, f, mean);
-    for (int64_t i = 0; i < p; i++) {
+    EACH(i, p) {
         double gain = s->Sf[i] * by;
         mean[i] += gain * gap;
         add_scaled(p, -gain, s->Sf, S + i * p);
     }
+    JOIN();
 }
 
 /* Posterior of one local expert. */
@@ -115,14 +137,14 @@ static void solve(const Dims *dims, const State *one, const Belief *belief, int6
     int64_t p = dims->p;
     double *S = belief->S + l * p * p, *G = belief->G + l * p * p, *b = belief->b + l * p;
     double a = *belief->a, by = 1.0 / belief->noises[l];
-    for (int64_t i = 0; i < p * p; i++) s->A[i] = G[i] * by + s->prior.precision[i];
+    EACH(i, p * p) s->A[i] = G[i] * by + s->prior.precision[i];
     if (inverse_spd(p, s->A, S, s->inverse)) { /* numbers beyond all measure: know nothing, but stay finite */
         memset(S, 0, sizeof(double) * (size_t)(p * p));
         for (int64_t i = 0; i < p; i++) S[i * p + i] = s->A[i * p + i] >= 1.0 ? 1.0 / s->A[i * p + i] : 1.0;
     }
-    for (int64_t i = 0; i < p; i++) s->side[i] = b[i] * by + a * s->prior.pull[i];
-    s->side[0] += level * s->prior.precision[0];
-    symmetric_times(p, S, s->side, belief->mean + l * p);
+    EACH(i, p) s->side[i] = b[i] * by + a * s->prior.pull[i] + (i ? 0.0 : level * s->prior.precision[0]);
+    JOIN();
+    symmetric_times_shared(p, S, s->side, belief->mean + l * p);
     if (one->curvature[0] > 0.0) pin(dims, one, level, belief->mean + l * p, S, s);
 }
 

@@ -173,7 +173,7 @@ static void moving_expert(const Dims *dims, const Belief *belief, const double *
 }
 
 /* Mean less the offset, variance with the experts' disagreement, and worth of an observation, of up to LANES points. */
-static void mixture_of(const Dims *dims, const Belief *belief, const Comparison *s, const double *u, int64_t count,
+APART static void mixture_of(const Dims *dims, const Belief *belief, const Comparison *s, const double *u, int64_t count,
                        Lanes *all) {
     int64_t d = dims->d, p = dims->p;
     double features_of[MOST_FEATURES], f[MOST_FEATURES * LANES], a = *belief->a;

@@ -68,16 +68,17 @@ static inline double total(const double *sums) {
 /* Adds the squared differences of two blocks of contexts, under two rows of weights. */
 static inline void add_gaps(int64_t width, const double *key, const double *now, const double *by_wobble,
                             const double *by_spread, double *near, double *far) {
-    double a[SUMS] = {0.0}, b[SUMS] = {0.0};
+    Quad a[2] = {{0.0}, {0.0}}, b[2] = {{0.0}, {0.0}};
     int64_t i = 0;
     for (; i + SUMS <= width; i += SUMS) {
-        for (int lane = 0; lane < SUMS; lane++) {
-            const double gap = key[i + lane] - now[i + lane], square = gap * gap;
-            a[lane] += by_wobble[i + lane] * square;
-            b[lane] += by_spread[i + lane] * square;
+        for (int half = 0; half < 2; half++) {
+            const int64_t at = i + 4 * half;
+            const Quad gap = *(const Quad *)(key + at) - *(const Quad *)(now + at), square = gap * gap;
+            a[half] += *(const Quad *)(by_wobble + at) * square;
+            b[half] += *(const Quad *)(by_spread + at) * square;
         }
     }
-    if (i) *near += total(a), *far += total(b);
+    if (i) *near += total((const double *)a), *far += total((const double *)b);
     for (; i < width; i++) {
         const double gap = key[i] - now[i], square = gap * gap;
         *near += by_wobble[i] * square;
@@ -91,7 +92,7 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
     const int64_t c = dims->c;
     const Scales scales = scales_at(dims, one, context);
     double now[BLOCK], by_wobble[BLOCK], by_spread[BLOCK];
-    for (int64_t slot = 0; slot < slots; slot++) near[slot] = far[slot] = 0.0;
+    EACH(slot, slots) near[slot] = far[slot] = 0.0;
     for (int64_t start = 0; start < c; start += BLOCK) {
         const int64_t width = c - start < BLOCK ? c - start : BLOCK;
         for (int64_t i = 0; i < width; i++) {
@@ -100,7 +101,7 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
             by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread) * scales.moved);
             by_spread[i] = 1.0 / (spread * scales.moved);
         }
-        for (int64_t slot = 0; slot < slots; slot++)
+        EACH(slot, slots)
             add_gaps(width, one->keys + slot * c + start, now, by_wobble, by_spread, near + slot, far + slot);
     }
 }
@@ -108,7 +109,8 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
 void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps) {
     const int64_t count = (int64_t)*one->count, R = dims->R;
     measure(dims, one, context, count, gaps, gaps + R);
-    for (int64_t slot = count; slot < R; slot++) gaps[slot] = gaps[R + slot] = 0.0;
+    EACH(slot, R - count) gaps[count + slot] = gaps[R + count + slot] = 0.0;
+    JOIN();
 }
 
 double context_reach(const State *one) {
@@ -266,7 +268,7 @@ static int64_t nearest_to(int64_t own, int64_t count, const double *gap, const b
 }
 
 /* Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh. */
-static void merge_slots(const Dims *dims, const State *one) {
+APART static void merge_slots(const Dims *dims, const State *one) {
     const int64_t steps = (int64_t)*one->steps, R = dims->R;
     double gaps[CANDIDATES * (SLOTS + SPARE_SLOTS)];
     int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], nearest[CANDIDATES], count = 0; /* by place in `settled` */

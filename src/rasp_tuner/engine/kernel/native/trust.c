@@ -294,7 +294,7 @@ static bool clear_rows(Early *early) {
 }
 
 /* Which samples are false, and the curvature that the others have. */
-static double find_early_outliers(Early *early) {
+APART static double find_early_outliers(Early *early) {
     const int64_t n = early->n;
     int64_t order[EARLY], spare[EARLY];
     do {
