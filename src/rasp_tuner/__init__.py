@@ -30,7 +30,7 @@ from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
 from rasp_tuner.space import Categorical, Float, Int
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation, Metric, Suggestion
+from rasp_tuner.types import Explanation, Margin, Metric, Suggestion
 
 if TYPE_CHECKING:
     from rasp_tuner.fleet import Fleet as Fleet
@@ -57,6 +57,7 @@ __all__ = [
     "InvalidSpace",
     "InvalidValue",
     "LogReport",
+    "Margin",
     "Metric",
     "MissingExtra",
     "Name",

@@ -117,12 +117,21 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     _columns(
         "metrics",
         [
-            (plain(m), spec["direction"], f"weight {spec['weight']:g}", f"{scales.get(m, 'linear')} scale")
+            (plain(m), spec["direction"], _counts(spec), f"{scales.get(m, 'linear')} scale")
             for m, spec in view["metrics"].items()
         ],
     )
     if (report := view.get("budget_report")) is not None:
         typer.echo(str(Budget(**report)))
+
+
+def _counts(metric: dict[str, Any]) -> str:
+    """How a metric counts: by its weight, by its limit, or both."""
+    limits = [
+        f"{name.replace('_', ' ')} {metric[name]}" for name in ("max", "min", "at_most", "at_least") if name in metric
+    ]
+    weight = [f"weight {metric['weight']:g}"] if metric["weight"] or not limits else []
+    return ", ".join(map(plain, weight + limits))
 
 
 @studies.command("export")

@@ -74,8 +74,7 @@ def metric_specs_json(metrics: Mapping[str, Metric | Direction | Mapping[str, An
 
 def _metric_json(metric: Metric) -> dict[str, Any]:
     """The usual scale is left out, which servers of version 0.1 understand too."""
-    spec: dict[str, Any] = {"direction": metric.direction, "weight": metric.weight}
-    return spec if metric.scale == "auto" else {**spec, "scale": metric.scale}
+    return {name: value for name, value in metric.to_json().items() if (name, value) != ("scale", "auto")}
 
 
 def _name(field: str, name: object) -> str:

@@ -16,6 +16,7 @@ from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
+from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.fleet import records
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.tuners import Tuners, mapped
@@ -33,7 +34,11 @@ class Plan:
 
     @classmethod
     def of(cls, tuner: Tuner) -> "Plan":
-        return cls(*snapshot.decode(tuner.to_bytes()))
+        plan = cls(*snapshot.decode(tuner.to_bytes()))
+        for name, metric in plan.metrics.items():
+            if metric.limit is not None:
+                raise InvalidSpace(f"metrics[{name!r}]: a fleet keeps no limits; a Tuner does, one for each")
+        return plan
 
     def to_bytes(self) -> bytes:
         return snapshot.encode(self.header, self.arrays)

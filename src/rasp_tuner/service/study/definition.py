@@ -62,7 +62,7 @@ class StudyDefinition:
             definition = cls(
                 name=data["name"],
                 space=_space_json(space.to_json()),
-                metrics={name: asdict(metric) for name, metric in metrics.items()},
+                metrics={name: metric.to_json() for name, metric in metrics.items()},
                 context=context_encoder(data.get("context")).to_json(),
                 default=space.from_unit(point),
                 preset=preset,
