@@ -126,9 +126,31 @@ static void solve(const Dims *dims, const State *one, const Belief *belief, int6
     if (one->curvature[0] > 0.0) pin(dims, one, level, belief->mean + l * p, S, s);
 }
 
+/* Where coefficient i of the moving optimum goes in [level, curvatures, location], and how much it counts there. */
+static inline int64_t place(const Dims *dims, const Belief *belief, int64_t i, double *by) {
+    int64_t d = dims->d, width = 1 + dims->r;
+    *by = i <= d ? *belief->ratio : belief->x[(i - 1 - d) % width];
+    return i <= d ? i : 1 + d + (i - 1 - d) / width;
+}
+
+/* K [p, p] of level, curvatures and location in this context: its rows, and then the columns, are sums of those of the
+ * coefficients. */
+WIDER static void moving_covariance(const Dims *dims, const State *one, const Belief *belief) {
+    int64_t d = dims->d, p = dims->p, m = dims->m, width = 1 + dims->r;
+    double row[MOST_FEATURES], by;
+    memset(belief->K, 0, sizeof(double) * (size_t)(p * p));
+    for (int64_t i = 0; i < m; i++) {
+        const double *from = one->covariance + i * m, *moves = from + 1 + d;
+        double *to = belief->K + place(dims, belief, i, &by) * p;
+        for (int64_t j = 0; j <= d; j++) row[j] = from[j] * *belief->ratio;
+        for (int64_t j = 0; j < d; j++) row[1 + d + j] = dot(width, moves + j * width, belief->x);
+        add_scaled(p, by, row, to);
+    }
+}
+
 /* The posterior of the moving optimum in these units: they have moved since the fit. */
 static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief) {
-    int64_t d = dims->d, width = 1 + dims->r;
+    int64_t d = dims->d, p = dims->p, width = 1 + dims->r;
     int64_t steps = (int64_t)one->steps[0];
     int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
     double a = *belief->a;
@@ -136,6 +158,7 @@ static void believe_moving(const Dims *dims, const State *one, const double *con
     if (*belief->moving == 0.0) {
         *belief->level = *belief->ratio = 0.0;
         memset(belief->x, 0, sizeof(double) * (size_t)(width + 2 * d)); /* curvatures and optimum follow */
+        memset(belief->K, 0, sizeof(double) * (size_t)(p * p));
         return;
     }
     encode_context(dims, one, context, belief->x);
@@ -145,6 +168,7 @@ static void believe_moving(const Dims *dims, const State *one, const double *con
         belief->curvatures[i] = one->theta[1 + i] / a;
         belief->optimum[i] = dot(width, one->theta + 1 + d + i * width, belief->x);
     }
+    moving_covariance(dims, one, belief);
 }
 
 static void weigh_experts(const State *one, const Belief *belief) {
@@ -163,9 +187,9 @@ static double spread(const Dims *dims, const State *one) {
     int64_t n = (int64_t)one->count[0];
     double mean = 0.0, square = 0.0;
     if (one->largest[0] != 0.0) return one->largest[0];
-    for (int64_t i = 0; i < n; i++) mean += slot_target(dims, one, i) / (double)n;
+    for (int64_t i = 0; i < n; i++) mean += slot_sum(dims, one, i) / one->counts[i] / (double)n;
     for (int64_t i = 0; i < n; i++) {
-        double gap = slot_target(dims, one, i) - mean;
+        double gap = slot_sum(dims, one, i) / one->counts[i] - mean;
         square += gap * gap / (double)n;
     }
     return square > 0.0 ? sqrt(square) : 1.0;
