@@ -81,6 +81,7 @@ void encode_context(const Dims *dims, const State *one, const double *context, d
 void features(const Dims *dims, const double *u, double *phi);                       /* linear.c: [p] */
 int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
 int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */
+void inverse_four(int64_t n, double *A, double *inverse, double *scratch, int *wrong); /* linear.c: side by side */
 void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);         /* linear.c: ascending; columns */
 void each_expert(const Dims *dims, const Belief *belief, const double *point, double *means,
                  double *variances);                                                 /* predict.c: [E], [E], without origin and offset */
