@@ -46,8 +46,11 @@ def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
 
 
 def layout(dims: Dims) -> dict[str, tuple[int, ...]]:
-    """The same in the order in which compiled code lays them out; K, of the moving optimum, is made once there."""
-    return {**shapes(dims), "K": (dims.features, dims.features)}
+    """The same in the order in which compiled code lays them out, and what it makes once for all that is asked.
+
+    K is the covariance of the moving optimum, and the hint the best point tried in situations like this one.
+    """
+    return {**shapes(dims), "K": (dims.features, dims.features), "hint": (dims.knobs,)}
 
 
 def length(dims: Dims) -> int:

@@ -219,6 +219,22 @@ static double spread(const Dims *dims, const State *one) {
     return square > 0.0 ? sqrt(square) : 1.0;
 }
 
+/* u [d] of the slot with the best y in a situation like this; the default while there is none. */
+WIDER static void make_hint(const Dims *dims, const State *one, const Belief *belief, double *scores) {
+    int64_t n = (int64_t)one->count[0], best = 0;
+    const double *restrict similar = belief->kernels + 2 * dims->R, *restrict counts = one->counts;
+    double by = 1.0 / *belief->spread, *u = belief->hint, lowest_score;
+    memset(u, 0, sizeof(double) * (size_t)dims->d);
+    if (n == 0) return;
+    for (int64_t i = 0; i < n; i++) scores[i] = slot_sum(dims, one, i);
+    for (int64_t i = 0; i < n; i++) scores[i] = scores[i] / counts[i] * by + 2.0 * (1.0 - similar[i]);
+    lowest_score = scores[0];
+    for (int64_t i = 1; i < n; i++) {
+        if (scores[i] < lowest_score) lowest_score = scores[i], best = i;
+    }
+    for (int64_t i = 0; i < dims->d; i++) u[i] = one->prompts[best * dims->P + 1 + i] / one->counts[best];
+}
+
 static void believe(const Dims *dims, const State *one, const double *context, const Belief *belief, Scratch *s) {
     context_gaps(dims, one, context, s->gaps);
     weigh_slots((int64_t)one->count[0], dims->R, one, s->gaps, belief->kernels, s->W);
@@ -235,6 +251,7 @@ static void believe(const Dims *dims, const State *one, const double *context, c
     believe_moving(dims, one, context, belief, s->coefficients);
     weigh_experts(one, belief);
     *belief->spread = spread(dims, one);
+    make_hint(dims, one, belief, s->gaps);
     *belief->origin = dot(dims->k, one->first, one->weights);
 }
 

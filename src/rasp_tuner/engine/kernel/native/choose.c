@@ -88,19 +88,6 @@ static void make_centres(const Dims *dims, const Belief *belief, double *centres
     }
 }
 
-/* u [d] of the slot with the best y in a situation like this; the default while there is none. */
-WIDER static void make_hint(const Dims *dims, const State *one, const Belief *belief, double *u) {
-    int64_t n = (int64_t)one->count[0], best = 0;
-    const double *restrict similar = belief->kernels + 2 * dims->R, *restrict counts = one->counts;
-    double by = 1.0 / *belief->spread, scores[SLOTS + SPARE_SLOTS];
-    memset(u, 0, sizeof(double) * (size_t)dims->d);
-    if (n == 0) return;
-    for (int64_t i = 0; i < n; i++) scores[i] = slot_sum(dims, one, i);
-    for (int64_t i = 0; i < n; i++) scores[i] = scores[i] / counts[i] * by + 2.0 * (1.0 - similar[i]);
-    for (int64_t i = 1; i < n; i++) best = scores[i] < scores[best] ? i : best;
-    for (int64_t i = 0; i < dims->d; i++) u[i] = one->prompts[best * dims->P + 1 + i] / one->counts[best];
-}
-
 /* Sf [p, LANES] = S f, and f' S f, at least 0; two rows at a time, so that additions need not wait for one another. */
 static inline void products(int64_t p, const double *S, const double *f, double *Sf, double *variance) {
     const Quad *half = (const Quad *)f;
@@ -245,8 +232,7 @@ static void least_known(const Dims *dims, const Belief *belief, int64_t leader, 
 }
 
 /* Points to compare. */
-static void make_candidates(const Dims *dims, const State *one, const Belief *belief, const double *draws,
-                            Comparison *s) {
+static void make_candidates(const Dims *dims, const Belief *belief, const double *draws, Comparison *s) {
     int64_t d = dims->d, directions = d < DIRECTIONS ? d : DIRECTIONS, leader = 0, n = (E + 1);
     double most = belief->weights[0];
     for (int64_t e = 1; e < E; e++) {
@@ -254,12 +240,10 @@ static void make_candidates(const Dims *dims, const State *one, const Belief *be
         if (weight > most) leader = e, most = weight;
     }
     least_known(dims, belief, leader, draws, s);
-    double hint[MOST_KNOBS];
-    make_hint(dims, one, belief, hint);
     memset(s->u, 0, sizeof(double) * (size_t)(blocks(candidates(dims)) * LANES * d));
     for (int64_t e = 0; e <= E; e++) set_candidate(dims, s, e, s->centres + e * d);
-    set_candidate(dims, s, n++, hint);
-    const double *bases[] = {s->centres + leader * d, hint};
+    set_candidate(dims, s, n++, belief->hint);
+    const double *bases[] = {s->centres + leader * d, belief->hint};
     for (int b = 0; b < 2; b++) {
         for (int64_t j = 0; j < directions * MOVES; j++, n++) {
             const double *axis = s->axes + d - 1 - j / MOVES;
@@ -301,7 +285,7 @@ void rasp_choose(const Dims *dims, const State *all, const int64_t *rows, int64_
         }
         weigh(&belief, &s);
         make_centres(dims, &belief, s.centres);
-        make_candidates(dims, &one, &belief, draws, &s);
+        make_candidates(dims, &belief, draws, &s);
         mixture_at(dims, &belief, &s, many);
         double lowest_score = INFINITY, highest_score = -INFINITY;
         for (int64_t j = 0; j < many; j++) {
@@ -325,16 +309,14 @@ void rasp_best(const Dims *dims, const State *all, const int64_t *rows, int64_t 
     int64_t d = dims->d, length = belief_length(dims);
     Comparison s;
     double *memory = make_scratch(dims, &s);
+    (void)all, (void)rows;
     for (int64_t i = 0; i < n; i++) {
-        State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
         weigh(&belief, &s);
         make_centres(dims, &belief, s.centres);
-        double hint[MOST_KNOBS];
-        make_hint(dims, &one, &belief, hint);
         memset(s.u, 0, sizeof(double) * (size_t)(blocks(E + 3) * LANES * d)); /* the last one is the default */
         for (int64_t e = 0; e <= E; e++) set_candidate(dims, &s, e, s.centres + e * d);
-        set_candidate(dims, &s, E + 1, hint);
+        set_candidate(dims, &s, E + 1, belief.hint);
         mixture_at(dims, &belief, &s, E + 3);
         candidate_to_point(dims, &s, argmin(E + 3, s.mean), points + i * d);
     }

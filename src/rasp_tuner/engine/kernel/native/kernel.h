@@ -51,6 +51,7 @@ typedef struct {
     double *weights, *noises, *spread, *offset, *origin, *a, *moving, *level, *ratio, *x, *curvatures, *optimum;
     double *mean, *S, *G, *b, *rest, *kernels;
     double *K; /* [p, p] covariance of level, curvatures and location of the moving optimum; 0 without a say */
+    double *hint; /* [d] u of the slot with the best y in a situation like this; 0 while there is none */
 } Belief;
 
 Belief belief_at(const Dims *dims, double *buffer);

@@ -80,12 +80,13 @@ Belief belief_at(const Dims *dims, double *buffer) {
     belief.rest = take(&next, L);
     belief.kernels = take(&next, L * dims->R);
     belief.K = take(&next, p * p);
+    belief.hint = take(&next, d);
     return belief;
 }
 
 int64_t belief_length(const Dims *dims) {
     int64_t p = dims->p;
-    return 2 * E + 7 + 1 + dims->r + 2 * dims->d + p * p + L * (p + p * p + p * p + p + 1 + dims->R);
+    return 2 * E + 7 + 1 + dims->r + 3 * dims->d + p * p + L * (p + p * p + p * p + p + 1 + dims->R);
 }
 
 #ifndef RASP_KNOBS /* else device.cu has its own */
