@@ -5,6 +5,7 @@ y is relative to the first sample, less the offset. A belief is good until its t
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from rasp_tuner.engine.kernel.state import Dims, E, L, Tensor
@@ -53,6 +54,7 @@ def layout(dims: Dims) -> dict[str, tuple[int, ...]]:
     return {**shapes(dims), "K": (dims.features, dims.features), "hint": (dims.knobs,)}
 
 
+@lru_cache
 def length(dims: Dims) -> int:
     """Numbers in the belief of one tuner."""
     return sum(math.prod(shape) for shape in layout(dims).values())

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
 
+from rasp_tuner.contexts import HASHED_WIDTH
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -20,12 +21,14 @@ CONTEXT_EXAMPLE = {"qps": 420.0}
 Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
 Number = FiniteFloat
+ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
 KnobValue = str | bool | int | FiniteFloat | None
 ContextField = Annotated[
-    dict[Word, Number] | list[Number] | None,
+    dict[Word, ContextValue] | list[ContextValue] | None,
     Field(
         default=None,
-        description="By name, or in order; absent for a study without context.",
+        description="By name, or in order; absent for a study without context. Texts, booleans and null are for kinds"
+        " of context that take them.",
         examples=[CONTEXT_EXAMPLE],
     ),
 ]
@@ -83,10 +86,38 @@ KnobSpec = Annotated[FloatKnob | IntKnob | CategoricalKnob, Field(discriminator=
 
 class MetricSpec(StrictModel):
     direction: Literal["min", "max"] = "min"
-    weight: Number = 1.0
+    weight: Number | None = Field(default=None, description="Beside other metrics: 1, or 0 of one with a limit.")
     scale: Literal["auto", "linear", "log"] = Field(
         default="auto", description="On a log scale values are compared by factors; auto decides from the data."
     )
+    max: Number | None = Field(default=None, description="A limit to keep in nine runs of ten; direction min.")
+    min: Number | None = Field(default=None, description="The same; direction max.")
+    at_most: Word | None = Field(default=None, description="A limit beside the default.", examples=["1.05 default"])
+    at_least: Word | None = Field(default=None, description="The same; direction max.", examples=["0.95 default"])
+
+
+class NumberContext(StrictModel):
+    kind: Literal["number"]
+    log: bool = False
+    missing: Number | None = Field(default=None, description="A usual value, which stands for a missing one.")
+
+
+class PlainContext(StrictModel):
+    kind: Literal["flag", "time of day", "weekday"]
+
+
+class CategoryContext(StrictModel):
+    kind: Literal["category"]
+    values: list[Word] | None = Field(default=None, description="The usual ones, if known; any other is one more.")
+
+
+class NameContext(StrictModel):
+    kind: Literal["name"]
+    width: int = Field(default=HASHED_WIDTH, description="Numbers that stand for a text.")
+
+
+ContextSpec = Annotated[NumberContext | PlainContext | CategoryContext | NameContext, Field(discriminator="kind")]
+ContextWord = Literal["number", "flag", "category", "name", "time of day", "weekday"]
 
 
 class NewStudy(StrictModel):
@@ -97,7 +128,9 @@ class NewStudy(StrictModel):
     metrics: dict[Word, MetricSpec | Literal["min", "max"]] = Field(
         min_length=1, examples=[{"p99_ms": {"direction": "min"}}]
     )
-    context: list[Word] | int | None = Field(default=None, examples=[["qps"]])
+    context: list[Word] | dict[Word, ContextSpec | ContextWord] | int | None = Field(
+        default=None, examples=[["qps"], {"qps": "number", "region": "category"}]
+    )
     default: ParamsField | None = None
     preset: str = "default"
     seed: int = Field(default=0, ge=0, le=2**64 - 1)
@@ -119,7 +152,9 @@ class Ask(StrictModel):
 
 
 class AskBatch(StrictModel):
-    contexts: list[dict[Word, Number] | list[Number] | None] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
+    contexts: list[dict[Word, ContextValue] | list[ContextValue] | None] = Field(
+        min_length=1, examples=[[CONTEXT_EXAMPLE]]
+    )
 
 
 class Tell(StrictModel):
@@ -162,9 +197,9 @@ class Forget(StrictModel):
 
     after: Number | None = Field(default=None, description="Unix seconds: asked, answered or observed then or later.")
     before: Number | None = Field(default=None, description="Unix seconds: and before then.")
-    context: dict[Word, Number | Limit] = Field(
+    context: dict[Word, ContextValue | Limit] = Field(
         default_factory=dict,
-        description="A number, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
+        description="A value, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
         examples=[{"qps": [400, None]}],
     )
     ids: list[Id] = Field(default_factory=list, max_length=10_000)
@@ -208,8 +243,18 @@ class Observed(LazyModel):
     status: Literal["learned", "duplicate"]
 
 
+class MarginReport(LazyModel):
+    """How far the recommendation keeps a metric from its limit, in the metric's own units."""
+
+    expected: float
+    bound: float = Field(description="Nine runs of ten keep it.")
+    limit: float
+    kept: float = Field(description="Probability that a run keeps the limit.")
+
+
 class Recommended(LazyModel):
     params: ParamsField
+    margins: dict[str, MarginReport] = Field(description="Of every metric with a limit; empty while nothing is known.")
 
 
 class Frozen(LazyModel):

@@ -14,11 +14,15 @@ static const double NARROW_WIDTH = 0.3;    /* of the narrow kernel, in deviation
 static const double FARTHEST_GAP = 26.0;   /* beyond, a kernel is no smaller */
 static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products slow a processor down */
 static const double MOVING_IDLE_NATS = -7.0; /* behind the leader: from there on the moving optimum is idle */
+#ifdef RASP_KNOBS
+enum { MOST_SIDE_BY_SIDE = 0 };
+#else
 enum { MOST_SIDE_BY_SIDE = 33 }; /* features: larger matrices are inverted one by one, for the sake of the cache */
+#endif
 enum { MOVING_SETTLED_SAMPLES = 100, MOVING_LOOK_EVERY_STEPS = 4 };
 
 typedef struct {
-    double *gaps, *W, *sums, *A, *inverse, *side, *Sf, *estimate, *coefficients;
+    double *gaps, *W, *sums, *A, *inverse, *side, *Sf, *estimate;
     Prior prior;
 } Scratch;
 
@@ -27,25 +31,41 @@ WIDER static void weigh_slots(int64_t n, int64_t R, const State *one, const doub
                               double *restrict kernels, double *restrict W) {
     double now = one->steps[0] - 1.0, widths[] = {context_reach(one), 2.0 * NARROW_WIDTH * NARROW_WIDTH};
     const double *restrict last = one->last, *restrict trust = one->trust;
-    memset(kernels, 0, sizeof(double) * (size_t)(L * R));
-    memset(W, 0, sizeof(double) * (size_t)(L * R));
-    for (int64_t i = 0; i < n; i++) kernels[i] = 1.0;
-    for (int64_t i = 0; i < n; i++) kernels[R + i] = (now - last[i]) / -RECENT_STEPS;
+    EACH(i, L * R) kernels[i] = W[i] = 0.0;
+    EACH(i, n) kernels[i] = 1.0;
+    EACH(i, n) kernels[R + i] = (now - last[i]) / -RECENT_STEPS;
     for (int64_t l = 2; l < L; l++) {
-        for (int64_t i = 0; i < n; i++) {
+        EACH(i, n) {
             double gap = gaps[(l - 2) * R + i] / widths[l - 2], most = gap < FARTHEST_GAP ? gap : FARTHEST_GAP;
             kernels[l * R + i] = -(most * most);
         }
     }
     for (int64_t l = 1; l < L; l++) exp_falling(n, kernels + l * R);
     for (int64_t l = 0; l < L; l++) {
-        for (int64_t i = l * R; i < l * R + n; i++) {
-            double weight = kernels[i] * trust[i];
-            W[i] = weight < LEAST_COUNTED ? 0.0 : weight;
+        EACH(i, n) {
+            double weight = kernels[l * R + i] * trust[l * R + i];
+            W[l * R + i] = weight < LEAST_COUNTED ? 0.0 : weight;
         }
     }
+    JOIN();
 }
 
+#if defined(RASP_LANES) && RASP_LANES > 1
+/* sums [L, P] = W prompts */
+static void pool(int64_t n, int64_t P, int64_t R, const double *restrict prompts, const double *restrict W,
+                 double *restrict sums) {
+    EACH(j, P) {
+        double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
+#pragma unroll 8
+        for (int64_t i = 0; i < n; i++) {
+            const double x = prompts[i * P + j];
+            s0 += W[i] * x, s1 += W[R + i] * x, s2 += W[2 * R + i] * x, s3 += W[3 * R + i] * x;
+        }
+        sums[j] = s0, sums[P + j] = s1, sums[2 * P + j] = s2, sums[3 * P + j] = s3;
+    }
+    JOIN();
+}
+#else
 /* sums [L, P] = W prompts: four slots at a time, so that sums are read and written a quarter as often. */
 WIDER static void pool(int64_t n, int64_t P, int64_t R, const double *restrict prompts, const double *restrict W,
                        double *restrict sums) {
@@ -63,14 +83,18 @@ WIDER static void pool(int64_t n, int64_t P, int64_t R, const double *restrict p
     }
 }
 
+#endif
+
 /* G, b and rest of one expert from its packed sums; y is not less the offset yet. */
 static void unpack(const Dims *dims, const double *weights, const double *packed, double *G, double *b, double *rest) {
     int64_t p = dims->p, q = dims->q, k = dims->k;
-    for (int64_t i = 0; i < p; i++) { /* packed is at entry i of row i */
-        for (int64_t j = i; j < p; j++) G[i * p + j] = G[j * p + i] = packed[j - i];
-        b[i] = dot(k, packed + p - i, weights);
-        packed += q - i;
+    EACH(i, p) {
+        const double *row = packed + i * q - i * (i - 1) / 2; /* begins with entry i */
+        for (int64_t j = i; j < p; j++) G[i * p + j] = G[j * p + i] = row[j - i];
+        b[i] = dot(k, row + p - i, weights);
     }
+    JOIN();
+    packed += p * q - p * (p - 1) / 2;
     double sum = 0.0;
     for (int64_t i = 0; i < k; i++) {
         sum += weights[i] * weights[i] * packed[0] + 2.0 * weights[i] * dot(k - 1 - i, packed + 1, weights + i + 1);
@@ -90,8 +114,9 @@ static void make_sums(const Dims *dims, const State *one, const Belief *belief, 
     for (int64_t l = 0; l < L; l++) {
         double *G = belief->G + l * p * p, *b = belief->b + l * p;
         belief->rest[l] -= offset * (2.0 * b[0] - offset * G[0]);
-        add_scaled(p, -offset, G, b);
+        EACH(i, p) b[i] -= offset * G[i];
     }
+    JOIN();
     *belief->offset = offset;
 }
 
@@ -101,14 +126,15 @@ WIDER static void pin(const Dims *dims, const State *one, double level, double *
     double u[MOST_KNOBS], f[MOST_FEATURES];
     minimiser(dims, mean, one->curvature[0], u);
     features(dims, u, f);
-    symmetric_times(p, S, f, s->Sf);
+    symmetric_times_shared(p, S, f, s->Sf);
     double by = 1.0 / (dot(p, f, s->Sf) + one->level_variance[0] + 0.01);
     double gap = level - dot(p, f, mean);
-    for (int64_t i = 0; i < p; i++) {
+    EACH(i, p) {
         double gain = s->Sf[i] * by;
         mean[i] += gain * gap;
         add_scaled(p, -gain, s->Sf, S + i * p);
     }
+    JOIN();
 }
 
 /* S of every local expert: the inverse of G / rho + prior. */
@@ -121,15 +147,15 @@ WIDER static void invert(const Dims *dims, const Belief *belief, Scratch *s) {
     if (p <= MOST_SIDE_BY_SIDE) {
         const double *restrict G = belief->G, *restrict inverse = s->inverse;
         double *restrict A = s->A, *restrict S = belief->S;
-        for (int64_t i = 0; i < size; i++)
+        EACH(i, size)
             for (int64_t l = 0; l < L; l++) A[i * L + l] = G[l * size + i] * by[l] + precision[i];
         inverse_four(p, A, s->inverse, s->side, wrong);
-        for (int64_t i = 0; i < size; i++)
+        EACH(i, size)
             for (int64_t l = 0; l < L; l++) S[l * size + i] = inverse[i * L + l];
     } else {
         for (int64_t l = 0; l < L; l++) {
             const double *restrict G = belief->G + l * size;
-            for (int64_t i = 0; i < size; i++) s->A[i] = G[i] * by[l] + precision[i];
+            EACH(i, size) s->A[i] = G[i] * by[l] + precision[i];
             wrong[l] = inverse_spd(p, s->A, belief->S + l * size, s->inverse);
         }
     }
@@ -148,32 +174,32 @@ static void solve(const Dims *dims, const State *one, const Belief *belief, int6
     int64_t p = dims->p;
     double *S = belief->S + l * p * p, *b = belief->b + l * p;
     double a = *belief->a, by = 1.0 / belief->noises[l];
-    for (int64_t i = 0; i < p; i++) s->side[i] = b[i] * by + a * s->prior.pull[i];
-    s->side[0] += level * s->prior.precision[0];
-    symmetric_times(p, S, s->side, belief->mean + l * p);
+    EACH(i, p) s->side[i] = b[i] * by + a * s->prior.pull[i] + (i ? 0.0 : level * s->prior.precision[0]);
+    JOIN();
+    symmetric_times_shared(p, S, s->side, belief->mean + l * p);
     if (one->curvature[0] > 0.0) pin(dims, one, level, belief->mean + l * p, S, s);
 }
 
 /* K [p, p] of level, curvatures and location in this context. Each is a sum of coefficients of the moving optimum: so are
  * the rows of K of those of their covariance, and its columns of those of these sums. */
-WIDER static void moving_covariance(const Dims *dims, const State *one, const Belief *belief, double *restrict sum) {
+WIDER static void moving_covariance(const Dims *dims, const State *one, const Belief *belief) {
     int64_t d = dims->d, p = dims->p, m = dims->m, width = 1 + dims->r;
-    const double *restrict x = belief->x, *from = one->covariance;
+    const double *restrict x = belief->x;
     double ratio = *belief->ratio;
-    for (int64_t i = 0; i < p; i++) {
-        double *row = belief->K + i * p;
-        int64_t many = i <= d ? 1 : width; /* coefficients in this sum */
+    EACH(i, p) {
+        int64_t many = i <= d ? 1 : width, first = i <= d ? i : 1 + d + (i - 1 - d) * width; /* coefficients in this sum */
+        const double *from = one->covariance + first * m;
+        double *row = belief->K + i * p, sum[MOST_ROWS];
         for (int64_t j = 0; j < m; j++) sum[j] = from[j] * (i <= d ? ratio : x[0]);
         for (int64_t k = 1; k < many; k++) add_scaled(m, x[k], from + k * m, sum);
         for (int64_t j = 0; j <= d; j++) row[j] = sum[j] * ratio;
         for (int64_t j = 0; j < d; j++) row[1 + d + j] = dot(width, sum + 1 + d + j * width, x);
-        from += many * m;
     }
+    JOIN();
 }
 
 /* The posterior of the moving optimum in these units: they have moved since the fit. */
-static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief,
-                           double *scratch) {
+static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief) {
     int64_t d = dims->d, p = dims->p, width = 1 + dims->r;
     int64_t steps = (int64_t)one->steps[0];
     int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
@@ -192,7 +218,7 @@ static void believe_moving(const Dims *dims, const State *one, const double *con
         belief->curvatures[i] = one->theta[1 + i] / a;
         belief->optimum[i] = dot(width, one->theta + 1 + d + i * width, belief->x);
     }
-    moving_covariance(dims, one, belief, scratch);
+    moving_covariance(dims, one, belief);
 }
 
 static void weigh_experts(const State *one, const Belief *belief) {
@@ -226,8 +252,9 @@ WIDER static void make_hint(const Dims *dims, const State *one, const Belief *be
     double by = 1.0 / *belief->spread, *u = belief->hint, lowest_score;
     memset(u, 0, sizeof(double) * (size_t)dims->d);
     if (n == 0) return;
-    for (int64_t i = 0; i < n; i++) scores[i] = slot_sum(dims, one, i);
-    for (int64_t i = 0; i < n; i++) scores[i] = scores[i] / counts[i] * by + 2.0 * (1.0 - similar[i]);
+    EACH(i, n) scores[i] = slot_sum(dims, one, i);
+    EACH(i, n) scores[i] = scores[i] / counts[i] * by + 2.0 * (1.0 - similar[i]);
+    JOIN();
     lowest_score = scores[0];
     for (int64_t i = 1; i < n; i++) {
         if (scores[i] < lowest_score) lowest_score = scores[i], best = i;
@@ -248,7 +275,7 @@ static void believe(const Dims *dims, const State *one, const double *context, c
     double level = *belief->a * centred_level(one, *belief->offset, *belief->a);
     invert(dims, belief, s);
     for (int64_t l = 0; l < L; l++) solve(dims, one, belief, l, level, s);
-    believe_moving(dims, one, context, belief, s->coefficients);
+    believe_moving(dims, one, context, belief);
     weigh_experts(one, belief);
     *belief->spread = spread(dims, one);
     make_hint(dims, one, belief, s->gaps);
@@ -261,7 +288,7 @@ void rasp_believe(const Dims *dims, const State *all, const int64_t *rows, int64
     Scratch s;
     Part parts[] = {{&s.gaps, 2 * R}, {&s.W, L * R}, {&s.sums, L * dims->P}, {&s.A, size}, {&s.inverse, size},
                     {&s.side, 2 * L * p}, {&s.Sf, p}, {&s.estimate, estimate_scratch(dims)},
-                    {&s.coefficients, dims->m}, {&s.prior.mean, p}, {&s.prior.precision, p * p}, {&s.prior.pull, p}};
+                    {&s.prior.mean, p}, {&s.prior.precision, p * p}, {&s.prior.pull, p}};
     double *memory = ALLOCATE(dims, parts);
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);

@@ -192,7 +192,7 @@ WIDER static void mix_block(const Belief *belief, const double *weights, const L
     for (int c = 0; c < LANES; c++) gain[c] *= a;
 }
 
-static void mixture_at(const Dims *dims, const Belief *belief, Comparison *s, int64_t n) {
+APART static void mixture_at(const Dims *dims, const Belief *belief, Comparison *s, int64_t n) {
     int64_t d = dims->d;
     double f[MOST_FEATURES * LANES];
     Lanes each[E];

@@ -2,7 +2,10 @@
 #ifndef RASP_KERNEL_H
 #define RASP_KERNEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "linear.h"
 
 enum { L = 4, E = 5, SLOTS = 192, SPARE_SLOTS = 8, WINDOW = 128, EARLY = 40, NOISES = 9 };
 enum { SKETCH_DIMENSIONS = 32, RANK = 3 }; /* that a longer context is projected to; components of it */
@@ -71,20 +74,20 @@ typedef struct {               /* of a bowl not known yet, in units of the curva
     double level_variance;
 } Prior;
 
-void make_prior(const Dims *dims, const State *one, Prior *prior);                   /* shared.c */
+APART void make_prior(const Dims *dims, const State *one, Prior *prior);                   /* shared.c */
 double centred_level(const State *one, double offset, double a);                     /* shared.c */
-double estimate_curvature(const Dims *dims, const Prior *prior, const double *G, const double *b, double rest,
+APART double estimate_curvature(const Dims *dims, const Prior *prior, const double *G, const double *b, double rest,
                           double level, double *scratch);                            /* shared.c */
 void noise_variances(const State *one, double *rho);                                 /* shared.c: [E] */
-void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps); /* memory.c: [2, R] */
+APART void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps); /* memory.c: [2, R] */
 double context_reach(const State *one);                                              /* memory.c */
 void encode_context(const Dims *dims, const State *one, const double *context, double *x);  /* moving.c: [1 + r] */
 void features(const Dims *dims, const double *u, double *phi);                       /* linear.c: [p] */
-int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
-int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */
-void inverse_four(int64_t n, double *A, double *inverse, double *scratch, int *wrong); /* linear.c: side by side */
-void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);         /* linear.c: ascending; columns */
-void each_expert(const Dims *dims, const Belief *belief, const double *point, double *means,
+APART int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
+APART int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */
+APART void inverse_four(int64_t n, double *A, double *inverse, double *scratch, int *wrong);    /* linear.c: side by side */
+APART void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);         /* linear.c: ascending; columns */
+APART void each_expert(const Dims *dims, const Belief *belief, const double *point, double *means,
                  double *variances);                                                 /* predict.c: [E], [E], without origin and offset */
 
 #pragma GCC visibility push(default) /* all else is compiled as hidden */
@@ -105,6 +108,8 @@ void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, do
 void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
 void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                 const double *contexts, const double *losses, const double *failed, const double *logs);
+void rasp_easier_in_logs(int64_t tuners, int64_t samples, int64_t d, int64_t c, const double *contexts,
+                         const double *points, const double *logs, const bool *used, bool *easier); /* scale.c */
 #pragma GCC visibility pop
 
 #endif

@@ -25,8 +25,8 @@ void features(const Dims *dims, const double *u, double *phi) {
  * Nothing branches, so that both loops are vectorised. */
 WIDER void exp_falling(int64_t n, double *x) {
     const double to_whole = 6755399441055744.0; /* 1.5 * 2^52: a sum with it has no digits after the point */
-    for (int64_t i = 0; i < n; i++) x[i] = x[i] > -708.0 ? x[i] : -708.0;
-    for (int64_t i = 0; i < n; i++) {
+    EACH(i, n) x[i] = x[i] > -708.0 ? x[i] : -708.0;
+    EACH(i, n) {
         double shifted = x[i] * 1.4426950408889634 + to_whole, whole = shifted - to_whole, scale;
         double r = (x[i] - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10; /* log 2 in two parts */
         double series = 1.0 / 6227020800.0;
@@ -48,8 +48,51 @@ WIDER void exp_falling(int64_t n, double *x) {
         memcpy(&scale, &bits, sizeof(scale));
         x[i] = series * scale;
     }
+    JOIN();
 }
 
+#if defined(RASP_LANES) && RASP_LANES > 1
+int cholesky(int64_t n, const double *A, double *lower) {
+    if (lower != A) EACH(i, n * n) lower[i] = A[i];
+    for (int64_t j = 0; j < n; j++) {
+        JOIN();
+        double pivot = lower[j * n + j];
+        if (!(pivot > 0.0 && pivot <= 1e300)) return 1;
+        double root = sqrt(pivot), inverse = 1.0 / root;
+        EACH(i, n - j) lower[(j + i) * n + j] = i ? lower[(j + i) * n + j] * inverse : root;
+        EACH(i, n - j - 1) {
+            double *row = lower + (j + 1 + i) * n, value = row[j];
+            for (int64_t k = j + 1; k <= j + 1 + i; k++) row[k] -= value * lower[k * n + j];
+        }
+    }
+    EACH(i, n) for (int64_t k = i + 1; k < n; k++) lower[i * n + k] = 0.0;
+    JOIN();
+    return 0;
+}
+
+int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
+    if (cholesky(n, A, scratch)) return 1;
+    for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
+        double *own = scratch + i * n, by = 1.0 / own[i];
+        EACH(j, i) {
+            double sum = 0.0;
+            for (int64_t k = j; k < i; k++) sum += own[k] * scratch[k * n + j];
+            inverse[j] = sum * -by; /* room that is not needed yet */
+        }
+        EACH(j, i + 1) own[j] = j < i ? inverse[j] : by;
+        JOIN();
+    }
+    for (int64_t i = 0; i < n; i++) {
+        EACH(j, i + 1) {
+            double sum = 0.0;
+            for (int64_t k = i; k < n; k++) sum += scratch[k * n + i] * scratch[k * n + j];
+            inverse[i * n + j] = inverse[j * n + i] = sum;
+        }
+    }
+    JOIN();
+    return 0;
+}
+#else
 /* Columns j to j + 3 of a factor are known up to their own part: finish them, and keep copies as rows above the
  * diagonal. */
 static inline int factor_columns(int64_t n, int64_t j, int64_t end, double *lower) {
@@ -105,6 +148,8 @@ WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scrat
     }
     return 0;
 }
+
+#endif
 
 /* Of four symmetric positive definite matrices side by side, A [n, n, 4], from their lower triangles; A is used up, and
  * wrong [4] says which are none. While one pivot is divided by, the other three are, too: many times as fast for small n.

@@ -18,6 +18,28 @@
 #define PART_OF_EACH static inline
 #endif
 
+/* A compiler for GPUs puts every function into its callers; large ones shall stay apart. */
+#ifdef RASP_KNOBS
+#define APART __attribute__((noinline))
+#else
+#define APART
+#endif
+
+/* On a GPU the lanes of a warp may work on one tuner together. All of them run all of the code, with the same numbers; the
+ * iterations of an EACH loop are dealt out among them. These must not need one another, and what they write must be
+ * memory that all lanes share: no array of a function. JOIN waits until all are done. Elsewhere there is one lane. */
+#if defined(RASP_LANES) && RASP_LANES > 1
+static inline int64_t first_of_lane(void) {
+    __syncwarp();
+    return threadIdx.x;
+}
+#define EACH(i, n) for (int64_t i = first_of_lane(); i < (n); i += RASP_LANES)
+#define JOIN() __syncwarp()
+#else
+#define EACH(i, n) for (int64_t i = 0; i < (n); i++)
+#define JOIN() ((void)0)
+#endif
+
 /* Four numbers that are worked on at once; a row of numbers is read as some of these. */
 #ifdef RASP_KNOBS /* on a GPU a thread works on one number at a time */
 struct Quad {
@@ -59,6 +81,18 @@ static inline void add_four(int64_t n, const double *s, int64_t step, const doub
 }
 
 /* out [n] = A x for a symmetric A [n, n] */
+#if defined(RASP_LANES) && RASP_LANES > 1
+static inline void symmetric_times_shared(int64_t n, const double *A, const double *x, double *out) {
+    EACH(i, n) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < n; j++) sum += A[j * n + i] * x[j];
+        out[i] = sum;
+    }
+    JOIN();
+}
+#else
+#define symmetric_times_shared symmetric_times
+#endif
 static inline void symmetric_times(int64_t n, const double *restrict A, const double *restrict x,
                                    double *restrict out) {
     int64_t j = 0;
