@@ -266,9 +266,10 @@ class DiscreteFamily:
         self, row: int, point: Array, context: Array, values: Array, failed: bool, belief: DiscreteBelief
     ) -> None:
         """A new row, or one in the place of another, which leaves the inverse at the same time."""
-        s, kernel, look = self._state, self._kernel, belief.look(point)
-        near, kc = look.gram[0], belief.similar()
-        own, noise = float(kernel.variances(look.rows.phi[:1])[0]), kernel.noise + JITTER
+        s, kernel, kc = self._state, self._kernel, belief.similar()
+        rows = kernel.rows_of(self._knobs, point[None])
+        near = kernel.gram(rows, self._fit.rows)[0]
+        own, noise = float(kernel.variances(rows.phi)[0]), kernel.noise + JITTER
         cross = kernel.base(kc) + near * kernel.blend(kc)
         s["inverse"] = with_row(s["inverse"], row, cross, own + noise, noise)
         s["gram"] = bordered(s["gram"], row, near, own - kernel.level * (1.0 + kernel.vc))
@@ -284,7 +285,7 @@ class DiscreteFamily:
             noises=noise,
             rivals=0.0,
             contexts=standard(context, s["middle"], s["width"]),
-            **{name: part[0] for name, part in look.rows._asdict().items()},
+            **{name: part[0] for name, part in rows._asdict().items()},
         )
 
     def _free_row(self) -> int:
