@@ -119,7 +119,7 @@ class NativeBelief:
         return len(self.buffer)
 
     def __getattr__(self, name: str) -> Array:
-        layout = {} if name.startswith("_") else _belief_layout(self._dims)
+        layout = {} if name.startswith("_") else belief_layout(self._dims)
         if name not in layout:
             raise AttributeError(f"a belief has no array {name!r}")
         part, shape = layout[name]
@@ -323,7 +323,7 @@ def state_struct(dims: Dims, state: State) -> _Shared:
 
 
 @lru_cache
-def _belief_layout(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
+def belief_layout(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
     """Where each array lies in the buffer, and its shape."""
     layout, start = {}, 0
     for name, shape in beliefs.shapes(dims).items():

@@ -2,6 +2,7 @@
 #ifndef RASP_KERNEL_H
 #define RASP_KERNEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "linear.h"
@@ -104,6 +105,8 @@ void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, do
 void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
 void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                 const double *contexts, const double *losses, const double *failed, const double *logs);
+void rasp_easier_in_logs(int64_t tuners, int64_t samples, int64_t d, int64_t c, const double *contexts,
+                         const double *points, const double *logs, const bool *used, bool *easier); /* scale.c */
 #pragma GCC visibility pop
 
 #endif
