@@ -108,6 +108,12 @@ void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, do
 void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
 void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                 const double *contexts, const double *losses, const double *failed, const double *logs);
+void rasp_ask(const Dims *, const State *, const int64_t *rows, int64_t n, const double *contexts, const double *draws,
+              int64_t drawn, double *beliefs, double *points, double *sources, double *means, double *variances,
+              double *beside); /* step.c, as the next; `beside` as of rasp_against */
+void rasp_tell(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
+               const double *contexts, const double *losses, const double *failed, const double *y, double *beside,
+               double *means, double *variances);
 void rasp_easier_in_logs(int64_t tuners, int64_t samples, int64_t d, int64_t c, const double *contexts,
                          const double *points, const double *logs, const bool *used, bool *easier); /* scale.c */
 #pragma GCC visibility pop
