@@ -354,7 +354,7 @@ def state_struct(dims: Dims, state: State) -> _Shared:
 def belief_layout(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
     """Where each array lies in the buffer, and its shape."""
     layout, start = {}, 0
-    for name, shape in beliefs.shapes(dims).items():
+    for name, shape in beliefs.layout(dims).items():
         stop = start + int(np.prod(shape))
         layout[name] = slice(start, stop), shape
         start = stop
