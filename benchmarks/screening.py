@@ -151,7 +151,7 @@ def time_reports(rows: int = 300) -> None:
     print("| features | seconds of CPU |\n|---|---|")
     for features in (1, 3, 8, 16):
         rng = np.random.default_rng(0)
-        situation, points = recurring(rows, 2, 7, 15, rng), rng.uniform(size=(rows, 3))
+        situation, points = np.array(recurring(rows, 2, 7, 15, rng)), rng.uniform(size=(rows, 3))
         contexts = rng.normal(size=(rows, features))
         contexts[:, 0] = situation + 0.1 * contexts[:, 0]
         losses = ((points - 0.2 - 0.6 * situation[:, None]) ** 2).sum(axis=1) + 0.02 * rng.normal(size=rows)
