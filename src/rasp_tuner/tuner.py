@@ -291,7 +291,8 @@ class Tuner(TunerView):
             seed=header["seed"],
             shield=shield,
         )
-        tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
+        contexts, points = arrays["ledger/contexts"], arrays["ledger/points"]
+        tuner._ledger = Ledger.rebuild(header["ledger"], contexts, points, arrays.get("ledger/suggested"))
         tuner._default, tuner._current = arrays["default"], arrays["current"]
         learned = whole("learned", header["learned"], 0, 2**63)
         tuner._lineage = Lineage.rebuild(tuner._seed, header.get("lineage"), learned)

@@ -34,7 +34,7 @@ class NotTrusted(NamedTuple):
 
     def explanation(self) -> Explanation:
         made = self.why.explanation()
-        return replace(made, source=f"{made.source} ({NOT_TRUSTED})")
+        return replace(made, source=f"{made.source} ({NOT_TRUSTED})", in_context=False)
 
 
 class ContextGate:
@@ -48,6 +48,10 @@ class ContextGate:
     @property
     def metrics(self) -> Mapping[str, Metric]:
         return self.seeing.metrics
+
+    @property
+    def own_metric(self) -> str | None:
+        return self.seeing.own_metric
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -87,6 +91,9 @@ class ContextGate:
 
     def expect(self, context: Array, point: Array) -> float | None:
         return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        return self.seeing.alike(context) if self.trusted else None
 
     def outlook(self, context: Array, points: Array) -> Array:
         return self.seeing.outlook(context, points) if self.trusted else self.blind.outlook(context[:0], points)

@@ -33,6 +33,7 @@ from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
+ALIKE = 0.5  # similarity from which on two situations are called alike
 MOST_DEVIATIONS = 1e6  # of a surprise
 
 
@@ -69,6 +70,11 @@ class Engine:
     @property
     def scales(self) -> dict[str, str]:
         return self.objective.scales
+
+    @property
+    def own_metric(self) -> str | None:
+        names = list(self.metrics)
+        return names[0] if len(names) == 1 else None
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -141,6 +147,12 @@ class Engine:
             return None
         expected: float = self.objective.own_units(predict_one(self.believe(context), point)[0])
         return expected
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        if not self.objective.seen:
+            return 0.0, math.nan
+        slots, alike = self.slots(), self.believe(context).similar() >= ALIKE
+        return float(slots.visits[alike].sum()), float(slots.last[alike].min(initial=math.inf)) + 1.0
 
     def outlook(self, context: Array, points: Array) -> Array:
         """[n] the target expected at points [n, d]; something must have been learned."""
