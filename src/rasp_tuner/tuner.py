@@ -39,7 +39,7 @@ class Tuner:
     `ask` never learns; `tell`, `tell_failed` and `observe` do; a call that raises a RaspError changes nothing. Not
     thread-safe.
 
-    space       knob names -> Float, Int or Categorical
+    space       knob names -> Float, Int, PowerOfTwo, Categorical, Bool, Auto or Optional
     metrics     metric names -> "min", "max" or Metric(direction, weight, scale)
     context     names, or a vector length, or None for context-free tuning
     default     what runs today, and the first suggestion unless something was observed before; else mid-box
@@ -54,6 +54,7 @@ class Tuner:
                 default's by more than this share of it; 0.1 is ten percent
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
     screen      True: the context is ignored until it improves predictions; costs twice the time and memory
+    constraints rules that every suggestion keeps, as ["a * b <= 2048"]; the default must keep them, too
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class Tuner:
         budget: float | None = BUDGET,
         shield: ContextShield | None = None,
         screen: bool = False,
+        constraints: Sequence[str] = (),
     ) -> None:
-        self._space = Space(space)
+        self._space = Space(space, constraints, default)
         self._encoder = ContextEncoder(context) if shield is None else shield.check(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
-        middle = np.full(self._space.dim, 0.5)
-        self._default = self._space.snap(middle) if default is None else self._default_point(default)
+        self._default = self._space.default
         self._preset = with_options(preset, switching_cost, guard, screen, budget, default is not None)
         self._seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self._rng = np.random.default_rng(self._seed)
@@ -290,6 +291,8 @@ class Tuner:
         """
         header = {
             "space": self._space.to_json(),
+            "constraints": self._space.constraints,
+            "default": self._space.from_unit(self._default),
             "metrics": {name: asdict(metric) for name, metric in self._optimizer.metrics.items()},
             "context": self._encoder.to_json(),
             "preset": {"name": self._preset.name, "constants": dict(self._preset.constants)},
@@ -330,17 +333,19 @@ class Tuner:
     @classmethod
     def _rebuild(cls, header: Mapping[str, Any], arrays: Mapping[str, Array], shield: ContextShield | None) -> "Tuner":
         space = Space.from_json(header["space"])
+        default = header.get("default")  # none in snapshots of version 0.1
         if shield is not None:
             shield.restore(header["shield"])
         tuner = cls(
             space.knobs,
             {name: Metric(**{"scale": "linear", **fields}) for name, fields in header["metrics"].items()},
             header["context"],
-            space.from_unit(arrays["default"]),
+            space.from_unit(arrays["default"]) if default is None else default,
             preset=saved(header["preset"]["name"], header["preset"]["constants"]),
             budget=header["preset"]["constants"].get("budget"),  # None in snapshots of version 0.1
             seed=header["seed"],
             shield=shield,
+            constraints=header.get("constraints", ()),
         )
         tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
         tuner._default, tuner._current = arrays["default"], arrays["current"]
@@ -356,6 +361,7 @@ class Tuner:
         metrics = [(name, metric.direction, metric.scale) for name, metric in self._optimizer.metrics.items()]
         return {
             "space": list(self._space.knobs.items()),
+            "constraints": self._space.constraints,
             "metrics": metrics,
             "context": self._encoder.to_json(),
             "shield": self._encoder.mark if isinstance(self._encoder, ContextShield) else None,
@@ -368,19 +374,12 @@ class Tuner:
         if params is None:
             return suggested, None
         planned = self._space.from_unit(suggested)
-        point = self._space.to_unit({**planned, **params} if isinstance(params, Mapping) else params)
-        ran = self._space.from_unit(point)
+        ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
 
     def _recommended(self, context: Array) -> Array:
         best = self._optimizer.best_known(context)
         return self._default if best is None else self._space.snap(best)
-
-    def _default_point(self, default: Mapping[str, object]) -> Array:
-        try:
-            return self._space.snap(self._space.to_unit(default, "default"))  # as a snapshot gives it back
-        except InvalidValue as reason:
-            raise InvalidSpace(str(reason)) from reason
 
 
 @one_thread()

@@ -283,12 +283,13 @@ class DiscreteBelief:
             return None
         knob, level = untried[int(place * len(untried))]
         best[knob] = level
+        best = self.fit.knobs.enabled(best, knob)
         return None if (self._barred == best).all(axis=1).any() else best
 
     def _allowed(self, found: dict[str, Array]) -> tuple[Array, Sequence[int]]:
         """The different candidates that did not fail, and can be had, in a context like this; the default if there is
         none. Where each came first among all."""
-        fit, points, barred = self.fit, np.concatenate(list(found.values())), self._barred
+        fit, points, barred = self.fit, self.fit.knobs.lawful(np.concatenate(list(found.values()))), self._barred
         if len(fit.unreached):
             contexts, here = (standard(c, fit.middle, fit.width) for c in (fit.unreached_in, self._context))
             alike = fit.kernel.closeness(mean_squares(contexts, here))

@@ -44,6 +44,7 @@ from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.discrete.merge import merge
 from rasp_tuner.engine.discrete.target import Target, target_of
 from rasp_tuner.engine.family import Forecast, Trial
+from rasp_tuner.space import Rules
 from rasp_tuner.types import Slots
 
 FLAT_SLOPE = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
@@ -69,17 +70,17 @@ class DiscreteFamily:
         default: Array,
         context_dim: int,
         window: int = 0,
+        rules: Rules | None = None,
         **constants: float | tuple[float, ...],
     ) -> None:
         self._constants = c = replace(DiscreteConstants(), **constants)  # type: ignore[arg-type]
-        self._knobs = Knobs(levels, unordered, default)
+        self._knobs = Knobs(levels, unordered, default, rules)
         self._window = window  # latest samples kept in the order of time, for `recent`
-        dim = self._knobs.dim
+        dim, self._context_dim = self._knobs.dim, context_dim
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
         self._loose = c.loose * np.concatenate([[1.0, 1.0, 0.7, 0.7, 1.0, 1.0, 1.0], np.full(dim, 0.7)])
         self._least, self._most = self._start - 3.0 * self._loose, self._start + 3.0 * self._loose
-        self._context_dim = context_dim
         self._state = self._empty()
         self._fit = self._derive()
 
@@ -147,9 +148,8 @@ class DiscreteFamily:
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take back what `state` gave: behaviour goes on bit by bit."""
         early = "likeness" not in state  # of rows that had other features, or did not know how alike they are
-        rows = len(state["points"])
         tried = self._knobs.tried(self._knobs.none_tried(), state["points"])
-        state = {**self._empty(), "likeness": np.ones((rows, rows)), "tried": tried, **state}
+        state = {**self._empty(), "likeness": np.ones(2 * [len(state["points"])]), "tried": tried, **state}
         s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
         self._state = s
         self._fit = self._derive()

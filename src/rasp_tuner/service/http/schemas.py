@@ -57,15 +57,24 @@ class StrictModel(LazyModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class FloatKnob(StrictModel):
+class KnobModel(StrictModel):
+    when: dict[Word, KnobValue | list[KnobValue]] | None = Field(
+        default=None,
+        description="The knob exists only while others have such values.",
+        examples=[{"codec": ["zstd"]}],
+    )
+
+
+class FloatKnob(KnobModel):
     type: Literal["float"]
     low: Number
     high: Number
     log: bool = False
     step: Number | None = None
+    digits: int | None = Field(default=None, description="Of the range, or of the value on a log scale; usually 3.")
 
 
-class IntKnob(StrictModel):
+class IntKnob(KnobModel):
     type: Literal["int"]
     low: int
     high: int
@@ -73,12 +82,44 @@ class IntKnob(StrictModel):
     step: int = 1
 
 
-class CategoricalKnob(StrictModel):
+class PowerOfTwoKnob(KnobModel):
+    type: Literal["power_of_two"]
+    low: int
+    high: int
+
+
+class CategoricalKnob(KnobModel):
     type: Literal["categorical"]
     choices: list[KnobValue] = Field(min_length=2)
+    ordered: bool = Field(default=False, description="Whether neighbours in the list are expected to act alike.")
 
 
-KnobSpec = Annotated[FloatKnob | IntKnob | CategoricalKnob, Field(discriminator="type")]
+class BoolKnob(KnobModel):
+    type: Literal["bool"]
+
+
+NumberKnob = Annotated[FloatKnob | IntKnob | PowerOfTwoKnob, Field(discriminator="type")]
+
+
+class AutoKnob(KnobModel):
+    """A number, or a word with which the system chooses for itself."""
+
+    type: Literal["auto"]
+    knob: NumberKnob
+    word: KnobValue = "auto"
+
+
+class OptionalKnob(KnobModel):
+    """A number or null."""
+
+    type: Literal["optional"]
+    knob: NumberKnob
+
+
+KnobSpec = Annotated[
+    FloatKnob | IntKnob | PowerOfTwoKnob | CategoricalKnob | BoolKnob | AutoKnob | OptionalKnob,
+    Field(discriminator="type"),
+]
 
 
 class MetricSpec(StrictModel):
@@ -106,6 +147,12 @@ class NewStudy(StrictModel):
         default=None,
         description="Share of the default's loss by which the sum of losses may exceed it; needs a default, and is 0.02"
         " if there is one and this field is left out; null: no budget.",
+    )
+    constraints: list[str] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Rules between knobs that every suggestion keeps; the default must keep them.",
+        examples=[["pool * timeout_s <= 100"]],
     )
     switching_cost: Number = 0.0
     screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")
