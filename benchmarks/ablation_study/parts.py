@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.engine import preset
-from rasp_tuner.engine.discrete import knobs, value
+from rasp_tuner.engine.discrete import here, knobs
 from rasp_tuner.engine.discrete.belief import DiscreteBelief
 from rasp_tuner.engine.discrete.family import DiscreteFamily
 from rasp_tuner.engine.family import Family
@@ -241,7 +241,7 @@ def _family_odds(nats: float) -> tuple[Replacement, ...]:
     return ((preset, "EvidenceGate", gate),)
 
 
-def _no_additive(self: DiscreteBelief, *_: object) -> np.ndarray:
+def _no_additive(self: here.Here, *_: object) -> np.ndarray:
     return np.zeros((0, self.fit.knobs.dim))
 
 
@@ -263,15 +263,13 @@ DISCRETE = (
     Ablation("capacity of 50 rows", _constants(capacity=50), in_harder_worlds=False),
     Ablation("candidates: without mutations", _constants(mutants=0), in_harder_worlds=False),
     Ablation("candidates: without crossovers", _constants(crossovers=0), in_harder_worlds=False),
-    Ablation(
-        "candidates: without main effects", ((DiscreteBelief, "_additive", _no_additive),), in_harder_worlds=False
-    ),
+    Ablation("candidates: without main effects", ((here.Here, "_additive", _no_additive),), in_harder_worlds=False),
     Ablation("mutations: all knobs alike", ((knobs, "FOCUSED_SHARE", 0.0),), in_harder_worlds=False),
     Ablation("mutations: none goes back to the default", _constants(home=0.0), in_harder_worlds=False),
     Ablation("choice: least mean, nothing is worth knowing", _constants(horizon=0.0)),
     Ablation("choice: knowledge pays for 10 steps", _constants(horizon=10.0)),
     Ablation("choice: knowledge pays for 200 steps", _constants(horizon=200.0)),
-    Ablation("choice: the value of one look only", ((value, "LOOKS", np.array([1.0])),)),
+    Ablation("choice: the value of one look only", ((here, "LOOKS", np.array([1.0])),)),
     Ablation("choice: no first look at every knob", ((DiscreteBelief, "_first_look", lambda *_: None),)),
     Ablation("rows forget after 8 samples", _constants(memory=8.0)),
 )

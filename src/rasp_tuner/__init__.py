@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rasp_tuner import presets
+from rasp_tuner.contexts import Category, Flag, Name, Number, TimeOfDay, Weekday, now
 from rasp_tuner.core.numerics import RunningEMA
 from rasp_tuner.errors import (
     AlreadyAnswered,
@@ -29,7 +30,7 @@ from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation, Metric, Suggestion
+from rasp_tuner.types import Explanation, Margin, Metric, Suggestion
 
 if TYPE_CHECKING:
     from rasp_tuner.fleet import Fleet as Fleet
@@ -45,9 +46,11 @@ __all__ = [
     "BudgetSpent",
     "CandidatePolicy",
     "Categorical",
+    "Category",
     "ContextShield",
     "ExpiredSuggestion",
     "Explanation",
+    "Flag",
     "Fleet",
     "Float",
     "GaussianNoise",
@@ -56,8 +59,11 @@ __all__ = [
     "InvalidSpace",
     "InvalidValue",
     "LogReport",
+    "Margin",
     "Metric",
     "MissingExtra",
+    "Name",
+    "Number",
     "Optional",
     "ParamBounds",
     "PowerOfTwo",
@@ -70,8 +76,11 @@ __all__ = [
     "SnapshotError",
     "SnapshotFileError",
     "Suggestion",
+    "TimeOfDay",
     "Tuner",
     "UnknownSuggestion",
+    "Weekday",
+    "now",
     "presets",
 ]
 

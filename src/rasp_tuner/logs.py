@@ -1,6 +1,7 @@
 """Past records -> samples to learn from: read, checked, completed by a stated rule, and put in an order of their own.
 
-A value is missing if it is absent, None, NaN, or in a CSV file empty or one of `BLANKS`. What `missing` makes of it:
+A value is missing if it is absent, None, NaN, or in a CSV file empty or one of `BLANKS`. Contexts of a kind that may be
+missing (contexts.py) are learned like that. What `missing` makes of all others:
 
 refuse   an error that names the record and the field
 drop     the record is left out
@@ -19,7 +20,7 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,8 +28,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rasp_tuner.contexts import Category, ContextKind, Name
 from rasp_tuner.core.checks import BLANKS, number, show
-from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder
 from rasp_tuner.core.csv_file import read_csv
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
@@ -118,7 +120,8 @@ def _records(
     if isinstance(source, Mapping):
         rows = _columns(source, needed)
     else:
-        rows = _file(Path(source), needed, space.knobs)
+        kinds = encoder.kinds if isinstance(encoder, KindEncoder) else {}
+        rows = _file(Path(source), needed, space.knobs, kinds)
     for row in rows:
         yield {
             "context": {name: row[name] for name in names},
@@ -137,7 +140,9 @@ def _columns(source: Mapping[str, Sequence[Any]], needed: Sequence[str]) -> Iter
         yield dict(zip(needed, values, strict=True))
 
 
-def _file(path: Path, needed: Sequence[str], knobs: Mapping[str, Knob]) -> Iterator[Mapping[str, Any]]:
+def _file(
+    path: Path, needed: Sequence[str], knobs: Mapping[str, Knob], kinds: Mapping[str, ContextKind]
+) -> Iterator[Mapping[str, Any]]:
     file = read_csv(path)
     _check_columns(str(path), file.header, needed)
     twice = [name for name in needed if file.header.count(name) > 1]
@@ -145,7 +150,8 @@ def _file(path: Path, needed: Sequence[str], knobs: Mapping[str, Knob]) -> Itera
         raise InvalidValue(f"{path} must name each column once; these are there twice: {show(twice)}")
     at = {name: file.header.index(name) for name in needed}
     for _, row in file.rows:
-        yield {name: _parsed(row[i] if i < len(row) else None, knobs.get(name)) for name, i in at.items()}
+        texts = {name: row[i] if i < len(row) else None for name, i in at.items()}
+        yield {name: _parsed(text, knobs.get(name), kinds.get(name)) for name, text in texts.items()}
 
 
 def _check_columns(what: str, columns: Iterable[str], needed: Sequence[str]) -> None:
@@ -155,13 +161,15 @@ def _check_columns(what: str, columns: Iterable[str], needed: Sequence[str]) -> 
         raise InvalidValue(f"{what} lacks the columns {show(lacking)}; it has {show(sorted(there))}")
 
 
-def _parsed(text: str | None, knob: Knob | None) -> Any:
-    """A field of a file as its knob would have it, or as a number; the text itself if it is neither."""
+def _parsed(text: str | None, knob: Knob | None, kind: ContextKind | None) -> Any:
+    """A field of a file as its knob or kind would have it, or as a number; the text itself if it is neither."""
     if knob is not None and text is not None:
         with contextlib.suppress(InvalidValue):
             return knob.from_text(text)
     if text is None or text.strip().lower() in BLANKS:
         return None
+    if isinstance(kind, Category | Name):
+        return text  # 007 is not 7
     try:
         value = float(text)
     except ValueError:
@@ -181,7 +189,8 @@ def _sample(
         raise InvalidValue(f"each record must be a mapping with context, params and metrics, got {show(record)}")
     names = encoder.names or range(encoder.dim)
     choice_none = [name for name, knob in space.knobs.items() if _takes_none(knob)]
-    context = _values("context", record.get("context"), names, None if gaps else "the context is missing")
+    lack = None if gaps else "the context is missing"
+    context = _values("context", record.get("context"), names, lack, may_lack=encoder.optional)
     given = record.get("params")
     names_in = space.names_in(given) if isinstance(given, Mapping) else list(space.knobs)
     if isinstance(given, Mapping):  # a table has a value for every knob, also for those that do not exist in this row
@@ -190,17 +199,23 @@ def _sample(
     told = _values("metrics", record.get("metrics"), metrics, "a metric is missing")
     try:
         point = space.to_unit(params)
-        seen = encoder.encode([0.0 if value is None else value for value in context.values()] or None)
+        empty = [value is None and name not in encoder.optional for name, value in context.items()]
+        seen = encoder.encode([0.0 if gap else context[name] for name, gap in zip(context, empty, strict=True)] or None)
         results = {name: number(f"metrics[{name!r}]", value) + 0.0 for name, value in told.items()}
     except InvalidValue as reason:
         raise _Lacks(str(reason), "an illegal value") from None
     seen += 0.0  # no -0.0: equal values, equal fingerprints
-    seen[[value is None for value in context.values()]] = np.nan
+    seen[[i for feature, gap in zip(encoder.features, empty, strict=True) if gap for i in feature]] = np.nan
     return Sample(0.0 if time is None else _moment(time, record.get(time)), seen, point, params, results)
 
 
 def _values(
-    field: str, given: Any, names: Iterable[Any], lack: str | None, may_be_none: Sequence[str] = ()
+    field: str,
+    given: Any,
+    names: Iterable[Any],
+    lack: str | None,
+    may_be_none: Sequence[str] = (),
+    may_lack: Collection[str] = (),
 ) -> dict[Any, Any]:
     """The values under exactly these names, or by position; None where one is missing and `lack` does not mind."""
     wanted = list(names)
@@ -214,7 +229,8 @@ def _values(
     if unknown:
         raise _Lacks(f"{field} has unknown names {show(unknown)}; it takes {show(wanted)}", "an illegal value")
     values = {name: _there(given.get(name)) for name in wanted}
-    lacking = [name for name, value in values.items() if value is None and not (name in may_be_none and name in given)]
+    legal = {*may_lack, *(name for name in may_be_none if name in given)}
+    lacking = [name for name, value in values.items() if value is None and name not in legal]
     if lacking and lack is not None:
         raise _Lacks(f"{field}[{lacking[0]!r}] is missing", lack)
     return values
@@ -261,7 +277,8 @@ def _fill(found: list[Sample], encoder: ContextEncoder) -> int:
     empty = gaps.all(axis=0)
     if empty.any():
         place = int(empty.argmax())
-        column = place if encoder.names is None else encoder.names[place]
+        feature = next(i for i, own in enumerate(encoder.features) if place in own)
+        column = feature if encoder.names is None else encoder.names[feature]
         raise InvalidValue(f"context[{column!r}] is missing in every record: there is no median to put in its place")
     table = np.where(gaps, np.nanmedian(table, axis=0), table)
     for sample, context in zip(found, table, strict=True):

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.contexts import KINDS, ContextKind, Number
 from rasp_tuner.core.checks import number, show, whole
-from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.context_encoder import RawContext, Schema, context_encoder
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.errors import BudgetSpent, InvalidSpace, SnapshotError
 
 SHORTEST_KEY = 16  # bytes
 
-Ranges = Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]]
-RawContext = Mapping[str, float] | Sequence[float] | Array | None
+Ranges = Mapping[str, tuple[float, float] | ContextKind] | Sequence[tuple[float, float]]
 
 
 class PrivacyBudget:
@@ -122,8 +122,15 @@ class ContextShield:
         named = isinstance(ranges, Mapping)
         self.names = list(ranges) if isinstance(ranges, Mapping) else None
         pairs = list(ranges.values()) if isinstance(ranges, Mapping) else list(ranges)
-        self._encoder = ContextEncoder(self.names if named else len(pairs))
-        limits = np.array([_range(self.names[i] if self.names else i, pair) for i, pair in enumerate(pairs)])
+        kinds = [pair if isinstance(pair, tuple(KINDS.values())) else Number() for pair in pairs]
+        self._encoder = context_encoder(dict(zip(ranges, kinds, strict=True)) if named else len(pairs))
+        limits = np.array(
+            [
+                limit
+                for i, (pair, kind) in enumerate(zip(pairs, kinds, strict=True))
+                for limit in _limits(self.names[i] if self.names else i, pair, kind)
+            ]
+        )
         self._middle, self._half = limits.mean(axis=1), (limits[:, 1] - limits[:, 0]) / 2.0
         self.noise = noise
         self.dim = self._encoder.dim if dim is None else whole("dim", dim, 1, self._encoder.dim, InvalidSpace)
@@ -140,21 +147,29 @@ class ContextShield:
 
     def encode(self, context: RawContext) -> Array:
         """[dim] to keep."""
-        x = self._scaled(context)
+        return self.keep(self._encoder.encode(context))
+
+    def keep(self, encoded: Array) -> Array:
+        """[dim] the same of a context that is a vector already."""
+        x = self._scaled(encoded)
         return self._turned(x if self.noise is None else self.noise.apply(x))
 
     def encode_readonly(self, context: RawContext) -> Array:
         """[dim] to look with and not to keep: clipped, but without noise, and free."""
-        x = self._scaled(context)
+        x = self._scaled(self._encoder.encode(context))
         return self._turned(x if self.noise is None else self.noise.clipped(x))
 
-    def to_json(self) -> list[str] | int | None:
+    @property
+    def labels(self) -> list[str] | None:
+        """The name of the feature that each dimension belongs to; None where a key mixes them."""
+        return self._encoder.labels if self._turn is None else None
+
+    def to_json(self) -> dict[str, Any] | list[str] | int | None:
         return self._encoder.to_json()
 
-    def check(self, schema: object) -> "ContextShield":
+    def check(self, schema: Schema) -> "ContextShield":
         """Itself, if it is one for contexts like these."""
-        wanted = list(schema) if isinstance(schema, Sequence) and not isinstance(schema, str) else schema
-        if wanted != self.to_json():
+        if context_encoder(schema).to_json() != self.to_json():
             raise InvalidSpace(f"shield has ranges for the context {show(self.to_json())}, got context={show(schema)}")
         return self
 
@@ -169,8 +184,8 @@ class ContextShield:
         if state["rho"] is not None and self.noise is not None and self.noise.budget is not None:
             self.noise.budget.rho = max(self.noise.budget.rho, number("rho", state["rho"]))
 
-    def _scaled(self, context: RawContext) -> Array:
-        x: Array = np.clip((self._encoder.encode(context) - self._middle) / self._half, -LARGEST, LARGEST)
+    def _scaled(self, encoded: Array) -> Array:
+        x: Array = np.clip((encoded - self._middle) / self._half, -LARGEST, LARGEST)
         return x
 
     @one_thread()
@@ -208,6 +223,15 @@ def _secret(key: str | bytes) -> bytes:
     if not isinstance(secret, bytes) or len(secret) < SHORTEST_KEY:
         raise InvalidSpace(f"key must have at least {SHORTEST_KEY} bytes, as secrets.token_bytes(32) gives")
     return secret
+
+
+def _limits(name: object, pair: object, kind: ContextKind) -> list[tuple[float, float]]:
+    """Of each dimension of a feature; what is no number lies between -1 and 1 anyhow."""
+    if pair is not kind:
+        return [_range(name, pair)]
+    if isinstance(kind, Number):
+        raise InvalidSpace(f"ranges[{name!r}] must be (low, high) for a number, got {show(pair)}")
+    return [(-1.0, 1.0)] * kind.dim
 
 
 def _range(name: object, pair: object) -> tuple[float, float]:

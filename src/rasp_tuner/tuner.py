@@ -3,17 +3,14 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from rasp_tuner import context_report
-from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.context_encoder import ContextEncoder
-from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.context_encoder import Schema, context_encoder
+from rasp_tuner.core.ledger import Answered, Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
@@ -25,15 +22,15 @@ from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, saved, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import Budget, Direction, Explanation, Metric, Slots, Suggestion
-
-Context = Mapping[str, float] | Sequence[float] | Array | None
+from rasp_tuner.tuner_view import Context as Context
+from rasp_tuner.tuner_view import TunerView
+from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
 
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
 @methods_on_one_thread
-class Tuner:
+class Tuner(TunerView):
     """Suggests parameters for the context it sees, learns from the metrics that come back, and remembers.
 
     `ask` never learns; `tell`, `tell_failed` and `observe` do; a call that raises a RaspError changes nothing. Not
@@ -41,7 +38,8 @@ class Tuner:
 
     space       knob names -> Float, Int, PowerOfTwo, Categorical, Bool, Auto or Optional
     metrics     metric names -> "min", "max" or Metric(direction, weight, scale)
-    context     names, or a vector length, or None for context-free tuning
+    context     names of numbers; or names with their kinds, as in {"region": Category()} (contexts.py); or a vector
+                length; or None for context-free tuning
     default     what runs today, and the first suggestion unless something was observed before; else mid-box
     preset      "default", "paper", or either with other constants, as in presets.paper(base_step=0.25)
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
@@ -61,7 +59,7 @@ class Tuner:
         self,
         space: Mapping[str, Knob],
         metrics: Mapping[str, Metric | Direction],
-        context: Sequence[str] | int | None = None,
+        context: Schema = None,
         default: Mapping[str, object] | None = None,
         *,
         preset: str | Preset = "default",
@@ -75,7 +73,7 @@ class Tuner:
         constraints: Sequence[str] = (),
     ) -> None:
         self._space = Space(space, constraints, default)
-        self._encoder = ContextEncoder(context) if shield is None else shield.check(context)
+        self._encoder = context_encoder(context) if shield is None else shield.check(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
         self._default = self._space.default
         self._preset = with_options(preset, switching_cost, guard, screen, budget, default is not None)
@@ -94,7 +92,7 @@ class Tuner:
         *,
         space: Mapping[str, Knob],
         metrics: Mapping[str, Metric | Direction],
-        context: Sequence[str] | int | None = None,
+        context: Schema = None,
         missing: Missing = "refuse",
         time: str | None = None,
         **settings: Any,
@@ -107,9 +105,9 @@ class Tuner:
         settings  as of `Tuner`: default, preset, seed, ...
         """
         tuner = cls(space, metrics, context, **settings)
-        found, report = samples(records, tuner._space, ContextEncoder(context), list(metrics), missing, time)
+        found, report = samples(records, tuner._space, context_encoder(context), list(metrics), missing, time)
         for sample in found:
-            tuner.observe(sample.context if len(sample.context) else None, sample.params, sample.metrics)
+            tuner._observe(tuner._encoder.keep(sample.context), sample.params, sample.metrics)
         return tuner, report
 
     def __repr__(self) -> str:
@@ -117,11 +115,6 @@ class Tuner:
             f"<Tuner preset={self._preset.name!r} knobs={list(self._space.knobs)} learned={self.learned}"
             f" pending={len(self._ledger.pending)}>"
         )
-
-    @property
-    def pending(self) -> list[Suggestion]:
-        """Suggestions that wait for an answer, oldest first; they survive save and load."""
-        return [Suggestion(id, self._space.from_unit(record.point)) for id, record in self._ledger.pending.items()]
 
     @property
     def learned(self) -> int:
@@ -152,11 +145,11 @@ class Tuner:
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
         """
         record = self._ledger.waiting(id)
-        point, ran = self._what_ran(record.point, params)
+        point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
         self._lineage.add(record.context, point, metrics)
         self._current = point
-        self._ledger.answer(id, record.why.answered(outcome.error, outcome.path, outcome.reason, ran))
+        self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
         """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
@@ -166,69 +159,21 @@ class Tuner:
         record = self._ledger.waiting(id)
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
-        point, ran = self._what_ran(record.point, params)
+        point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
-        self._ledger.answer(id, record.why.answered(FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
+        self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
-        seen, point = self._encoder.encode(context), self._space.to_unit(params)
-        self._optimizer.tell(seen, point, metrics, self._rng)
-        self._lineage.add(seen, point, metrics)
+        self._observe(self._encoder.encode(context), params, metrics)
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
         self._optimizer.tell_failed(seen, point, self._rng)
         self._lineage.add(seen, point, None)
-
-    def recommend(self, context: Context = None) -> Params:
-        """The best parameters known for the nearest context, without exploring; the default while nothing is known.
-
-        Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
-        """
-        return self._space.from_unit(self._recommended(self._encoder.encode_readonly(context)))
-
-    def expected_of_default(self, context: Context = None) -> float | None:
-        """The error expected of the default in this context, in units of `Explanation.error`.
-
-        None while too little is known, and under preset "paper".
-        """
-        return self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
-
-    def budget(self) -> Budget | None:
-        """What suggestions have cost and gained against the default so far; None without a budget."""
-        return self._optimizer.budget()
-
-    @property
-    def scales(self) -> dict[str, str]:
-        """On which scale each metric is compared now: "linear" or "log"."""
-        return self._optimizer.scales
-
-    @property
-    def experts(self) -> tuple[str, ...]:
-        """What each entry of `Explanation.gate` stands for, in words."""
-        return self._optimizer.experts
-
-    def slots(self) -> Slots:
-        """The situations in memory, as copies; for people to look at."""
-        return self._optimizer.slots()
-
-    def context_report(self) -> ContextReport:
-        """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
-
-        Takes up to a few seconds, changes nothing.
-        """
-        if self._encoder.dim == 0:
-            return untested("this tuner was built without context")
-        names, recent, slots = self._encoder.names, self._optimizer.recent(), self._optimizer.slots()
-        known = slots.contexts[slots.last >= LATEST_SAMPLES] if recent.contexts.shape[1] == self._encoder.dim else None
-        usable = names if known is not None else None
-        memory = known if known is not None and len(known) else None
-        scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
-        return context_report.screen(recent.contexts, recent.points, recent.errors, usable, memory, scale=scale)
 
     def freeze(self) -> None:
         """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""
@@ -263,10 +208,6 @@ class Tuner:
         self._optimizer.merge(other._optimizer, self._lineage.before(other._lineage))
         self._lineage.merge(other._lineage)
 
-    def explain(self, id: str) -> Explanation:
-        """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
-        return self._ledger.explain(id)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to `path`, atomically; equal tuners write equal bytes."""
         snapshot.write(path, self.to_bytes())
@@ -293,7 +234,7 @@ class Tuner:
             "space": self._space.to_json(),
             "constraints": self._space.constraints,
             "default": self._space.from_unit(self._default),
-            "metrics": {name: asdict(metric) for name, metric in self._optimizer.metrics.items()},
+            "metrics": {name: metric.to_json() for name, metric in self._optimizer.metrics.items()},
             "context": self._encoder.to_json(),
             "preset": {"name": self._preset.name, "constants": dict(self._preset.constants)},
             "seed": self._seed,
@@ -358,7 +299,9 @@ class Tuner:
 
     def _kind(self) -> dict[str, object]:
         """What tuners must have in common to be merged."""
-        metrics = [(name, metric.direction, metric.scale) for name, metric in self._optimizer.metrics.items()]
+        metrics = [
+            (name, metric.direction, metric.scale, metric.limit) for name, metric in self._optimizer.metrics.items()
+        ]
         return {
             "space": list(self._space.knobs.items()),
             "constraints": self._space.constraints,
@@ -369,17 +312,16 @@ class Tuner:
             "preset": self._preset,
         }
 
-    def _what_ran(self, suggested: Array, params: Mapping[str, object] | None) -> tuple[Array, Params | None]:
+    def _observe(self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
+        point = self._space.to_unit(params)
+        self._optimizer.tell(seen, point, metrics, self._rng)
+        self._lineage.add(seen, point, metrics)
+
+    def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""
-        if params is None:
-            return suggested, None
         planned = self._space.from_unit(suggested)
         ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
-
-    def _recommended(self, context: Array) -> Array:
-        best = self._optimizer.best_known(context)
-        return self._default if best is None else self._space.snap(best)
 
 
 @one_thread()

@@ -162,7 +162,7 @@ def test_forget(rasp, name, client):
     for words, said in (
         (["--yes"], "say which records"),
         (["--id", "s3"], "add --yes"),
-        (["--where", "qps", "--yes"], "name=number or name=low..high"),
+        (["--where", "qps", "--yes"], "name=value or name=low..high"),
         (["--where", "qps=a..2", "--yes"], "must hold numbers"),
         (["--before", "noon", "--yes"], "--before must be unix seconds or an ISO 8601 time"),
     ):
@@ -182,9 +182,9 @@ def test_freeze(rasp, name):
     [
         ("ask nowhere qps=1", "no study 'nowhere'; `rasp study list` shows them"),
         ("ask NAME load=1", "context lacks ['qps']"),
-        ("ask NAME qps=1 2", "context must be given as name=number, got '2'"),
-        ("ask NAME qps=many", "context 'qps' must be a number, got 'many'"),
-        ("ask NAME qps=nan", "context['qps'] must be a finite number, got nan"),
+        ("ask NAME qps=1 2", "context must be given as name=value, got '2'"),
+        ("ask NAME qps=many", "context['qps'] must be a finite number, got 'many'"),
+        ("ask NAME qps=nan", "context['qps'] must be a finite number, got 'nan'"),
         ("tell NAME s99 p99_ms=1 throughput=2", "no suggestion 's99' was handed out"),
         ("tell NAME s0", "give metrics, as in p99_ms=181.2, or --failed with a reason"),
         ("tell NAME s0 p99_ms=1 --failed x", "give metrics, as in p99_ms=181.2, or --failed with a reason"),

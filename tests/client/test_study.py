@@ -312,3 +312,22 @@ def test_what_ran_counts_once_and_is_checked(study):
         with pytest.raises(InvalidValue, match=words):
             study.tell_failed(third.id, params=params)
     assert study.view() == before
+
+
+def test_a_limit_travels_and_the_recommendation_names_its_margin(client):
+    metrics = {"cost": "min", "p99_ms": Metric("min", max=200.0), "rate": Metric("max", at_least="0.5 default")}
+    study = client.create(next(names), {"x": Float(0.0, 1.0)}, metrics, None, {"x": 0.9})
+    tuner = Tuner({"x": Float(0.0, 1.0)}, metrics, None, {"x": 0.9})
+    for _ in range(15):
+        ours, theirs = study.ask(), tuner.ask()
+        assert ours == theirs
+        x = ours.params["x"]
+        told = {"cost": x, "p99_ms": 100.0 / (0.1 + x), "rate": 10.0 + x}
+        study.tell(ours.id, told)
+        tuner.tell(theirs.id, told)
+    assert study.margins() == tuner.margins()
+    assert set(study.margins()) == {"p99_ms", "rate"}
+    with pytest.raises(InvalidSpace, match="has no min"):
+        client.create(
+            next(names), {"x": Float(0.0, 1.0)}, {"cost": "min", "p99_ms": {"direction": "min", "min": 3}}, None
+        )

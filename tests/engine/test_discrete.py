@@ -5,8 +5,8 @@ from teaching import teach
 from rasp_tuner import Categorical, Int, Tuner
 from rasp_tuner.engine.discrete.belief import BASELINE, SETTLED
 from rasp_tuner.engine.discrete.family import DiscreteFamily
+from rasp_tuner.engine.discrete.here import knowledge_gradient
 from rasp_tuner.engine.discrete.target import warped
-from rasp_tuner.engine.discrete.value import knowledge_gradient
 
 LEVELS = [np.linspace(0.0, 1.0, n) for n in (2, 2, 5, 9)] + [(np.arange(4) + 0.5) / 4, None]
 UNORDERED = [False, False, False, False, True, False]

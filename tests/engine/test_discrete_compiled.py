@@ -5,19 +5,21 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.engine.discrete import compiled
-from rasp_tuner.engine.discrete.belief import DiscreteBelief
 from rasp_tuner.engine.discrete.family import DiscreteFamily
+from rasp_tuner.engine.discrete.here import SOURCES, knowledge_gradient
 from rasp_tuner.engine.discrete.kernel import (
     JITTER,
+    WEIGHTS,
+    Kernel,
+    KernelEvidence,
     evidence,
-    inverted,
     likeness,
     sampled_effects,
     with_noise,
     with_row,
 )
+from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.discrete.target import target_of
-from rasp_tuner.engine.discrete.value import knowledge_gradient
 from rasp_tuner.engine.family import Trial
 from rasp_tuner.engine.kernel import native
 
@@ -76,20 +78,19 @@ def same(got, wanted):
 def test_beliefs_agree(both, numpy_only):
     rng = np.random.default_rng(0)
     for context in rng.normal(size=(4, 2)):
-        plain, fast = (DiscreteBelief(family._fit, context) for family in both)
+        plain, fast = (family.believe(context) for family in both)
         same(fast.similar(), plain.similar())
         same(fast._offset, plain._offset)
-        same(fast._elites(5), plain._elites(5))
-        points = plain._elites(5)
-        for got, wanted in zip(fast._rows(points), plain._rows(points), strict=True):
-            same(got, wanted)
-        for got, wanted in zip(fast._joint(fast._rows(points)), plain._joint(plain._rows(points)), strict=True):
+        same(fast._here.known, plain._here.known)
+        same(fast._here.elites, plain._here.elites)
+        points = plain._here.elites
+        for got, wanted in zip(*(b.fit.kernel.rows_of(b.fit.knobs, points) for b in (fast, plain)), strict=True):
             same(got, wanted)
         same(fast.predict(points), plain.predict(points))
         look, other = fast.look(points[0]), plain.look(points[0])
         for got, wanted in zip((*look.rows, *look[1:]), (*other.rows, *other[1:]), strict=True):
             same(got, wanted)
-        _, mean, covariance = plain._joint(plain._rows(points))
+        _, _, mean, covariance = plain._here._joint(plain.fit.kernel.rows_of(plain.fit.knobs, points))
         for noise in (1e-6, 0.1, 10.0):
             same(knowledge_gradient(mean, covariance, noise), numpy_only(knowledge_gradient, mean, covariance, noise))
 
@@ -97,31 +98,40 @@ def test_beliefs_agree(both, numpy_only):
 def test_candidates_are_the_same_from_the_same_draws(both, numpy_only):
     for seed in range(20):
         context = np.random.default_rng(seed).normal(size=2)
-        plain, fast = (DiscreteBelief(family._fit, context) for family in both)
-        wanted = numpy_only(plain._candidates, np.random.default_rng(seed))
-        found = fast._candidates(np.random.default_rng(seed))
-        assert list(found) == list(wanted)
-        for name, points in found.items():
-            np.testing.assert_allclose(points, wanted[name], rtol=0.0, atol=1e-12, err_msg=name)
-        kept, places = fast._allowed(wanted)
-        others, places_then = plain._allowed(wanted)
-        assert places == places_then
-        same(kept, others)
+        plain, fast = (family.believe(context)._here for family in both)
+        wanted = numpy_only(plain.candidates, np.random.default_rng(seed))
+        found = fast.candidates(np.random.default_rng(seed))
+        assert found.counts == wanted.counts
+        np.testing.assert_array_equal(found.places, wanted.places)
+        np.testing.assert_allclose(found.points, wanted.points, rtol=0.0, atol=1e-12)
+        assert fast.ranked(found) == numpy_only(plain.ranked, wanted)
         rngs = np.random.default_rng(seed), np.random.default_rng(seed)
+        plain, fast = (family.believe(context) for family in both)
         choices = fast.choose(rngs[0]), numpy_only(plain.choose, rngs[1])
         same(choices[0].point, choices[1].point)
         assert choices[0].source == choices[1].source
         assert rngs[0].bit_generator.state == rngs[1].bit_generator.state
 
 
-def test_candidates_that_are_all_barred_leave_the_default(both):
-    found = {"elite": np.ones((3, both[1]._knobs.dim)), "default": both[1]._knobs.default[None]}
+def test_candidates_come_from_where_they_say(both):
     for family in both:
-        belief = DiscreteBelief(family._fit, np.zeros(2))
-        belief._barred = np.concatenate(list(found.values()))
-        points, places = belief._allowed(found)
-        assert places == [3]
-        same(points, found["default"])
+        found = family.believe(np.zeros(2))._here.candidates(np.random.default_rng(0))
+        sources = [found.source(row) for row in range(len(found.points))]
+        assert sources == sorted(sources, key=SOURCES.index)
+        assert set(sources) == set(SOURCES)
+        np.testing.assert_array_equal(found.points[sources.index("default")], family._knobs.default)
+
+
+def test_candidates_that_are_all_barred_leave_the_default():
+    for limited in (False, True):
+        family = DiscreteFamily([TWO], [False], np.zeros(1), 1)
+        family.reweigh(np.ones(1))
+        for point in (np.zeros(1), np.ones(1)):
+            asked = 1.0 - point if limited else point
+            family.learn(Trial(point, np.zeros(1), np.ones(1), True, asked), None, None)
+        found = family.believe(np.zeros(1))._here.candidates(np.random.default_rng(0))
+        same(found.points, [[0.0]])
+        assert found.source(0) == "default"
 
 
 def test_refits_agree(both, numpy_only):
@@ -135,8 +145,9 @@ def test_refits_agree(both, numpy_only):
     for got, wanted in zip(target_of(y, kc, 2.0), target, strict=True):
         same(got, wanted)
     rows = kernel.rows_of(knobs, s["points"])
-    inputs = (kernel, knobs, rows, gaps, kc, target.values, s["doubt"], s["counts"], 4.0, (3.0, 0.5))
-    for got, wanted in zip(evidence(*inputs), numpy_only(evidence, *inputs), strict=True):
+    inputs = (rows, gaps, kc, target.values, s["doubt"], s["counts"], 4.0, (3.0, 0.5))
+    found = evidence(kernel, fast._knobs, *inputs), evidence(kernel, knobs, *inputs)
+    for got, wanted in zip(*found, strict=True):
         same(got, wanted)
     same(with_noise(s["inverse"], 3, 0.2), numpy_only(with_noise, s["inverse"], 3, 0.2))
     for row in (5, len(s["inverse"])):
@@ -145,22 +156,40 @@ def test_refits_agree(both, numpy_only):
     same(fast._target().values, plain._target().values)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 40, 41, 150])
-def test_inverses_are_exact_and_symmetric(rows):
-    rng = np.random.default_rng(rows)
-    half = rng.normal(size=(rows, rows))
-    matrix = half @ half.T + 0.1 * np.eye(rows)
-    inverse = inverted(matrix)
-    same(inverse @ matrix, np.eye(rows))
-    assert (inverse == inverse.T).all()
+def evidence_of(rows: int, numpy_only, least: float = 0.5) -> list[KernelEvidence]:
+    """Of so many random rows, with and without compiled code; noises are at least so many times the usual."""
+    rng, (levels, unordered) = np.random.default_rng(rows), SPACES["levels"]
+    points = np.array([[rng.choice(own) for own in levels] for _ in range(rows)])
+    gaps, kc = likeness(rng.normal(size=(rows, 2)), 0.5)
+    target, noise_factor, counts = rng.normal(size=rows), rng.uniform(least, 2.0, rows), rng.integers(1, 9, rows) + 0.0
+
+    def found() -> KernelEvidence:
+        knobs = Knobs(levels, unordered, np.array([own[0] for own in levels]))
+        kernel = Kernel.of(np.linspace(-1.0, 0.5, WEIGHTS + knobs.dim), 2.0, knobs)
+        arrays = (kernel.rows_of(knobs, points), gaps, kc, target, noise_factor, counts)
+        return evidence(kernel, knobs, *arrays, 4.0, (3.0, 0.5))
+
+    return [found(), numpy_only(found)]
 
 
-def test_an_indefinite_matrix_is_no_error(numpy_only):
+@pytest.mark.parametrize("rows", [1, 7, 24, 25, 51, 150])
+def test_evidence_of_any_number_of_rows_agrees_and_its_inverse_is_symmetric(rows, numpy_only):
+    fast, plain = evidence_of(rows, numpy_only)
+    for got, wanted in zip(fast, plain, strict=True):
+        same(got, wanted)
+    for found in (fast, plain):
+        assert (found.inverse == found.inverse.T).all()
+
+
+@pytest.mark.parametrize("rows", [3, 90])
+def test_an_indefinite_matrix_is_no_error(rows, numpy_only):
     """Rounding makes such matrices where points are equal."""
-    matrix = np.diag([1.0, -1e-9, 2.0])
-    with pytest.raises(np.linalg.LinAlgError):
-        compiled.half_inverse(matrix)
-    same(inverted(matrix), numpy_only(inverted, matrix))
+    fast, plain = evidence_of(rows, numpy_only, -300.0)
+    for got, wanted in zip(fast, plain, strict=True):
+        same(got, wanted)
+
+
+def test_effects_are_drawn_of_an_indefinite_matrix(numpy_only):
     draws = np.random.default_rng(0).normal(size=(4, 3))
     inputs = 0.5, np.diag([1.0, -2.0, 3.0]), np.ones(3), draws
     again = 0.5, np.diag([1.0, -2.0, 3.0]), np.ones(3), draws
@@ -169,7 +198,7 @@ def test_an_indefinite_matrix_is_no_error(numpy_only):
 
 def test_arrays_that_do_not_lie_row_by_row_are_refused():
     with pytest.raises(TypeError, match="contiguous"):
-        compiled._at(np.zeros((3, 4)).T)
+        compiled.address(np.zeros((3, 4)).T)
 
 
 @pytest.mark.parametrize("context", [None, 2])

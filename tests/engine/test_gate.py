@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, Tuner
+from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Choice, Forecast, Trial
 from rasp_tuner.engine.gate import EvidenceGate, Mixture
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
@@ -66,8 +67,9 @@ def test_a_mixture_has_the_moments_of_a_mixture():
     assert mixture.noise == pytest.approx(0.25)
     forecast = mixture.forecast(np.zeros(1), 0.0)
     assert (forecast.mean, forecast.variance) == pytest.approx((mean, variance))
-    assert forecast.log_densities == pytest.approx([np.log(0.5 + 0.5 * np.exp(-1.0)), -16.0])
-    assert forecast.log_density == pytest.approx(np.log(0.75 * (0.5 + 0.5 * np.exp(-1.0)) + 0.25 * np.exp(-16.0)))
+    assert forecast.log_densities == pytest.approx([0.0, -1.0, -16.0, -16.0])  # of every expert
+    log_density = log_mean(forecast.log_densities, mixture.weights)
+    assert log_density == pytest.approx(np.log(0.75 * (0.5 + 0.5 * np.exp(-1.0)) + 0.25 * np.exp(-16.0)))
 
 
 def test_densities_are_finite_where_all_the_weight_is_on_what_was_impossible():
@@ -75,8 +77,8 @@ def test_densities_are_finite_where_all_the_weight_is_on_what_was_impossible():
         def log_densities(self, _y):
             return np.array([-2000.0, 0.0])
 
-    mixture = Mixture((Sure(weights=(1.0, 0.0)),), np.ones(1))
-    assert np.isfinite(mixture.forecast(np.zeros(1), 0.0).log_densities).all()
+    belief = EvidenceGate([Sure(weights=(1.0, 0.0))], [0.0]).believe(np.zeros(0))
+    assert np.isfinite(log_mean(belief.forecast(np.zeros(1), 0.0).log_densities, belief.weights))
 
 
 def test_families_choose_by_their_share_and_the_larger_one_recommends():
@@ -88,7 +90,8 @@ def test_families_choose_by_their_share_and_the_larger_one_recommends():
 
 def score(gate, y=0.0):
     """Weigh the families by an answer y."""
-    gate.score(gate.believe(np.zeros(0)).forecast(np.zeros(1), y))
+    belief = gate.believe(np.zeros(0))
+    gate.score(belief, belief.forecast(np.zeros(1), y))
 
 
 def test_the_family_that_predicts_better_counts_more():

@@ -50,7 +50,7 @@ def contexts_for(count, dim=2, seed=7):
 
 
 def kept(tuner):
-    return tuner._optimizer._latest[1].beliefs[0]
+    return tuner._optimizer._latest[1]
 
 
 @pytest.mark.parametrize(("knobs", "dim"), [(1, 1), (3, 2), (5, 3), (8, 32)])

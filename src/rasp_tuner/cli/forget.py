@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rasp_tuner.cli.common import complain, flag, say
-from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, emit, plain, talking
+from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, context_value, emit, plain, talking
 from rasp_tuner.cli.study import studies
 from rasp_tuner.errors import InvalidValue
 
@@ -22,7 +22,7 @@ def forget(
     name: Name,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="By context: qps=420, qps=400..500 or qps=400.. ; if repeated, all must hold."),
+        typer.Option(help="By context: qps=420, qps=400..500, qps=400.. or region=eu; if repeated, all must hold."),
     ] = None,
     after: Moment = None,
     before: Moment = None,
@@ -64,13 +64,13 @@ def forget(
             typer.echo(f"Removed the backup {plain(backup)}")
 
 
-def _limits(word: str) -> tuple[str, float | list[float | None]]:
+def _limits(word: str) -> tuple[str, str | float | list[float | None] | None]:
     name, equals, value = word.partition("=")
     if not name or not equals or not value:
-        raise InvalidValue(f"--where must be given as name=number or name=low..high, got {word!r}")
+        raise InvalidValue(f"--where must be given as name=value or name=low..high, got {word!r}")
     found = re.fullmatch(RANGE, value)
     if found is None:
-        return name, _number(word, value)
+        return name, context_value(value)
     return name, [_number(word, end) if end else None for end in (found["low"], found["high"])]
 
 

@@ -1,6 +1,7 @@
 """Shared by the commands that talk to a server: its address, errors in one line with the remedy, safe text."""
 
 import json
+import re
 import socket
 import sys
 import time
@@ -109,13 +110,20 @@ def settings(words: list[str], space: Mapping[str, Mapping[str, Any]]) -> dict[s
     return {name: _value(name, text, space) for name, text in _named("--ran", "value", words).items()}
 
 
-def context_of(words: list[str]) -> dict[str, float] | list[float] | None:
-    """`["qps=420"]` by name, `["0.1", "0.2"]` in order, nothing for a study without context."""
+def context_of(words: list[str]) -> dict[str, Any] | list[Any] | None:
+    """`["qps=420", "region=eu"]` by name, `["0.1", "0.2"]` in order, nothing for a study without context."""
     if not words:
         return None
     if any("=" in word for word in words):
-        return numbers("context", words)
-    return [_number("context", word) for word in words]
+        return {name: context_value(text) for name, text in _named("context", "value", words).items()}
+    return [context_value(word) for word in words]
+
+
+def context_value(text: str) -> str | float | None:
+    """A number if it looks like one, missing if it is empty, else a text: 007 is one."""
+    if re.fullmatch(r"[+-]?(0|[1-9]\d*)?(\.\d*)?(e[+-]?\d+)?", text, re.IGNORECASE) and any(map(str.isdigit, text)):
+        return float(text)
+    return text or None
 
 
 def _named(field: str, kind: str, words: list[str]) -> dict[str, str]:

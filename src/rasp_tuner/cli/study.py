@@ -106,6 +106,8 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     typer.echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
     typer.echo("  ".join(f"{count} {view[count]:,}" for count in COUNTS))
     context = view["context"]
+    if isinstance(context, dict):
+        context = [f"{name} ({kind['kind']})" for name, kind in context.items()]
     typer.echo(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
     _columns(
         "knobs",
@@ -120,12 +122,21 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     _columns(
         "metrics",
         [
-            (plain(m), spec["direction"], f"weight {spec['weight']:g}", f"{scales.get(m, 'linear')} scale")
+            (plain(m), spec["direction"], _counts(spec), f"{scales.get(m, 'linear')} scale")
             for m, spec in view["metrics"].items()
         ],
     )
     if (report := view.get("budget_report")) is not None:
         typer.echo(str(Budget(**report)))
+
+
+def _counts(metric: dict[str, Any]) -> str:
+    """How a metric counts: by its weight, by its limit, or both."""
+    limits = [
+        f"{name.replace('_', ' ')} {metric[name]}" for name in ("max", "min", "at_most", "at_least") if name in metric
+    ]
+    weight = [f"weight {metric['weight']:g}"] if metric["weight"] or not limits else []
+    return ", ".join(map(plain, weight + limits))
 
 
 @studies.command("export")
@@ -234,7 +245,7 @@ def unfreeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False)
 def ask(
     name: Name,
     context: Annotated[
-        list[str] | None, typer.Argument(help="By name, as in qps=420, or numbers in the order of the study.")
+        list[str] | None, typer.Argument(help="By name, as in qps=420 region=eu, or values in the order of the study.")
     ] = None,
     url: Url = URL,
     key: Key = None,
@@ -320,7 +331,7 @@ def _switch(name: str, url: str, key: str | None, as_json: bool, frozen: bool) -
 
 def _next_ask(view: dict[str, Any]) -> str:
     context = view["context"]
-    words = [f"{name}=..." for name in context] if isinstance(context, list) else ["..."] * (context or 0)
+    words = [f"{name}=..." for name in context] if isinstance(context, dict | list) else ["..."] * (context or 0)
     return plain(" ".join(["rasp ask", view["name"], *words]))
 
 

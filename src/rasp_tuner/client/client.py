@@ -2,7 +2,7 @@
 
 import os
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -10,8 +10,9 @@ from urllib.parse import quote
 from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.study import Study
 from rasp_tuner.client.transport import Transport, positive_seconds
-from rasp_tuner.client.wire import metric_specs_json, params_json, space_json
+from rasp_tuner.client.wire import context_schema_json, metric_specs_json, params_json, space_json
 from rasp_tuner.core.checks import whole
+from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.space import Knob
 from rasp_tuner.types import Direction, Metric
 
@@ -74,7 +75,7 @@ class Client:
         name: str,
         space: Mapping[str, Knob | Mapping[str, Any]],
         metrics: Mapping[str, Metric | Direction | Mapping[str, Any]],
-        context: Sequence[str] | int | None = None,
+        context: Schema = None,
         default: Mapping[str, object] | None = None,
         **settings: Any,
     ) -> Study:
@@ -88,7 +89,7 @@ class Client:
             "name": name,
             "space": space_json(space),
             "metrics": metric_specs_json(metrics),
-            "context": context if context is None or isinstance(context, int) else list(context),
+            "context": context_schema_json(context),
             **settings,
         }
         if default is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.contexts import Category
 from rasp_tuner.core.checks import same_names
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import AlreadyAnswered, UnknownSuggestion
@@ -111,6 +112,10 @@ class Fallbacks:
 
 
 def _position(context: Any) -> Array:
-    """A context as sent -> its numbers [d_c], sorted by name or in order."""
+    """A context as sent -> its numbers [d_c], sorted by name or in order; texts as a category has them."""
     values = [context[name] for name in sorted(context)] if isinstance(context, dict) else list(context or ())
-    return np.array(values, dtype=np.float64)
+    return np.array([x for value in values for x in _numbers(value)], dtype=np.float64)
+
+
+def _numbers(value: str | float | None) -> list[float]:
+    return Category().encode(value) if value is None or isinstance(value, str) else [float(value)]

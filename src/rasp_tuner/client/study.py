@@ -18,7 +18,7 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
-from rasp_tuner.types import Budget, Explanation, Suggestion
+from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
 
 REFRESH_EVERY_S = 0.25  # the recommendation to fall back on
 STREAM_TIMEOUT_S = 40.0  # without data; the server sends a heartbeat every 15 s
@@ -149,6 +149,11 @@ class Study:
             return self._fall_back(seen)
         self._recommendations.remember(seen, params)
         return params
+
+    def margins(self, context: Context = None) -> dict[str, Margin]:
+        """How far the recommended parameters keep each metric from its limit in this context, if it has one."""
+        reply = self._transport.call("POST", f"{self._path}/recommend", {"context": context_json(context)}).body
+        return {name: Margin(**margin) for name, margin in reply.get("margins", {}).items()}
 
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once told, its result; `str()` gives it in words."""

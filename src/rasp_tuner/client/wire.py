@@ -5,21 +5,31 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.contexts import KINDS, kind_json, value_json
 from rasp_tuner.core.checks import number, show
+from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.space import DIGITS, KINDS, Knob, Params, knob_to_json
+from rasp_tuner.space import DIGITS, Knob, Params, knob_to_json
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Direction, Metric
 
 
-def context_json(context: Context) -> dict[str, float] | list[float] | None:
+def context_json(context: Context) -> dict[str, Any] | list[Any] | None:
     if context is None:
         return None
     if isinstance(context, Mapping):
-        return {_name("context", name): number(f"context[{name!r}]", value) for name, value in context.items()}
+        return {_name("context", name): value_json(f"context[{name!r}]", value) for name, value in context.items()}
     if isinstance(context, (Sequence, np.ndarray)) and not isinstance(context, (str, bytes)):
-        return [number(f"context[{i}]", value) for i, value in enumerate(context)]
-    raise InvalidValue(f"context must be a mapping, a list of numbers or None, got {show(context)}")
+        return [value_json(f"context[{i}]", value) for i, value in enumerate(context)]
+    raise InvalidValue(f"context must be a mapping, a list of values or None, got {show(context)}")
+
+
+def context_schema_json(schema: Schema) -> dict[str, Any] | list[str] | int | None:
+    """Kinds as objects of the library, or already as JSON."""
+    if isinstance(schema, Mapping):
+        kinds = tuple(KINDS.values())
+        return {name: kind_json(kind) if isinstance(kind, kinds) else kind for name, kind in schema.items()}
+    return schema if schema is None or isinstance(schema, int) else list(schema)
 
 
 def metrics_json(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -50,7 +60,7 @@ def space_json(space: Mapping[str, Knob | Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _knob_json(name: str, knob: Knob) -> dict[str, Any]:
-    if type(knob) not in KINDS.values():
+    if not isinstance(knob, Knob):
         raise InvalidSpace(f"space[{name!r}] must be a knob or its JSON, got {show(knob)}")
     made = knob_to_json(knob)
     if made.get("digits") == DIGITS:  # the usual ones; servers of version 0.1 do not know the field
@@ -66,8 +76,7 @@ def metric_specs_json(metrics: Mapping[str, Metric | Direction | Mapping[str, An
 
 def _metric_json(metric: Metric) -> dict[str, Any]:
     """The usual scale is left out, which servers of version 0.1 understand too."""
-    spec: dict[str, Any] = {"direction": metric.direction, "weight": metric.weight}
-    return spec if metric.scale == "auto" else {**spec, "scale": metric.scale}
+    return {name: value for name, value in metric.to_json().items() if (name, value) != ("scale", "auto")}
 
 
 def _name(field: str, name: object) -> str:

@@ -1,12 +1,17 @@
 """ContextEncoder: what a caller says about the situation -> a checked vector."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from rasp_tuner.contexts import ContextKind, Number, kind_json, kind_of
 from rasp_tuner.core.checks import number, same_names, show, vector, whole
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
+
+Schema = Mapping[str, ContextKind | str | Mapping[str, Any]] | Sequence[str] | int | None
+RawContext = Mapping[str, Any] | Sequence[Any] | Array | None
 
 LARGEST_CONTEXT = 100_000  # dimensions
 SHORT_CONTEXT = 32  # dimensions, up to which one look at each costs less than NumPy
@@ -37,14 +42,31 @@ class ContextEncoder:
             if len(set(self.names)) < self.dim:
                 raise InvalidSpace(f"context names must differ, got {show(schema)}")
         else:
-            raise InvalidSpace(f"context must be a list of names, a length or None, got {show(schema)}")
+            raise InvalidSpace(
+                f"context must be a list of names, names with their kinds, a length or None, got {show(schema)}"
+            )
         self._named = dict.fromkeys(self.names or ())
 
-    def encode(self, context: Mapping[str, float] | Sequence[float] | Array | None) -> Array:
+    @property
+    def features(self) -> list[list[int]]:
+        """The dimensions of each feature."""
+        return [[i] for i in range(self.dim)]
+
+    @property
+    def labels(self) -> list[str] | None:
+        """The name of the feature that each dimension belongs to."""
+        return None if self.names is None else [self.names[i] for i, own in enumerate(self.features) for _ in own]
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Names whose values may be missing."""
+        return frozenset()
+
+    def encode(self, context: RawContext) -> Array:
         """The vector [d_c]; a mapping needs exactly the declared names, a sequence exactly the declared length."""
         plain = self._plain(context)
         if plain is not None:
-            return np.array(plain)
+            return plain
         if self.dim == 0:
             if context is None or (isinstance(context, (Mapping, Sequence, np.ndarray)) and len(context) == 0):
                 return np.zeros(0)
@@ -61,30 +83,94 @@ class ContextEncoder:
         clipped: Array = np.minimum(np.maximum(encoded, -LARGEST), LARGEST)
         return clipped
 
-    def _plain(self, context: object) -> list[float] | None:
-        """The usual case: a short context that is right, of floats that need no clipping. Else None."""
+    def _plain(self, context: object) -> Array | None:
+        """The usual case: a context that is right, of floats that need no clipping. Else None."""
+        if isinstance(context, np.ndarray):
+            if context.dtype != np.float64 or context.shape != (self.dim,):
+                return None
+            if self.dim > SHORT_CONTEXT:
+                return context.copy() if np.abs(context).max() <= LARGEST else None
         values: object = None
         if isinstance(context, dict):
             values = list(map(context.get, self._named)) if context.keys() == self._named.keys() else None
-        elif isinstance(context, np.ndarray):
-            values = context.tolist() if context.dtype == np.float64 and context.ndim == 1 else None
-        elif isinstance(context, (list, tuple)):
-            values = list(context)
+        elif isinstance(context, (list, tuple, np.ndarray)):
+            values = list(context) if isinstance(context, (list, tuple)) else context.tolist()
         if not isinstance(values, list) or not 0 < len(values) == self.dim <= SHORT_CONTEXT:
             return None
         for value in values:
             if type(value) is not float or not -LARGEST <= value <= LARGEST:
                 return None
-        return values
+        return np.array(values)
 
-    def encode_readonly(self, context: Mapping[str, float] | Sequence[float] | Array | None) -> Array:
+    def encode_readonly(self, context: RawContext) -> Array:
         """The same, of a context that will not be kept: a shield treats the two differently."""
         return self.encode(context)
 
-    def to_json(self) -> list[str] | int | None:
+    def keep(self, encoded: Array) -> Array:
+        """A vector that another encoder of this schema made, as it may be kept: a shield changes it."""
+        return encoded
+
+    def to_json(self) -> dict[str, Any] | list[str] | int | None:
         return self.names if self.names is not None else (self.dim or None)
 
     def _example(self) -> str:
         if self.names is not None:
             return "{" + ", ".join(f"{name!r}: ..." for name in self.names) + "}"
         return f"[{self.dim} numbers]"
+
+
+class KindEncoder(ContextEncoder):
+    """The same for names with kinds (contexts.py): each feature has a fixed number of dimensions.
+
+    >>> context_encoder({"qps": "number", "cached": "flag"}).encode({"qps": 420, "cached": True}).tolist()
+    [420.0, 1.0, 0.0]
+    """
+
+    def __init__(self, kinds: Mapping[str, ContextKind]) -> None:
+        super().__init__(list(kinds))
+        self.kinds = dict(kinds)
+        self.dim = whole("context", sum(kind.dim for kind in kinds.values()), 1, LARGEST_CONTEXT, InvalidSpace)
+
+    @property
+    def features(self) -> list[list[int]]:
+        ends = np.cumsum([kind.dim for kind in self.kinds.values()]).tolist()
+        return [list(range(end - kind.dim, end)) for kind, end in zip(self.kinds.values(), ends, strict=True)]
+
+    @property
+    def optional(self) -> frozenset[str]:
+        return frozenset(name for name, kind in self.kinds.items() if kind.may_be_missing)
+
+    def encode(self, context: RawContext) -> Array:
+        """The vector [d_c]; a mapping may leave out what may be missing, a sequence has one value for each name."""
+        if context is None:
+            raise InvalidValue(f"context is missing: give {self._example()}")
+        if not isinstance(context, Mapping):
+            if not isinstance(context, Sequence | np.ndarray) or isinstance(context, str | bytes):
+                raise InvalidValue(f"context must be given as {self._example()}, got {show(context)}")
+            if len(context) != len(self.kinds):
+                raise InvalidValue(f"context must hold {len(self.kinds)} values, got {len(context)}: {show(context)}")
+            context = dict(zip(self.kinds, context, strict=True))
+        left_out = {name: None for name, kind in self.kinds.items() if kind.may_be_missing and name not in context}
+        given = same_names("context", {**context, **left_out} if left_out else context, self._named)
+        encoded: list[float] = []
+        for name, kind in self.kinds.items():
+            try:
+                encoded += kind.encode(given[name])
+            except InvalidValue as reason:
+                raise InvalidValue(f"context[{name!r}] {reason}") from None
+        return np.array(encoded)
+
+    def to_json(self) -> dict[str, Any] | list[str] | int | None:
+        return {name: kind_json(kind) for name, kind in self.kinds.items()}
+
+
+def context_encoder(schema: Schema) -> ContextEncoder:
+    """The encoder of a schema; names whose kinds are plain numbers are as good as a list of names."""
+    if not isinstance(schema, Mapping):
+        return ContextEncoder(schema)
+    if not schema or not all(isinstance(name, str) and name for name in schema):
+        raise InvalidSpace(f"context must have names that are non-empty strings, got {show(schema)}")
+    kinds = {name: kind_of(f"context[{name!r}]", given) for name, given in schema.items()}
+    if all(kind == Number() for kind in kinds.values()):
+        return ContextEncoder(list(kinds))
+    return KindEncoder(kinds)

@@ -11,7 +11,8 @@ import numpy as np
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue, UnknownSuggestion
-from rasp_tuner.types import Explanation
+from rasp_tuner.space import Params
+from rasp_tuner.types import Explanation, Path, Why
 
 T = TypeVar("T")
 _NAMES = tuple(field.name for field in fields(Explanation))
@@ -22,7 +23,21 @@ class Pending(NamedTuple):
 
     context: Array  # [d_c]
     point: Array  # [d] in the unit box
-    why: Explanation
+    why: Why
+
+
+class Answered(NamedTuple):
+    """What came of a suggestion, as in `Explanation`."""
+
+    why: Why
+    error: float
+    path: Path
+    reason: str
+    ran: Params | None = None
+    failure: str | None = None
+
+    def explanation(self) -> Explanation:
+        return self.why.explanation().answered(*self[1:])
 
 
 class Ledger:
@@ -32,9 +47,9 @@ class Ledger:
         self.size = size
         self.issued = 0
         self.pending: dict[str, Pending] = {}
-        self.answered: dict[str, Explanation] = {}
+        self.answered: dict[str, Why] = {}
 
-    def issue(self, context: Array, point: Array, why: Explanation) -> str:
+    def issue(self, context: Array, point: Array, why: Why) -> str:
         """A new id for a suggestion that is now out."""
         id = f"s{self.issued}"
         self.issued += 1
@@ -52,14 +67,14 @@ class Ledger:
             " parameters with observe(context, params, metrics)"
         )
 
-    def answer(self, id: str, why: Explanation) -> None:
+    def answer(self, id: str, why: Why) -> None:
         del self.pending[id]
         _put(self.answered, id, why, self.size)
 
     def explain(self, id: object) -> Explanation:
         self._check_known(id)
         key = str(id)
-        why = self.answered[key] if key in self.answered else self.pending[key].why
+        why = (self.answered[key] if key in self.answered else self.pending[key].why).explanation()
         return why if why.ran is None else replace(why, ran=dict(why.ran))  # the caller may change a dict
 
     def _check_known(self, id: object) -> None:
@@ -86,8 +101,8 @@ class Ledger:
         return {
             "size": self.size,
             "issued": self.issued,
-            "pending": [[id, _fields(record.why)] for id, record in self.pending.items()],
-            "answered": [[id, _fields(why)] for id, why in self.answered.items()],
+            "pending": [[id, _fields(record.why.explanation())] for id, record in self.pending.items()],
+            "answered": [[id, _fields(why.explanation())] for id, why in self.answered.items()],
         }
 
     def state(self, dim: int, context_dim: int) -> dict[str, Array]:

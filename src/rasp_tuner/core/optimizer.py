@@ -5,12 +5,12 @@ Also the nouns that pass between an optimizer and its caller.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.types import Budget, Explanation, Metric, Slots
+from rasp_tuner.types import Budget, Margin, Metric, Slots, Why
 
 FAILED_ERROR = 1.0  # the error on record of a run that failed: as bad as errors get
 
@@ -25,16 +25,14 @@ class Stateful(Protocol):
         """Take back what `state` gave."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """Where to go next, and why."""
 
     point: Array  # [d]
-    why: Explanation
+    why: Why
 
 
-@dataclass(frozen=True, slots=True)
-class LearnResult:
+class LearnResult(NamedTuple):
     """What a sample came to, and how it was learned."""
 
     error: float  # composed of the metrics; lower is better
@@ -100,6 +98,9 @@ class Optimizer(Stateful, Protocol):
 
     def expect(self, context: Array, point: Array) -> float | None:
         """The error expected at a point; None where that is not known."""
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        """How far a point stays from each metric's limit; empty without limits, and while nothing is known."""
 
     def budget(self) -> Budget | None:
         """What own suggestions have cost against the default; None without a budget."""

@@ -11,19 +11,30 @@ rate.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
 from rasp_tuner.engine.engine import Engine
-from rasp_tuner.types import Budget, Metric, Slots
+from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
 TRUSTED_NATS = 3.0  # odds of twenty to one
 LEAST_NATS = -3.0  # a context may become useful late
 MOST_NATS_A_SAMPLE = 6.0  # that one sample adds or takes
 COMPARE_FROM_SAMPLES = 3  # more than knobs: before, forecasts are not compared
 NOT_TRUSTED = "whatever the context, which has not shown yet that it helps"  # in explanations
+
+
+class NotTrusted(NamedTuple):
+    """Reasons that leave the context out."""
+
+    why: Why
+
+    def explanation(self) -> Explanation:
+        made = self.why.explanation()
+        return replace(made, source=f"{made.source} ({NOT_TRUSTED})")
 
 
 class ContextGate:
@@ -46,9 +57,7 @@ class ContextGate:
         if self.trusted:
             return self.seeing.propose(context, current, rng)
         proposal = self.blind.propose(context[:0], current, rng)
-        if proposal is None:
-            return None
-        return replace(proposal, why=replace(proposal.why, source=f"{proposal.why.source} ({NOT_TRUSTED})"))
+        return None if proposal is None else Proposal(proposal.point, NotTrusted(proposal.why))
 
     def tell(
         self,
@@ -78,6 +87,16 @@ class ContextGate:
 
     def expect(self, context: Array, point: Array) -> float | None:
         return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
+
+    def outlook(self, context: Array, points: Array) -> Array:
+        return self.seeing.outlook(context, points) if self.trusted else self.blind.outlook(context[:0], points)
+
+    def better(self, context: Array, point: Array) -> float:
+        return self.seeing.better(context, point) if self.trusted else self.blind.better(context[:0], point)
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        del context, point
+        return {}
 
     def budget(self) -> Budget | None:
         return (self.seeing if self.trusted else self.blind).budget()

@@ -12,9 +12,11 @@ import numpy as np
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import FAILED_ERROR, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.family import Choice, Trial
-from rasp_tuner.engine.gate import EvidenceGate, Mixture
+from rasp_tuner.engine.evidence import log_mean
+from rasp_tuner.engine.family import Belief, Choice, Trial, predict_one
+from rasp_tuner.engine.gate import EvidenceGate
 from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
     GUARD_DEVIATIONS,
     LEAST_VARIANCE,
@@ -27,9 +29,8 @@ from rasp_tuner.engine.safety import (
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.space import Rules
-from rasp_tuner.types import Budget, Explanation, Metric, Slots
+from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
-SHOWN_SLOTS = 3  # similar situations named in an explanation
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
@@ -56,10 +57,11 @@ class Engine:
         self.densities = densities  # whether results say how likely each answer was
         self._rules = rules  # what ties knobs together, if anything does
         self._default_values = default.tolist()
+        self._first_looks = len(default) + 1
         self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
-        self._latest: tuple[Array, Mixture] | None = None  # context and belief, until something is learned
+        self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
         gate.reweigh(objective.weights)
 
@@ -75,7 +77,7 @@ class Engine:
     def experts(self) -> tuple[str, ...]:
         return self.gate.experts
 
-    def believe(self, context: Array) -> Mixture:
+    def believe(self, context: Array) -> Belief:
         """What all families hold true in this context; the belief of an ask serves its tell, too."""
         latest = self._latest
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
@@ -84,7 +86,7 @@ class Engine:
         self.keep(context, belief)
         return belief
 
-    def keep(self, context: Array, belief: Mixture) -> None:
+    def keep(self, context: Array, belief: Belief) -> None:
         """Have this ready: what the families believe in this context, until something is learned."""
         self._latest, self._compared = (context, belief), {}
 
@@ -96,14 +98,14 @@ class Engine:
             return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
         belief = self.believe(context)
         choice = self._legal_choice(belief, belief.choose(rng))
-        if self.objective.seen > len(self.default) + 1:  # before, nothing could be learned by standing still
+        if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
             if self.switching_cost > 0.0:
                 choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
             if self._budget is not None:
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
-        return Proposal(choice.point, self._explain(belief, choice))
+        return Proposal(choice.point, self._reasons(belief, choice))
 
     def tell(
         self,
@@ -115,8 +117,6 @@ class Engine:
     ) -> LearnResult:
         del rng  # nothing here is left to chance
         losses = self._rescaled_for(self.objective.to_minimise(metrics))
-        if asked is not None and self._budget is not None:
-            self._account(self._budget, context, point, losses, False)
         outcome = self._learn(Trial(point, context, losses, False, asked))
         self._learn_early_failures()
         return outcome
@@ -130,8 +130,6 @@ class Engine:
     ) -> LearnResult:
         del rng
         if self.objective.seen:
-            if asked is not None and self._budget is not None:
-                self._account(self._budget, context, point, self.objective.worst(), True)
             return self._learn(Trial(point, context, self.objective.worst(), True, asked))
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
@@ -144,8 +142,25 @@ class Engine:
     def expect(self, context: Array, point: Array) -> float | None:
         if not self.objective.seen:
             return None
-        expected: float = self.objective.own_units(self.believe(context).predict_one(point)[0])
+        expected: float = self.objective.own_units(predict_one(self.believe(context), point)[0])
         return expected
+
+    def outlook(self, context: Array, points: Array) -> Array:
+        """[n] the target expected at points [n, d]; something must have been learned."""
+        return self.believe(context).predict(points)[0]
+
+    def better(self, context: Array, point: Array) -> float:
+        """Probability that a point beats the default in this context; something must have been learned."""
+        return float(self.beside(self.believe(context), point).better)
+
+    @property
+    def factor(self) -> float:
+        """How much wider than believed intervals must be to hold nine outcomes in ten."""
+        return float(self._calibration.factor)
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        del context, point
+        return {}
 
     def budget(self) -> Budget | None:
         return None if self._budget is None else self._budget.report()
@@ -192,25 +207,24 @@ class Engine:
         if self._budget is not None:
             yield "budget", self._budget
 
-    def _beside(self, belief: Mixture, point: Array) -> Against:
+    def beside(self, belief: Belief, point: Array) -> Against:
         """A point compared with the default by the latest belief, with a deviation as wide as calibration asks for."""
         key = point.tobytes()
         found = self._compared.get(key)
         if found is None:  # what was compared is forgotten when the factor changes
-            level, mean, deviation, expected, variances = against(belief, point, self.default)
-            wide = deviation * max(self._calibration.factor, 1.0)
-            found = self._compared[key] = Against(level, mean, wide, expected, variances)
+            wider = max(self._calibration.factor, 1.0)
+            found = self._compared[key] = against(belief, point, self.default, wider)
         return found
 
-    def _proven(self, belief: Mixture, probability: float) -> Array:
+    def _proven(self, belief: Belief, probability: float) -> Array:
         """The best point known if it is so likely better than the default in this situation; else the default."""
         best = belief.best()
         if best is None:
             return self.default
         best = self._legal(belief, best)
-        return self.default if self._beside(belief, best).better < probability else best
+        return self.default if self.beside(belief, best).better < probability else best
 
-    def _legal(self, belief: Mixture, point: Array) -> Array:
+    def _legal(self, belief: Belief, point: Array) -> Array:
         """The point, if it keeps the rules of its space; else the best of those near it that do."""
         if self._rules is None:
             return point
@@ -218,19 +232,19 @@ class Engine:
         best: Array = offers[0 if len(offers) == 1 else int(belief.predict(offers)[0].argmin())]
         return best
 
-    def _legal_choice(self, belief: Mixture, choice: Choice) -> Choice:
+    def _legal_choice(self, belief: Belief, choice: Choice) -> Choice:
         point = self._legal(belief, choice.point)
         if point is choice.point:
             return choice
-        mean, variance = belief.predict_one(point)
+        mean, variance = predict_one(belief, point)
         return choice._replace(point=point, mean=mean, variance=variance)
 
-    def _replaced(self, belief: Mixture, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
+    def _replaced(self, belief: Belief, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
         """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
-        if harmless(self._beside(belief, choice.point)):
+        if harmless(self.beside(belief, choice.point)):
             return choice
         point = self._proven(belief, LIKELY)
-        mean, variance = belief.predict_one(point)
+        mean, variance = predict_one(belief, point)
         return Choice(point, f"{'default' if point is self.default else 'best known'} ({why})", mean, variance)
 
     def _within_guard(self, offer: Against) -> bool:
@@ -241,16 +255,15 @@ class Engine:
         price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
         return self._budget is None or self._budget.allows(price, worse - price)
 
-    def _account(self, budget: BudgetLedger, context: Array, point: Array, losses: Array, failed: bool) -> None:
+    def _account(self, belief: Belief, point: Array, y: float, failed: bool) -> None:
         """Book what an own suggestion cost against the default, as it is known after it ran."""
-        if self.objective.seen <= len(self.default) + 1:  # the first looks are free
+        if self._budget is None or self.objective.seen <= self._first_looks:  # those are free
             return
-        y, belief = self.objective.target(losses), self.believe(context)
-        offer = self._beside(belief, point)
+        offer = self.beside(belief, point)
         level = offer.level
         mean, deviation = (y - level, 0.0) if failed else offer.after(y, belief.noise)
         price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
-        budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
+        self._budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
 
     def _rescaled_for(self, losses: Array) -> Array:
         """The same losses, after the scale was changed if they leave no choice."""
@@ -265,25 +278,29 @@ class Engine:
             self._learn(Trial(failed_at, failed_in, self.objective.worst(), True))
 
     def _learn(self, trial: Trial) -> LearnResult:
-        point, context, losses, failed, _ = trial
+        point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.gate.samples
         belief = self.believe(context) if samples else None
         forecast = belief.forecast(point, error) if belief is not None and samples >= 2 else None
+        if belief is not None and asked is not None:
+            self._account(belief, point, error, failed)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
             unsure = max(forecast.variance + belief.noise, LEAST_VARIANCE)
             self._calibration.observe(min(abs(error - forecast.mean) / math.sqrt(unsure), MOST_DEVIATIONS))
-            self.gate.score(forecast)
+            self.gate.score(belief, forecast)
         self.gate.learn(trial, belief, forecast)
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
-            self.objective.observe_level(error, self._beside(belief, point).level)
+            self.objective.observe_level(error, self.beside(belief, point).level)
             changed |= self._rescaled()
         if changed:
             self.gate.reweigh(self.objective.weights)
         self._latest = None
-        return LearnResult(told, log_density=forecast.log_density if forecast is not None and self.densities else None)
+        if belief is None or forecast is None or not self.densities:
+            return LearnResult(told)
+        return LearnResult(told, log_density=log_mean(forecast.log_densities, belief.weights))
 
     def _rescaled(self) -> bool:
         """Whether the metric changed its scale."""
@@ -296,46 +313,11 @@ class Engine:
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
         return bool(self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest]))
 
-    def _deviation(self, belief: Mixture, choice: Choice) -> float:
-        """Of what will be measured, calibrated, in the metric's own units."""
-        wide = math.sqrt(choice.variance + belief.noise) * self._calibration.factor
-        own = self.objective.own_units
-        return 0.5 * float(own(choice.mean + wide) - own(choice.mean - wide))
-
-    def _better(self, belief: Mixture, choice: Choice) -> float | None:
-        """Probability that the choice beats the default."""
-        if choice.point.tolist() == self._default_values:
-            return None
-        return float(self._beside(belief, choice.point).better)
-
-    def _explain(self, belief: Mixture, choice: Choice) -> Explanation:
-        nearest, likeness = _most(belief.similar(), SHOWN_SLOTS)
-        total = sum(likeness)
-        weights = [like / total for like in likeness] if total > 0.0 else [1.0 / len(nearest)] * len(nearest)
-        gate = belief.weights.tolist()
-        known = self.objective.seen >= FORECAST_FROM_SAMPLES
-        return Explanation(
-            source=choice.source,
-            slots=tuple(nearest),
-            weights=tuple(weights),
-            gate=tuple(gate),
-            predicted=self.objective.own_units(choice.mean) if known else None,
-            deviation=self._deviation(belief, choice) if known else None,
-            novelty=1.0 - likeness[0],
-            confidence=max(weights),
-            entropy=max(-sum([weight * math.log(weight) for weight in weights if weight > 0.0]), 0.0),
-            expert=self.gate.experts[gate.index(max(gate))],
-            better=self._better(belief, choice) if known else None,
-            scale="log" if self.objective.is_log else "linear",
-        )
-
-
-def _most(values: Array, count: int) -> tuple[list[int], list[float]]:
-    """Places and values of the largest few of numbers >= 0, largest first."""
-    left, places, found = values.copy(), [], []
-    for _ in range(min(count, len(left))):
-        place = int(left.argmax())
-        places.append(place)
-        found.append(left.item(place))
-        left[place] = -1.0
-    return places, found
+    def _reasons(self, belief: Belief, choice: Choice) -> Reasons:
+        """Why this choice: copies, since a belief is large."""
+        beside, objective = None, self.objective
+        if objective.seen >= FORECAST_FROM_SAMPLES:
+            beside = self.beside(belief, choice.point)
+        units, factor = (objective.is_log, objective.sign), self._calibration.factor
+        similar, weights = belief.similar().copy(), belief.weights.copy()
+        return Reasons(choice, self.default, beside, similar, weights, self.gate.experts, belief.noise, factor, *units)

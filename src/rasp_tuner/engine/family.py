@@ -34,6 +34,7 @@ class Forecast(NamedTuple):
     mean: float
     variance: float  # of the mean, noise left out
     log_densities: Array  # [E] log p(y)
+    families: "tuple[Forecast, ...]" = ()  # of a mixture: what each of its families expects
 
 
 class Comparison(NamedTuple):
@@ -85,6 +86,12 @@ class Predicting(Protocol):
     def predict(self, points: Array) -> tuple[Array, Array]: ...
 
     def compare(self, point: Array, other: Array) -> tuple[float, float]: ...
+
+
+def predict_one(belief: Predicting, point: Array) -> tuple[float, float]:
+    """`Belief.predict` at one point [d], as numbers."""
+    mean, variance = belief.predict(point[None])
+    return float(mean[0]), float(variance[0])
 
 
 def compared(belief: Predicting, point: Array, default: Array) -> Comparison:

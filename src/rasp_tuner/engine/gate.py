@@ -12,35 +12,11 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array, softmax, under
 from rasp_tuner.engine.evidence import Evidence, log_mean
-from rasp_tuner.engine.family import Belief, Choice, Comparison, Family, Forecast, Trial, compared
-
-SOLE = np.ones(1)  # share of a family without rivals
-
-
-class MixtureForecast(NamedTuple):
-    """What the mixture expected of one observation, and how likely the answer was to each of F families."""
-
-    mean: float
-    variance: float  # of the mean, disagreement between families included, noise left out
-    families: tuple[Forecast, ...]
-    weights: tuple[Array, ...]  # of every family's experts
-    shares: Array  # [F] of the families
-
-    @property
-    def log_densities(self) -> Array:
-        """[F] log p(y)."""
-        parts = zip(self.families, self.weights, strict=True)
-        return np.array([log_mean(forecast.log_densities, weights) for forecast, weights in parts])
-
-    @property
-    def log_density(self) -> float:
-        """Of the mixture."""
-        logs = self.log_densities
-        return float(logs[0]) if len(logs) == 1 else log_mean(logs, self.shares)
+from rasp_tuner.engine.family import Belief, Choice, Comparison, Family, Forecast, Trial, compared, predict_one
 
 
 class Mixture(NamedTuple):
-    """What all families hold true in one context."""
+    """What several families hold true in one context: a `Belief`, too."""
 
     beliefs: tuple[Belief, ...]
     shares: Array  # [F] how much weight each family has
@@ -48,59 +24,40 @@ class Mixture(NamedTuple):
     @property
     def weights(self) -> Array:
         """[E] of every expert of every family, summing to one."""
-        if len(self.beliefs) == 1:
-            return self.beliefs[0].weights
         return np.concatenate([share * b.weights for share, b in zip(self.shares, self.beliefs, strict=True)])
 
     @property
     def noise(self) -> float:
         """Variance of one observation of y around its mean."""
-        if len(self.beliefs) == 1:
-            return self.beliefs[0].noise
         return sum(float(share) * belief.noise for share, belief in zip(self.shares, self.beliefs, strict=True))
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean [n] of y at points [n, d], and its variance: the experts' own and their disagreement."""
-        if len(self.beliefs) == 1:
-            return self.beliefs[0].predict(points)
         means, variances = (np.stack(a) for a in zip(*(belief.predict(points) for belief in self.beliefs), strict=True))
         return self._mixed(means, variances)
 
-    def predict_one(self, point: Array) -> tuple[float, float]:
-        """The same at one point [d], as numbers."""
-        mean, variance = self.predict(point[None])
-        return float(mean[0]), float(variance[0])
-
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
         """Mean and variance of y at `point` [d] less y at `other`."""
-        parts = [belief.compare(point, other) for belief in self.beliefs]
-        if len(parts) == 1:
-            return parts[0]
-        means, variances = np.array(parts).T
+        means, variances = np.array([belief.compare(point, other) for belief in self.beliefs]).T
         mean, variance = self._mixed(means[:, None], variances[:, None])
         return float(mean[0]), float(variance[0])
 
     def against(self, point: Array, default: Array) -> Comparison:
         """`predict` at two points [d], and `compare` of them."""
-        return self.beliefs[0].against(point, default) if len(self.beliefs) == 1 else compared(self, point, default)
+        return compared(self, point, default)
 
-    def forecast(self, point: Array, y: float) -> MixtureForecast:
+    def forecast(self, point: Array, y: float) -> Forecast:
         """What was expected at `point` [d], where y came out."""
         parts = tuple([belief.forecast(point, y) for belief in self.beliefs])
-        weights = tuple([belief.weights for belief in self.beliefs])
-        if len(parts) == 1:
-            return MixtureForecast(parts[0].mean, parts[0].variance, parts, weights, self.shares)
         means, variances = np.array([p.mean for p in parts]), np.array([p.variance for p in parts])
         mean, variance = self._mixed(means[:, None], variances[:, None])
-        return MixtureForecast(float(mean[0]), float(variance[0]), parts, weights, self.shares)
+        return Forecast(float(mean[0]), float(variance[0]), np.concatenate([p.log_densities for p in parts]), parts)
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The choice of one family, drawn by its share; what is expected of it is what all expect."""
-        if len(self.beliefs) == 1:
-            return self.beliefs[0].choose(rng)
         drawn = int((self.shares.cumsum() < rng.random()).sum())
         choice = self.beliefs[min(drawn, len(self.beliefs) - 1)].choose(rng)
-        mean, variance = self.predict_one(choice.point)
+        mean, variance = predict_one(self, choice.point)
         return choice._replace(mean=mean, variance=variance)
 
     def best(self) -> Array | None:
@@ -131,20 +88,27 @@ class EvidenceGate:
         """How many were learned from, failures included."""
         return self.families[0].samples
 
-    def believe(self, context: Array) -> Mixture:
-        shares = SOLE if len(self.families) == 1 else softmax(self._odds + self._evidence.scores)
-        return Mixture(tuple([family.believe(context) for family in self.families]), shares)
+    def believe(self, context: Array) -> Belief:
+        """What all families hold true; of a family without rivals what it does itself."""
+        if len(self.families) == 1:
+            sole: Belief = self.families[0].believe(context)
+            return sole
+        beliefs = tuple([family.believe(context) for family in self.families])
+        return Mixture(beliefs, softmax(self._odds + self._evidence.scores))
 
-    def score(self, forecast: MixtureForecast) -> None:
+    def score(self, belief: Belief, forecast: Forecast) -> None:
         """Weigh the families by how likely the answer was to each."""
-        if len(self.families) > 1:  # else its share is all there is
-            self._evidence.observe(forecast.log_densities)
+        if isinstance(belief, Mixture):
+            parts = zip(forecast.families, belief.beliefs, strict=True)
+            self._evidence.observe(np.array([log_mean(own.log_densities, b.weights) for own, b in parts]))
 
-    def learn(self, trial: Trial, belief: Mixture | None, forecast: MixtureForecast | None) -> None:
+    def learn(self, trial: Trial, belief: Belief | None, forecast: Forecast | None) -> None:
         """Have every family take in one trial, with what it believed and forecast of it."""
         for i, family in enumerate(self.families):
-            own = None if belief is None else belief.beliefs[i]
-            family.learn(trial, own, None if forecast is None else forecast.families[i])
+            if isinstance(belief, Mixture):
+                family.learn(trial, belief.beliefs[i], None if forecast is None else forecast.families[i])
+            else:  # there is one family, or nothing is believed yet
+                family.learn(trial, belief, forecast)
 
     def reweigh(self, weights: Array) -> None:
         for family in self.families:

@@ -64,6 +64,7 @@ class Objective(MetricTable):
         self._columns = tuple(own)  # of each column: whose it is, and whether it is a logarithm
         self._linear = tuple((c, k) for c, (k, log) in enumerate(own) if not log)
         self._signs = tuple(1.0 if metric.direction == "min" else -1.0 for metric in self.metrics.values())
+        self.sign = self._signs[0]  # of the metric, if there is one
         self._one = len(self.metrics) == 1
         self._one_open = self._one and len(own) == 2  # one metric, on "auto"; several keep their first scale
         self._positive_only = tuple(name for name, metric in self.metrics.items() if metric.scale == "log")
@@ -126,6 +127,12 @@ class Objective(MetricTable):
         if losses.ndim == 1:
             return float(losses @ self.weights)
         return numbers_of(self._zero).sum(losses * self.weights, axis=-1)
+
+    def target_of(self, value: float) -> float:
+        """The target that a value of the one metric comes to; beyond all others if the scale has no such value."""
+        if self._uses_log[0] and value <= 0.0:
+            return -self._signs[0] * LARGEST
+        return float(self.target(self.losses_of([value])))
 
     @property
     def is_log(self) -> Condition:
@@ -199,7 +206,7 @@ class Objective(MetricTable):
 
     def observe_level(self, target: Number, default: Number, told: Condition = True) -> None:
         """Take in a target, and the one that the default would have come to in the same situation."""
-        n, sign, near_zero = numbers_of(self._zero), self._signs[0], self._near_zero
+        n, sign, near_zero = numbers_of(self._zero), self.sign, self._near_zero
         value, level = sign * self.own_units(target), sign * self.own_units(default)
         step = n.where(value < NEAR_ZERO * level, 1.0 - near_zero, -near_zero)
         self._near_zero = chosen(told, near_zero + step / n.clip(self.seen, 1, NEAR_ZERO_SAMPLES), near_zero)
@@ -228,7 +235,7 @@ class Objective(MetricTable):
         Of B tuners all have a first axis; `used` [B, n] says which samples there are, `looked` whose turn it is.
         """
         n, now = numbers_of(self._zero), self._uses_log[0]
-        logs = self._signs[0] * losses[..., 1]
+        logs = self.sign * losses[..., 1]
         if used is None:
             used = np.ones(len(logs), dtype=bool)
         count, _, squares = self._levels
@@ -247,8 +254,7 @@ class Objective(MetricTable):
         """A target as a loss in the metric's own units; of several metrics the target itself."""
         if not self._one or self._uses_log[0] is False:
             return target
-        n, sign = numbers_of(target), self._signs[0]
-        return n.where(self._uses_log[0], sign * n.exp(n.clip(sign * target, -700.0, 700.0)), target)
+        return in_own_units(target, self._uses_log[0], self.sign)
 
     def relative(self, gap: Number, level: Number) -> Number:
         """A difference of targets as a share of the loss at `level`: 0.1 is ten percent worse.
@@ -360,6 +366,12 @@ class Objective(MetricTable):
             self._positive = [zero != 0.0] * len(self.metrics)
             self._uses_log = [zero != 0.0] * len(self.metrics)
         self._set_weights()
+
+
+def in_own_units(target: Number, is_log: Condition, sign: float) -> Number:
+    """A target, or what it is the logarithm of: a loss, which is negative if more of the metric is better."""
+    n = numbers_of(target)
+    return n.where(is_log, sign * n.exp(n.clip(sign * target, -700.0, 700.0)), target)
 
 
 def _columns(scale: Scale) -> tuple[bool, ...]:

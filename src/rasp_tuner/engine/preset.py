@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core.checks import number, show
+from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.discrete.family import DiscreteFamily
@@ -14,10 +15,13 @@ from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gate import EvidenceGate
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES
+from rasp_tuner.engine.limited import LimitedEngine
+from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Layout
+from rasp_tuner.types import Metric
 
 DEFAULT: Settings = {
     "switching_cost": 0.0,  # what a change of settings costs, in units of the target
@@ -70,12 +74,22 @@ def _upgrade(constants: Mapping[str, object]) -> dict[str, object]:
 
 def _build(
     settings: Settings, layout: Layout, context_dim: int, metrics: Metrics, _: np.random.Generator
-) -> Engine | ContextGate:
+) -> Engine | ContextGate | LimitedEngine:
     typed = EngineSettings(**settings)  # type: ignore[arg-type]  # each was checked
-    seeing = _engine(typed, layout, context_dim, metrics)
-    if typed.screen and context_dim:
-        return ContextGate(seeing, _engine(typed, layout, 0, metrics))
-    return seeing
+    table = MetricTable(metrics)
+    minimised = {name: metric for name, metric in table.metrics.items() if metric.weight > 0.0}
+    if not minimised:
+        raise InvalidSpace("every metric is a limit: give one that is to be minimised or maximised a weight")
+    seeing = _engine(typed, layout, context_dim, minimised)
+    screened = typed.screen and context_dim
+    main = ContextGate(seeing, _engine(typed, layout, 0, minimised)) if screened else seeing
+    plain = EngineSettings(0.0, None, None, False)
+    limits = []
+    for name, metric in table.metrics.items():
+        if metric.limit is not None:
+            own = {name: Metric(metric.direction, scale=metric.scale)}
+            limits.append(LimitModel(name, metric, metric.limit, _engine(plain, layout, context_dim, own)))
+    return LimitedEngine(main, limits, table, list(minimised), layout) if limits else main
 
 
 def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics: Metrics) -> Engine:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.family import Choice
-from rasp_tuner.engine.gate import Mixture
+from rasp_tuner.engine.family import Belief, Choice, predict_one
 from rasp_tuner.engine.numbers import Condition, Number, chosen, erfc, numbers_of, restored, saved
 
 GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
@@ -54,20 +53,20 @@ class Against(NamedTuple):
         return self.mean + gain * surprise, n.sqrt(n.clip(self.deviation**2 - gain * shared, 0.0, None))
 
 
-def against(belief: Mixture, point: Array, default: Array) -> Against:
-    """The point compared with the default."""
+def against(belief: Belief, point: Array, default: Array, wider: float = 1.0) -> Against:
+    """The point compared with the default, with a deviation so many times as wide as believed."""
     if point.tolist() == default.tolist():
         (_, level), (_, variance) = (a.tolist() for a in belief.predict(np.array([point, default])))
         return Against(level, 0.0, 0.0, level, (variance, variance))
     level, mean, variance, expected, variances = belief.against(point, default)
-    return Against(level, mean, math.sqrt(variance), expected, variances)
+    return Against(level, mean, math.sqrt(variance) * wider, expected, variances)
 
 
 def worth_switching(
-    belief: Mixture, choice: Choice, current: Array, cost: float, own_units: Callable[[float], float]
+    belief: Belief, choice: Choice, current: Array, cost: float, own_units: Callable[[float], float]
 ) -> Choice:
     """The choice if what it may gain over a few steps exceeds the cost of leaving `current`; else `current`."""
-    mean, variance = belief.predict_one(current)
+    mean, variance = predict_one(belief, current)
     hoped = own_units(mean) - own_units(choice.mean - math.sqrt(choice.variance))
     if EARN_BACK_STEPS * hoped >= cost or choice.point.tolist() == current.tolist():
         return choice

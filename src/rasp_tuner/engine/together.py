@@ -10,7 +10,6 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.engine import Engine
-from rasp_tuner.engine.gate import SOLE, Mixture
 from rasp_tuner.engine.kernel.state import SKETCH_DIMENSIONS, State
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 from rasp_tuner.engine.quadratic.one import ArraysBelief, ArraysOne
@@ -39,7 +38,7 @@ def believe_together(asks: Iterable[tuple[Engine, Array]]) -> None:
             beliefs = alike[0][1].kernel.believe(together, np.array([context for _, _, context in alike]))
             for i, (engine, one, context) in enumerate(alike):
                 own = one.kernel.some(beliefs, slice(i, i + 1))
-                engine.keep(context, Mixture((ArraysBelief(one, own),), SOLE))
+                engine.keep(context, ArraysBelief(one, own))
 
 
 def _arrays_of(engine: object) -> ArraysOne | None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core import snapshot
+from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.kernel import state as states
@@ -15,6 +16,7 @@ from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
+from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.fleet import records
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.tuners import Tuners, mapped
@@ -32,7 +34,11 @@ class Plan:
 
     @classmethod
     def of(cls, tuner: Tuner) -> "Plan":
-        return cls(*snapshot.decode(tuner.to_bytes()))
+        plan = cls(*snapshot.decode(tuner.to_bytes()))
+        for name, metric in plan.metrics.items():
+            if metric.limit is not None:
+                raise InvalidSpace(f"metrics[{name!r}]: a fleet keeps no limits; a Tuner does, one for each")
+        return plan
 
     def to_bytes(self) -> bytes:
         return snapshot.encode(self.header, self.arrays)
@@ -47,8 +53,8 @@ class Plan:
         return {name: Metric(**fields) for name, fields in self.header["metrics"].items()}
 
     @property
-    def context(self) -> list[str] | int | None:
-        schema: list[str] | int | None = self.header["context"]
+    def context(self) -> Schema:
+        schema: Schema = self.header["context"]
         return schema
 
     @property
@@ -68,8 +74,7 @@ class Plan:
 
     @cached_property
     def dims(self) -> Dims:
-        context = len(self.context) if isinstance(self.context, list) else self.context or 0
-        return Dims(self.space.dim, context, Objective(self.metrics).columns)
+        return Dims(self.space.dim, context_encoder(self.context).dim, Objective(self.metrics).columns)
 
 
 def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:

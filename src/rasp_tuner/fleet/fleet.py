@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel import belief
@@ -72,7 +72,7 @@ class Fleet:
         self,
         space: Mapping[str, Knob],
         metrics: Mapping[str, Metric | Direction],
-        context: Sequence[str] | int | None = None,
+        context: Schema = None,
         default: Mapping[str, object] | None = None,
         size: int = 1000,
         *,
@@ -100,7 +100,7 @@ class Fleet:
         self._plan, self._device, self._tuners, self._share, self._prior = plan, device, tuners, share, prior
         self._issued = issued  # numbers given to tuners so far
         self._lineages: dict[str, Mapping[str, Any]] = {}  # by number, of those that came as a Tuner
-        self._knobs, self._encoder = Knobs(plan.space), ContextEncoder(plan.context)
+        self._knobs, self._encoder = Knobs(plan.space), context_encoder(plan.context)
         settings = Settings(plan.seed, plan.constants["switching_cost"], plan.constants["guard"])
         self._engine = FleetEngine(plan.dims, device.put(plan.default), settings)
         self._chunks = Chunks(device, self._engine.kernel)

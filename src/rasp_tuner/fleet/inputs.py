@@ -1,13 +1,13 @@
 """Checks of what comes into a fleet: arrays with one row for each tuner; errors name the first tuner concerned."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.core.checks import same_names, show
-from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder
 from rasp_tuner.core.numerics import LARGEST
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Tensor
@@ -53,6 +53,8 @@ def contexts_of(given: object, encoder: ContextEncoder, rows: Rows, convert: Con
         raise InvalidValue(f"this fleet was built without context, got {show(given)}; leave it out")
     if given is None:
         raise InvalidValue(f"contexts are missing: give an array [{len(rows)}, {encoder.dim}]")
+    if isinstance(encoder, KindEncoder):
+        return convert(_encoded_rows(given, encoder, rows))
     if isinstance(given, Mapping):
         if encoder.names is None:
             raise InvalidValue(f"contexts have no names here: give an array [{len(rows)}, {encoder.dim}]")
@@ -63,6 +65,23 @@ def contexts_of(given: object, encoder: ContextEncoder, rows: Rows, convert: Con
         contexts = _array("contexts", given, (len(rows), encoder.dim), convert)
         _check_finite("contexts", contexts, rows)
     return namespace(contexts).clip(contexts, -LARGEST, LARGEST)
+
+
+def _encoded_rows(given: object, encoder: KindEncoder, rows: Rows) -> NDArray[np.float64]:
+    """[n, c] of columns by name, whose values have kinds: each tuner's context by itself."""
+    if not isinstance(given, Mapping):
+        raise InvalidValue(f"contexts must be columns by name, one value for each tuner, got {show(given)}")
+    columns = {name: column.tolist() if hasattr(column, "tolist") else column for name, column in given.items()}
+    for name, column in columns.items():
+        if not isinstance(column, Sequence) or isinstance(column, str | bytes) or len(column) != len(rows):
+            raise InvalidValue(f"contexts[{name!r}] must hold {len(rows)} values, got {show(column)}")
+    encoded = np.empty((len(rows), encoder.dim))
+    for i, row in enumerate(rows):
+        try:
+            encoded[i] = encoder.encode({name: column[i] for name, column in columns.items()})
+        except InvalidValue as reason:
+            raise InvalidValue(f"{reason} for tuner {int(row)}") from None
+    return encoded
 
 
 def columns_of(field: str, given: object, names: Mapping[str, object], rows: Rows, convert: Convert) -> list[Tensor]:

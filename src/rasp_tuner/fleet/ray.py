@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import whole
-from rasp_tuner.core.context_encoder import ContextEncoder
+from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet import fleet_file, single
@@ -63,7 +63,7 @@ class RayFleet:
         self,
         space: Mapping[str, Knob],
         metrics: Mapping[str, Metric | Direction],
-        context: Sequence[str] | int | None = None,
+        context: Schema = None,
         default: Mapping[str, object] | None = None,
         size: int = 1000,
         *,
@@ -88,7 +88,7 @@ class RayFleet:
         self._end = weakref.finalize(self, end)
         self._tuners, self._certain = Roster(len(shards)), True
         self._prior: FleetPrior | None = None
-        self._checks = Checks(plan.metrics, Knobs(plan.space), ContextEncoder(plan.context), CPU.put)
+        self._checks = Checks(plan.metrics, Knobs(plan.space), context_encoder(plan.context), CPU.put)
 
     def close(self) -> None:
         """End the shards; the fleet cannot be used any more. Snapshots in a folder that was given stay there."""

@@ -16,7 +16,7 @@ from rasp_tuner.paper.candidates import CandidatePolicy
 from rasp_tuner.paper.composer import RealErrorComposer
 from rasp_tuner.paper.memory import PromptMemory
 from rasp_tuner.paper.surrogate import Batch, Surrogate
-from rasp_tuner.types import Explanation, Metric, Slots
+from rasp_tuner.types import Explanation, Margin, Metric, Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,10 @@ class PaperOptimizer:
     @property
     def scales(self) -> dict[str, str]:
         return dict.fromkeys(self.composer.metrics, "linear")
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        del context, point
+        return {}
 
     def budget(self) -> None:
         """The paper has none."""

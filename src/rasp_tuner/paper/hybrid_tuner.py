@@ -1,7 +1,6 @@
 """AdaptiveHybridTuner: the paper's object, on plain vectors; the optimizer of its preset does the work."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -69,7 +68,7 @@ class AdaptiveHybridTuner:
         outcome = self.learn(before, point, score)
         self._context = after
         proposal = self.propose(after, point)
-        return proposal.point, replace(proposal.why, path=outcome.path, reason=outcome.reason, error=score)
+        return proposal.point, proposal.why.explanation().answered(score, outcome.path, outcome.reason)
 
     def propose(self, context: Array, theta: Array) -> Proposal:
         """Where to go next from `theta`, which is kept while nothing is known; only the random generator moves."""

@@ -79,6 +79,8 @@ def _build(
             raise InvalidSpace(
                 f"metrics[{name!r}]: preset 'paper' knows no scale 'log'; take preset 'default', or tell the logarithm"
             )
+        if metric.limit is not None:
+            raise InvalidSpace(f"metrics[{name!r}]: preset 'paper' knows no limits; take preset 'default'")
     k = {name: float(value or 0.0) for name, value in settings.items()}
     dim, prompt_dim = len(layout.default), int(k["prompt_dim"])
     return PaperOptimizer(

@@ -67,13 +67,15 @@ class Categorical:
 
     def nearest(self, unit: float) -> tuple[Value, float]:
         """`from_unit`, and where that value lies in [0, 1]."""
-        value = self.from_unit(unit)
-        return value, self.place(value)
+        count = len(self.choices)
+        if self.ordered:
+            index = round(clamp(unit) * (count - 1))
+            return self.choices[index], index / (count - 1)
+        index = min(int(clamp(unit) * count), count - 1)
+        return self.choices[index], (index + 0.5) / count
 
     def from_unit(self, unit: float) -> Value:
-        if self.ordered:
-            return self.choices[round(clamp(unit) * (len(self.choices) - 1))]
-        return self.choices[min(int(clamp(unit) * len(self.choices)), len(self.choices) - 1)]
+        return self.nearest(unit)[0]
 
     def from_text(self, text: str) -> Value:
         """The choice that a person or a file wrote."""

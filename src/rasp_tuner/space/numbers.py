@@ -104,11 +104,11 @@ class Float:
 
     def nearest(self, unit: float) -> tuple[float, float]:
         """`from_unit`, and where that value lies in [0, 1]."""
-        if self._linear is None or not 0.0 < unit < 1.0:
+        linear = self._linear
+        if linear is None or not 0.0 < unit < 1.0:
             value = self.from_unit(unit)
             return value, self.place(value)
-        width, digits, near = self._linear  # the usual case: a continuum, inside of its range
-        low, high = self.low, self.high
+        low, high, width, digits, near = linear  # the usual case: a continuum, inside of its range
         x = round(low + unit * width, digits) + 0.0  # never -0.0
         if x - low < near:
             x = low
@@ -147,12 +147,12 @@ class Float:
         return min(fine, 14 - _magnitude(x if self.log else max(abs(self.low), abs(self.high))))  # a double has 15
 
     @cached_property
-    def _linear(self) -> tuple[float, int, float] | None:
-        """Of a continuum that is not logarithmic: its width, its decimals, and how near an end counts as that end."""
+    def _linear(self) -> tuple[float, float, float, int, float] | None:
+        """Of a continuum that is not logarithmic: ends, width, decimals, and how near an end counts as that end."""
         if self.log or self.step is not None:
             return None
         digits = self._decimals(self.high)
-        return self.high - self.low, digits, 0.75 * 10.0**-digits
+        return self.low, self.high, self.high - self.low, digits, 0.75 * 10.0**-digits
 
     def _index(self, x: float) -> int:
         return round((_exact(x) - _exact(self.low)) / _exact(self.step or 0.0))
@@ -220,15 +220,17 @@ class Int:
 
     def nearest(self, unit: float) -> tuple[int, float]:
         """`from_unit`, and where that value lies in [0, 1]."""
-        value = self.from_unit(unit)
-        return value, self.place(value)
-
-    def from_unit(self, unit: float) -> int:
         if self.log:
             shift = self.shift
             x = round(_mix(clamp(unit), self.low + shift, self.high + shift, True)) - shift
-            return min(max(x, self.low), self.high)
-        return self.low + self.step * round(clamp(unit) * (self.levels - 1))
+            value = min(max(x, self.low), self.high)
+            return value, self.place(value)
+        last = (self.high - self.low) // self.step
+        index = round(clamp(unit) * last)
+        return self.low + self.step * index, index / last
+
+    def from_unit(self, unit: float) -> int:
+        return self.nearest(unit)[0]
 
     def from_text(self, text: str) -> Value:
         """The value that a person or a file wrote."""

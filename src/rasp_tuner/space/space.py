@@ -137,14 +137,14 @@ class Space:
         data: Mapping[str, Any],
         constraints: Sequence[str] = (),
         default: Mapping[str, object] | None = None,
+        digits: int = MOST_DIGITS,
     ) -> "Space":
         """A space from `{"pool": {"type": "int", "low": 1, "high": 64, "log": true}, ...}`.
 
-        A float without a step and without digits is one of version 0.1, which had twelve.
+        Floats without a step that say nothing of digits have so many; version 0.1 wrote none, and had twelve.
         """
-        return cls(
-            {name: knob_from_json(f"space[{name!r}]", fields) for name, fields in data.items()}, constraints, default
-        )
+        knobs = {name: knob_from_json(f"space[{name!r}]", fields, digits) for name, fields in data.items()}
+        return cls(knobs, constraints, default)
 
 
 def knob_to_json(knob: Knob) -> dict[str, Any]:
@@ -167,8 +167,8 @@ def _when_json(knob: Knob) -> dict[str, Any]:
     return {} if knob.when is None else {"when": {name: list(values) for name, values in knob.when.items()}}
 
 
-def knob_from_json(field: str, data: object) -> Knob:
-    """The knob that JSON describes; errors call it `field`."""
+def knob_from_json(field: str, data: object, digits: int = MOST_DIGITS) -> Knob:
+    """The knob that JSON describes, a float with so many digits if it does not say; errors call it `field`."""
     if not isinstance(data, Mapping):
         raise InvalidSpace(f"{field} must be a mapping with a type among {[*KINDS, OPTIONAL]}, got {show(data)}")
     settings = dict(data)
@@ -176,11 +176,11 @@ def knob_from_json(field: str, data: object) -> Knob:
     if kind not in KINDS and kind != OPTIONAL:
         raise InvalidSpace(f"{field} needs a type among {[*KINDS, OPTIONAL]}, got {show(kind)}")
     if kind in ("auto", OPTIONAL) and "knob" in settings:
-        settings["knob"] = knob_from_json(f"{field}.knob", settings["knob"])
+        settings["knob"] = knob_from_json(f"{field}.knob", settings["knob"], digits)
     if kind == OPTIONAL:
         settings["word"] = None
     if kind == "float" and settings.get("step") is None:
-        settings.setdefault("digits", MOST_DIGITS)
+        settings.setdefault("digits", digits)
     try:
         return KINDS["auto" if kind == OPTIONAL else kind](**settings)
     except TypeError as reason:

@@ -5,9 +5,9 @@ drawn here, in the same order. Products of large matrices are NumPy's. Shapes ar
 """
 
 import ctypes
+import threading
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,38 +17,31 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
 
 if TYPE_CHECKING:
-    from rasp_tuner.engine.discrete.belief import Fit
+    from rasp_tuner.engine.discrete.here import Fit
     from rasp_tuner.engine.discrete.kernel import Kernel, Rows
     from rasp_tuner.engine.discrete.knobs import Knobs
 
 SAMPLED_EFFECTS = 64  # up to which a root is taken here; beyond, NumPy's linear algebra is faster
 MOST_KNOBS = 512  # beyond, what compiled code puts on the stack could be too much
-HALF_ROWS = 40  # up to which compiled code takes a root and inverts it; beyond, products of halves are faster
-SLOPES = 8  # sums that `slopes` gives
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 6]),
-    "race": (None, [POINTER, COUNT, *[POINTER] * 7]),
-    "mutate": (
-        None,
-        [POINTER, COUNT, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, NUMBER, COUNT, POINTER, POINTER, POINTER],
-    ),
-    "effects": (None, [POINTER] * 5),
+    "begin": (None, [POINTER] * 3),
+    "race": (None, [POINTER] * 2),
     "sample": (None, [COUNT, NUMBER, POINTER, POINTER, COUNT, POINTER, POINTER]),
-    "optimum": (None, [POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER]),
-    "distinct": (COUNT, [COUNT, COUNT, POINTER, COUNT, POINTER, POINTER]),
-    "believe": (None, [POINTER] * 3),
+    "candidates": (None, [POINTER] * 3),
+    "believe": (None, [POINTER, POINTER, NUMBER, POINTER, POINTER]),
     "elites": (COUNT, [POINTER, POINTER, COUNT, NUMBER, POINTER, POINTER]),
-    "cross": (None, [POINTER, POINTER, COUNT, *[POINTER] * 5]),
-    "covariance": (None, [POINTER, COUNT, *[POINTER] * 4]),
+    "cross": (None, [POINTER] * 3),
+    "rank": (COUNT, [POINTER] * 3),
     "look": (None, [POINTER] * 11),
-    "gradient": (None, [COUNT, POINTER, POINTER, NUMBER, NUMBER, COUNT, POINTER, POINTER]),
+    "gradient": (None, [COUNT, POINTER, POINTER, NUMBER, NUMBER, COUNT, *[POINTER] * 3]),
     "likeness": (None, [COUNT, COUNT, POINTER, NUMBER, POINTER, POINTER]),
-    "target": (None, [COUNT, POINTER, POINTER, NUMBER, POINTER, POINTER, POINTER, POINTER]),
+    "target": (None, [COUNT, POINTER, POINTER, NUMBER, *[POINTER] * 4]),
     "updated": (None, [COUNT, COUNT, POINTER, POINTER, POINTER, COUNT, POINTER]),
-    "half": (COUNT, [COUNT, COUNT, POINTER, POINTER]),
-    "matrix": (None, [POINTER] * 8),
-    "slopes": (None, [POINTER] * 13),
+    "with_noise": (None, [COUNT, POINTER, COUNT, NUMBER, POINTER]),
+    "nearest": (COUNT, [POINTER] * 3),
+    "evidence": (COUNT, [POINTER] * 2),
 }
 
 
@@ -86,14 +79,27 @@ class _Here(ctypes.Structure):
         *((name, COUNT) for name in ("n", "c")),
         *((name, NUMBER) for name in ("va", "vp", "width", "noise", "vc", "rho", "level")),
         *((name, POINTER) for name in (
-            "weights", "points", "phi", "weighted", "sizes", "contexts", "failed", "gram", "inverse", "alpha",
+            "weights", "points", "phi", "weighted", "sizes", "contexts", "failed", "counts", "gram", "inverse", "alpha",
             "values", "middle", "scale", "kc", "share", "base",
         )),
     ]  # fmt: skip
 
 
+class _Evidence(ctypes.Structure):
+    """Evidence of discrete.h."""
+
+    _fields_ = [
+        ("n", COUNT),
+        *((name, NUMBER) for name in ("va", "vp", "width", "noise", "vc", "rho", "level", "freedom", "jitter")),
+        *((name, POINTER) for name in (
+            "weights", "phi", "steps", "weighted", "sizes", "gaps", "kc", "target", "doubt", "counts", "gram",
+            "inverse", "noises", "factor", "rivals", "gradient", "sums", "scratch",
+        )),
+    ]  # fmt: skip
+
+
 @lru_cache
-def _functions() -> dict[str, Callable[..., Any]]:
+def functions() -> dict[str, Callable[..., Any]]:
     return {name: native.function(f"rasp_discrete_{name}", *reversed(one)) for name, one in ARGUMENTS.items()}
 
 
@@ -101,140 +107,66 @@ class Tables:
     """The knobs of one space as compiled code sees them."""
 
     def __init__(self, knobs: "Knobs", chances: tuple[float, float, float], **tables: NDArray[Any]) -> None:
-        self._functions = _functions()
-        self._dim, self._main, self._steps = dim, main, steps = knobs.dim, len(tables["term"]), len(tables["step_knob"])
+        self._functions = functions()
+        self.dim, self.main, self.steps = knobs.dim, len(tables["term"]), len(tables["step_knob"])
+        self.singles = tables["single"].shape[1]  # values of all knobs
         reals = {name: np.array(tables[name], dtype=np.float64, order="C") for name in _Knobs.REALS}
         places = {name: np.array(tables[name], dtype=np.int64) for name in _Knobs.PLACES}
-        counts = (dim, main, steps, len(reals["ramp_low"]), reals["turning"].shape[1], reals["grid"].shape[1])
+        counts = (
+            self.dim,
+            self.main,
+            self.steps,
+            len(reals["ramp_low"]),
+            reals["turning"].shape[1],
+            reals["grid"].shape[1],
+        )
         self._owners = {**reals, **places}
-        self._struct = _Knobs(*counts, *chances, *map(_at, self._owners.values()))
+        self._struct = _Knobs(*counts, *chances, *map(address, self._owners.values()))
         self.address = ctypes.addressof(self._struct)
-        self._continuous = not places["discrete"].all()
+        self.continuous = not places["discrete"].all()
 
     def features(self, points: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
         """phi, steps, weighted steps and sizes: the parts of `Rows`."""
         n, points = len(points), np.ascontiguousarray(points)
-        parts = np.empty((n, self._main)), np.empty((n, self._steps)), np.empty((n, self._steps)), np.empty(n)
-        self._functions["features"](self.address, n, _at(points), _at(weights), *map(_at, parts))
+        parts = np.empty((n, self.main)), np.empty((n, self.steps)), np.empty((n, self.steps)), np.empty(n)
+        self._functions["features"](self.address, n, address(points), address(weights), *map(address, parts))
         return parts
 
-    def mutate(
-        self, parents: Array, rates: Array, rng: np.random.Generator, count: int, few: float, home: float
-    ) -> Array:
-        """As `Knobs.mutate`."""
-        changes, lots = rng.geometric(few, count), rng.random(count)
-        arrivals = rng.exponential(size=(count, self._dim))
-        places = np.empty(count * self._dim + count + 2, dtype=np.int64)
-        changed = _at(places)
-        swapped, counts = changed + 8 * count * self._dim, changed + 8 * count * (self._dim + 1)
-        self._functions["race"](
-            self.address, count, _at(changes), _at(lots), _at(arrivals), _at(rates), changed, swapped, counts
-        )
-        moves, swaps = places[-2:].tolist()
-        draws = rng.random((4, moves))
-        steps = 10.0 ** (-2.0 + 1.7 * draws[1]) * rng.normal(size=moves) if self._continuous else draws
-        lottery = rng.random((swaps, self._dim)) if swaps else draws
-        points = np.empty((count, self._dim))
-        self._functions["mutate"](
-            self.address, count, len(parents), _at(parents), moves, changed, _at(draws), _at(steps), home, swaps,
-            swapped, _at(lottery), _at(points),
-        )  # fmt: skip
-        return points
 
-    def optimum(self, values: Array, draws: Array, elite: Array) -> Array:
-        """Points [n, d] that minimise main effects of values [n, d L]; the last are sparse, one for each draw."""
-        points = np.empty((len(values), self._dim))
-        self._functions["optimum"](
-            self.address, len(values), _at(values), len(draws), _at(draws), _at(elite), _at(points)
-        )
-        return points
-
-
-class Here:
-    """A fit in one context as compiled code sees it."""
-
-    def __init__(self, fit: "Fit", tables: Tables, context: Array) -> None:
-        n, rows = len(fit.points), fit.rows
-        self._functions, self._fit, self._knobs, self._count = _functions(), fit, tables.address, n
-        self._own = np.empty((3, n))
-        self.kc: Array = self._own[0]
-        self.share: Array = self._own[1]
-        self.base: Array = self._own[2]
-        own = _at(self._own)
-        self._struct = _struct(
-            fit.kernel, n, fit.contexts.shape[1], fit.points, rows.phi, rows.weighted, rows.sizes, fit.contexts,
-            fit.failed, fit.gram, fit.inverse, fit.alpha, fit.values, fit.middle, fit.width, own, own + 8 * n,
-            own + 16 * n,
-        )  # fmt: skip
-        self._address = ctypes.addressof(self._struct)
-        sums = np.empty(2)
-        self._functions["believe"](self._address, _at(context), _at(sums))
-        self.level, self.samples = sums.tolist()  # sums of kc y and of kc
-
-    def elites(self, count: int, alike: float) -> Array:
-        """As `DiscreteBelief._elites`."""
-        means, rows = np.empty((2, self._count)), np.empty(count, dtype=np.int64)
-        found = self._functions["elites"](self._knobs, self._address, count, alike, _at(means), _at(rows))
-        best: Array = self._fit.points[rows[:found]]
-        return best
-
-    def effects(self) -> tuple[Array, Array, Array]:
-        """Kernel [n, p] between main effects and rows, their posterior mean [p]; how often [d] mutations touch."""
-        knobs = self._fit.knobs
-        shared, effects, rates = np.empty_like(self._fit.rows.phi), np.empty(len(knobs.prior)), np.empty(knobs.dim)
-        self._functions["effects"](self._knobs, self._address, _at(shared), _at(effects), _at(rates))
-        return shared, effects, rates
-
-    def cross(self, rows: "Rows") -> tuple[Array, Array, Array]:
-        """As `DiscreteBelief._cross`."""
-        stored, mean = self._fit.rows, np.empty(len(rows.phi))
-        near, linear = rows.steps @ stored.weighted.T, rows.phi @ stored.phi.T
-        self._functions["cross"](
-            self._knobs, self._address, len(mean), _at(rows.sizes), _at(rows.phi), _at(near), _at(linear), _at(mean)
-        )
-        return near, linear, mean
-
-    def covariance(self, rows: "Rows", explained: Array) -> Array:
-        """Of points [m, m], of which the stored rows explain so much."""
-        near, linear = rows.steps @ rows.weighted.T, rows.phi @ rows.phi.T
-        self._functions["covariance"](self._address, len(near), _at(rows.sizes), _at(near), _at(linear), _at(explained))
-        return explained
-
-    def look(self, both: Array) -> tuple[list[Array], Array, Array, Array]:
-        """Two points [2, d]: the parts of their `Rows`; their gram, mean and covariance."""
-        _, main = self._fit.rows.phi.shape
-        steps = self._fit.rows.steps.shape[1]
-        widths = (main, steps, steps, 1, self._count, 1, 2, 2 * self._count)
-        ends = [0]
-        for width in widths:
-            ends.append(ends[-1] + 2 * width)
-        memory = np.empty(ends[-1])
-        at = _at(memory)
-        self._functions["look"](self._knobs, self._address, _at(both), *(at + 8 * end for end in ends[:-1]))
-        phi, passed, weighted, sizes, gram, mean, covariance = (
-            memory[start:end].reshape(2, -1) for start, end in pairwise(ends[:-1])
-        )
-        return [phi, passed, weighted, sizes[:, 0]], gram, mean[:, 0], covariance
+def here_struct(fit: "Fit", own: Array) -> _Here:
+    """A fit in one context, as compiled code sees it; kc, share and base [3, n] are to be worked out."""
+    n, rows, at = len(fit.points), fit.rows, address(own)
+    arrays = (
+        fit.kernel.weights, fit.points, rows.phi, rows.weighted, rows.sizes, fit.contexts, fit.failed, fit.counts,
+        fit.gram, fit.inverse, fit.alpha, fit.values, fit.middle, fit.width,
+    )  # fmt: skip
+    c = fit.contexts.shape[1]
+    return _Here(n, c, *fit.kernel[:-1], *map(address, arrays), at, at + 8 * n, at + 16 * n)
 
 
 def sampled_effects(va: float, covariance: Array, effects: Array, draws: Array) -> Array:
     """Main effects [m, p] by normal draws [m, p]; the covariance [p, p] lacks its prior, and is used up."""
     sampled = np.empty_like(draws)
-    _functions()["sample"](len(effects), va, _at(covariance), _at(effects), len(draws), _at(draws), _at(sampled))
+    functions()["sample"](
+        len(effects), va, address(covariance), address(effects), len(draws), address(draws), address(sampled)
+    )
     return sampled
 
 
-def distinct(points: Array, barred: Array) -> NDArray[np.int64]:
-    """Which of some points [m, d] come first of their kind and are not barred."""
-    kept = np.empty(len(points), dtype=np.int64)
-    found = _functions()["distinct"](points.shape[1], len(points), _at(points), len(barred), _at(barred), _at(kept))
-    return kept[:found]
-
-
 def knowledge_gradient(mean: Array, covariance: Array, noise: float, jitter: float, looks: Array) -> Array:
-    """As `knowledge_gradient` of value.py."""
-    value = np.empty(len(mean))
-    _functions()["gradient"](len(mean), _at(mean), _at(covariance), noise, jitter, len(looks), _at(looks), _at(value))
+    """As `knowledge_gradient` of here.py."""
+    value, order = np.empty(len(mean)), np.empty(len(mean), dtype=np.int64)
+    functions()["gradient"](
+        len(mean),
+        address(mean),
+        address(covariance),
+        noise,
+        jitter,
+        len(looks),
+        address(looks),
+        address(order),
+        address(value),
+    )
     return value
 
 
@@ -242,80 +174,73 @@ def likeness(contexts: Array, width: float) -> tuple[Array, Array]:
     """gaps and kc [n, n] between contexts [n, d_c]."""
     n, c = contexts.shape
     gaps, kc, columns = np.empty((n, n)), np.empty((n, n)), contexts.T.copy()
-    _functions()["likeness"](n, c, _at(columns), width, _at(gaps), _at(kc))
+    functions()["likeness"](n, c, address(columns), width, address(gaps), address(kc))
     return gaps, kc
 
 
 def target_of(y: Array, alike: Array, warp: float, priors: Array) -> tuple[Array, float, float, float]:
     """As `target_of` of target.py: values, center, scale and level."""
-    values, numbers = np.empty(len(y)), np.empty(3)
-    scratch = np.empty(2 * len(y))
-    _functions()["target"](len(y), _at(y), _at(alike), warp, _at(priors), _at(scratch), _at(values), _at(numbers))
-    center, scale, level = numbers.tolist()
-    return values, center, scale, level
+    n = len(y)
+    memory = np.empty(3 * n + 3)  # values, scratch, numbers
+    at = address(memory)
+    given = map(address, (y, alike))
+    functions()["target"](n, *given, warp, address(priors), at + 8 * n, at, at + 24 * n)
+    center, scale, level = memory[3 * n :].tolist()
+    return memory[:n], center, scale, level
 
 
 def updated(matrix: Array, left: Array, right: Array, size: int) -> Array:
     """The matrix plus the sum of left_i right_i', in the corner of a new one [size, size]."""
     changed = np.empty((size, size))
-    _functions()["updated"](len(matrix), len(left), _at(matrix), _at(left), _at(right), size, _at(changed))
+    functions()["updated"](
+        len(matrix), len(left), address(matrix), address(left), address(right), size, address(changed)
+    )
     return changed
 
 
-def half_inverse(matrix: Array) -> Array:
-    """A lower triangle W with W' W the inverse of a positive definite matrix; halves of large ones by products."""
-    n, half = len(matrix), len(matrix) // 2
-    if n <= HALF_ROWS:
-        triangle = np.empty((n, n))
-        if _functions()["half"](n, matrix.strides[0] // 8, matrix.ctypes.data, _at(triangle)):
-            raise np.linalg.LinAlgError("the matrix is not positive definite")
-        return triangle
-    inverse = np.zeros((n, n))
-    inverse[:half, :half] = first = half_inverse(matrix[:half, :half])
-    beside = matrix[half:, :half] @ first.T
-    inverse[half:, half:] = second = half_inverse(matrix[half:, half:] - beside @ beside.T)
-    inverse[half:, :half] = second @ (beside @ -first)
-    return inverse
+def with_noise(inverse: Array, row: int, change: float) -> Array:
+    """As `with_noise` of kernel.py."""
+    changed = np.empty_like(inverse)
+    functions()["with_noise"](len(inverse), address(inverse), row, change, address(changed))
+    return changed
 
 
-class Matrices:
-    """The matrices of all rows at a refit."""
+def evidence(
+    kernel: "Kernel", tables: Tables, rows: "Rows", *arrays: Array, freedom: float, jitter: float
+) -> tuple[list[Array], list[float]] | None:
+    """As `evidence` of kernel.py: gram, inverse, noises, noise factors, rivals and gradient; slope and information of
+    the noise. None where rounding made the matrix indefinite.
 
-    def __init__(self, kernel: "Kernel", rows: "Rows", kc: Array, noises: Array) -> None:
-        self._kernel, self._kc, self._noises = kernel, kc, noises
-        self._near, self._linear = rows.steps @ rows.weighted.T, rows.phi @ rows.phi.T
-        self.rugged, self.gram, self.matrix = (np.empty_like(self._near) for _ in range(3))
-        struct = _struct(kernel, len(kc), 0, 0, 0, 0, rows.sizes)
-        _functions()["matrix"](
-            ctypes.addressof(struct), *map(_at, (kc, noises, self._near, self._linear)), _at(self.rugged),
-            _at(self.gram), _at(self.matrix),
-        )  # fmt: skip
-
-    def slopes(self, inverse: Array, alpha: Array, gaps: Array, means: Array) -> tuple[Array, Array, list[float]]:
-        """Sums of the rugged part of the gradient and rivals [n], and of all else that `evidence` sums; `rugged`
-        becomes that part."""
-        n = len(alpha)
-        struct = _struct(self._kernel, n, 0, 0, 0, 0, 0, 0, 0, 0, inverse, alpha)
-        scratch, by_row, rivals, sums = np.empty(SLOPES * n), np.empty(n), np.empty(n), np.empty(SLOPES)
-        arrays = (self._kc, gaps, self._noises, means, self._near, self._linear, self.rugged, self.gram)
-        _functions()["slopes"](ctypes.addressof(struct), *map(_at, (*arrays, scratch, by_row, rivals, sums)))
-        return by_row, rivals, sums.tolist()
+    The arrays are gaps, kc, target, noise factors and counts.
+    """
+    (n, main), steps = rows.phi.shape, tables.steps
+    made = [np.empty(shape) for shape in ((n, n), (n, n), n, n, n, 7 + tables.dim, 2)]
+    given = (kernel.weights, rows.phi, rows.steps, rows.weighted, rows.sizes, *arrays)
+    scratch = _scratch((5 * n + main + steps + 20) * n)
+    struct = _Evidence(n, *kernel[:-1], freedom, jitter, *map(address, (*given, *made, scratch)))
+    if functions()["evidence"](tables.address, ctypes.addressof(struct)):
+        return None
+    return made[:6], made[6].tolist()
 
 
-def _struct(kernel: "Kernel", n: int, c: int, *arrays: Array | int) -> _Here:
-    """Addresses may stand for arrays."""
-    va, vp, width, noise, vc, rho, level, weights = kernel
-    addresses = (array if isinstance(array, int) else _at(array) for array in arrays)
-    return _Here(n, c, va, vp, width, noise, vc, rho, level, _at(weights), *addresses)
+_own = threading.local()
 
 
-_address, _buffer = ctypes.addressof, ctypes.c_char.from_buffer
+def _scratch(size: int) -> Array:
+    """Memory of this thread for one call: what is new has to be cleared by the system first."""
+    found: Array | None = getattr(_own, "scratch", None)
+    if found is None or len(found) < size:
+        found = _own.scratch = np.empty(size)
+    return found
 
 
-def _at(array: NDArray[Any]) -> int:
+_addressof, _buffer = ctypes.addressof, ctypes.c_char.from_buffer
+
+
+def address(array: NDArray[Any]) -> int:
     """Where it lies, row by row."""
     try:
-        return _address(_buffer(array))  # type: ignore[arg-type] # three times as fast as what NumPy offers
+        return _addressof(_buffer(array))  # type: ignore[arg-type] # three times as fast as what NumPy offers
     except (TypeError, ValueError):  # read-only, empty, or not row by row
         if not array.flags.c_contiguous:
             raise

@@ -25,7 +25,8 @@ import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.engine.discrete.belief import DiscreteBelief, DiscreteConstants, Fit
+from rasp_tuner.engine.discrete.belief import DiscreteBelief
+from rasp_tuner.engine.discrete.here import DiscreteConstants, Fit, Here
 from rasp_tuner.engine.discrete.kernel import (
     JITTER,
     NOISE,
@@ -42,6 +43,7 @@ from rasp_tuner.engine.discrete.kernel import (
 )
 from rasp_tuner.engine.discrete.knobs import Knobs
 from rasp_tuner.engine.discrete.merge import merge
+from rasp_tuner.engine.discrete.search import CompiledHere, Search
 from rasp_tuner.engine.discrete.target import Target, target_of
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.space import Rules
@@ -75,12 +77,14 @@ class DiscreteFamily:
     ) -> None:
         self._constants = c = replace(DiscreteConstants(), **constants)  # type: ignore[arg-type]
         self._knobs = Knobs(levels, unordered, default, rules)
-        self._window = window  # latest samples kept in the order of time, for `recent`
-        dim, self._context_dim = self._knobs.dim, context_dim
+        fast = self._knobs.tables is not None and rules is None  # compiled code knows no rules
+        self._search = Search(self._knobs.tables, c) if fast and self._knobs.tables is not None else None
+        dim = self._knobs.dim
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
         self._loose = c.loose * np.concatenate([[1.0, 1.0, 0.7, 0.7, 1.0, 1.0, 1.0], np.full(dim, 0.7)])
         self._least, self._most = self._start - 3.0 * self._loose, self._start + 3.0 * self._loose
+        self._context_dim, self._window = context_dim, window  # the latter samples are kept in order, for `recent`
         self._state = self._empty()
         self._fit = self._derive()
 
@@ -100,15 +104,13 @@ class DiscreteFamily:
         if self._window:
             sample = np.concatenate([context, point, values])[None]
             s["late"] = np.concatenate([s["late"].reshape(-1, sample.shape[1]), sample])[-self._window :]
-        same = (s["points"] == point).all(axis=1).nonzero()[0]
-        asked = None if trial.asked is None or (trial.asked == point).all() else trial.asked
-        self._reach(point, asked, context, trial.asked is not None, len(same) > 0)
-        default = any(one is not None and (one == self._knobs.default).all() for one in (point, asked))
-        s["since_default"] = np.zeros(1) if default else s["since_default"] + 1.0
+        nearest, ran = belief.nearest(point), point.tolist()
+        wanted = ran if trial.asked is None else trial.asked.tolist()
+        self._reach(point, None if wanted == ran else trial.asked, context, trial.asked is not None, nearest >= 0)
+        s["since_default"] = np.zeros(1) if self._knobs.default.tolist() in (ran, wanted) else s["since_default"] + 1.0
         self._observe(context)
-        kc = belief.similar()
-        nearest = int(same[kc[same].argmax()]) if len(same) else -1
-        if nearest >= 0 and kc[nearest] > self._constants.similar and self._seen_to_vary(context, nearest):
+        close = nearest >= 0 and belief.similar()[nearest] > self._constants.similar
+        if close and self._seen_to_vary(context, nearest):
             self._merge(nearest, context, values, failed)
         else:
             self._insert(self._free_row(), point, context, values, failed, belief)
@@ -127,7 +129,8 @@ class DiscreteFamily:
 
     def believe(self, context: Array) -> DiscreteBelief:
         """Everything known about `context` [d_c]; nothing is learned."""
-        return DiscreteBelief(self._fit, clipped(context, -LARGEST, LARGEST))
+        fit, context, search = self._fit, clipped(context, -LARGEST, LARGEST), self._search
+        return DiscreteBelief(Here(fit, context) if search is None else CompiledHere(fit, context, search))
 
     def remembered(self) -> Slots:
         """Its rows; it does not know when each was met."""
@@ -230,7 +233,6 @@ class DiscreteFamily:
         count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
         if count > DRIFT_SAMPLES and self._strange(values - s["values"][row]):
             count = DRIFT_SAMPLES
-        raw = s["raw"][row] + (context - s["raw"][row]) / (count + 1.0)
         if count > 0.0 and not failed:
             self._scatter(values - s["values"][row], count / (count + 1.0))
         noise = float(self._kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
@@ -238,7 +240,7 @@ class DiscreteFamily:
         self._write(
             row,
             values=s["values"][row] + (values - s["values"][row]) / (count + 1.0),
-            raw=raw,
+            raw=s["raw"][row] + (context - s["raw"][row]) / (count + 1.0),
             counts=count + 1.0,
             failed=float(failed),
             noises=noise,
@@ -252,16 +254,15 @@ class DiscreteFamily:
 
     def _scatter(self, gap: Array, share: float) -> None:
         """Take in how far a repeat lies from the mean of its row: pure noise. Old ones fade, wild ones count little."""
-        s = self._state
+        s, gaps = self._state, clipped(gap, -LARGEST, LARGEST).tolist()
         if len(s["repeats"]) == 1:
-            s["repeats"] = np.zeros(1 + len(gap) ** 2)
-        size = max(float(np.abs(gap).max()), 1e-300)
-        usual = self._fit.scale * math.sqrt(self._kernel.noise)
-        far = abs(float(gap / size @ s["weights"])) * size / max(usual, 1e-300)
-        cut = min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * clipped(gap, -LARGEST, LARGEST)
+            s["repeats"] = np.zeros(1 + len(gaps) ** 2)
+        size = max(1e-300, *map(abs, gaps))
+        usual = max(self._fit.scale * math.sqrt(self._kernel.noise), 1e-300)
+        far = abs(sum(g / size * w for g, w in zip(gaps, s["weights"].tolist(), strict=True))) * size / usual
+        cut = [min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * one for one in gaps]
         s["repeats"] = REPEATS_KEPT * s["repeats"]
-        s["repeats"][0] += 1.0
-        s["repeats"][1:] += (share * cut[:, None] * cut).ravel()
+        s["repeats"] += [1.0, *(share * one * other for one in cut for other in cut)]
 
     def _insert(
         self, row: int, point: Array, context: Array, values: Array, failed: bool, belief: DiscreteBelief
@@ -329,9 +330,8 @@ class DiscreteFamily:
         found = evidence(
             kernel, self._knobs, rows, gaps, s["likeness"], target.values, s["doubt"], s["counts"], c.freedom, repeats
         )
-        s["level"] = np.array([target.level])
-        s["used"], s["gram"], s["inverse"] = s["theta"], found.gram, found.inverse
-        s["rivals"] = found.rivals
+        s["level"], s["used"] = np.array([target.level]), s["theta"]
+        s["gram"], s["inverse"], s["rivals"] = found.gram, found.inverse, found.rivals
         s["noises"], s["doubt"] = found.noises, found.noise_factor  # the factors count from the next refit on
         s["clock"] = np.array([s["clock"][0], 0.0])
         self._climb(found.gradient - (s["theta"] - self._start) / self._loose**2, found.noise_step)

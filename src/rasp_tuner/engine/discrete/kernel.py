@@ -133,9 +133,16 @@ def evidence(
     repeats: tuple[float, float],
 ) -> KernelEvidence:
     """Rebuild the matrices of rows whose noise variance is s2 noise_factor / counts."""
+    if knobs.tables is not None:
+        arrays = (gaps, kc, target, noise_factor, counts)
+        found = compiled.evidence(kernel, knobs.tables, rows, *arrays, freedom=freedom, jitter=JITTER)
+        if found is not None:
+            (gram, inverse, noises, doubt, rivals, gradient), (slope, information) = found
+            step = noise_step(slope, information, kernel.noise, repeats)
+            return KernelEvidence(gram, inverse, step, noises, doubt, rivals, gradient)
     usual = kernel.noise / counts
     noises = usual * noise_factor + JITTER
-    made = (compiled.Matrices if compiled.ready() else Matrices)(kernel, rows, kc, noises)
+    made = Matrices(kernel, rows, kc, noises)
     inverse = inverted(made.matrix)
     alpha = inverse @ target
     by_noise, own = noises * alpha, inverse.diagonal()
@@ -206,12 +213,9 @@ def likeness(contexts: Array, width: float) -> tuple[Array, Array]:
 
 def inverted(matrix: Array) -> Array:
     """The inverse of a positive definite matrix, symmetric to the last digit."""
-    if compiled.ready() or len(matrix) > PLAIN_ROWS:
+    if len(matrix) > PLAIN_ROWS:
         try:
-            if compiled.ready():
-                half = compiled.half_inverse(matrix)
-            else:
-                half = _inverted_triangle(np.linalg.cholesky(matrix).astype(np.float64, copy=False))
+            half = _inverted_triangle(np.linalg.cholesky(matrix).astype(np.float64, copy=False))
         except np.linalg.LinAlgError:
             pass  # rounding made it indefinite
         else:
@@ -304,6 +308,8 @@ def with_row(inverse: Array, row: int, cross: Array, variance: float, least: flo
 
 def with_noise(inverse: Array, row: int, change: float) -> Array:
     """The inverse of a matrix that changes by so much at one place of its diagonal."""
+    if compiled.ready():
+        return compiled.with_noise(inverse, row, change)
     column = inverse[row]
     by = -change / (1.0 + change * float(column[row]))
     return _updated(inverse, [column * by], [column], len(inverse))

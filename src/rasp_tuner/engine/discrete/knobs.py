@@ -108,8 +108,6 @@ class Knobs:
 
         The number of changes is geometric with parameter `few`; with chance `home` a change goes back to the default.
         """
-        if self.tables is not None:
-            return self.tables.mutate(parents, rates, rng, count, few, home)
         rows = np.arange(count) % len(parents)
         points = parents[rows]
         changes = np.minimum(rng.geometric(few, count), self.dim)
@@ -181,10 +179,7 @@ class Knobs:
 
         In the last few only the strongest e^taken knobs move: from the default, or from the elite in every other.
         """
-        values = effects @ self.single
-        if self.tables is not None:
-            return self.tables.optimum(values, taken, elite)
-        values = values.reshape(-1, *self.grid.shape)
+        values = (effects @ self.single).reshape(-1, *self.grid.shape)
         points: Array = self.grid[self._each, values.argmin(axis=2)]
         few, gains = len(taken), values.min(axis=2)
         rank = gains[-few:].argsort(axis=1, kind="stable").argsort(axis=1)

@@ -1,6 +1,6 @@
-"""Which implementation of the kernel computes: compiled code where it was built, else arrays, in NumPy or in torch.
+"""Which implementation of the kernel computes: compiled code, for the CPU or a GPU; else arrays, in NumPy or in torch.
 
-Both offer the same functions on the same state; they agree to rounding.
+All offer the same functions on the same state; they agree to rounding.
 """
 
 import threading
@@ -29,8 +29,8 @@ class Kernel:
     Those are all of a state; or some `rows` of it, where `takes_rows` says so. May be called by several threads.
     """
 
-    def __init__(self, dims: Dims, default: Tensor, *, compiled: bool) -> None:
-        self.takes_rows = compiled
+    def __init__(self, dims: Dims, default: Tensor, *, compiled: bool, gpu: Any = None) -> None:
+        self.takes_rows, self._gpu = compiled, gpu
         self._dims, self._default = dims, default
         self._of_thread = threading.local()  # a Native remembers what it was last called with
 
@@ -79,7 +79,7 @@ class Kernel:
 
     def some(self, belief: Beliefs, rows: Tensor) -> Beliefs:
         """The beliefs of some of the tuners."""
-        if self.takes_rows:
+        if isinstance(belief, native.NativeBelief):
             return native.NativeBelief(self._dims, buffer=belief.buffer[rows])
         own = {field.name: getattr(belief, field.name)[rows] for field in fields(Belief) if field.name != "experts"}
         return Belief(**own)
@@ -89,6 +89,8 @@ class Kernel:
         return told
 
     def _run(self, name: str, state: State, rows: Rows | None, *given: Any) -> Any:
+        if self._gpu is not None:
+            return getattr(self._gpu, name)(state, *(x for x in given if x is not self._default))
         if not self.takes_rows:
             return ARRAYS[name](self._dims, state, *given)
         own: native.Native | None = getattr(self._of_thread, "native", None)
@@ -99,5 +101,15 @@ class Kernel:
 
 def kernel_for(dims: Dims, default: Tensor) -> Kernel:
     """What is fastest where the default [d] is."""
-    compiled = isinstance(default, np.ndarray) and native.available() and native.Native.serves(dims)
-    return Kernel(dims, default, compiled=compiled)
+    if isinstance(default, np.ndarray):
+        return Kernel(dims, default, compiled=native.available() and native.Native.serves(dims))
+    return Kernel(dims, default, compiled=False, gpu=_gpu_for(dims, default))
+
+
+def _gpu_for(dims: Dims, default: Tensor) -> Any:
+    """The kernel compiled for the GPU where the default is; None where that cannot be."""
+    if not default.is_cuda or not native.wanted():
+        return None
+    from rasp_tuner.engine.kernel import gpu  # with extra `fleet`
+
+    return None if gpu.why_not(dims, default) else gpu.Gpu(dims, default)

@@ -6,6 +6,7 @@ is good until its tuner learns.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from rasp_tuner.engine.kernel.state import Dims, E, L, Tensor
@@ -46,6 +47,7 @@ def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
     }  # fmt: skip
 
 
+@lru_cache
 def length(dims: Dims) -> int:
     """Numbers in the belief of one tuner."""
     return sum(math.prod(shape) for shape in shapes(dims).values())

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,7 +48,7 @@ class _Dims(ctypes.Structure):
     ]
 
 
-class _State(ctypes.Structure):
+class StateStruct(ctypes.Structure):
     """State of kernel.h."""
 
     _fields_ = [(field.name, ctypes.c_void_p) for field in fields(State)]
@@ -62,10 +62,15 @@ class _Shared(NamedTuple):
     owners: tuple[Any, ...]
 
 
+def wanted() -> bool:
+    """Whether compiled code may be used at all."""
+    return os.environ.get("RASP_NATIVE") != "0"
+
+
 @lru_cache
 def _library() -> ctypes.CDLL | str:
     """The library, or the reason why there is none."""
-    if os.environ.get("RASP_NATIVE") == "0":
+    if not wanted():
         return "turned off by RASP_NATIVE=0"
     try:
         library = ctypes.CDLL(str(LIBRARY))
@@ -93,7 +98,7 @@ def why_not() -> str | None:
 
 
 def function(name: str, arguments: list[Any], result: Any = None) -> Callable[..., Any]:
-    """A function of the library that is none of the kernel's."""
+    """A function of the library that is none of those for many tuners."""
     if not available():
         raise RuntimeError(f"the native kernel is {why_not()}")
     found: Callable[..., Any] = getattr(_library(), name)
@@ -105,8 +110,8 @@ class NativeBelief:
     """Beliefs of n tuners in one buffer; its arrays, named as in `Belief`, are views that are made when asked for."""
 
     def __init__(self, dims: Dims, size: int = 0, buffer: Array | None = None) -> None:
-        self._layout = _belief_layout(dims)
-        self.buffer = np.empty((size, self._layout[""][0].stop)) if buffer is None else buffer
+        self._dims = dims
+        self.buffer = np.empty((size, beliefs.length(dims))) if buffer is None else buffer
         self.address = address(self.buffer)
         self.experts: Any = None  # as of a Belief: the functions on arrays take this one, too
 
@@ -114,9 +119,10 @@ class NativeBelief:
         return len(self.buffer)
 
     def __getattr__(self, name: str) -> Array:
-        if name.startswith("_") or name not in self._layout:
+        layout = {} if name.startswith("_") else belief_layout(self._dims)
+        if name not in layout:
             raise AttributeError(f"a belief has no array {name!r}")
-        part, shape = self._layout[name]
+        part, shape = layout[name]
         return self.buffer[:, part].reshape(len(self.buffer), *shape)
 
 
@@ -270,13 +276,13 @@ class Native:
     def _where_dims(self, dims: Dims, default: Array) -> _Shared:
         known = self._dims
         if known.of[0] is not dims or known.of[1] is not default:
-            known = self._dims = _dims_struct(dims, default)
+            known = self._dims = dims_struct(dims, default)
         return known
 
     def _where_state(self, dims: Dims, state: State) -> _Shared:
         known = self._state
         if known.of[0] is not dims or known.of[1] is not state:
-            known = self._state = _state_struct(dims, state)
+            known = self._state = state_struct(dims, state)
         return known
 
     def _all_or(self, rows: Rows | None, state: State, n: int) -> Rows:
@@ -293,23 +299,7 @@ class Native:
         return numbers
 
 
-class Bound:
-    """The compiled functions for one tuner alone in its state, by name; they take addresses."""
-
-    def __init__(self, dims: Dims, default: Array, state: State) -> None:
-        rows = np.zeros(1, dtype=np.int64)
-        where, arrays = _dims_struct(dims, default), _state_struct(dims, state)
-        self._owners = (where, arrays, rows)
-        for name in ARGUMENTS:
-            own = partial(getattr(_library(), f"rasp_{name}"), where.address, arrays.address, address(rows), 1)
-            setattr(self, name, own)
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., None]: ...
-
-
-def _dims_struct(dims: Dims, default: Array) -> _Shared:
+def dims_struct(dims: Dims, default: Array) -> _Shared:
     if not Native.serves(dims):
         raise ValueError(f"compiled code takes up to {MOST_KNOBS} knobs, got {dims.knobs}")
     own = _numbers(np.array(default), 1, dims.knobs)
@@ -321,26 +311,26 @@ def _dims_struct(dims: Dims, default: Array) -> _Shared:
     return _Shared((dims, default), ctypes.addressof(struct), (struct, own, matrix))
 
 
-def _state_struct(dims: Dims, state: State) -> _Shared:
+def state_struct(dims: Dims, state: State) -> _Shared:
     arrays = dict(state.items())
     for name, shape in shapes(dims).items():
         array = arrays[name]
         good = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.flags.c_contiguous
         if not good or array.shape != (state.size, *shape):
             raise ValueError(f"state.{name} must be a contiguous NumPy array of float64, {(state.size, *shape)}")
-    struct = _State(*(int(array.ctypes.data) for array in arrays.values()))
+    struct = StateStruct(*(int(array.ctypes.data) for array in arrays.values()))
     return _Shared((dims, state), ctypes.addressof(struct), (struct, *arrays.values()))
 
 
 @lru_cache
-def _belief_layout(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
-    """Where each array lies in the buffer, and its shape; the whole has no name."""
+def belief_layout(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
+    """Where each array lies in the buffer, and its shape."""
     layout, start = {}, 0
     for name, shape in beliefs.shapes(dims).items():
         stop = start + int(np.prod(shape))
         layout[name] = slice(start, stop), shape
         start = stop
-    return {**layout, "": (slice(0, start), (start,))}
+    return layout
 
 
 @lru_cache(maxsize=1)
@@ -378,5 +368,5 @@ def _of(belief: NativeBelief, n: int) -> tuple[int, int]:
 def address(array: NDArray[Any]) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # three times as fast
-    except (TypeError, ValueError):  # read-only, or empty
-        return int(array.ctypes.data)
+    except (TypeError, ValueError):  # read-only, empty, or a tensor
+        return int(array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data)

@@ -3,17 +3,15 @@
 Numbers pass through memory whose addresses are known: to look one up costs as much as the arithmetic itself.
 """
 
-import math
-import operator
-
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
+from rasp_tuner.engine.kernel.bound import Bound
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.native import Bound, NativeBelief, address
+from rasp_tuner.engine.kernel.native import NativeBelief, address, belief_layout
 from rasp_tuner.engine.kernel.state import Dims, E, State
-from rasp_tuner.engine.quadratic.draws import SOURCES, draws_for
+from rasp_tuner.engine.quadratic.draws import SOURCES, draw
 
 
 class CompiledOne:
@@ -21,90 +19,93 @@ class CompiledOne:
 
     def __init__(self, dims: Dims, default: Array, state: State) -> None:
         self.dims, self.state = dims, state
-        self._call = Bound(dims, default, state)
-        self._empty = NativeBelief(dims, 1)  # of a tuner without samples, which does not look at it
         widths = {
-            "context": dims.context, "point": dims.knobs, "losses": dims.columns, "failed": 1, "logs": E,
-            "y": 1, "draws": draws_needed(dims), "out": dims.knobs + E + 3,
+            "context": dims.context, "draws": draws_needed(dims), "point": dims.knobs, "y": 1, "losses": dims.columns,
+            "failed": 1, "logs": E, "chosen": dims.knobs, "noise": 1, "figures": 9,
         }  # fmt: skip
-        memory, start = np.zeros(sum(widths.values())), 0
-        self.given: dict[str, Array] = {}  # parts of this memory
-        self.at: dict[str, int] = {}  # and where they are
-        for name, width in widths.items():
-            self.given[name], self.at[name] = memory[start : start + width], address(memory) + 8 * start
-            start += width
-        self.out = self.at["out"]
+        given = {name: np.zeros(width) for name, width in widths.items()}
+        self.context, self.draws, self.point, self.y, self.losses, self.failed, *told = given.values()
+        self.logs, self.chosen, self.noise, self.figures = told
+        self.call = Bound(dims, default, state, given)
+        self.similar = belief_layout(dims)["kernels"][0].start + 2 * dims.rows  # where it begins in a belief
+        self._empty = NativeBelief(dims, 1)  # of a tuner without samples, which does not look at it
+        self._spare: NativeBelief | None = None  # memory of a belief that is good no more
 
     def believe(self, context: Array) -> "CompiledBelief":
-        belief = NativeBelief(self.dims, 1)
-        self.given["context"][:] = context
-        self._call.believe(self.at["context"], belief.address)
-        return CompiledBelief(self, belief)
+        arrays = NativeBelief(self.dims, 1) if self._spare is None else self._spare
+        self._spare = None
+        self.context[:] = context
+        self.call.believe(arrays.address)
+        return CompiledBelief(self, arrays)
 
     def learn(self, trial: Trial, belief: "CompiledBelief | None", forecast: Forecast | None) -> None:
-        given, at = self.given, self.at
-        given["point"][:], given["context"][:], given["losses"][:] = trial.point, trial.context, trial.losses
-        given["failed"][0] = trial.failed
+        self.point[:], self.context[:], self.losses[:] = trial.point, trial.context, trial.losses
+        self.failed[0] = trial.failed
         if forecast is not None:
-            given["logs"][:] = forecast.log_densities
-        arrays = self._empty if belief is None else belief.arrays
-        self._call.learn(arrays.address, at["point"], at["context"], at["losses"], at["failed"], at["logs"])
-
-    def run(self, name: str, belief: NativeBelief, *arguments: int) -> list[float]:
-        """What a function leaves in `out`."""
-        getattr(self._call, name)(belief.address, *arguments)
-        numbers: list[float] = self.given["out"].tolist()
-        return numbers
+            self.logs[:] = forecast.log_densities
+        self.call.learn((self._empty if belief is None else belief.arrays).address)
+        self._spare = None if belief is None else belief.arrays
 
 
 class CompiledBelief:
-    """Good until its tuner learns."""
+    """Good until its tuner learns: the next one may have its memory."""
 
     def __init__(self, one: CompiledOne, arrays: NativeBelief) -> None:
         self._one, self.arrays = one, arrays
-        self.weights: Array = arrays.weights[0]
+        self.noise = one.noise.item()
+        self._beside: tuple[Array, list[float]] | None = None  # a point that was set beside the default, and how it is
 
     @property
-    def noise(self) -> float:
-        head: list[float] = self.arrays.buffer[0, : 2 * E + 4].tolist()  # weights, noises, spread, offset, origin, a
-        return math.fsum(map(operator.mul, head[:E], head[E : 2 * E])) * head[-1] * head[-1]
+    def weights(self) -> Array:
+        weights: Array = self.arrays.buffer[0, :E]
+        return weights
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         points = np.ascontiguousarray(points)
         out = np.empty((2, len(points)))
         at = address(out)
-        self._one.run("predict", self.arrays, address(points), len(points), at, at + 8 * len(points))
+        self._one.call.predict(self.arrays.address, address(points), len(points), at, at + 8 * len(points))
         return out[0], out[1]
 
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
-        one, pair = self._one, np.stack([point, other])
-        at = address(pair)
-        mean, variance, *_ = one.run("compare", self.arrays, at, at + 8 * one.dims.knobs, one.out, one.out + 8)
+        pair, out = np.stack([point, other]), np.empty(2)
+        at, to = address(pair), address(out)
+        self._one.call.compare(self.arrays.address, at, at + 8 * self._one.dims.knobs, to, to + 8)
+        mean, variance = out.tolist()
         return mean, variance
 
     def against(self, point: Array, default: Array) -> Comparison:
         del default  # it is the tuner's own
-        one = self._one
-        one.given["point"][:] = point
-        level, mean, variance, expected, own, other, *_ = one.run("against", self.arrays, one.at["point"], one.out)
+        if self._beside is None or self._beside[0] is not point:
+            self._one.point[:] = point
+            self._one.call.against(self.arrays.address)
+            self._beside = point, self._one.figures.tolist()[3:]
+        level, mean, variance, expected, own, other = self._beside[1]
         return Comparison(level, mean, variance, expected, (own, other))
 
     def forecast(self, point: Array, y: float) -> Forecast:
-        one, out = self._one, self._one.out
-        one.given["point"][:], one.given["y"][0] = point, y
-        numbers = one.run("forecast", self.arrays, one.at["point"], one.at["y"], out, out + 8, out + 16)
-        return Forecast(numbers[0], numbers[1], np.array(numbers[2 : 2 + E]))
+        one = self._one
+        one.point[:], one.y[0] = point, y
+        one.call.forecast(self.arrays.address)
+        mean, variance, _, *beside = one.figures.tolist()
+        self._beside = point, beside
+        return Forecast(mean, variance, one.logs.copy())
 
     def choose(self, rng: np.random.Generator) -> Choice:
-        one, out, d = self._one, self._one.out, self._one.dims.knobs
-        one.given["draws"][:] = draws_for(one.dims, one.state, rng)
-        numbers = one.run("choose", self.arrays, one.at["draws"], out, out + 8 * d, out + 8 * d + 8, out + 8 * d + 16)
-        return Choice(np.array(numbers[:d]), SOURCES[int(numbers[d])], numbers[d + 1], numbers[d + 2])
+        one = self._one
+        draw(rng, one.dims, one.state, one.draws)
+        one.call.choose(self.arrays.address)
+        source, mean, variance, *beside = one.figures.tolist()
+        point = one.chosen.copy()
+        self._beside = point, beside
+        return Choice(point, SOURCES[int(source)], mean, variance)
 
     def best(self) -> Array | None:
-        one = self._one
-        return np.array(one.run("best", self.arrays, one.out)[: one.dims.knobs])
+        best = np.empty(self._one.dims.knobs)
+        self._one.call.best(self.arrays.address, address(best))
+        return best
 
     def similar(self) -> Array:
-        similar: Array = self.arrays.kernels[0, 2, : int(self._one.state.count[0])]
+        start, count = self._one.similar, int(self._one.state.count[0])
+        similar: Array = self.arrays.buffer[0, start : start + count]
         return similar

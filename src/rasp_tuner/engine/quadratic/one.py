@@ -6,8 +6,9 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
 from rasp_tuner.engine.kernel.backend import Kernel
 from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.state import Dims, E, State
-from rasp_tuner.engine.quadratic.draws import SOURCES, draws_for
+from rasp_tuner.engine.quadratic.draws import SOURCES, draw
 
 NO_LOGS = np.zeros((1, E))
 
@@ -58,7 +59,8 @@ class ArraysBelief:
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The least expected y, less what an observation is worth, among experts' optima and moves around them."""
-        draws = draws_for(self._dims, self._state, rng)
+        draws = np.empty(draws_needed(self._dims))
+        draw(rng, self._dims, self._state, draws)
         point, source, mean, variance = self._kernel.choose(self._state, self.arrays, draws[None])
         return Choice(point[0], SOURCES[int(source[0])], float(mean[0]), float(variance[0]))
 

@@ -22,7 +22,11 @@ export function definition(view) {
     ? view.context.join(", ")
     : typeof view.context === "number"
       ? `${view.context} numbers`
-      : "none";
+      : view.context === null || view.context === undefined
+        ? "none"
+        : Object.entries(view.context)
+            .map(([name, kind]) => `${name} (${kind.kind})`)
+            .join(", ");
   const rows = [
     ...Object.entries(view.space).map(([name, knob]) => [
       name,

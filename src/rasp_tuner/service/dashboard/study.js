@@ -228,12 +228,23 @@ class Part {
   }
 }
 
+const EXAMPLES = {
+  number: 1.5,
+  flag: true,
+  category: "eu",
+  name: "alice",
+  "time of day": "13:45",
+  weekday: "Mon",
+};
+
 function waiting(view) {
   const context = Array.isArray(view.context)
     ? Object.fromEntries(view.context.map((name) => [name, 1.5]))
     : typeof view.context === "number"
       ? Array(view.context).fill(1.5)
-      : null;
+      : view.context === null || view.context === undefined
+        ? null
+        : Object.fromEntries(Object.entries(view.context).map(([name, kind]) => [name, EXAMPLES[kind.kind]]));
   const metrics = Object.fromEntries(Object.keys(view.metrics).map((name) => [name, 12.3]));
   const curl = (verb, body) =>
     `curl ${location.origin}${path(view.name, verb)} \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;

@@ -63,8 +63,8 @@ def _add_writes(app: FastAPI, service: Service) -> None:
     )
     async def recommend(request: Request) -> Response:
         context = schemas.parse(schemas.Ask, json_body(request)).context
-        params = await service.read(request.path_params["name"], lambda live, _: live.tuner.recommend(context))
-        return json_response({"params": params})
+        found = await service.read(request.path_params["name"], lambda live, _: live.recommend(context))
+        return json_response(found)
 
 
 def _as_endpoint(handler: FastRoute) -> Callable[[Request], Awaitable[Response]]:

@@ -4,6 +4,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
 
+from rasp_tuner.contexts import HASHED_WIDTH
+from rasp_tuner.service.http.knob_schemas import (
+    CategoricalKnob,
+    KnobSpec,
+    KnobValue,
+    LazyModel,
+    Number,
+    StrictModel,
+    Word,
+)
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -17,15 +27,14 @@ PARAMS_EXAMPLE = {"pool": 8, "timeout_s": 1.0, "codec": "lz4"}
 METRICS_EXAMPLE = {"p99_ms": 181.2}
 CONTEXT_EXAMPLE = {"qps": 420.0}
 
-Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
-Number = FiniteFloat
-KnobValue = str | bool | int | FiniteFloat | None
+ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
 ContextField = Annotated[
-    dict[Word, Number] | list[Number] | None,
+    dict[Word, ContextValue] | list[ContextValue] | None,
     Field(
         default=None,
-        description="By name, or in order; absent for a study without context.",
+        description="By name, or in order; absent for a study without context. Texts, booleans and null are for kinds"
+        " of context that take them.",
         examples=[CONTEXT_EXAMPLE],
     ),
 ]
@@ -45,89 +54,40 @@ Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["ou
 M = TypeVar("M", bound=BaseModel)
 
 
-class LazyModel(BaseModel):
-    """Compiled at first use, not at every start."""
-
-    model_config = ConfigDict(defer_build=True)
-
-
-class StrictModel(LazyModel):
-    """A request: no unknown names, no conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class KnobModel(StrictModel):
-    when: dict[Word, KnobValue | list[KnobValue]] | None = Field(
-        default=None,
-        description="The knob exists only while others have such values.",
-        examples=[{"codec": ["zstd"]}],
-    )
-
-
-class FloatKnob(KnobModel):
-    type: Literal["float"]
-    low: Number
-    high: Number
-    log: bool = False
-    step: Number | None = None
-    digits: int | None = Field(default=None, description="Of the range, or of the value on a log scale; usually 3.")
-
-
-class IntKnob(KnobModel):
-    type: Literal["int"]
-    low: int
-    high: int
-    log: bool = False
-    step: int = 1
-
-
-class PowerOfTwoKnob(KnobModel):
-    type: Literal["power_of_two"]
-    low: int
-    high: int
-
-
-class CategoricalKnob(KnobModel):
-    type: Literal["categorical"]
-    choices: list[KnobValue] = Field(min_length=2)
-    ordered: bool = Field(default=False, description="Whether neighbours in the list are expected to act alike.")
-
-
-class BoolKnob(KnobModel):
-    type: Literal["bool"]
-
-
-NumberKnob = Annotated[FloatKnob | IntKnob | PowerOfTwoKnob, Field(discriminator="type")]
-
-
-class AutoKnob(KnobModel):
-    """A number, or a word with which the system chooses for itself."""
-
-    type: Literal["auto"]
-    knob: NumberKnob
-    word: KnobValue = "auto"
-
-
-class OptionalKnob(KnobModel):
-    """A number or null."""
-
-    type: Literal["optional"]
-    knob: NumberKnob
-
-
-KnobSpec = Annotated[
-    FloatKnob | IntKnob | PowerOfTwoKnob | CategoricalKnob | BoolKnob | AutoKnob | OptionalKnob,
-    Field(discriminator="type"),
-]
-
-
 class MetricSpec(StrictModel):
     direction: Literal["min", "max"] = "min"
-    weight: Number = 1.0
+    weight: Number | None = Field(default=None, description="Beside other metrics: 1, or 0 of one with a limit.")
     scale: Literal["auto", "linear", "log"] = Field(
         default="auto", description="On a log scale values are compared by factors; auto decides from the data."
     )
+    max: Number | None = Field(default=None, description="A limit to keep in nine runs of ten; direction min.")
+    min: Number | None = Field(default=None, description="The same; direction max.")
+    at_most: Word | None = Field(default=None, description="A limit beside the default.", examples=["1.05 default"])
+    at_least: Word | None = Field(default=None, description="The same; direction max.", examples=["0.95 default"])
+
+
+class NumberContext(StrictModel):
+    kind: Literal["number"]
+    log: bool = False
+    missing: Number | None = Field(default=None, description="A usual value, which stands for a missing one.")
+
+
+class PlainContext(StrictModel):
+    kind: Literal["flag", "time of day", "weekday"]
+
+
+class CategoryContext(StrictModel):
+    kind: Literal["category"]
+    values: list[Word] | None = Field(default=None, description="The usual ones, if known; any other is one more.")
+
+
+class NameContext(StrictModel):
+    kind: Literal["name"]
+    width: int = Field(default=HASHED_WIDTH, description="Numbers that stand for a text.")
+
+
+ContextSpec = Annotated[NumberContext | PlainContext | CategoryContext | NameContext, Field(discriminator="kind")]
+ContextWord = Literal["number", "flag", "category", "name", "time of day", "weekday"]
 
 
 class NewStudy(StrictModel):
@@ -138,7 +98,9 @@ class NewStudy(StrictModel):
     metrics: dict[Word, MetricSpec | Literal["min", "max"]] = Field(
         min_length=1, examples=[{"p99_ms": {"direction": "min"}}]
     )
-    context: list[Word] | int | None = Field(default=None, examples=[["qps"]])
+    context: list[Word] | dict[Word, ContextSpec | ContextWord] | int | None = Field(
+        default=None, examples=[["qps"], {"qps": "number", "region": "category"}]
+    )
     default: ParamsField | None = None
     preset: str = "default"
     seed: int = Field(default=0, ge=0, le=2**64 - 1)
@@ -166,7 +128,9 @@ class Ask(StrictModel):
 
 
 class AskBatch(StrictModel):
-    contexts: list[dict[Word, Number] | list[Number] | None] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
+    contexts: list[dict[Word, ContextValue] | list[ContextValue] | None] = Field(
+        min_length=1, examples=[[CONTEXT_EXAMPLE]]
+    )
 
 
 class Tell(StrictModel):
@@ -209,9 +173,9 @@ class Forget(StrictModel):
 
     after: Number | None = Field(default=None, description="Unix seconds: asked, answered or observed then or later.")
     before: Number | None = Field(default=None, description="Unix seconds: and before then.")
-    context: dict[Word, Number | Limit] = Field(
+    context: dict[Word, ContextValue | Limit] = Field(
         default_factory=dict,
-        description="A number, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
+        description="A value, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
         examples=[{"qps": [400, None]}],
     )
     ids: list[Id] = Field(default_factory=list, max_length=10_000)
@@ -255,8 +219,18 @@ class Observed(LazyModel):
     status: Literal["learned", "duplicate"]
 
 
+class MarginReport(LazyModel):
+    """How far the recommendation keeps a metric from its limit, in the metric's own units."""
+
+    expected: float
+    bound: float = Field(description="Nine runs of ten keep it.")
+    limit: float
+    kept: float = Field(description="Probability that a run keeps the limit.")
+
+
 class Recommended(LazyModel):
     params: ParamsField
+    margins: dict[str, MarginReport] = Field(description="Of every metric with a limit; empty while nothing is known.")
 
 
 class Frozen(LazyModel):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rasp_tuner.contexts import same_text
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
@@ -17,8 +18,6 @@ from rasp_tuner.service.study.live_study import LiveStudy
 
 MAX_BLOCKING_EVENTS = 200  # replayed while all requests wait; more are replayed outside the writer
 
-Range = tuple[float | None, float | None]  # low and high, both included; None: no limit
-
 
 @dataclass(frozen=True, slots=True)
 class ErasureQuery:
@@ -26,7 +25,7 @@ class ErasureQuery:
 
     after: float | None = None  # asked, answered or observed at this time or later
     before: float | None = None  # and before that time
-    context: Mapping[str, Range] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)  # by name a value, or [low, high]; None: no limit
     names: tuple[str, ...] = ()  # of the context dimensions, in order; "0", "1", ... if they have none
     ids: frozenset[int] = frozenset()  # numbers of asks; with `keys` too, one of the two must match
     keys: frozenset[str] = frozenset()  # of observations
@@ -40,7 +39,7 @@ class ErasureQuery:
             return False
         seen = event.body["context"]
         values = seen if isinstance(seen, Mapping) else dict(zip(self.names, seen or (), strict=False))
-        return all(_inside(values[name], *limits) for name, limits in self.context.items())
+        return all(_is_meant(values.get(name), wanted) for name, wanted in self.context.items())
 
 
 @dataclass(slots=True)
@@ -151,21 +150,24 @@ def erasure_query(wanted: Mapping[str, Any], live: LiveStudy) -> ErasureQuery:
     if not wanted:
         raise invalid("say which records: after, before, context, ids or keys; DELETE takes the whole study")
     context = live.definition.context
-    names = context if isinstance(context, list) else [str(i) for i in range(context or 0)]
+    names = list(context) if isinstance(context, dict | list) else [str(i) for i in range(context or 0)]
     ranges = wanted.get("context", {})
     for name in ranges:
         if name not in names:
             raise invalid(f"context has no {name!r} in this study", f"context.{name}")
-    limits = {name: (x[0], x[1]) if isinstance(x, list) else (x, x) for name, x in ranges.items()}
     numbers = {id: ask_number(id) for id in wanted.get("ids", ())}
     for id, number in numbers.items():
         if number is None:
             raise invalid(f"ids: {id!r} is no id of a suggestion", "ids")
     known = frozenset(number for number in numbers.values() if number is not None)
     return ErasureQuery(
-        wanted.get("after"), wanted.get("before"), limits, tuple(names), known, frozenset(wanted.get("keys", ()))
+        wanted.get("after"), wanted.get("before"), ranges, tuple(names), known, frozenset(wanted.get("keys", ()))
     )
 
 
-def _inside(value: float, low: float | None, high: float | None) -> bool:
-    return (low is None or value >= low) and (high is None or value <= high)
+def _is_meant(value: object, wanted: object) -> bool:
+    """Whether a value of a context is the wanted one, or a number within the wanted range."""
+    if not isinstance(wanted, list | tuple):
+        return same_text(value, wanted)
+    low, high = wanted
+    return isinstance(value, int | float) and (low is None or value >= low) and (high is None or value <= high)

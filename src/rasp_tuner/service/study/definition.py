@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rasp_tuner.core.checks import number, whole
+from rasp_tuner.core.context_encoder import context_encoder
 from rasp_tuner.errors import InvalidSpace, RaspError
 from rasp_tuner.presets import NAMES, named
 from rasp_tuner.service.http_errors import from_library_error, invalid
@@ -25,7 +26,7 @@ class StudyDefinition:
     name: str
     space: dict[str, dict[str, Any]]
     metrics: dict[str, dict[str, Any]]
-    context: list[str] | int | None
+    context: dict[str, Any] | list[str] | int | None
     default: Params
     preset: str = "default"
     seed: int = 0
@@ -57,8 +58,8 @@ class StudyDefinition:
             definition = cls(
                 name=data["name"],
                 space=space.to_json(),
-                metrics={name: asdict(metric) for name, metric in metrics.items()},
-                context=data.get("context"),
+                metrics={name: metric.to_json() for name, metric in metrics.items()},
+                context=context_encoder(data.get("context")).to_json(),
                 default=space.from_unit(space.default),
                 preset=preset,
                 seed=whole("seed", data.get("seed", 0), 0, 2**64 - 1, InvalidSpace),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.context_encoder import context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.regimes import RegimeTimeline
@@ -31,9 +32,7 @@ class History:
 
     def __init__(self, definition: StudyDefinition, experts: Sequence[str]) -> None:
         self._definition, self.experts = definition, tuple(experts)
-        context = definition.context
-        self._names = context if isinstance(context, list) else []
-        self._dim = len(context) if isinstance(context, list) else context or 0
+        self._encoder = context_encoder(definition.context)
         self._choices = {name: knob.get("choices") for name, knob in definition.space.items()}
         series = ["error", "gain", "novelty"]
         series += [f"metric:{name}" for name in definition.metrics]
@@ -41,7 +40,7 @@ class History:
         series += [f"param:{name}" for name in definition.space]
         self.trace = Trace([*series, *(f"gate:{i}" for i in range(len(self.experts)))])
         self._shown = series
-        self.regimes = RegimeTimeline(self._dim)
+        self.regimes = RegimeTimeline(self._encoder.dim)
         self.marks: list[dict[str, Any]] = []
         self.gain = 0.0  # summed over all steps
         self.calibration = [0] * (1 + len(COVERAGE_LEVELS))  # number of forecasts, then how many fell within each level
@@ -82,7 +81,7 @@ class History:
         gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
         self.trace.add(np.array([*values, *gate], dtype=np.float64))
         self.gain += (gain or 0.0) * (1 if step < GAIN_EACH_STEP_UNTIL else GAIN_EVERY_STEPS)
-        regime = self.regimes.add(self._context_vector(context))
+        regime = self.regimes.add(self._encoder.encode(context))
         if metrics is None:
             self._mark(step, at, "failed")
         if late:
@@ -172,11 +171,6 @@ class History:
         self.trace.restore({name[6:]: array for name, array in state.items() if name.startswith("trace/")})
         regimes = {name[8:]: array for name, array in state.items() if name.startswith("regimes/")}
         self.regimes.restore(data["regimes"], regimes)
-
-    def _context_vector(self, context: Any) -> Array:
-        if isinstance(context, Mapping):
-            context = [context[name] for name in self._names]
-        return np.clip(np.array(context or [], dtype=np.float64), -1e100, 1e100)
 
     def _error(self, metrics: Mapping[str, float] | None, why: Explanation | None) -> float | None:
         if metrics is None:

@@ -236,6 +236,10 @@ class LiveStudy:
             "budget_report": None if budget is None else asdict(budget),
         }
 
+    def recommend(self, context: Any) -> dict[str, Any]:
+        params, margins = self.tuner.recommend(context), self.tuner.margins(context)
+        return {"params": params, "margins": {name: asdict(margin) for name, margin in margins.items()}}
+
     def suggestions(self, limit: int, now: float) -> list[dict[str, Any]]:
         """The newest suggestions, newest first."""
         newest = list(self.recent)[::-1][:limit]

@@ -1,10 +1,9 @@
 /* What a tuner holds true in one context: slots pooled for each local expert, each pool solved as a regression.
  *
- * W      [R, L]   how much each slot counts for each expert
+ * W      [L, R]   how much each slot counts for each expert
  * sums   [L, P]   packed sums over slots, by W
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "learn.h"
@@ -15,65 +14,82 @@ static const double NARROW_WIDTH = 0.3;    /* of the narrow kernel, in deviation
 static const double FARTHEST_GAP = 26.0;   /* beyond, a kernel is no smaller */
 static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products slow a processor down */
 static const double MOVING_IDLE_NATS = -7.0; /* behind the leader: from there on the moving optimum is idle */
-enum { SETTLED_SAMPLES = 100, REFRESH_EVERY_STEPS = 4 };
+enum { MOVING_SETTLED_SAMPLES = 100, MOVING_LOOK_EVERY_STEPS = 4 };
 
 typedef struct {
     double *gaps, *W, *sums, *A, *inverse, *side, *Sf, *estimate;
     Prior prior;
 } Scratch;
 
-static double near(double gap) {
-    double g = gap < FARTHEST_GAP ? gap : FARTHEST_GAP;
-    return exp(-g * g);
-}
-
 /* How much each slot counts for each local expert; for the pool, by trust too. */
-static void weigh_slots(const Dims *dims, const State *one, const double *context, double *kernels, Scratch *s) {
-    int64_t n = (int64_t)one->count[0], R = dims->R;
-    double reach = context_reach(one), narrow = 2.0 * NARROW_WIDTH * NARROW_WIDTH, now = one->steps[0] - 1.0;
-    double farthest = near(FARTHEST_GAP);
-    context_gaps(dims, one, context, s->gaps);
-    memset(kernels, 0, sizeof(double) * (size_t)(L * R));
-    for (int64_t i = 0; i < n; i++) {
-        double wide_gap = s->gaps[i] / reach, narrow_gap = s->gaps[R + i] / narrow;
-        kernels[i] = 1.0;
-        kernels[R + i] = exp((now - one->last[i]) / -RECENT_STEPS);
-        kernels[2 * R + i] = wide_gap < FARTHEST_GAP ? near(wide_gap) : farthest;
-        kernels[3 * R + i] = narrow_gap < FARTHEST_GAP ? near(narrow_gap) : farthest;
-        for (int64_t l = 0; l < L; l++) {
-            double weight = kernels[l * R + i] * one->trust[l * R + i];
-            s->W[i * L + l] = weight < LEAST_COUNTED ? 0.0 : weight;
+WIDER static void weigh_slots(int64_t n, int64_t R, const State *one, const double *restrict gaps,
+                              double *restrict kernels, double *restrict W) {
+    double now = one->steps[0] - 1.0, widths[] = {context_reach(one), 2.0 * NARROW_WIDTH * NARROW_WIDTH};
+    const double *restrict last = one->last, *restrict trust = one->trust;
+    EACH(i, L * R) kernels[i] = W[i] = 0.0;
+    EACH(i, n) kernels[i] = 1.0;
+    EACH(i, n) kernels[R + i] = (now - last[i]) / -RECENT_STEPS;
+    for (int64_t l = 2; l < L; l++) {
+        EACH(i, n) {
+            double gap = gaps[(l - 2) * R + i] / widths[l - 2], most = gap < FARTHEST_GAP ? gap : FARTHEST_GAP;
+            kernels[l * R + i] = -(most * most);
         }
     }
+    for (int64_t l = 1; l < L; l++) exp_falling(n, kernels + l * R);
+    for (int64_t l = 0; l < L; l++) {
+        EACH(i, n) {
+            double weight = kernels[l * R + i] * trust[l * R + i];
+            W[l * R + i] = weight < LEAST_COUNTED ? 0.0 : weight;
+        }
+    }
+    JOIN();
 }
 
-/* sums [L, P] = W' prompts; two slots at a time, so that sums are read and written half as often. */
-WIDER static void pool(int64_t n, int64_t P, const double *restrict prompts, const double *restrict W,
+#if defined(RASP_LANES) && RASP_LANES > 1
+/* sums [L, P] = W prompts */
+static void pool(int64_t n, int64_t P, int64_t R, const double *restrict prompts, const double *restrict W,
+                 double *restrict sums) {
+    EACH(j, P) {
+        double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
+#pragma unroll 8
+        for (int64_t i = 0; i < n; i++) {
+            const double x = prompts[i * P + j];
+            s0 += W[i] * x, s1 += W[R + i] * x, s2 += W[2 * R + i] * x, s3 += W[3 * R + i] * x;
+        }
+        sums[j] = s0, sums[P + j] = s1, sums[2 * P + j] = s2, sums[3 * P + j] = s3;
+    }
+    JOIN();
+}
+#else
+/* sums [L, P] = W prompts: four slots at a time, so that sums are read and written a quarter as often. */
+WIDER static void pool(int64_t n, int64_t P, int64_t R, const double *restrict prompts, const double *restrict W,
                        double *restrict sums) {
     double *restrict s0 = sums, *restrict s1 = sums + P, *restrict s2 = sums + 2 * P, *restrict s3 = sums + 3 * P;
     memset(sums, 0, sizeof(double) * (size_t)(L * P));
-    for (int64_t i = 0; i < n; i += 2) {
-        const double *w = W + i * L, *x = prompts + i * P, *y = x + P;
-        double v0 = 0.0, v1 = 0.0, v2 = 0.0, v3 = 0.0;
-        if (i + 1 < n) v0 = w[4], v1 = w[5], v2 = w[6], v3 = w[7];
-        else y = x;
+    for (int64_t i = 0; i < n; i += 4) { /* beyond the last slot, weights are 0 */
+        const double *a = W + i, *b = a + R, *c = b + R, *d = c + R, *w = prompts + i * P;
+        const double *x = i + 1 < n ? w + P : w, *y = i + 2 < n ? x + P : w, *z = i + 3 < n ? y + P : w;
         for (int64_t j = 0; j < P; j++) {
-            s0[j] += w[0] * x[j] + v0 * y[j];
-            s1[j] += w[1] * x[j] + v1 * y[j];
-            s2[j] += w[2] * x[j] + v2 * y[j];
-            s3[j] += w[3] * x[j] + v3 * y[j];
+            s0[j] += (a[0] * w[j] + a[1] * x[j]) + (a[2] * y[j] + a[3] * z[j]);
+            s1[j] += (b[0] * w[j] + b[1] * x[j]) + (b[2] * y[j] + b[3] * z[j]);
+            s2[j] += (c[0] * w[j] + c[1] * x[j]) + (c[2] * y[j] + c[3] * z[j]);
+            s3[j] += (d[0] * w[j] + d[1] * x[j]) + (d[2] * y[j] + d[3] * z[j]);
         }
     }
 }
+
+#endif
 
 /* G, b and rest of one expert from its packed sums; y is not less the offset yet. */
 static void unpack(const Dims *dims, const double *weights, const double *packed, double *G, double *b, double *rest) {
     int64_t p = dims->p, q = dims->q, k = dims->k;
-    for (int64_t i = 0; i < p; i++) { /* packed is at entry i of row i */
-        for (int64_t j = i; j < p; j++) G[i * p + j] = G[j * p + i] = packed[j - i];
-        b[i] = dot(k, packed + p - i, weights);
-        packed += q - i;
+    EACH(i, p) {
+        const double *row = packed + i * q - i * (i - 1) / 2; /* begins with entry i */
+        for (int64_t j = i; j < p; j++) G[i * p + j] = G[j * p + i] = row[j - i];
+        b[i] = dot(k, row + p - i, weights);
     }
+    JOIN();
+    packed += p * q - p * (p - 1) / 2;
     double sum = 0.0;
     for (int64_t i = 0; i < k; i++) {
         sum += weights[i] * weights[i] * packed[0] + 2.0 * weights[i] * dot(k - 1 - i, packed + 1, weights + i + 1);
@@ -85,7 +101,7 @@ static void unpack(const Dims *dims, const double *weights, const double *packed
 /* Pooled sums of y less the blind mean, so that numbers stay small. */
 static void make_sums(const Dims *dims, const State *one, const Belief *belief, Scratch *s) {
     int64_t p = dims->p;
-    pool((int64_t)one->count[0], dims->P, one->prompts, s->W, s->sums);
+    pool((int64_t)one->count[0], dims->P, dims->R, one->prompts, s->W, s->sums);
     for (int64_t l = 0; l < L; l++) {
         unpack(dims, one->weights, s->sums + l * dims->P, belief->G + l * p * p, belief->b + l * p, belief->rest + l);
     }
@@ -93,25 +109,27 @@ static void make_sums(const Dims *dims, const State *one, const Belief *belief, 
     for (int64_t l = 0; l < L; l++) {
         double *G = belief->G + l * p * p, *b = belief->b + l * p;
         belief->rest[l] -= offset * (2.0 * b[0] - offset * G[0]);
-        add_scaled(p, -offset, G, b);
+        EACH(i, p) b[i] -= offset * G[i];
     }
+    JOIN();
     *belief->offset = offset;
 }
 
 /* Add what a quadratic cannot say by itself: its least value is about the level all situations share. */
 static void pin(const Dims *dims, const State *one, double level, double *mean, double *S, Scratch *s) {
     int64_t p = dims->p;
-    double u[dims->d], f[p];
+    double u[MOST_KNOBS], f[MOST_FEATURES];
     minimiser(dims, mean, one->curvature[0], u);
     features(dims, u, f);
-    symmetric_times(p, S, f, s->Sf);
+    symmetric_times_shared(p, S, f, s->Sf);
     double by = 1.0 / (dot(p, f, s->Sf) + one->level_variance[0] + 0.01);
     double gap = level - dot(p, f, mean);
-    for (int64_t i = 0; i < p; i++) {
+    EACH(i, p) {
         double gain = s->Sf[i] * by;
         mean[i] += gain * gap;
         add_scaled(p, -gain, s->Sf, S + i * p);
     }
+    JOIN();
 }
 
 /* Posterior of one local expert. */
@@ -119,14 +137,14 @@ static void solve(const Dims *dims, const State *one, const Belief *belief, int6
     int64_t p = dims->p;
     double *S = belief->S + l * p * p, *G = belief->G + l * p * p, *b = belief->b + l * p;
     double a = *belief->a, by = 1.0 / belief->noises[l];
-    for (int64_t i = 0; i < p * p; i++) s->A[i] = G[i] * by + s->prior.precision[i];
+    EACH(i, p * p) s->A[i] = G[i] * by + s->prior.precision[i];
     if (inverse_spd(p, s->A, S, s->inverse)) { /* numbers beyond all measure: know nothing, but stay finite */
         memset(S, 0, sizeof(double) * (size_t)(p * p));
         for (int64_t i = 0; i < p; i++) S[i * p + i] = s->A[i * p + i] >= 1.0 ? 1.0 / s->A[i * p + i] : 1.0;
     }
-    for (int64_t i = 0; i < p; i++) s->side[i] = b[i] * by + a * s->prior.pull[i];
-    s->side[0] += level * s->prior.precision[0];
-    symmetric_times(p, S, s->side, belief->mean + l * p);
+    EACH(i, p) s->side[i] = b[i] * by + a * s->prior.pull[i] + (i ? 0.0 : level * s->prior.precision[0]);
+    JOIN();
+    symmetric_times_shared(p, S, s->side, belief->mean + l * p);
     if (one->curvature[0] > 0.0) pin(dims, one, level, belief->mean + l * p, S, s);
 }
 
@@ -134,7 +152,7 @@ static void solve(const Dims *dims, const State *one, const Belief *belief, int6
 static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief) {
     int64_t d = dims->d, width = 1 + dims->r;
     int64_t steps = (int64_t)one->steps[0];
-    int may = steps < SETTLED_SAMPLES || steps % REFRESH_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
+    int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
     double a = *belief->a;
     *belief->moving = one->fitted[0] > 0.0 && may ? 1.0 : 0.0;
     if (*belief->moving == 0.0) {
@@ -176,8 +194,8 @@ static double spread(const Dims *dims, const State *one) {
 }
 
 static void believe(const Dims *dims, const State *one, const double *context, const Belief *belief, Scratch *s) {
-    double *kernels = belief->kernels;
-    weigh_slots(dims, one, context, kernels, s);
+    context_gaps(dims, one, context, s->gaps);
+    weigh_slots((int64_t)one->count[0], dims->R, one, s->gaps, belief->kernels, s->W);
     make_sums(dims, one, belief, s);
     make_prior(dims, one, &s->prior);
     *belief->a = one->curvature[0];
@@ -200,11 +218,11 @@ void rasp_believe(const Dims *dims, const State *all, const int64_t *rows, int64
     Part parts[] = {{&s.gaps, 2 * R}, {&s.W, L * R}, {&s.sums, L * dims->P}, {&s.A, p * p}, {&s.inverse, p * p},
                     {&s.side, p}, {&s.Sf, p}, {&s.estimate, estimate_scratch(dims)}, {&s.prior.mean, p},
                     {&s.prior.precision, p * p}, {&s.prior.pull, p}};
-    double *memory = ALLOCATE(parts);
+    double *memory = ALLOCATE(dims, parts);
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
         believe(dims, &one, contexts + i * dims->c, &belief, &s);
     }
-    free(memory);
+    release(memory);
 }

@@ -5,7 +5,6 @@
  * f, Sf    [p, LANES]   features of some candidates side by side, and their products with S
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "quadratic.h"
@@ -19,8 +18,6 @@ static const double EQUAL_WEIGHTS = 1e-9;  /* of a weight: of experts that diffe
 static const double LEAST_WEIGHT = 1e-8;   /* an expert with less is left out of a choice */
 enum { PREDICTED_OPTIMUM, BEST_TRIED, PROBE_NEAR_IT, FIRST };
 
-typedef double Half __attribute__((vector_size(32), aligned(8), may_alias)); /* of the lanes */
-
 /* What an expert gives some candidates: the mean in units of y, the others in units of a. */
 typedef struct {
     double mean[LANES], variance[LANES], gain[LANES];
@@ -29,17 +26,17 @@ typedef struct {
 typedef struct {
     double weights[E]; /* without experts that have next to none */
     double *K, *centres, *u, *mean, *variance, *gain, *axes, *values, *covariance;
-} Scratch;
+} Comparison;
 
 static int64_t candidates(const Dims *dims) {
     return E + 2 + 2 * MOVES * (dims->d < DIRECTIONS ? dims->d : DIRECTIONS);
 }
 
-static double *make_scratch(const Dims *dims, Scratch *s) {
+static double *make_scratch(const Dims *dims, Comparison *s) {
     int64_t d = dims->d, p = dims->p, n = candidates(dims);
     Part parts[] = {{&s->K, p * p}, {&s->centres, (E + 1) * d}, {&s->u, n * d}, {&s->mean, n}, {&s->variance, n},
                     {&s->gain, n}, {&s->axes, d * d}, {&s->values, d}, {&s->covariance, d * d}};
-    return ALLOCATE(parts);
+    return ALLOCATE(dims, parts);
 }
 
 static int64_t argmin(int64_t n, const double *x) {
@@ -51,7 +48,7 @@ static int64_t argmin(int64_t n, const double *x) {
 }
 
 /* Weights of the experts that count in a choice, and what the moving one needs. */
-static void prepare(const Dims *dims, const State *one, const Belief *belief, Scratch *s) {
+static void prepare(const Dims *dims, const State *one, const Belief *belief, Comparison *s) {
     double total = 0.0;
     for (int i = 0; i < E; i++) {
         s->weights[i] = belief->weights[i] < LEAST_WEIGHT ? 0.0 : belief->weights[i];
@@ -86,6 +83,19 @@ static void make_hint(const Dims *dims, const State *one, const Belief *belief, 
     for (int64_t i = 0; i < dims->d; i++) u[i] = one->prompts[best * dims->P + 1 + i] / one->counts[best];
 }
 
+#ifdef RASP_KNOBS /* where a thread has one lane */
+/* sums [p, LANES] = S f */
+static void products(int64_t p, const double *S, const double *f, double *sums) {
+    for (int64_t i = 0; i < p; i++) {
+        double row[LANES] = {0.0};
+        for (int64_t j = 0; j < p; j++)
+            for (int c = 0; c < LANES; c++) row[c] += S[i * p + j] * f[j * LANES + c];
+        for (int c = 0; c < LANES; c++) sums[i * LANES + c] = row[c];
+    }
+}
+#else
+typedef double Half __attribute__((vector_size(32), aligned(8), may_alias)); /* of the lanes */
+
 /* sums [p, LANES] = S f; two rows at a time, so that additions need not wait for one another. */
 WIDER static void products(int64_t p, const double *S, const double *f, double *sums) {
     const Half *half = (const Half *)f;
@@ -103,6 +113,7 @@ WIDER static void products(int64_t p, const double *S, const double *f, double *
         if (i + 1 < p) out[2 * i + 2] = c, out[2 * i + 3] = d;
     }
 }
+#endif
 
 static void variances(int64_t p, const double *f, const double *Sf, double *variance) {
     double sum[LANES] = {0.0};
@@ -120,7 +131,7 @@ static void local_expert(const Dims *dims, const Belief *belief, int64_t l, cons
                          Lanes *out) {
     int64_t d = dims->d, p = dims->p;
     const double *mean = belief->mean + l * p;
-    double a = *belief->a, Sf[p * LANES];
+    double a = *belief->a, Sf[MOST_FEATURES * LANES];
     products(p, belief->S + l * p * p, f, Sf);
     variances(p, f, Sf, out->variance);
     memset(out->mean, 0, sizeof(out->mean));
@@ -143,8 +154,8 @@ static void local_expert(const Dims *dims, const Belief *belief, int64_t l, cons
 static void moving_expert(const Dims *dims, const Belief *belief, const double *centre, const double *K,
                           const double *u, int64_t count, Lanes *out) {
     int64_t d = dims->d, p = dims->p;
-    double slopes[p], g[p * LANES], Kg[p * LANES];
-    memset(g, 0, sizeof(g));
+    double slopes[MOST_FEATURES], g[MOST_FEATURES * LANES], Kg[MOST_FEATURES * LANES];
+    memset(g, 0, sizeof(double) * (size_t)(p * LANES));
     memset(out, 0, sizeof(*out));
     for (int64_t c = 0; c < count; c++) {
         moving_slopes(dims, belief, u + c * d, slopes, out->mean + c);
@@ -162,12 +173,12 @@ static void moving_expert(const Dims *dims, const Belief *belief, const double *
 }
 
 /* Mean less the offset, variance with the experts' disagreement, and worth of an observation, of up to LANES points. */
-static void mixture_of(const Dims *dims, const Belief *belief, const Scratch *s, const double *u, int64_t count,
+APART static void mixture_of(const Dims *dims, const Belief *belief, const Comparison *s, const double *u, int64_t count,
                        Lanes *all) {
     int64_t d = dims->d, p = dims->p;
-    double features_of[p], f[p * LANES], a = *belief->a;
+    double features_of[MOST_FEATURES], f[MOST_FEATURES * LANES], a = *belief->a;
     Lanes each[E];
-    memset(f, 0, sizeof(f));
+    memset(f, 0, sizeof(double) * (size_t)(p * LANES));
     memset(all, 0, sizeof(*all));
     for (int64_t c = 0; c < count; c++) {
         features(dims, u + c * d, features_of);
@@ -192,7 +203,7 @@ static void mixture_of(const Dims *dims, const Belief *belief, const Scratch *s,
     for (int c = 0; c < LANES; c++) all->gain[c] *= a;
 }
 
-static void mixture_at(const Dims *dims, const Belief *belief, Scratch *s, int64_t n) {
+static void mixture_at(const Dims *dims, const Belief *belief, Comparison *s, int64_t n) {
     Lanes some;
     for (int64_t i = 0; i < n; i += LANES) {
         int64_t count = n - i < LANES ? n - i : LANES;
@@ -206,7 +217,7 @@ static void mixture_at(const Dims *dims, const Belief *belief, Scratch *s, int64
 
 /* The directions in which the leading expert's optimum is least known, as columns of s->axes, worst last. */
 static void least_known(const Dims *dims, const Belief *belief, int64_t leader, const double *draws,
-                        Scratch *s) {
+                        Comparison *s) {
     int64_t d = dims->d, p = dims->p;
     const double *from = leader < L ? belief->S + leader * p * p : s->K;
     double trace = 0.0;
@@ -225,7 +236,7 @@ static void least_known(const Dims *dims, const Belief *belief, int64_t leader, 
 
 /* Points u [n, d] to compare. */
 static void make_candidates(const Dims *dims, const State *one, const Belief *belief, const double *draws,
-                            Scratch *s) {
+                            Comparison *s) {
     int64_t d = dims->d, directions = d < DIRECTIONS ? d : DIRECTIONS, leader = 0, n = (E + 1);
     double most = belief->weights[0];
     for (int64_t e = 1; e < E; e++) {
@@ -262,7 +273,7 @@ static void first_probe(const Dims *dims, const double *draws, double *u) {
 void rasp_choose(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
                  const double *draws, double *points, double *sources, double *means, double *variances) {
     int64_t d = dims->d, many = candidates(dims), length = belief_length(dims);
-    Scratch s;
+    Comparison s;
     double *memory = make_scratch(dims, &s);
     for (int64_t i = 0; i < n; i++, draws += d + many) {
         State one = tuner(dims, all, rows[i]);
@@ -292,13 +303,13 @@ void rasp_choose(const Dims *dims, const State *all, const int64_t *rows, int64_
         variances[i] = s.variance[chosen];
         to_point(dims, s.u + chosen * d, points + i * d);
     }
-    free(memory);
+    release(memory);
 }
 
 /* The least posterior mean among the experts' minimisers, their mean, the best tried and the default. */
 void rasp_best(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs, double *points) {
     int64_t d = dims->d, length = belief_length(dims);
-    Scratch s;
+    Comparison s;
     double *memory = make_scratch(dims, &s);
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);
@@ -311,5 +322,5 @@ void rasp_best(const Dims *dims, const State *all, const int64_t *rows, int64_t 
         mixture_at(dims, &belief, &s, E + 3);
         to_point(dims, s.u + argmin(E + 3, s.mean) * d, points + i * d);
     }
-    free(memory);
+    release(memory);
 }

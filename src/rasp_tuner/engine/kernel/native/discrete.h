@@ -1,5 +1,5 @@
 /* The discrete family, compiled: the Python files in engine/discrete say what each function means.
- * Products of large matrices stay with NumPy, whose linear algebra is tuned to the processor. */
+ * Products of candidates with rows stay with NumPy, whose linear algebra is tuned to the processor. */
 #ifndef RASP_DISCRETE_H
 #define RASP_DISCRETE_H
 
@@ -17,10 +17,30 @@ typedef struct {                   /* as in discrete/compiled.py: Knobs of one s
 typedef struct {                   /* as in discrete/compiled.py: a fit in one context, see belief.py */
     int64_t n, c;
     double va, vp, width, noise, vc, rho, level;
-    const double *weights, *points, *phi, *weighted, *sizes, *contexts, *failed, *gram, *inverse, *alpha;
+    const double *weights, *points, *phi, *weighted, *sizes, *contexts, *failed, *counts, *gram, *inverse, *alpha;
     const double *values, *middle, *scale;
     double *kc, *share, *base;     /* [n] each */
 } Here;
+
+typedef struct {                   /* as in discrete/search.py: one choice, and the memory that it is made in */
+    int64_t elites, mutants, crossovers, drawn, sparse, looks; /* how many of each are wanted; the last drawn are sparse */
+    int64_t found, moves, swaps, bars, kept; /* elites; changes and swaps of mutants; barred points; candidates */
+    double alike, home, horizon, reached, jitter;
+    int64_t *rows, *changes, *changed, *swapped, *pairs, *places, *order;
+    const double *look, *barred;   /* counts of looks; [bars, d] */
+    double *means, *shared, *effects, *rates;             /* [2, n], [n, p], [p], [d] */
+    double *lots, *arrivals, *uniform, *steps, *taken;    /* draws */
+    double *values, *points, *candidates;                 /* [drawn, d, grid], [all, d], [kept, d] */
+    double *phi, *passed, *weighted, *sizes;              /* features of the candidates */
+    double *near, *cross, *own_near, *own, *covariance, *mean, *value; /* [kept, n] twice, [kept, kept] thrice, [kept] */
+} Search;
+
+typedef struct {                   /* as in discrete/compiled.py: all rows at a refit, see kernel.py */
+    int64_t n;
+    double va, vp, width, noise, vc, rho, level, freedom, jitter;
+    const double *weights, *phi, *steps, *weighted, *sizes, *gaps, *kc, *target, *doubt, *counts;
+    double *gram, *inverse, *noises, *factor, *rivals, *gradient, *sums, *scratch; /* sums: slope, information */
+} Evidence;
 
 /* e^x to a rounding or two for x <= 700, without a branch: loops over it become vectors. */
 static inline double exponential(double x) {
@@ -49,42 +69,30 @@ void exponentials(int64_t n, double *x); /* discrete_fit.c: x becomes e^x */
 /* discrete_moves.c */
 void rasp_discrete_features(const Knobs *, int64_t count, const double *points, const double *weights, double *phi,
                             double *steps, double *weighted, double *sizes);
-void rasp_discrete_race(const Knobs *, int64_t count, int64_t *changes, const double *lots, double *arrivals,
-                        const double *rates, int64_t *changed, int64_t *swapped, int64_t *counts);
-void rasp_discrete_mutate(const Knobs *, int64_t count, int64_t family, const double *parents, int64_t changes,
-                          const int64_t *changed, const double *draws, const double *steps, double home, int64_t swaps,
-                          const int64_t *swapped, const double *lottery, double *points);
-void rasp_discrete_effects(const Knobs *, const Here *, double *shared, double *effects, double *rates);
+void rasp_discrete_begin(const Knobs *, const Here *, Search *);
+void rasp_discrete_race(const Knobs *, Search *);
 void rasp_discrete_sample(int64_t p, double va, double *covariance, const double *effects, int64_t count,
                           const double *draws, double *sampled);
-void rasp_discrete_optimum(const Knobs *, int64_t count, const double *values, int64_t sparse, const double *draws,
-                           const double *elite, double *points);
-int64_t rasp_discrete_distinct(int64_t d, int64_t count, const double *points, int64_t bars, const double *barred,
-                               int64_t *kept);
+void rasp_discrete_candidates(const Knobs *, const Here *, Search *);
 /* discrete_belief.c */
-void rasp_discrete_believe(const Here *, const double *context, double *sums);
+void rasp_discrete_believe(const Knobs *, const Here *, double alike, const double *context, double *sums);
 int64_t rasp_discrete_elites(const Knobs *, const Here *, int64_t count, double alike, double *means, int64_t *rows);
-void rasp_discrete_cross(const Knobs *, const Here *, int64_t count, const double *sizes, const double *phi,
-                         double *near, double *linear, double *mean);
-void rasp_discrete_covariance(const Here *, int64_t count, const double *sizes, double *near,
-                              const double *linear, double *covariance);
+int64_t rasp_discrete_nearest(const Knobs *, const Here *, const double *point);
+void rasp_discrete_cross(const Knobs *, const Here *, Search *);
+int64_t rasp_discrete_rank(const Knobs *, const Here *, Search *);
 void rasp_discrete_look(const Knobs *, const Here *, const double *points, double *phi, double *steps,
                         double *weighted, double *sizes, double *gram, double *mean, double *covariance,
                         double *scratch);
 void rasp_discrete_gradient(int64_t count, const double *mean, const double *covariance, double noise, double jitter,
-                            int64_t looks, const double *look, double *value);
-/* discrete_fit.c */
+                            int64_t looks, const double *look, int64_t *order, double *value);
+/* discrete_fit.c, discrete_evidence.c */
 void rasp_discrete_likeness(int64_t n, int64_t c, const double *contexts, double width, double *gaps, double *kc);
 void rasp_discrete_target(int64_t n, const double *y, const double *likeness, double warp, const double *priors,
                           double *scratch, double *target, double *numbers);
 void rasp_discrete_updated(int64_t n, int64_t ranks, const double *matrix, const double *left, const double *right,
                            int64_t stride, double *changed);
-void rasp_discrete_matrix(const Here *, const double *kc, const double *noises, double *near, double *linear,
-                          double *rugged, double *gram, double *matrix);
-void rasp_discrete_slopes(const Here *, const double *kc, const double *gaps, const double *noises,
-                          const double *means, const double *near, const double *linear, double *rugged,
-                          const double *gram, double *scratch, double *by_row, double *rivals, double *sums);
-int64_t rasp_discrete_half(int64_t n, int64_t stride, const double *A, double *W);
+void rasp_discrete_with_noise(int64_t n, const double *inverse, int64_t row, double change, double *changed);
+int64_t rasp_discrete_evidence(const Knobs *, const Evidence *);
 #pragma GCC visibility pop
 
 #endif

@@ -1,11 +1,13 @@
-/* What the discrete family holds true in one context (belief.py), and what a look would be worth (value.py). */
+/* What the discrete family holds true in one context (belief.py), and what a look would be worth (here.py). */
 #include <math.h>
 
 #include "discrete.h"
 #include "linear.h"
 
-/* Closeness of this raw context to each row's, and what follows; `sums` are those of kc y and kc. */
-WIDER void rasp_discrete_believe(const Here *here, const double *context, double *sums) {
+/* Closeness of this raw context to each row's, and what follows. `sums` are those of kc y and kc; how many samples are
+ * known of contexts like this, and whether the default is one of them. */
+WIDER void rasp_discrete_believe(const Knobs *knobs, const Here *here, double alike, const double *context,
+                                 double *sums) {
     int64_t n = here->n, c = here->c;
     double standard[c + 1], by = -0.5 / (here->width * here->width);
     for (int64_t k = 0; k < c; k++) standard[k] = clip((context[k] - here->middle[k]) / here->scale[k], -1e4, 1e4);
@@ -25,10 +27,16 @@ WIDER void rasp_discrete_believe(const Here *here, const double *context, double
         share[i] = own * kc[i] + rho;
         base[i] = slope * kc[i] + level;
     }
-    sums[0] = sums[1] = 0.0;
+    sums[0] = sums[1] = sums[2] = sums[3] = 0.0;
     for (int64_t i = 0; i < n; i++) {
         sums[0] += kc[i] * here->values[i];
         sums[1] += kc[i];
+        if (!(kc[i] > alike)) continue;
+        const double *point = here->points + i * knobs->d;
+        int64_t same = 0;
+        while (same < knobs->d && point[same] == knobs->default_[same]) same++;
+        sums[2] += here->counts[i];
+        if (same == knobs->d) sums[3] = 1.0;
     }
 }
 
@@ -62,6 +70,18 @@ WIDER int64_t rasp_discrete_elites(const Knobs *knobs, const Here *here, int64_t
     return found;
 }
 
+/* The row of this point [d] whose context is closest; -1 if there is none. */
+int64_t rasp_discrete_nearest(const Knobs *knobs, const Here *here, const double *point) {
+    int64_t d = knobs->d, nearest = -1;
+    for (int64_t i = 0; i < here->n; i++) {
+        const double *row = here->points + i * d;
+        int64_t same = 0;
+        while (same < d && row[same] == point[same]) same++;
+        if (same == d && (nearest < 0 || here->kc[i] > here->kc[nearest])) nearest = i;
+    }
+    return nearest;
+}
+
 /* One row: `near` becomes the gram, `linear` the kernel in this context; the mean of the target. */
 static inline double cross_row(const Here *here, double size, double *restrict near, double *restrict linear) {
     int64_t n = here->n;
@@ -76,24 +96,24 @@ static inline double cross_row(const Here *here, double size, double *restrict n
     return dot(n, linear, here->alpha);
 }
 
-/* Of `count` points: from products of their steps and main effects with those of the rows, the same as above. */
-WIDER void rasp_discrete_cross(const Knobs *knobs, const Here *here, int64_t count, const double *sizes,
-                               const double *phi, double *near, double *linear, double *mean) {
+/* Of the candidates: from products of their steps and main effects with those of the rows, the same as above. */
+WIDER void rasp_discrete_cross(const Knobs *knobs, const Here *here, Search *search) {
     int64_t n = here->n, p = knobs->p;
-    for (int64_t i = 0; i < count; i++) {
-        mean[i] = cross_row(here, sizes[i], near + i * n, linear + i * n);
-        mean[i] += phi[i * p + p - 1] * knobs->prior[p - 1];
+    for (int64_t i = 0; i < search->kept; i++) {
+        search->mean[i] = cross_row(here, search->sizes[i], search->near + i * n, search->cross + i * n);
+        search->mean[i] += search->phi[i * p + p - 1] * knobs->prior[p - 1];
     }
 }
 
-/* Covariance [count, count] of points, where it was what the rows explain of it; `near` is used up. */
-WIDER void rasp_discrete_covariance(const Here *here, int64_t count, const double *sizes, double *near,
-                                    const double *linear, double *covariance) {
+/* Covariance [kept, kept] of the candidates, where it was what the rows explain of it; `own_near` is used up. */
+WIDER static void covariance_of(const Here *here, Search *search) {
+    int64_t count = search->kept;
     double va = here->va, vp = here->vp, level = here->level * (1.0 + here->vc);
+    const double *restrict sizes = search->sizes;
     for (int64_t i = 0; i < count; i++) {
-        double *restrict row = covariance + i * count;
-        double *restrict beside = near + i * count;
-        const double *restrict along = linear + i * count;
+        double *restrict row = search->covariance + i * count;
+        double *restrict beside = search->own_near + i * count;
+        const double *restrict along = search->own + i * count;
         for (int64_t j = 0; j < count; j++) beside[j] = (beside[j] - sizes[j]) - sizes[i];
         exponentials(count, beside);
         for (int64_t j = 0; j < count; j++) row[j] = (vp * beside[j] + va * along[j] + level) - row[j];
@@ -144,7 +164,7 @@ WIDER void rasp_discrete_look(const Knobs *knobs, const Here *here, const double
     }
 }
 
-/* E[(Z - gap)+] of a standard normal Z, for gap >= 0: as in value.py. */
+/* E[(Z - gap)+] of a standard normal Z, for gap >= 0: as in here.py. */
 static double expected_excess(double gap) {
     static const double ROOT = 2.5066282746310002; /* of 2 pi */
     double nearby = fmin(gap, 40.0), density = exp(-0.5 * (nearby * nearby)) / ROOT, t = 1.0 / (1.0 + 0.2316419 * gap);
@@ -155,11 +175,11 @@ static double expected_excess(double gap) {
     return fmax(density - gap * (density * t * sum), 0.0);
 }
 
-/* How far a noisy look at each candidate is expected to lower the least mean: knowledge_gradient of value.py. */
+/* How far a noisy look at each candidate is expected to lower the least mean: knowledge_gradient of here.py. Their order
+ * [count] by mean comes, too. */
 void rasp_discrete_gradient(int64_t count, const double *mean, const double *covariance, double noise, double jitter,
-                            int64_t looks, const double *look, double *value) {
+                            int64_t looks, const double *look, int64_t *order, double *value) {
     static const double MOST_DENSITY = 0.39894228040143276; /* of a standard normal */
-    int64_t order[count];
     for (int64_t i = 0; i < count; i++) { /* sorted by insertion */
         int64_t place = i;
         for (; place > 0 && mean[order[place - 1]] > mean[i]; place--) order[place] = order[place - 1];
@@ -181,4 +201,34 @@ void rasp_discrete_gradient(int64_t count, const double *mean, const double *cov
         }
         value[x] = most;
     }
+}
+
+/* Whether a point [d] is one of the rows. */
+static int is_known(const Knobs *knobs, const Here *here, const double *point) {
+    size_t size = sizeof(double) * (size_t)knobs->d;
+    for (int64_t i = 0; i < here->n; i++) {
+        if (!memcmp(point, here->points + i * knobs->d, size)) return 1;
+    }
+    return 0;
+}
+
+/* Values of the candidates; which of them has the least mean less its value over the horizon. A look at a new point may
+ * turn out to be one at another. */
+int64_t rasp_discrete_rank(const Knobs *knobs, const Here *here, Search *search) {
+    int64_t best = 0;
+    double least = INFINITY;
+    covariance_of(here, search);
+    rasp_discrete_gradient(search->kept, search->mean, search->covariance, here->noise, search->jitter, search->looks,
+                           search->look, search->order, search->value);
+    for (int64_t i = 0; i < search->kept; i++) {
+        if (search->reached < 1.0 && !is_known(knobs, here, search->candidates + i * knobs->d)) {
+            search->value[i] *= search->reached;
+        }
+        double score = search->mean[i] - search->horizon * search->value[i];
+        if (score < least) {
+            least = score;
+            best = i;
+        }
+    }
+    return best;
 }

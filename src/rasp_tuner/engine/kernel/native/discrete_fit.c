@@ -1,4 +1,4 @@
-/* What the discrete family makes of its rows (kernel.py, target.py): likeness, target, matrices and their slopes. */
+/* What the discrete family makes of its rows (kernel.py, target.py): likeness, target, and rank-one updates. */
 #include <math.h>
 
 #include "discrete.h"
@@ -95,93 +95,13 @@ WIDER void rasp_discrete_updated(int64_t n, int64_t ranks, const double *matrix,
     }
 }
 
-/* From products of all rows' steps and main effects: -D, the linear and the rugged part, the gram, and the kernel matrix
- * with its noises. */
-WIDER void rasp_discrete_matrix(const Here *here, const double *kc, const double *noises, double *near,
-                                double *linear, double *rugged, double *gram, double *matrix) {
-    int64_t n = here->n;
-    double va = here->va, vp = here->vp, rho = here->rho, own = 1.0 - here->rho;
-    double level = here->level, slope = here->level * here->vc;
-    const double *restrict sizes = here->sizes;
+/* The inverse [n, n] of a matrix that changes by so much at one place of its diagonal. */
+WIDER void rasp_discrete_with_noise(int64_t n, const double *inverse, int64_t row, double change, double *changed) {
+    const double *restrict column = inverse + row * n;
+    double by = -change / (1.0 + change * column[row]);
     for (int64_t i = 0; i < n; i++) {
-        double *restrict beside = near + i * n, *restrict along = linear + i * n, *restrict rough = rugged + i * n;
-        double *restrict both = gram + i * n, *restrict row = matrix + i * n, size = sizes[i];
-        const double *restrict close = kc + i * n;
-        for (int64_t j = 0; j < n; j++) {
-            rough[j] = beside[j] = (beside[j] - sizes[j]) - size;
-        }
-        exponentials(n, rough);
-        for (int64_t j = 0; j < n; j++) {
-            along[j] *= va;
-            rough[j] *= vp;
-            both[j] = along[j] + rough[j];
-            row[j] = (slope * close[j] + level) + both[j] * (own * close[j] + rho);
-        }
-        row[i] += noises[i];
+        const double *restrict from = inverse + i * n;
+        double *restrict to = changed + i * n, share = column[i] * by;
+        for (int64_t j = 0; j < n; j++) to[j] = from[j] + share * column[j];
     }
-}
-
-enum { BY_LINEAR, BY_NEAR, BY_KC, BY_GAPS, BY_GRAM_GAPS, BY_GRAM, BY_GRAM_KC, INFORMATION, SLOPES };
-
-/* One row of the sums below; apart, so that the compiler sees that no two arrays overlap. */
-static inline void slope_row(int64_t n, double rho, double first, double noise, double level,
-                             const double *restrict alpha, const double *restrict noises, const double *restrict means,
-                             const double *restrict kc, const double *restrict gaps, const double *restrict near,
-                             const double *restrict linear, const double *restrict gram,
-                             const double *restrict inverse, double *restrict rugged, double *restrict columns,
-                             double *restrict by_row, double *restrict rivals) {
-    double own = 1.0 - rho;
-    for (int64_t j = 0; j < n; j++) {
-        double rest = first * alpha[j] - inverse[j], part = rest * (own * kc[j] + rho);
-        rugged[j] *= part;
-        by_row[j] += rugged[j];
-        columns[BY_LINEAR * n + j] += part * linear[j];
-        columns[BY_NEAR * n + j] += rugged[j] * near[j];
-        columns[BY_GRAM * n + j] += rest * gram[j];
-    }
-    for (int64_t j = 0; j < n; j++) {
-        double rest = (first * alpha[j] - inverse[j]) * kc[j], part = rest * gram[j];
-        columns[BY_KC * n + j] += rest;
-        columns[BY_GAPS * n + j] += rest * gaps[j];
-        columns[BY_GRAM_KC * n + j] += part;
-        columns[BY_GRAM_GAPS * n + j] += part * gaps[j];
-    }
-    for (int64_t j = 0; j < n; j++) {
-        rivals[j] += level < means[j] ? kc[j] : 0.0;
-        columns[INFORMATION * n + j] += noise * noises[j] * (inverse[j] * inverse[j]);
-    }
-}
-
-/* Sums over the inverse of that matrix, which `evidence` of kernel.py needs. All matrices are symmetric, so that sums
- * along columns are those along rows. `rugged` becomes its part of the gradient. Scratch [SLOPES, n]. */
-WIDER void rasp_discrete_slopes(const Here *here, const double *kc, const double *gaps, const double *noises,
-                                const double *means, const double *near, const double *linear, double *rugged,
-                                const double *gram, double *scratch, double *by_row, double *rivals, double *sums) {
-    int64_t n = here->n;
-    memset(scratch, 0, sizeof(double) * (size_t)(SLOPES * n));
-    memset(by_row, 0, sizeof(double) * (size_t)n);
-    memset(rivals, 0, sizeof(double) * (size_t)n);
-    for (int64_t i = 0; i < n; i++) {
-        slope_row(n, here->rho, here->alpha[i], noises[i], means[i], here->alpha, noises, means, kc + i * n,
-                  gaps + i * n, near + i * n, linear + i * n, gram + i * n, here->inverse + i * n, rugged + i * n,
-                  scratch, by_row, rivals);
-    }
-    for (int s = 0; s < SLOPES; s++) {
-        sums[s] = 0.0;
-        for (int64_t j = 0; j < n; j++) sums[s] += scratch[s * n + j];
-    }
-}
-
-/* A triangle W [n, n] with W' W the inverse of A, whose rows are `stride` apart. Returns 0 if A is positive definite. */
-WIDER int64_t rasp_discrete_half(int64_t n, int64_t stride, const double *A, double *W) {
-    for (int64_t i = 0; i < n; i++) memcpy(W + i * n, A + i * stride, sizeof(double) * (size_t)n);
-    if (cholesky(n, W, W)) return 1;
-    for (int64_t i = 0; i < n; i++) { /* it becomes its own inverse, row by row */
-        double row[n], by = 1.0 / W[i * n + i];
-        memset(row, 0, sizeof row);
-        for (int64_t k = 0; k < i; k++) add_scaled(k + 1, -W[i * n + k], W + k * n, row);
-        for (int64_t k = 0; k < i; k++) W[i * n + k] = row[k] * by;
-        W[i * n + i] = by;
-    }
-    return 0;
 }

@@ -44,19 +44,18 @@ void rasp_discrete_features(const Knobs *knobs, int64_t count, const double *poi
     }
 }
 
-/* Which knobs of each mutant change: places [count, d] in `changed`; and which mutants swap two binary knobs. How many
- * of both are in `counts`. `arrivals` [count, d] are divided by the rates: the first few are drawn. */
-void rasp_discrete_race(const Knobs *knobs, int64_t count, int64_t *changes, const double *lots, double *arrivals,
-                        const double *rates, int64_t *changed, int64_t *swapped, int64_t *counts) {
+/* Which knobs of each mutant change: places [mutants, d] in `changed`; and which mutants swap two binary knobs.
+ * `arrivals` [mutants, d] are divided by the rates: the first few are drawn. */
+void rasp_discrete_race(const Knobs *knobs, Search *search) {
     int64_t d = knobs->d, moves = 0, swaps = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double *race = arrivals + i * d, limit = -1.0;
-        int64_t wanted = changes[i] < d ? changes[i] : d;
-        if (wanted > 1 && lots[i] < knobs->swap_chance) {
-            swapped[swaps++] = i;
+    for (int64_t i = 0; i < search->mutants; i++) {
+        double *race = search->arrivals + i * d, limit = -1.0;
+        int64_t wanted = search->changes[i] < d ? search->changes[i] : d;
+        if (wanted > 1 && search->lots[i] < knobs->swap_chance) {
+            search->swapped[swaps++] = i;
             wanted -= 2;
         }
-        for (int64_t j = 0; j < d; j++) race[j] /= rates[j];
+        for (int64_t j = 0; j < d; j++) race[j] /= search->rates[j];
         for (int64_t taken = 0; taken < wanted;) { /* the next to arrive, and all that do so at the same time */
             double next = INFINITY;
             for (int64_t j = 0; j < d; j++) {
@@ -67,11 +66,11 @@ void rasp_discrete_race(const Knobs *knobs, int64_t count, int64_t *changes, con
             limit = next;
         }
         for (int64_t j = 0; wanted > 0 && j < d; j++) {
-            if (race[j] <= limit) changed[moves++] = i * d + j;
+            if (race[j] <= limit) search->changed[moves++] = i * d + j;
         }
     }
-    counts[0] = moves;
-    counts[1] = swaps;
+    search->moves = moves;
+    search->swaps = swaps;
 }
 
 /* The level that a knob has at this value. */
@@ -98,17 +97,19 @@ static void swap(const Knobs *knobs, const double *lottery, double *point) {
     point[rises] = knobs->high[rises];
 }
 
-/* Mutants [count, d] of the parents [family, d]. Draws [4, changes]; steps [changes] of continuous knobs, or none. */
-void rasp_discrete_mutate(const Knobs *knobs, int64_t count, int64_t family, const double *parents, int64_t changes,
-                          const int64_t *changed, const double *draws, const double *steps, double home, int64_t swaps,
-                          const int64_t *swapped, const double *lottery, double *points) {
-    int64_t d = knobs->d;
-    for (int64_t i = 0; i < count; i++) memcpy(points + i * d, parents + i % family * d, sizeof(double) * (size_t)d);
-    for (int64_t i = 0; i < changes; i++) {
-        int64_t knob = changed[i] % d, last = knobs->last[knob], place, other;
-        double *value = points + changed[i];
-        double near = draws[i], uniform = draws[changes + i], side = draws[2 * changes + i], moved;
-        if (draws[3 * changes + i] < home && *value != knobs->default_[knob]) {
+/* Mutants [mutants, d]; half of them are the first elite's. Uniform draws [4, moves], then a lottery [swaps, d]. */
+static void mutate(const Knobs *knobs, const Search *search, double *points) {
+    int64_t d = knobs->d, moves = search->moves;
+    const double *draws = search->uniform, *lottery = draws + 4 * moves;
+    for (int64_t i = 0; i < search->mutants; i++) {
+        int64_t parent = i % (search->found + 3) - 3;
+        memcpy(points + i * d, search->points + (parent > 0 ? parent : 0) * d, sizeof(double) * (size_t)d);
+    }
+    for (int64_t i = 0; i < moves; i++) {
+        int64_t knob = search->changed[i] % d, last = knobs->last[knob], place, other;
+        double *value = points + search->changed[i];
+        double near = draws[i], uniform = draws[moves + i], side = draws[2 * moves + i], moved;
+        if (draws[3 * moves + i] < search->home && *value != knobs->default_[knob]) {
             *value = knobs->default_[knob];
             continue;
         }
@@ -118,27 +119,26 @@ void rasp_discrete_mutate(const Knobs *knobs, int64_t count, int64_t family, con
             else other = (place + 1 + (int64_t)(uniform * (double)last)) % (last + 1);
             moved = knobs->turning[knob * knobs->turns + (other < 0 ? knobs->turns - 1 : other)];
         } else {
-            moved = near < knobs->near_chance ? clip(*value + steps[i], 0.0, 1.0) : side;
+            moved = near < knobs->near_chance ? clip(*value + search->steps[i], 0.0, 1.0) : side;
         }
         *value = moved;
     }
-    for (int64_t i = 0; i < swaps; i++) swap(knobs, lottery + i * d, points + swapped[i] * d);
+    for (int64_t i = 0; i < search->swaps; i++) swap(knobs, lottery + i * d, points + search->swapped[i] * d);
 }
 
 /* Between main effects and rows [n, p], the effects' posterior mean [p], and chances [d] that a mutation touches. */
-WIDER void rasp_discrete_effects(const Knobs *knobs, const Here *here, double *shared, double *effects,
-                                 double *rates) {
+WIDER static void main_effects(const Knobs *knobs, const Here *here, Search *search) {
     int64_t p = knobs->p, d = knobs->d, count = knobs->values;
-    double values[d * count], sum = 0.0, total = 0.0;
+    double *values = search->values, *effects = search->effects, *rates = search->rates, sum = 0.0, total = 0.0;
     memcpy(effects, knobs->prior, sizeof(double) * (size_t)p);
     for (int64_t i = 0; i < here->n; i++) {
         double by = here->va * here->share[i];
-        double *restrict row = shared + i * p;
+        double *restrict row = search->shared + i * p;
         const double *restrict phi = here->phi + i * p;
         for (int64_t t = 0; t < p; t++) row[t] = by * phi[t];
         add_scaled(p, here->alpha[i], row, effects);
     }
-    memset(values, 0, sizeof values);
+    memset(values, 0, sizeof(double) * (size_t)(d * count));
     for (int64_t t = 0; t < p; t++) add_scaled(d * count, effects[t], knobs->single + t * d * count, values);
     for (int64_t i = 0; i < d; i++) {
         double least = INFINITY, most = -INFINITY;
@@ -158,6 +158,17 @@ WIDER void rasp_discrete_effects(const Knobs *knobs, const Here *here, double *s
     }
 }
 
+/* What is known before anything is drawn: elites, of which the default is one where there are none, and main effects. */
+void rasp_discrete_begin(const Knobs *knobs, const Here *here, Search *search) {
+    size_t size = sizeof(double) * (size_t)knobs->d;
+    search->found = rasp_discrete_elites(knobs, here, search->elites, search->alike, search->means, search->rows);
+    for (int64_t i = 0; i < search->found; i++) {
+        memcpy(search->points + i * knobs->d, here->points + search->rows[i] * knobs->d, size);
+    }
+    if (search->found == 0) memcpy(search->points + search->found++ * knobs->d, knobs->default_, size);
+    main_effects(knobs, here, search);
+}
+
 /* Main effects drawn [count, p] by normal draws; the covariance lacks its prior, and is used up. */
 WIDER void rasp_discrete_sample(int64_t p, double va, double *covariance, const double *effects, int64_t count,
                                 const double *draws, double *sampled) {
@@ -174,24 +185,22 @@ WIDER void rasp_discrete_sample(int64_t p, double va, double *covariance, const 
     }
 }
 
-/* Points [count, d] that minimise main effects whose values are [count, d, grid]. In the last `sparse` only the
- * strongest knobs move, from the default or, every other, from the elite; e^draws says how many. */
-void rasp_discrete_optimum(const Knobs *knobs, int64_t count, const double *values, int64_t sparse,
-                           const double *draws, const double *elite, double *points) {
+/* Points [drawn, d] that minimise main effects of these values. In the last `sparse` only the strongest knobs move, from
+ * the default or, every other, from the first elite; e^taken says how many. `gains` [d] is scratch. */
+static void minimise(const Knobs *knobs, const Search *search, double *gains, double *points) {
     int64_t d = knobs->d, width = knobs->values;
-    double gains[d];
-    for (int64_t i = 0; i < count; i++) {
-        int64_t late = i - (count - sparse);
+    for (int64_t i = 0; i < search->drawn; i++) {
+        int64_t late = i - (search->drawn - search->sparse);
         for (int64_t j = 0; j < d; j++) {
-            const double *own = values + (i * d + j) * width;
+            const double *own = search->values + (i * d + j) * width;
             int64_t best = 0;
             for (int64_t v = 1; v < width; v++) best = own[v] < own[best] ? v : best;
             gains[j] = own[best];
             points[i * d + j] = knobs->grid[j * width + best];
         }
         if (late < 0) continue;
-        const double *base = late % 2 ? elite : knobs->default_;
-        int64_t taken = (int64_t)exp(draws[late]);
+        const double *base = late % 2 ? search->points : knobs->default_;
+        int64_t taken = (int64_t)exp(search->taken[late]);
         for (int64_t j = 0; j < d; j++) {
             int64_t rank = 0;
             for (int64_t other = 0; other < d; other++) {
@@ -202,17 +211,50 @@ void rasp_discrete_optimum(const Knobs *knobs, int64_t count, const double *valu
     }
 }
 
-/* How many different points are not barred, and which: the first of each. */
-int64_t rasp_discrete_distinct(int64_t d, int64_t count, const double *points, int64_t bars, const double *barred,
-                               int64_t *kept) {
-    int64_t found = 0;
-    size_t size = sizeof(double) * (size_t)d;
-    for (int64_t i = 0; i < count; i++) {
-        const double *point = points + i * d;
-        int known = 0;
-        for (int64_t j = 0; j < found && !known; j++) known = !memcmp(point, points + kept[j] * d, size);
-        for (int64_t j = 0; j < bars && !known; j++) known = !memcmp(point, barred + j * d, size);
-        if (!known) kept[found++] = i;
+/* Whether a point [d] failed in a context like this, or is barred for another reason. */
+static int is_barred(const Knobs *knobs, const Here *here, const Search *search, const double *point) {
+    size_t size = sizeof(double) * (size_t)knobs->d;
+    for (int64_t i = 0; i < here->n; i++) {
+        if (here->failed[i] > 0.0 && here->kc[i] > search->alike && !memcmp(point, here->points + i * knobs->d, size)) {
+            return 1;
+        }
     }
-    return found;
+    for (int64_t i = 0; i < search->bars; i++) {
+        if (!memcmp(point, search->barred + i * knobs->d, size)) return 1;
+    }
+    return 0;
+}
+
+/* All candidates: elites, the default, mutants, crossovers of elites, and minimisers of main effects. The first of those
+ * that are alike is kept unless it is barred; the default if all are. Places of the kept, and their features. */
+void rasp_discrete_candidates(const Knobs *knobs, const Here *here, Search *search) {
+    int64_t d = knobs->d, all = search->found + 1 + search->mutants + search->crossovers + search->drawn, kept = 0;
+    size_t size = sizeof(double) * (size_t)d;
+    double *next = search->points + search->found * d;
+    const double *coin = search->uniform + 4 * search->moves + search->swaps * d;
+    memcpy(next, knobs->default_, size);
+    next += d;
+    mutate(knobs, search, next);
+    next += search->mutants * d;
+    for (int64_t i = 0; i < search->crossovers; i++, next += d) {
+        const double *one = search->points + search->pairs[i] * d;
+        const double *other = search->points + search->pairs[search->crossovers + i] * d;
+        for (int64_t j = 0; j < d; j++) next[j] = coin[i * d + j] < 0.5 ? one[j] : other[j];
+    }
+    minimise(knobs, search, search->rates, next);
+    for (int64_t i = 0; i < all; i++) {
+        const double *point = search->points + i * d;
+        int known = 0;
+        for (int64_t j = 0; j < kept && !known; j++) known = !memcmp(point, search->candidates + j * d, size);
+        if (known || is_barred(knobs, here, search, point)) continue;
+        memcpy(search->candidates + kept * d, point, size);
+        search->places[kept++] = i;
+    }
+    if (kept == 0) {
+        memcpy(search->candidates, knobs->default_, size);
+        search->places[kept++] = search->found;
+    }
+    search->kept = kept;
+    rasp_discrete_features(knobs, kept, search->candidates, here->weights, search->phi, search->passed,
+                           search->weighted, search->sizes);
 }

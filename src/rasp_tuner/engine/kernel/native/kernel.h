@@ -2,17 +2,39 @@
 #ifndef RASP_KERNEL_H
 #define RASP_KERNEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-enum { L = 4, E = 5, SLOTS = 192, SPARE_SLOTS = 8, WINDOW = 128, EARLY = 40, NOISES = 9 };
+#include "linear.h"
 
-typedef struct {
+enum { L = 4, E = 5, SLOTS = 192, SPARE_SLOTS = 8, WINDOW = 128, EARLY = 40, NOISES = 9 };
+enum { SKETCH_DIMENSIONS = 32, RANK = 3 }; /* that a longer context is projected to; components of it */
+
+typedef struct Dims {
+#ifdef RASP_KNOBS /* compiled for a GPU, as C++, for one size: loops are unrolled, and small arrays are registers */
+    static constexpr int64_t d = RASP_KNOBS, c = RASP_CONTEXT, k = RASP_COLUMNS;
+    static constexpr int64_t p = 1 + 2 * d, q = p + k, P = q * (q + 1) / 2, R = SLOTS + SPARE_SLOTS;
+    static constexpr int64_t w = c < SKETCH_DIMENSIONS ? c : SKETCH_DIMENSIONS, r = c < RANK ? c : RANK;
+    static constexpr int64_t m = 1 + d + d * (1 + r);
+#else
     int64_t d, c, k;           /* knobs, context dimensions, columns of losses */
     int64_t p, q, P, R;        /* features, sample, packed prompt, rows */
     int64_t w, r, m;           /* reduced context, its components, coefficients of the moving optimum */
+#endif
     const double *default_;    /* [d] */
     const double *sketch;      /* [c, w] where c > w; else null */
+#ifdef RASP_KNOBS
+    double *memory;            /* of this thread, for scratch */
+#endif
 } Dims;
+
+/* For arrays of one function: as long as any size asks for. */
+#ifdef RASP_KNOBS
+enum { MOST_KNOBS = Dims::d, MOST_ROOTS = Dims::d > Dims::w ? Dims::d : Dims::w, MOST_ROWS = Dims::m };
+#else
+enum { MOST_KNOBS = 64, MOST_ROOTS = MOST_KNOBS, MOST_ROWS = 1 + MOST_KNOBS + MOST_KNOBS * (1 + RANK) };
+#endif
+enum { MOST_FEATURES = 1 + 2 * MOST_KNOBS };
 
 /* The arrays of state.State, in its order; each begins with the axis of tuners. */
 typedef struct {
@@ -36,25 +58,33 @@ typedef struct {
 Belief belief_at(const Dims *dims, double *buffer);
 int64_t belief_length(const Dims *dims);
 
+#define FREEDOM 5.0    /* of the Student-t density: one sample in the tail does not end a hypothesis */
+#define STUDENT_NORM -0.9686195890547249 /* log of its norm */
+#define FARTHEST 1e150 /* deviations: beyond, squares overflow */
+
+/* Scratch memory of so many numbers, taken once a call; on a GPU a thread has its own. */
+double *borrow(const Dims *dims, int64_t length); /* layout.c */
+void release(double *memory);                     /* layout.c */
+
 /* What both halves use. All matrices are row by row. */
 typedef struct {               /* of a bowl not known yet, in units of the curvature, level left out */
     double *mean, *precision, *pull;  /* [p], [p, p], [p] */
     double level_variance;
 } Prior;
 
-void make_prior(const Dims *dims, const State *one, Prior *prior);                   /* shared.c */
+APART void make_prior(const Dims *dims, const State *one, Prior *prior);                   /* shared.c */
 double centred_level(const State *one, double offset, double a);                     /* shared.c */
-double estimate_curvature(const Dims *dims, const Prior *prior, const double *G, const double *b, double rest,
+APART double estimate_curvature(const Dims *dims, const Prior *prior, const double *G, const double *b, double rest,
                           double level, double *scratch);                            /* shared.c */
 void noise_variances(const State *one, double *rho);                                 /* shared.c: [E] */
-void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps); /* memory.c: [2, R] */
+APART void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps); /* memory.c: [2, R] */
 double context_reach(const State *one);                                              /* memory.c */
 void encode_context(const Dims *dims, const State *one, const double *context, double *x);  /* moving.c: [1 + r] */
 void features(const Dims *dims, const double *u, double *phi);                       /* linear.c: [p] */
-int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
-int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */
-void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);         /* linear.c: ascending; columns */
-void each_expert(const Dims *dims, const State *one, const Belief *belief, const double *point, double *means,
+APART int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
+APART int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */
+APART void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);         /* linear.c: ascending; columns */
+APART void each_expert(const Dims *dims, const State *one, const Belief *belief, const double *point, double *means,
                  double *variances);                                                 /* predict.c: [E], [E], without origin and offset */
 
 #pragma GCC visibility push(default) /* all else is compiled as hidden */
@@ -75,6 +105,8 @@ void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, do
 void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
 void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                 const double *contexts, const double *losses, const double *failed, const double *logs);
+void rasp_easier_in_logs(int64_t tuners, int64_t samples, int64_t d, int64_t c, const double *contexts,
+                         const double *points, const double *logs, const bool *used, bool *easier); /* scale.c */
 #pragma GCC visibility pop
 
 #endif

@@ -5,7 +5,7 @@
 
 State tuner(const Dims *dims, const State *all, int64_t row) {
     int64_t d = dims->d, c = dims->c, k = dims->k, R = dims->R, w = dims->w, m = dims->m;
-    return (State){
+    const State one = {
         .keys = all->keys + row * R * c,
         .prompts = all->prompts + row * R * dims->P,
         .trust = all->trust + row * L * R,
@@ -47,6 +47,7 @@ State tuner(const Dims *dims, const State *all, int64_t row) {
         .covariance = all->covariance + row * m * m,
         .fitted = all->fitted + row,
     };
+    return one;
 }
 
 /* The next part of a buffer that is handed out from front to back. */
@@ -86,11 +87,21 @@ int64_t belief_length(const Dims *dims) {
     return 2 * E + 7 + 1 + dims->r + 2 * dims->d + L * (p + p * p + p * p + p + 1 + dims->R);
 }
 
-double *allocate(const Part *parts, size_t count) {
+#ifndef RASP_KNOBS /* else device.cu has its own */
+double *borrow(const Dims *dims, int64_t length) {
+    (void)dims;
+    double *memory = (double *)malloc(sizeof(double) * (size_t)length);
+    if (!memory) abort(); /* some kilobytes: where these cannot be had, nothing else can */
+    return memory;
+}
+
+void release(double *memory) { free(memory); }
+#endif
+
+double *allocate(const Dims *dims, const Part *parts, size_t count) {
     int64_t total = 0;
     for (size_t i = 0; i < count; i++) total += parts[i].length;
-    double *memory = malloc(sizeof(double) * (size_t)total), *next = memory;
-    if (!memory) abort(); /* some kilobytes: where these cannot be had, nothing else can */
+    double *memory = borrow(dims, total), *next = memory;
     for (size_t i = 0; i < count; i++) *parts[i].part = take(&next, parts[i].length);
     return memory;
 }

@@ -1,7 +1,6 @@
 /* Learning from one sample: score the experts, then take the sample in. */
 #include "learn.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define LARGEST 1e100 /* deviations saturate here, so that squares and sums of squares stay finite */
@@ -20,9 +19,8 @@ static Work make_work(const Dims *dims) {
     const int64_t needs[] = {dims->c, track_scratch(dims), trust_scratch(dims), fit_scratch(dims)};
     int64_t scratch = 0;
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) scratch = needs[i] > scratch ? needs[i] : scratch;
-    Work work = {.block = malloc(sizeof(double) * (size_t)(dims->d + dims->k + dims->q + 2 * p + p * p + scratch))};
-    if (!work.block) abort(); /* a sample must not be lost without a word */
-    work.u = work.block;
+    Work work;
+    work.u = work.block = borrow(dims, dims->d + dims->k + dims->q + 2 * p + p * p + scratch);
     work.v = work.u + dims->d;
     work.psi = work.v + dims->k;
     work.prior.mean = work.psi + dims->q;
@@ -88,5 +86,5 @@ void rasp_learn(const Dims *dims, const State *all, const int64_t *rows, int64_t
         learn_one(dims, &one, &belief, points + i * dims->d, contexts + i * dims->c, losses + i * dims->k,
                   failed[i] > 0.0, *one.steps >= 2.0 ? logs + i * E : NULL, &work);
     }
-    free(work.block);
+    release(work.block);
 }

@@ -29,7 +29,7 @@ static inline bool refresh_now(const State *one) { return *one->steps < 100.0 ||
 /* memory.c */
 void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust);
 void slot_targets(const Dims *dims, const State *one, double *y); /* [N] mean y of each slot */
-bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch); /* scratch [c] */
+APART bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch); /* scratch [c] */
 
 /* shared.c */
 int64_t estimate_scratch(const Dims *dims); /* numbers that estimate_curvature needs */
@@ -37,20 +37,26 @@ void solve_lower(int64_t n, const double *lower, double *x); /* x <- lower^-1 x 
 void observe_scores(const State *one, const double *logs);
 void observe_noise(const State *one, const double *errors, const double *unsure); /* [E], in units of a */
 void reset_noise(const State *one);
-void track(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
+double noise_variance(const State *one, int expert);
+APART void track(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
 int64_t track_scratch(const Dims *dims);
 
 /* moving.c */
 void observe_window(const Dims *dims, const State *one, const double *u, const double *context, const double *v,
                     double weight);
-void fit_moving(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
+void encode_reduced(const Dims *dims, const State *one, const double *reduced, double *x); /* [1 + r] from [w] */
+void refresh_components(const Dims *dims, const State *one);
+
+/* moving_fit.c */
+APART void fit_moving(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
 int64_t fit_scratch(const Dims *dims);
 
 /* trust.c */
-void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare); /* stable, ascending */
+APART double value_reaching(int64_t n, const double *values, const double *weights, double mass);
+APART void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare); /* stable, ascending */
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs);
-void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch);
+APART void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch);
 int64_t trust_scratch(const Dims *dims);
-void recheck_early_samples(const Dims *dims, const State *one, double *scratch); /* scratch [c] */
+APART void recheck_early_samples(const Dims *dims, const State *one, double *scratch); /* scratch [c] */
 
 #endif

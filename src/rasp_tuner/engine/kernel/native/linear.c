@@ -7,7 +7,7 @@
 
 #include "kernel.h"
 
-enum { MOST_STEPS = 60 };
+enum { MOST_TURNS = 60 };
 static const double ROUNDING = 1e-16; /* of the largest: what is beside the diagonal is none */
 
 /* phi [p] = [1, u, u^2] */
@@ -20,21 +20,105 @@ void features(const Dims *dims, const double *u, double *phi) {
     }
 }
 
+/* x = n log 2 + r with a whole n and |r| <= log(2) / 2: e^r by its Taylor series, and n goes into the exponent.
+ * Nothing branches, so that both loops are vectorised. */
+WIDER void exp_falling(int64_t n, double *x) {
+    const double to_whole = 6755399441055744.0; /* 1.5 * 2^52: a sum with it has no digits after the point */
+    EACH(i, n) x[i] = x[i] > -708.0 ? x[i] : -708.0;
+    EACH(i, n) {
+        double shifted = x[i] * 1.4426950408889634 + to_whole, whole = shifted - to_whole, scale;
+        double r = (x[i] - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10; /* log 2 in two parts */
+        double series = 1.0 / 6227020800.0;
+        series = series * r + 1.0 / 479001600.0;
+        series = series * r + 1.0 / 39916800.0;
+        series = series * r + 1.0 / 3628800.0;
+        series = series * r + 1.0 / 362880.0;
+        series = series * r + 1.0 / 40320.0;
+        series = series * r + 1.0 / 5040.0;
+        series = series * r + 1.0 / 720.0;
+        series = series * r + 1.0 / 120.0;
+        series = series * r + 1.0 / 24.0;
+        series = series * r + 1.0 / 6.0;
+        series = series * r + 0.5;
+        series = 1.0 + (r + r * r * series);
+        uint64_t bits;
+        memcpy(&bits, &shifted, sizeof(bits));
+        bits = (bits + 1023) << 52; /* the last bits of `shifted` are those of n */
+        memcpy(&scale, &bits, sizeof(scale));
+        x[i] = series * scale;
+    }
+    JOIN();
+}
+
+#if defined(RASP_LANES) && RASP_LANES > 1
+int cholesky(int64_t n, const double *A, double *lower) {
+    if (lower != A) EACH(i, n * n) lower[i] = A[i];
+    for (int64_t j = 0; j < n; j++) {
+        JOIN();
+        double pivot = lower[j * n + j];
+        if (!(pivot > 0.0 && pivot <= 1e300)) return 1;
+        double root = sqrt(pivot), inverse = 1.0 / root;
+        EACH(i, n - j) lower[(j + i) * n + j] = i ? lower[(j + i) * n + j] * inverse : root;
+        EACH(i, n - j - 1) {
+            double *row = lower + (j + 1 + i) * n, value = row[j];
+            for (int64_t k = j + 1; k <= j + 1 + i; k++) row[k] -= value * lower[k * n + j];
+        }
+    }
+    EACH(i, n) for (int64_t k = i + 1; k < n; k++) lower[i * n + k] = 0.0;
+    JOIN();
+    return 0;
+}
+
+int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
+    if (cholesky(n, A, scratch)) return 1;
+    for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
+        double *own = scratch + i * n, by = 1.0 / own[i];
+        EACH(j, i) {
+            double sum = 0.0;
+            for (int64_t k = j; k < i; k++) sum += own[k] * scratch[k * n + j];
+            inverse[j] = sum * -by; /* room that is not needed yet */
+        }
+        EACH(j, i + 1) own[j] = j < i ? inverse[j] : by;
+        JOIN();
+    }
+    for (int64_t i = 0; i < n; i++) {
+        EACH(j, i + 1) {
+            double sum = 0.0;
+            for (int64_t k = i; k < n; k++) sum += scratch[k * n + i] * scratch[k * n + j];
+            inverse[i * n + j] = inverse[j * n + i] = sum;
+        }
+    }
+    JOIN();
+    return 0;
+}
+#else
+/* Columns j to j + 3 of a factor are known up to their own part: finish them, and keep copies as rows above the
+ * diagonal. */
+static inline int factor_columns(int64_t n, int64_t j, int64_t end, double *lower) {
+    for (; j < end; j++) {
+        double pivot = lower[j * n + j];
+        if (!(pivot > 0.0 && pivot <= 1e300)) return 1;
+        double root = sqrt(pivot), inverse = 1.0 / root, *column = lower + j * n;
+        column[j] = root;
+        for (int64_t i = j + 1; i < n; i++) {
+            double *row = lower + i * n, value = row[j] * inverse;
+            row[j] = column[i] = value;
+            for (int64_t k = j + 1; k < end && k <= i; k++) row[k] -= value * column[k];
+        }
+    }
+    return 0;
+}
+
 /* A = lower lower' from the lower triangle of A; what is above the diagonal of `lower` becomes zero. They may be one.
  * Returns 0 if A is positive definite. */
 WIDER int cholesky(int64_t n, const double *A, double *lower) {
     if (lower != A) memcpy(lower, A, sizeof(double) * (size_t)(n * n));
-    for (int64_t j = 0; j < n; j++) {
-        double pivot = lower[j * n + j];
-        if (!(pivot > 0.0 && pivot <= 1e300)) return 1;
-        double root = sqrt(pivot), inverse = 1.0 / root;
-        double *restrict column = lower + j * n; /* above the diagonal there is room for the column below it */
-        column[j] = root;
-        for (int64_t i = j + 1; i < n; i++) {
-            double *restrict row = lower + i * n;
-            double value = row[j] * inverse;
-            row[j] = column[i] = value;
-            for (int64_t k = j + 1; k <= i; k++) row[k] -= value * column[k];
+    for (int64_t j = 0; j < n; j += 4) {
+        int64_t end = j + 4 < n ? j + 4 : n;
+        if (factor_columns(n, j, end, lower)) return 1;
+        for (int64_t i = end; i < n; i++) { /* what these four take from the rest */
+            double *row = lower + i * n, by[] = {-row[j], -row[j + 1], -row[j + 2], -row[j + 3]};
+            add_four(i + 1 - end, by, 1, lower + j * n + end, n, row + end);
         }
     }
     for (int64_t j = 0; j < n; j++) memset(lower + j * n + j + 1, 0, sizeof(double) * (size_t)(n - 1 - j));
@@ -45,22 +129,26 @@ WIDER int cholesky(int64_t n, const double *A, double *lower) {
 WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
     if (cholesky(n, A, scratch)) return 1;
     for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
-        double row[n], by = 1.0 / scratch[i * n + i];
-        for (int64_t k = 0; k < i; k++) row[k] = 0.0;
-        for (int64_t k = 0; k < i; k++) add_scaled(k + 1, -scratch[i * n + k], scratch + k * n, row);
-        for (int64_t k = 0; k < i; k++) scratch[i * n + k] = row[k] * by;
-        scratch[i * n + i] = by;
+        double *row = inverse, *own = scratch + i * n, by = 1.0 / own[i]; /* room that is not needed yet */
+        int64_t k = 0;
+        for (int64_t j = 0; j < i; j++) row[j] = 0.0;
+        for (; k + 4 <= i; k += 4) add_four(k + 4, own + k, 1, scratch + k * n, n, row);
+        for (; k < i; k++) add_scaled(k + 1, own[k], scratch + k * n, row);
+        for (int64_t j = 0; j < i; j++) own[j] = row[j] * -by;
+        own[i] = by;
     }
-    memset(inverse, 0, sizeof(double) * (size_t)(n * n));
-    for (int64_t k = 0; k < n; k++) {
-        const double *row = scratch + k * n;
-        for (int64_t i = 0; i <= k; i++) add_scaled(i + 1, row[i], row, inverse + i * n);
-    }
-    for (int64_t i = 1; i < n; i++) {
-        for (int64_t j = 0; j < i; j++) inverse[j * n + i] = inverse[i * n + j];
+    for (int64_t i = 0; i < n; i++) {
+        double *row = inverse + i * n;
+        int64_t k = i;
+        for (int64_t j = 0; j <= i; j++) row[j] = 0.0;
+        for (; k + 4 <= n; k += 4) add_four(i + 1, scratch + k * n + i, n, scratch + k * n, n, row);
+        for (; k < n; k++) add_scaled(i + 1, scratch[k * n + i], scratch + k * n, row);
+        for (int64_t j = 0; j < i; j++) inverse[j * n + i] = row[j];
     }
     return 0;
 }
+
+#endif
 
 /* Turn two rows of length n into c x - s y and s x + c y. */
 static inline void turn(int64_t n, double c, double s, double *restrict x, double *restrict y) {
@@ -73,7 +161,7 @@ static inline void turn(int64_t n, double c, double s, double *restrict x, doubl
 
 /* A = Q T Q' with T tridiagonal: its diagonal, what is beside it, and Q' as rows in `axes`. A is used up. */
 static inline void tridiagonal(int64_t n, double *A, double *axes, double *diagonal, double *beside) {
-    double v[n], w[n];
+    double v[MOST_ROOTS], w[MOST_ROOTS];
     memset(axes, 0, sizeof(double) * (size_t)(n * n));
     for (int64_t i = 0; i < n; i++) axes[i * (n + 1)] = 1.0;
     for (int64_t k = 0; k + 2 < n; k++) { /* a mirror that makes column k zero from k + 2 on */
@@ -95,7 +183,7 @@ static inline void tridiagonal(int64_t n, double *A, double *axes, double *diago
             add_scaled(left, -v[i], w + k + 1, A + i * n + k + 1);
             add_scaled(left, -w[i], mirror, A + i * n + k + 1);
         }
-        memset(w, 0, sizeof(w));
+        memset(w, 0, sizeof(double) * (size_t)n);
         for (int64_t i = k + 1; i < n; i++) add_scaled(n, by * v[i], axes + i * n, w);
         for (int64_t i = k + 1; i < n; i++) add_scaled(n, -v[i], w, axes + i * n);
     }
@@ -110,7 +198,7 @@ static inline void diagonalise(int64_t n, double *axes, double *diagonal, double
     double size = 0.0;
     for (int64_t i = 0; i < n; i++) size = fmax(size, fabs(diagonal[i]) + fabs(beside[i]));
     for (int64_t first = 0; first < n; first++) {
-        for (int step = 0; step < MOST_STEPS; step++) {
+        for (int step = 0; step < MOST_TURNS; step++) {
             int64_t last = first;
             while (last + 1 < n && fabs(beside[last]) > ROUNDING * size) last++;
             if (last == first) break;
@@ -140,10 +228,10 @@ static inline void diagonalise(int64_t n, double *axes, double *diagonal, double
 /* Values [n] ascending, vectors [n, n] as columns; A is used up. */
 WIDER void eigen_symmetric(int64_t n, double *A, double *values, double *vectors) {
     if (n == 0) return;
-    double axes[n * n], diagonal[n], beside[n];
+    double axes[MOST_ROOTS * MOST_ROOTS], diagonal[MOST_ROOTS], beside[MOST_ROOTS];
     tridiagonal(n, A, axes, diagonal, beside);
     diagonalise(n, axes, diagonal, beside);
-    int64_t order[n];
+    int64_t order[MOST_ROOTS];
     for (int64_t i = 0; i < n; i++) { /* sorted by insertion */
         int64_t place = i;
         for (; place > 0 && diagonal[order[place - 1]] > diagonal[i]; place--) order[place] = order[place - 1];

@@ -3,13 +3,9 @@
  * The moving optimum at a point u has the slopes g = [ratio, -2 q_i (u_i - o_i), ratio (u_i - o_i)^2] by its level, by
  * where the optimum o lies in this context, and by its curvatures; K [p, p] is the covariance of these. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "quadratic.h"
-
-static const double FREEDOM = 5.0;    /* of the Student-t density: one sample in the tail does not end a hypothesis */
-static const double FARTHEST = 1e150; /* deviations: beyond, squares overflow */
 
 /* Where coefficient i of theta goes in [level, optimum, curvatures]. */
 static int64_t place(int64_t d, int64_t width, int64_t i) {
@@ -19,7 +15,7 @@ static int64_t place(int64_t d, int64_t width, int64_t i) {
 
 void moving_covariance(const Dims *dims, const State *one, const Belief *belief, double *K) {
     int64_t d = dims->d, p = dims->p, m = dims->m, width = 1 + dims->r;
-    double row[p];
+    double row[MOST_FEATURES];
     memset(K, 0, sizeof(double) * (size_t)(p * p));
     for (int64_t i = 0; i < m; i++) {
         const double *from = one->covariance + i * m;
@@ -48,7 +44,7 @@ void moving_slopes(const Dims *dims, const Belief *belief, const double *u, doub
 
 /* f' A f of a symmetric A, at least 0. */
 static double form(int64_t p, const double *A, const double *f) {
-    double product[p];
+    double product[MOST_FEATURES];
     symmetric_times(p, A, f, product);
     double square = dot(p, product, f);
     return square > 0.0 ? square : 0.0;
@@ -58,7 +54,7 @@ static double form(int64_t p, const double *A, const double *f) {
 static void each_centred(const Dims *dims, const Belief *belief, const double *u, const double *K, double *means,
                          double *variances) {
     int64_t p = dims->p;
-    double f[p], a = *belief->a;
+    double f[MOST_FEATURES], a = *belief->a;
     features(dims, u, f);
     for (int64_t l = 0; l < L; l++) {
         means[l] = dot(p, belief->mean + l * p, f);
@@ -74,7 +70,7 @@ static void each_centred(const Dims *dims, const Belief *belief, const double *u
 
 void each_expert(const Dims *dims, const State *one, const Belief *belief, const double *point, double *means,
                  double *variances) {
-    double u[dims->d], K[dims->p * dims->p];
+    double u[MOST_KNOBS], K[MOST_FEATURES * MOST_FEATURES];
     if (*belief->moving > 0.0) moving_covariance(dims, one, belief, K);
     to_u(dims, point, u);
     each_centred(dims, belief, u, K, means, variances);
@@ -90,10 +86,9 @@ static void mix(const double *weights, const double *means, const double *varian
 
 /* Log density of Student's t, `gap` away from its centre. */
 static double log_student(double gap, double variance) {
-    double norm = lgamma((FREEDOM + 1.0) / 2.0) - lgamma(FREEDOM / 2.0) - 0.5 * log(FREEDOM * 3.14159265358979323846);
     double far = fabs(gap) / sqrt(FREEDOM * variance);
     if (far > FARTHEST) far = FARTHEST;
-    return norm - 0.5 * log(variance) - 0.5 * (FREEDOM + 1.0) * log1p(far * far);
+    return STUDENT_NORM - 0.5 * log(variance) - 0.5 * (FREEDOM + 1.0) * log1p(far * far);
 }
 
 void rasp_predict(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
@@ -101,7 +96,7 @@ void rasp_predict(const Dims *dims, const State *all, const int64_t *rows, int64
     int64_t d = dims->d, p = dims->p, length = belief_length(dims);
     double *K, *u, each[E], unsure[E];
     Part parts[] = {{&K, p * p}, {&u, d}};
-    double *memory = ALLOCATE(parts);
+    double *memory = ALLOCATE(dims, parts);
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
@@ -113,7 +108,7 @@ void rasp_predict(const Dims *dims, const State *all, const int64_t *rows, int64
             means[j] += *belief.offset + *belief.origin;
         }
     }
-    free(memory);
+    release(memory);
 }
 
 /* Mean and variance of y at the first of two points u [2, d] less y at the second. `f` is scratch, [2, p]. */
@@ -144,7 +139,7 @@ void rasp_compare(const Dims *dims, const State *all, const int64_t *rows, int64
     int64_t d = dims->d, p = dims->p, length = belief_length(dims);
     double *K, *u, *f;
     Part parts[] = {{&K, p * p}, {&u, 2 * d}, {&f, 2 * p}};
-    double *memory = ALLOCATE(parts);
+    double *memory = ALLOCATE(dims, parts);
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
@@ -153,7 +148,7 @@ void rasp_compare(const Dims *dims, const State *all, const int64_t *rows, int64
         to_u(dims, others + i * d, u + d);
         difference(dims, &belief, u, K, f, means + i, variances + i);
     }
-    free(memory);
+    release(memory);
 }
 
 void rasp_against(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
@@ -161,7 +156,7 @@ void rasp_against(const Dims *dims, const State *all, const int64_t *rows, int64
     int64_t d = dims->d, p = dims->p, length = belief_length(dims);
     double *K, *u, *f, each[E], unsure[E];
     Part parts[] = {{&K, p * p}, {&u, 2 * d}, {&f, 2 * p}};
-    double *memory = ALLOCATE(parts);
+    double *memory = ALLOCATE(dims, parts);
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
@@ -177,7 +172,7 @@ void rasp_against(const Dims *dims, const State *all, const int64_t *rows, int64
         to[0] += base;
         to[3] += base;
     }
-    free(memory);
+    release(memory);
 }
 
 void rasp_forecast(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,

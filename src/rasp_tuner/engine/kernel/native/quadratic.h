@@ -9,14 +9,14 @@
 
 #define LEAST_CURVATURE 0.15 /* of a: what a minimiser is computed with at least */
 
-/* Scratch memory is taken once for a call: parts of so many numbers each. */
+/* Parts of scratch memory, of so many numbers each. */
 typedef struct {
     double **part;
     int64_t length;
 } Part;
 
-double *allocate(const Part *parts, size_t count); /* layout.c; to be freed */
-#define ALLOCATE(parts) allocate(parts, sizeof(parts) / sizeof((parts)[0]))
+double *allocate(const Dims *dims, const Part *parts, size_t count); /* layout.c; to be released */
+#define ALLOCATE(dims, parts) allocate(dims, parts, sizeof(parts) / sizeof((parts)[0]))
 
 /* The moving optimum at one context is linear in slopes [1, u, u^2] of its own: their covariance [p, p]. */
 void moving_covariance(const Dims *dims, const State *one, const Belief *belief, double *K);              /* predict.c */

@@ -9,9 +9,6 @@
 #define LEVEL_VARIANCE 25.0     /* of the least y, in units of a, while nothing is known */
 #define LARGEST_LEVEL 1e30      /* in units of a: a metric that jumps must not overflow */
 #define TINY 1e-100             /* a curvature where y is constant, so that no logarithm sees a zero */
-#define STUDENT_NORM -0.9686195890547249 /* log of the norm of Student's t with FREEDOM degrees */
-#define FREEDOM 5.0
-#define FARTHEST 1e150          /* deviations: beyond, squares overflow */
 #define KEEP 0.97               /* of scores, a step: what is true may change */
 #define LOCAL_ODDS 3.0          /* nats against every local expert but the blind one */
 #define CURVATURE_RATE 0.3      /* of one step towards the curvature that is likeliest now */
@@ -34,7 +31,8 @@ void make_prior(const Dims *dims, const State *one, Prior *prior) {
     }
     const double both = COMMON_DEVIATION * COMMON_DEVIATION, common = both / (own * own + (double)d * both);
     double *mean = prior->mean, *precision = prior->precision, *pull = prior->pull;
-    memset(precision, 0, (size_t)(p * p) * sizeof *precision);
+    EACH(i, p * p) precision[i] = 0.0;
+    JOIN();
     precision[0] = 1.0 / (prior->level_variance + (known ? 0.1 * (double)d : 0.0));
     mean[0] = 0.0;
     for (int64_t i = 0; i < d; i++) {
@@ -46,10 +44,12 @@ void make_prior(const Dims *dims, const State *one, Prior *prior) {
         for (int64_t j = 0; j < d; j++)
             precision[(1 + d + i) * p + 1 + d + j] = ((i == j ? 1.0 : 0.0) - common) / (own * own);
     }
-    for (int64_t i = 0; i < p; i++) {
-        pull[i] = 0.0;
-        for (int64_t j = 0; j < p; j++) pull[i] += precision[i * p + j] * mean[j];
+    EACH(i, p) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < p; j++) sum += precision[i * p + j] * mean[j];
+        pull[i] = sum;
     }
+    JOIN();
 }
 
 double centred_level(const State *one, double offset, double a) {
@@ -122,17 +122,20 @@ static double noise_log(int i) { return 2.302585092994046 * (0.5 * i - 4.0); }
 /* Score of that variance before any sample: a nat for each decade away from 1e-2. */
 static double noise_prior(int i) { return -fabs(0.5 * i - 2.0); }
 
-void noise_variances(const State *one, double *rho) {
-    for (int expert = 0; expert < E; expert++) {
-        const double *scores = one->noises + expert * NOISES;
-        double total = 0.0, sum = 0.0;
-        for (int i = 0; i < NOISES; i++) {
-            const double weight = exp(scores[i]);
-            total += weight;
-            sum += weight * noise_log(i);
-        }
-        rho[expert] = exp(sum / total);
+double noise_variance(const State *one, int expert) {
+    const double *scores = one->noises + expert * NOISES;
+    double total = 0.0, sum = 0.0;
+    for (int i = 0; i < NOISES; i++) {
+        const double weight = exp(scores[i]);
+        total += weight;
+        sum += weight * noise_log(i);
     }
+    return exp(sum / total);
+}
+
+void noise_variances(const State *one, double *rho) {
+    EACH(expert, E) rho[expert] = noise_variance(one, (int)expert);
+    JOIN();
 }
 
 void reset_noise(const State *one) {

@@ -85,49 +85,87 @@ double trust_in_sample(const Dims *dims, const State *one, const Belief *belief,
 
 int64_t trust_scratch(const Dims *dims) { return L * dims->P + L * dims->R; }
 
-/* Mean squared residual [L, R] of the slots, as each local expert sees it. */
-static void slot_residuals(const Dims *dims, const State *one, const Belief *belief, double *form, double *squares) {
-    const int64_t p = dims->p, q = dims->q, P = dims->P, R = dims->R, count = (int64_t)*one->count;
-    double *at = form; /* [P, L]: the square of what is predicted less y, in the entries of a prompt */
-    for (int64_t i = 0; i < q; i++) {
-        for (int64_t j = i; j < q; j++) {
-            for (int64_t expert = 0; expert < L; expert++) {
-                const double *mean = belief->mean + expert * p;
-                double x = i < p ? mean[i] : -one->weights[i - p], y = j < p ? mean[j] : -one->weights[j - p];
-                x += i == 0 ? *belief->offset : 0.0;
-                y += j == 0 ? *belief->offset : 0.0;
-                *at++ = i == j ? x * y : 2.0 * (x * y);
-            }
+/* The square of what is predicted less y, in the entries of a prompt [P, L]. */
+static void make_form(const Dims *dims, const State *one, const Belief *belief, double *form) {
+    const int64_t p = dims->p, q = dims->q;
+    for (int64_t expert = 0; expert < L; expert++) {
+        const double *mean = belief->mean + expert * p;
+        double *at = form + expert;
+        for (int64_t i = 0; i < q; i++) {
+            const double x = i < p ? mean[i] + (i == 0 ? *belief->offset : 0.0) : -one->weights[i - p];
+            *at = x * x;
+            at += L;
+            for (int64_t j = i + 1; j < q; j++, at += L) *at = 2.0 * (x * (j < p ? mean[j] : -one->weights[j - p]));
         }
-    }
-    for (int64_t slot = 0; slot < count; slot++) {
-        const double *prompt = one->prompts + slot * P;
-        double even[L] = {0.0}, odd[L] = {0.0};
-        int64_t i = 0;
-        for (; i + 2 <= P; i += 2) {
-            for (int expert = 0; expert < L; expert++) {
-                even[expert] += prompt[i] * form[i * L + expert];
-                odd[expert] += prompt[i + 1] * form[(i + 1) * L + expert];
-            }
-        }
-        if (i < P)
-            for (int expert = 0; expert < L; expert++) even[expert] += prompt[i] * form[i * L + expert];
-        for (int expert = 0; expert < L; expert++)
-            squares[expert * R + slot] = most(even[expert] + odd[expert], 0.0) / one->counts[slot];
     }
 }
 
-/* The value at which half of the weight is reached, in order of the values. */
-static double weighted_median(int64_t n, const double *values, const double *weights) {
-    int64_t order[SLOTS + SPARE_SLOTS], spare[SLOTS + SPARE_SLOTS];
-    double total = 0.0, mass = 0.0;
-    sort_indices(n, values, order, spare);
-    for (int64_t i = 0; i < n; i++) total += weights[order[i]];
-    for (int64_t i = 0; i < n; i++) {
-        mass += weights[order[i]];
-        if (mass >= 0.5 * total) return values[order[i]];
+/* sums [TOGETHER, L] = x form for x [TOGETHER, P] and form [P, L] */
+enum { TOGETHER = 4 }; /* slots at a time, so that one addition need not wait for the last */
+#ifdef RASP_KNOBS      /* where a thread has one lane */
+static inline void form_products(int64_t P, const double *x, const double *form, double *sums) {
+    for (int64_t s = 0; s < TOGETHER; s++) {
+        double own[L] = {0.0};
+        for (int64_t i = 0; i < P; i++)
+            for (int expert = 0; expert < L; expert++) own[expert] += x[s * P + i] * form[i * L + expert];
+        for (int expert = 0; expert < L; expert++) sums[s * L + expert] = own[expert];
     }
-    return values[order[0]];
+}
+#else
+typedef double Experts __attribute__((vector_size(8 * L), aligned(8), may_alias)); /* a number of each local one */
+
+static inline void form_products(int64_t P, const double *x, const double *form, double *sums) {
+    Experts a = {0.0}, b = {0.0}, c = {0.0}, d = {0.0};
+    for (int64_t i = 0; i < P; i++, x++) {
+        const Experts f = *(const Experts *)(form + i * L);
+        a += x[0] * f, b += x[P] * f, c += x[2 * P] * f, d += x[3 * P] * f;
+    }
+    Experts *out = (Experts *)sums;
+    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+}
+#endif
+
+/* Mean squared residual [L, R] of the slots, as each local expert sees it. Rows for slots come in whole blocks: what
+   those not in use hold is not looked at. */
+WIDER static void slot_residuals(const Dims *dims, const State *one, const double *form, double *squares) {
+    const int64_t P = dims->P, R = dims->R, count = (int64_t)*one->count;
+    double sums[TOGETHER * L];
+    for (int64_t slot = 0; slot < count; slot += TOGETHER) {
+        form_products(P, one->prompts + slot * P, form, sums);
+        for (int64_t s = 0; s < TOGETHER && slot + s < count; s++)
+            for (int expert = 0; expert < L; expert++)
+                squares[expert * R + slot + s] = most(sums[s * L + expert], 0.0) / one->counts[slot + s];
+    }
+}
+
+/* The least value for which those up to it weigh so much; each weighs 1 if no weights are given. What cannot be it is
+   put aside, time after time: half of the values as a rule. */
+double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
+    double low[2][SLOTS + SPARE_SLOTS], high[2][SLOTS + SPARE_SLOTS]; /* values and weights below a pivot, and above */
+    while (true) {
+        const double a = values[0], b = values[n / 2], c = values[n - 1];
+        const double pivot = most(least(a, b), least(most(a, b), c));
+        double below = 0.0, equal = 0.0;
+        int64_t less = 0, more = 0;
+        for (int64_t i = 0; i < n; i++) { /* no branches: whether a value is below is anyone's guess */
+            const double value = values[i], weight = weights ? weights[i] : 1.0;
+            const bool is_less = value < pivot, is_more = value > pivot;
+            low[0][less] = high[0][more] = value;
+            low[1][less] = high[1][more] = weight;
+            less += is_less;
+            more += is_more;
+            below += is_less ? weight : 0.0;
+            equal += is_less || is_more ? 0.0 : weight;
+        }
+        if (less > 0 && below >= mass) {
+            n = less, values = low[0], weights = low[1];
+        } else if (more > 0 && below + equal < mass) {
+            mass -= below + equal;
+            n = more, values = high[0], weights = high[1];
+        } else {
+            return pivot;
+        }
+    }
 }
 
 /* Trust each slot by how far it lies from what its expert makes of it, so that outliers count little. */
@@ -136,10 +174,13 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
     const double a = *belief->a;
     if (count < 4) return;
     double *form = scratch, *squares = form + L * dims->P;
-    slot_residuals(dims, one, belief, form, squares);
+    make_form(dims, one, belief, form);
+    slot_residuals(dims, one, form, squares);
     for (int64_t expert = 0; expert < L; expert++) {
         const double *own = squares + expert * R, *kernel = belief->kernels + expert * R;
-        const double middle = weighted_median(count, own, kernel);
+        double total = 0.0;
+        for (int64_t slot = 0; slot < count; slot++) total += kernel[slot];
+        const double middle = value_reaching(count, own, kernel, 0.5 * total);
         const double scale = most(belief->noises[expert] * (a * a), middle / CHI2_MEDIAN);
         for (int64_t slot = 0; slot < count; slot++)
             if (kernel[slot] > COUNTED) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
@@ -253,7 +294,7 @@ static bool clear_rows(Early *early) {
 }
 
 /* Which samples are false, and the curvature that the others have. */
-static double find_early_outliers(Early *early) {
+APART static double find_early_outliers(Early *early) {
     const int64_t n = early->n;
     int64_t order[EARLY], spare[EARLY];
     do {

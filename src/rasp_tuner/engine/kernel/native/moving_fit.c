@@ -1,0 +1,360 @@
+/* The fit of the moving optimum: a bowl whose optimum moves linearly with the context; warm Gauss-Newton steps.
+
+   symbol   shape        meaning
+   u        [d, n]       points relative to the default, in [-2, 2]; here samples lie side by side
+   x        [1 + r, n]   a one, and the components of the context
+   y        [n]          target, in units of the shared curvature
+   theta    b, q, M      y = b + sum_i q_i (u_i - M_i x)^2 with q [d], M [d, 1 + r]
+   J        [n, m]       slope of y by theta, times the root of what a sample counts
+   V        [m, m]       prior covariance of theta; almost diagonal
+
+   The posterior covariance is (V^-1 + J'J)^-1; with fewer samples than coefficients the same is far cheaper by
+   S = 1 + J V J' [n, n]: it is V - V J' S^-1 J V. */
+#include "learn.h"
+
+#include <string.h>
+
+#define SLOPE_VARIANCE 0.6  /* of how the optimum moves with x, in units of the variance of the optimum itself */
+#define LARGEST_TARGET 1e12 /* in units of the curvature: a constant metric that jumps must not overflow */
+
+enum { PLENTY_SAMPLES = 40, COMPONENTS_EVERY_STEPS = 8 }; /* from so many on, so long between looks */
+enum { YOUNG_SAMPLES = 50, YOUNG_EXTRA_STEPS = 3 };    /* up to so many, every fit takes so many steps more */
+enum { TALL = 4, WIDE = 8 };                           /* the part of a product that is formed at once */
+static const double STEP_LENGTHS[] = {1.0, 0.4, 0.1};  /* tried in turn */
+
+/* One fit: its data, its prior, and where it stands. */
+typedef struct {
+    const Dims *dims;
+    int64_t n, stride;                /* samples; numbers in a row of J: m, and some to fill it up */
+    double *u, *x, *y, *root;         /* [d, WINDOW], [1 + r, WINDOW], [n], [n] of what a sample counts */
+    double *prior, *away, *pull;      /* [m] mean; [m] mean - theta; [m] precision (mean - theta) */
+    double level_precision;
+    const double *shapes;             /* precision of the curvatures: a block of that of the local experts */
+    const double *location_variance;  /* [d] */
+    double *theta, *gaps, *residual;  /* [m], [d, WINDOW] to the optimum, [n] */
+    double *moved, *after, *left;     /* the same after a step */
+    double *step, *side;              /* [m]; [n] or [m] */
+    double *J;                        /* [n, stride]; or J V, and before that some rows [WINDOW] */
+    double *A, *lower, *product;      /* [m, m]; or [n, n] if that is less */
+} Fit;
+
+static int64_t row_length(const Dims *dims) { return (dims->m + WIDE) / WIDE * WIDE + TALL; } /* no power of two */
+
+static int64_t least_side(const Dims *dims) { return dims->m < WINDOW ? dims->m : WINDOW; }
+
+int64_t fit_scratch(const Dims *dims) {
+    const int64_t n = WINDOW, side = least_side(dims);
+    return n * (3 * dims->d + 1 + dims->r) + 5 * n + 7 * dims->m + n * row_length(dims) + 3 * side * side;
+}
+
+static Fit make_fit(const Dims *dims, double *scratch) {
+    const int64_t n = WINDOW, d = dims->d, m = dims->m, side = least_side(dims);
+    Fit fit = {.dims = dims};
+    fit.stride = row_length(dims);
+    fit.u = scratch;
+    fit.gaps = fit.u + n * d;
+    fit.after = fit.gaps + n * d;
+    fit.x = fit.after + n * d;
+    fit.y = fit.x + n * (1 + dims->r);
+    fit.root = fit.y + n;
+    fit.residual = fit.root + n;
+    fit.left = fit.residual + n;
+    fit.side = fit.left + n;
+    fit.prior = fit.side + (n > m ? n : m);
+    fit.away = fit.prior + m;
+    fit.pull = fit.away + m;
+    fit.theta = fit.pull + m;
+    fit.moved = fit.theta + m;
+    fit.step = fit.moved + m;
+    fit.J = fit.step + m;
+    fit.A = fit.J + n * fit.stride;
+    fit.lower = fit.A + side * side;
+    fit.product = fit.lower + side * side;
+    return fit;
+}
+
+/* The lower triangle of A [m, m] = R'R for R [n, m] with rows `stride` apart; rows are longer than m by WIDE - 1. */
+WIDER static void square_of(int64_t n, int64_t m, int64_t stride, const double *restrict R, double *restrict A) {
+    for (int64_t i = 0; i < m; i += TALL) {
+        for (int64_t j = 0; j < i + TALL && j < m; j += WIDE) {
+            double sums[TALL][WIDE] = {{0.0}};
+            const double *restrict a = R + i, *restrict b = R + j;
+            for (int64_t s = 0; s < n; s++, a += stride, b += stride)
+                for (int y = 0; y < TALL; y++)
+                    for (int x = 0; x < WIDE; x++) sums[y][x] += a[y] * b[x];
+            for (int y = 0; y < TALL && i + y < m; y++)
+                for (int x = 0; x < WIDE && j + x <= i + y; x++) A[(i + y) * m + j + x] = sums[y][x];
+        }
+    }
+}
+
+/* Prior variance of where the optimum of a knob lies, and of how it moves with component j of x. */
+static inline double move_variance(const Fit *fit, int64_t knob, int64_t j) {
+    return fit->location_variance[knob] * (j ? SLOPE_VARIANCE : 1.0);
+}
+
+/* The prior covariance of curvatures: `own` on the diagonal, and `common` everywhere. */
+static void shape_covariance(const Fit *fit, double *own, double *common) {
+    const int64_t d = fit->dims->d;
+    const double beside = d > 1 ? fit->shapes[1] : 0.0, apart = fit->shapes[0] - beside;
+    *own = 1.0 / apart;
+    *common = most(-beside / (apart * (apart + (double)d * beside)), 0.0);
+}
+
+/* Gaps to the optimum [d, n], and what is left of y [n]. */
+WIDER static void measure_residual(const Fit *fit, const double *theta, double *gaps, double *restrict residual) {
+    const int64_t n = fit->n, d = fit->dims->d, size = 1 + fit->dims->r;
+    for (int64_t s = 0; s < n; s++) residual[s] = fit->y[s] - theta[0];
+    for (int64_t i = 0; i < d; i++) {
+        const double *M = theta + 1 + d + i * size, *u = fit->u + i * WINDOW, q = theta[1 + i];
+        double *restrict gap = gaps + i * WINDOW;
+        for (int64_t s = 0; s < n; s++) gap[s] = u[s] - M[0];
+        for (int64_t j = 1; j < size; j++) add_scaled(n, -M[j], fit->x + j * WINDOW, gap);
+        for (int64_t s = 0; s < n; s++) residual[s] -= gap[s] * gap[s] * q;
+    }
+}
+
+/* pull [m] = precision (prior - theta); returns its product with prior - theta. */
+static double pull_to_prior(const Fit *fit, const double *theta) {
+    const int64_t d = fit->dims->d, p = fit->dims->p, size = 1 + fit->dims->r, m = fit->dims->m;
+    double *pull = fit->pull, *away = fit->away;
+    for (int64_t i = 0; i < m; i++) away[i] = fit->prior[i] - theta[i];
+    pull[0] = fit->level_precision * away[0];
+    for (int64_t i = 0; i < d; i++) {
+        pull[1 + i] = dot(d, fit->shapes + i * p, away + 1);
+        for (int64_t j = 0; j < size; j++) {
+            const int64_t at = 1 + d + i * size + j;
+            pull[at] = away[at] / move_variance(fit, i, j);
+        }
+    }
+    return dot(m, pull, away);
+}
+
+static double cost_of(const Fit *fit, const double *residual) {
+    for (int64_t s = 0; s < fit->n; s++) fit->side[s] = fit->root[s] * residual[s];
+    return dot(fit->n, fit->side, fit->side);
+}
+
+/* x <- (lower lower')^-1 x */
+static void solve_factored(int64_t n, const double *lower, double *x) {
+    solve_lower(n, lower, x);
+    for (int64_t i = n - 1; i >= 0; i--) {
+        x[i] /= lower[i * (n + 1)];
+        add_scaled(i, -x[i], lower + i * n, x);
+    }
+}
+
+/* The step by as many equations as there are coefficients; `pull` is that at theta. Returns 0 if there is one. */
+static int step_by_coefficients(const Fit *fit) {
+    const int64_t n = fit->n, d = fit->dims->d, p = fit->dims->p, m = fit->dims->m, size = 1 + fit->dims->r;
+    double *A = fit->A;
+    memcpy(fit->step, fit->pull, sizeof(double) * (size_t)m);
+    for (int64_t s = 0; s < n; s++) {
+        double *J = fit->J + s * fit->stride, root = fit->root[s];
+        J[0] = root;
+        for (int64_t i = 0; i < d; i++) {
+            const double gap = fit->gaps[i * WINDOW + s], slope = -2.0 * fit->theta[1 + i] * (root * gap);
+            J[1 + i] = root * (gap * gap);
+            for (int64_t j = 0; j < size; j++) J[1 + d + i * size + j] = slope * fit->x[j * WINDOW + s];
+        }
+        for (int64_t i = m; i < fit->stride; i++) J[i] = 0.0;
+        add_scaled(m, root * fit->residual[s], J, fit->step);
+    }
+    square_of(n, m, fit->stride, fit->J, A);
+    A[0] += fit->level_precision;
+    for (int64_t i = 0; i < d; i++) {
+        for (int64_t j = 0; j <= i; j++) A[(1 + i) * m + 1 + j] += fit->shapes[i * p + j];
+        for (int64_t j = 0; j < size; j++) A[(1 + d + i * size + j) * (m + 1)] += 1.0 / move_variance(fit, i, j);
+    }
+    if (cholesky(m, A, fit->lower)) return 1;
+    solve_factored(m, fit->lower, fit->step);
+    return 0;
+}
+
+/* S [n, n], its lower triangle: 1 + J V J'. Where the optimum lies and how it moves are products of slopes and x. */
+static void make_S(const Fit *fit) {
+    const int64_t n = fit->n, d = fit->dims->d, size = 1 + fit->dims->r;
+    double own, common, *rows = fit->J, *sum = rows + WINDOW, level = 1.0 / sqrt(fit->level_precision);
+    shape_covariance(fit, &own, &common);
+    for (int64_t i = 0; i < d; i++) {
+        const double by = -2.0 * fit->theta[1 + i] * sqrt(fit->location_variance[i]);
+        for (int64_t s = 0; s < n; s++) rows[i * WINDOW + s] = by * (fit->root[s] * fit->gaps[i * WINDOW + s]);
+    }
+    square_of(d, n, WINDOW, rows, fit->A);
+    for (int64_t j = 0; j < size; j++) {
+        const double by = j ? sqrt(SLOPE_VARIANCE) : 1.0;
+        for (int64_t s = 0; s < n; s++) rows[j * WINDOW + s] = by * fit->x[j * WINDOW + s];
+    }
+    square_of(size, n, WINDOW, rows, fit->product);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j <= i; j++) fit->A[i * n + j] *= fit->product[i * n + j];
+    memset(sum, 0, sizeof(double) * (size_t)n);
+    for (int64_t i = 0; i < d; i++) {
+        for (int64_t s = 0; s < n; s++) {
+            const double gap = fit->gaps[i * WINDOW + s], bend = fit->root[s] * (gap * gap);
+            rows[(2 + i) * WINDOW + s] = sqrt(own) * bend;
+            sum[s] += bend;
+        }
+    }
+    for (int64_t s = 0; s < n; s++) rows[s] = level * fit->root[s], sum[s] *= sqrt(common);
+    square_of(2 + d, n, WINDOW, rows, fit->product);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j <= i; j++) fit->A[i * n + j] += fit->product[i * n + j];
+        fit->A[i * (n + 1)] += 1.0;
+    }
+}
+
+/* J V [n, stride] into J, and J away [n] into side. */
+static void make_JV(const Fit *fit) {
+    const int64_t d = fit->dims->d, m = fit->dims->m, size = 1 + fit->dims->r;
+    double own, common;
+    shape_covariance(fit, &own, &common);
+    for (int64_t s = 0; s < fit->n; s++) {
+        double *row = fit->J + s * fit->stride, root = fit->root[s], sum = 0.0, away = root * fit->away[0];
+        row[0] = root / fit->level_precision;
+        for (int64_t i = 0; i < d; i++) {
+            const double gap = fit->gaps[i * WINDOW + s], bend = root * (gap * gap);
+            const double slope = -2.0 * fit->theta[1 + i] * (root * gap);
+            sum += bend;
+            away += bend * fit->away[1 + i];
+            row[1 + i] = own * bend;
+            for (int64_t j = 0; j < size; j++) {
+                const int64_t at = 1 + d + i * size + j;
+                const double J = slope * fit->x[j * WINDOW + s];
+                away += J * fit->away[at];
+                row[at] = J * move_variance(fit, i, j);
+            }
+        }
+        for (int64_t i = 0; i < d; i++) row[1 + i] += common * sum;
+        for (int64_t i = m; i < fit->stride; i++) row[i] = 0.0;
+        fit->side[s] = away;
+    }
+}
+
+/* The same step by as many equations as there are samples; `away` is that at theta. */
+static int step_by_samples(const Fit *fit) {
+    const int64_t n = fit->n, m = fit->dims->m;
+    make_S(fit);
+    if (cholesky(n, fit->A, fit->lower)) return 1;
+    make_JV(fit);
+    for (int64_t s = 0; s < n; s++) fit->side[s] = fit->root[s] * fit->residual[s] - fit->side[s];
+    solve_factored(n, fit->lower, fit->side);
+    memcpy(fit->step, fit->away, sizeof(double) * (size_t)m);
+    for (int64_t s = 0; s < n; s++) add_scaled(m, fit->side[s], fit->J + s * fit->stride, fit->step);
+    return 0;
+}
+
+/* Rows of R [n, stride] <- lower^-1 R; four rows at a time, so that one is read and written less often. */
+WIDER static void solve_rows(int64_t n, int64_t stride, const double *lower, double *R) {
+    for (int64_t i = 0; i < n; i++) {
+        const double *by = lower + i * n, inverse = 1.0 / by[i];
+        double *restrict row = R + i * stride;
+        int64_t k = 0;
+        for (; k + 4 <= i; k += 4) {
+            const double *restrict a = R + k * stride, *restrict b = a + stride, *restrict c = b + stride;
+            const double *restrict d = c + stride;
+            for (int64_t j = 0; j < stride; j++)
+                row[j] -= (by[k] * a[j] + by[k + 1] * b[j]) + (by[k + 2] * c[j] + by[k + 3] * d[j]);
+        }
+        for (; k < i; k++) add_scaled(stride, -by[k], R + k * stride, row);
+        for (int64_t j = 0; j < stride; j++) row[j] *= inverse;
+    }
+}
+
+/* The covariance of theta, by what the latest step was made of. Returns 0 if there is one. */
+static int make_covariance(const Fit *fit, double *covariance) {
+    const int64_t d = fit->dims->d, m = fit->dims->m, size = 1 + fit->dims->r;
+    double own, common;
+    if (fit->n >= m) return inverse_spd(m, fit->A, covariance, fit->lower);
+    solve_rows(fit->n, fit->stride, fit->lower, fit->J);
+    square_of(fit->n, m, fit->stride, fit->J, covariance);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j <= i; j++) covariance[j * m + i] = covariance[i * m + j] = -covariance[i * m + j];
+    shape_covariance(fit, &own, &common);
+    covariance[0] += 1.0 / fit->level_precision;
+    for (int64_t i = 0; i < d; i++) {
+        double *row = covariance + (1 + i) * m + 1;
+        row[i] += own;
+        for (int64_t j = 0; j < d; j++) row[j] += common;
+        for (int64_t j = 0; j < size; j++) covariance[(1 + d + i * size + j) * (m + 1)] += move_variance(fit, i, j);
+    }
+    return 0;
+}
+
+/* One Gauss-Newton step. Returns 1 if it helped, 0 if no length did, -1 if there is none. */
+static int improve(Fit *fit) {
+    const int64_t m = fit->dims->m;
+    const double cost = pull_to_prior(fit, fit->theta) + cost_of(fit, fit->residual);
+    if (fit->n < m ? step_by_samples(fit) : step_by_coefficients(fit)) return -1;
+    for (size_t i = 0; i < sizeof STEP_LENGTHS / sizeof *STEP_LENGTHS; i++) {
+        for (int64_t j = 0; j < m; j++) fit->moved[j] = fit->theta[j] + STEP_LENGTHS[i] * fit->step[j];
+        measure_residual(fit, fit->moved, fit->after, fit->left);
+        if (cost_of(fit, fit->left) + pull_to_prior(fit, fit->moved) <= cost) {
+            double *theta = fit->theta, *gaps = fit->gaps, *residual = fit->residual;
+            fit->theta = fit->moved, fit->gaps = fit->after, fit->residual = fit->left;
+            fit->moved = theta, fit->after = gaps, fit->left = residual;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The root of how far each sample is trusted, over the noise: one that lies far from the fit so far counts little. */
+static void weigh_samples(const Fit *fit, const double *weights, double noise) {
+    const int64_t n = fit->n;
+    double squares[WINDOW];
+    for (int64_t s = 0; s < n; s++) squares[s] = fit->residual[s] * fit->residual[s];
+    const double half = (double)(1 + (n - 1) / 2), middle = value_reaching(n, squares, NULL, half);
+    const double next = n % 2 ? middle : value_reaching(n, squares, NULL, half + 1.0);
+    const double usual = most(0.5 * (middle + next) / CHI2_MEDIAN, noise);
+    for (int64_t s = 0; s < n; s++) fit->root[s] = sqrt(residual_trust(squares[s], usual) * weights[s] / noise);
+}
+
+/* The window as the fit wants it: samples side by side, y in units of the curvature. */
+static void read_window(const Fit *fit, const State *one, double offset, double a) {
+    const Dims *dims = fit->dims;
+    const int64_t d = dims->d, size = 1 + dims->r;
+    double x[1 + RANK];
+    for (int64_t s = 0; s < fit->n; s++) {
+        encode_reduced(dims, one, one->window_contexts + s * dims->w, x);
+        for (int64_t j = 0; j < size; j++) fit->x[j * WINDOW + s] = x[j];
+        for (int64_t i = 0; i < d; i++) fit->u[i * WINDOW + s] = one->window_points[s * d + i];
+        const double y = dot(dims->k, one->window_losses + s * dims->k, one->weights);
+        fit->y[s] = clip((y - offset) / a, -LARGEST_TARGET, LARGEST_TARGET);
+    }
+}
+
+void fit_moving(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch) {
+    const int64_t d = dims->d, p = dims->p, m = dims->m, size = 1 + dims->r, steps = (int64_t)*one->steps;
+    const double offset = *belief->offset, a = *belief->a;
+    Fit fit = make_fit(dims, scratch);
+    fit.n = steps < WINDOW ? steps : WINDOW;
+    if (steps < PLENTY_SAMPLES || steps % COMPONENTS_EVERY_STEPS == 0)
+        refresh_components(dims, one); /* here only: theta and its covariance must be in the same encoding */
+    read_window(&fit, one, offset, a);
+    fit.level_precision = 1.0 / prior->level_variance;
+    fit.shapes = prior->precision + (1 + d) * p + 1 + d;
+    fit.location_variance = one->location_variance;
+    memset(fit.prior, 0, sizeof(double) * (size_t)m);
+    fit.prior[0] = centred_level(one, offset, a);
+    for (int64_t i = 0; i < d; i++) {
+        fit.prior[1 + i] = prior->mean[1 + d + i];
+        fit.prior[1 + d + i * size] = one->location[i];
+    }
+    memcpy(fit.theta, *one->fitted > 0.0 ? one->theta : fit.prior, sizeof(double) * (size_t)m);
+    if (*one->fitted > 0.0) {
+        fit.theta[0] -= offset;
+        for (int64_t i = 0; i < 1 + d; i++) fit.theta[i] = clip(fit.theta[i] / a, -LARGEST_TARGET, LARGEST_TARGET);
+    }
+    measure_residual(&fit, fit.theta, fit.gaps, fit.residual);
+    weigh_samples(&fit, one->window_weights, noise_variance(one, E - 1));
+    int helped = 1;
+    for (int i = 0; i < 1 + (fit.n < YOUNG_SAMPLES ? YOUNG_EXTRA_STEPS : 0) && helped == 1; i++) helped = improve(&fit);
+    if (helped >= 0 && make_covariance(&fit, one->covariance)) helped = -1;
+    *one->fitted = helped < 0 ? 0.0 : 1.0; /* without an inverse the steps so far led nowhere: as where y jumps */
+    if (helped < 0) return;
+    *one->unit = a;
+    for (int64_t i = 0; i < 1 + d; i++) fit.theta[i] *= a;
+    fit.theta[0] += offset;
+    memcpy(one->theta, fit.theta, sizeof(double) * (size_t)m);
+}

@@ -1,0 +1,255 @@
+"""LimitedEngine: an engine whose suggestions keep limits: cost as low as can be, while p99 stays below 200 ms.
+
+ask    what the engine would try -> is it likely to keep every limit? -> else as far towards it as is
+tell   the engine learns what is minimised, every limit's model learns its own metric; a failure is learned by all
+
+About one run in ten may break a limit, and two more at the start: without any risk nothing would be learned. A run
+that breaks one is paid back by ten that do not. Where nothing is known to keep the limits, that is what is looked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rasp_tuner.core.metric_table import MetricTable
+from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
+from rasp_tuner.engine.context_gate import ContextGate
+from rasp_tuner.engine.engine import Engine
+from rasp_tuner.engine.limits import LimitModel
+from rasp_tuner.engine.safety import PROVEN
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.space import Layout
+from rasp_tuner.types import KEPT, Budget, Margin, Metric, Slots
+
+MOST_CREDIT = 2.0  # broken limits that may be risked at once: at the start, and after a long time without any
+LIKELY_KEPT = 0.5  # probability: below, only a first step is tried while something better is known
+MAY_BE_KEPT = 0.25  # probability: below, not even that
+TRIED = 24  # of the latest points that are looked at as safe ground
+FEW_LEVELS = 3  # of a knob that is switched, rather than moved
+FRACTIONS = [0.75**i for i in range(1, 13)]  # of the way from safe ground to a proposal
+
+Indices = NDArray[np.int64]
+
+
+class LimitedEngine:
+    """What is minimised, and a model of every metric with a limit."""
+
+    def __init__(
+        self,
+        main: Engine | ContextGate,
+        limits: Sequence[LimitModel],
+        table: MetricTable,
+        minimised: Sequence[str],
+        layout: Layout,
+    ) -> None:
+        self.main, self.limits = main, tuple(limits)
+        self._table, self._minimised = table, tuple(minimised)
+        self._layout, self._default = layout, layout.default
+        self._discrete = any(levels is not None for levels in layout.levels)
+        few = [levels is not None and len(levels) <= FEW_LEVELS for levels in layout.levels]
+        self._switches = np.array(few) | np.array(layout.unordered)  # no values lie between two of theirs
+        self._credit = MOST_CREDIT  # broken limits that may be risked now; below 0, more were broken than should be
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return {name: self.main.metrics.get(name, metric) for name, metric in self._table.metrics.items()}
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        return self.main.experts
+
+    @property
+    def scales(self) -> dict[str, str]:
+        own = {model.name: model.engine.scales[model.name] for model in self.limits}
+        return {name: {**own, **self.main.scales}[name] for name in self._table.metrics}
+
+    def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
+        wanted = self.main.propose(context, current, rng)
+        if wanted is None or not self._know:
+            return wanted
+        point = self._legal(wanted.point)
+        if self._allowed(float(self._kept(context, point[None])[0])):
+            return wanted
+        ground = self._safe_ground(context)
+        kept = self._kept(context, ground)
+        if kept.max() < LIKELY_KEPT:
+            return self._towards_limits(context, current, rng) or wanted
+        start = self._best_of(context, ground, kept)
+        reached = self._reached(context, start, point, rng.permutation(len(point)))
+        if reached is None:
+            return self._instead(wanted, start, "best known that keeps the limits")
+        return self._instead(wanted, reached, "on the way to the {}, as far as is safe")
+
+    def tell(
+        self,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float],
+        rng: np.random.Generator,
+        asked: Array | None = None,
+    ) -> LearnResult:
+        given = self._table.check(metrics)
+        for model in self.limits:
+            model.engine.objective.to_minimise({model.name: given[model.name]})  # all are checked before any learns
+        told = {name: given[name] for name in self._minimised}
+        self._account(context, asked, given)
+        result = self.main.tell(context, point, told, rng, asked)
+        for model in self.limits:
+            model.engine.tell(context, point, {model.name: given[model.name]}, rng)
+        return result
+
+    def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
+        del context, point, error, rng
+        raise InvalidValue("an error alone says nothing about limits: tell the metrics")
+
+    def tell_failed(
+        self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
+    ) -> LearnResult:
+        self._account(context, asked, None)
+        for model in self.limits:
+            model.engine.tell_failed(context, point, rng)
+        return self.main.tell_failed(context, point, rng, asked)
+
+    def best_known(self, context: Array) -> Array | None:
+        best = self.main.best_known(context)
+        if best is None or not self._know:
+            return best
+        ground = self._safe_ground(context, best)
+        kept = self._kept(context, ground)
+        start = self._best_of(context, ground, kept)
+        order = np.arange(len(best))
+        points = np.array([self._legal(best), *self._way(start, self._legal(best), order), start])
+        kept = self._kept(context, points)
+        safe = points[kept >= KEPT]
+        if not len(safe):
+            return start
+        point: Array = safe[int(self.main.outlook(context, safe).argmin())]
+        if self._kept(context, self._default[None])[0] >= KEPT and self.main.better(context, point) < PROVEN:
+            return self._default
+        return point
+
+    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
+        return {model.name: model.margin(context, point) for model in self.limits} if self._know else {}
+
+    def expect(self, context: Array, point: Array) -> float | None:
+        return self.main.expect(context, point)
+
+    def budget(self) -> Budget | None:
+        return self.main.budget()
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        for name in weights if isinstance(weights, Mapping) else ():
+            if name in self._table.metrics and name not in self._minimised:
+                raise InvalidValue(f"weights[{name!r}]: this metric has a limit and no weight from the start")
+        self.main.reweigh(weights)
+
+    def merge(self, other: "LimitedEngine", first: bool) -> None:
+        self.main.merge(other.main, first)  # type: ignore[arg-type]  # of the same kind, as the caller checked
+        for own, theirs in zip(self.limits, other.limits, strict=True):
+            own.engine.merge(theirs.engine, first)
+        self._credit = min(self._credit, other._credit)
+
+    def slots(self) -> Slots:
+        return self.main.slots()
+
+    def recent(self) -> Samples:
+        return self.main.recent()
+
+    def state(self) -> dict[str, Array]:
+        parts = {
+            f"limit/{i}/{key}": a for i, model in enumerate(self.limits) for key, a in model.engine.state().items()
+        }
+        return {**self.main.state(), **parts, "limit/credit": np.array(self._credit)}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self.main.restore({name: array for name, array in state.items() if not name.startswith("limit/")})
+        for i, model in enumerate(self.limits):
+            model.engine.restore(under(f"limit/{i}/", state))
+        self._credit = float(state["limit/credit"])
+
+    @property
+    def _know(self) -> bool:
+        return all(model.knows for model in self.limits)
+
+    def _kept(self, context: Array, points: Array) -> Array:
+        """[n] probability that a run keeps the limit it is most likely to break."""
+        kept: Array = np.min([model.kept(context, points) for model in self.limits], axis=0)
+        return kept
+
+    def _reached(self, context: Array, start: Array, end: Array, order: Indices) -> Array | None:
+        """The farthest point on the way that is allowed; else the first step, if it may keep the limits."""
+        way = self._way(start, end, order)
+        kept = self._kept(context, np.array(way)).tolist()
+        for point, chance in zip(way, kept, strict=True):
+            if self._allowed(chance):
+                return point
+        for point, chance in zip(way[::-1], kept[::-1], strict=True):
+            if point.tolist() != start.tolist():  # small steps between few levels lead nowhere
+                return point if chance >= MAY_BE_KEPT and 1.0 - chance <= self._credit else None
+        return None
+
+    def _allowed(self, kept: float) -> bool:
+        """Whether a suggestion keeps the limits, or likely does and the risk may be taken."""
+        return kept >= KEPT or (kept >= LIKELY_KEPT and 1.0 - kept <= self._credit)
+
+    def _account(self, context: Array, asked: Array | None, metrics: Mapping[str, float] | None) -> None:
+        """Book whether an own suggestion broke a limit; a failure did."""
+        if asked is not None and self._know:
+            broken = metrics is None or any(model.broken(context, metrics[model.name]) for model in self.limits)
+            self._credit = min(max(self._credit + 1.0 - KEPT - broken, -MOST_CREDIT), MOST_CREDIT)
+
+    def _safe_ground(self, context: Array, *more: Array) -> Array:
+        """[n, d] the default, what was tried lately, and what keeps each limit best."""
+        latest = self.main.recent().points[::-1][:TRIED]
+        own = [model.engine.best_known(context) for model in self.limits]
+        points = [self._default, *latest, *more, *(point for point in own if point is not None)]
+        return np.unique(np.array([self._legal(point) for point in points]), axis=0)
+
+    def _best_of(self, context: Array, points: Array, kept: Array) -> Array:
+        """The best of those that keep the limits; of none such, the one that is likeliest to."""
+        safe = kept >= KEPT
+        if not safe.any():
+            likeliest: Array = points[int(kept.argmax())]
+            return likeliest
+        best: Array = points[safe][int(self.main.outlook(context, points[safe]).argmin())]
+        return best
+
+    def _way(self, start: Array, end: Array, order: Indices) -> list[Array]:
+        """Points between two, farthest first: knobs on a scale go a part of the way, choices change one by one."""
+        way = []
+        for share in FRACTIONS:
+            switched = np.where(order < share * len(order), end, start)
+            moved = np.where(self._switches, switched, start + share * (end - start))
+            way.append(self._legal(moved))
+        return way
+
+    def _legal(self, point: Array) -> Array:
+        """The nearest point whose discrete knobs have legal values, and that keeps the rules of its space."""
+        if self._layout.rules is not None:
+            offer: Array = self._layout.rules.offers(point)[0]
+            return offer
+        if not self._discrete:
+            return point
+        legal = point.copy()
+        for i, levels in enumerate(self._layout.levels):
+            if levels is not None:
+                legal[i] = levels[int(np.abs(levels - point[i]).argmin())]
+        return legal
+
+    def _towards_limits(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
+        """What may keep the limit that is farthest from being kept: nothing is known that does."""
+        worst = min(self.limits, key=lambda model: float(model.kept(context, self._default[None])[0]))
+        proposal = worst.engine.propose(context, current, rng)
+        if proposal is None:
+            return None
+        return self._instead(proposal, proposal.point, f"{{}}, to keep the limit of {worst.name}")
+
+    @staticmethod
+    def _instead(wanted: Proposal, point: Array, source: str) -> Proposal:
+        """Another point than was wanted; the forecast was of that one."""
+        why = wanted.why.explanation()
+        source = source.format(why.source)
+        return Proposal(point, replace(why, source=source, predicted=None, deviation=None, better=None))
