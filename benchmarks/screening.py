@@ -123,7 +123,7 @@ def report_on_rule(seed: int, horizon: int) -> ContextReport:
 
 def report_on_rule_unconditionally(seed: int, horizon: int) -> ContextReport:
     """With the whole context shifted, not only what parameters do not tell of it."""
-    with patch.object(shifts, "told_by", lambda _, x: np.zeros_like(x)):
+    with patch.object(shifts, "explained_by_points", lambda _, x: np.zeros_like(x)):
         return screen(*followed(seed, horizon))
 
 

@@ -1,6 +1,6 @@
 """TunerView: what a tuner shows of itself. Nothing here learns, and nothing is left to chance."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from rasp_tuner import context_report
@@ -68,19 +68,19 @@ class TunerView:
         """The situations in memory, as copies; for people to look at."""
         return self._optimizer.slots()
 
-    def context_report(self) -> ContextReport:
+    def context_report(self, progress: Callable[[int, int], None] | None = None) -> ContextReport:
         """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
 
-        Takes up to a few seconds, changes nothing.
+        Takes about a second, changes nothing. `progress` is called with the steps done and all of them.
         """
         if self._encoder.dim == 0:
             return untested("this tuner was built without context")
-        names, recent, slots = self._encoder.labels, self._optimizer.recent(), self._optimizer.slots()
-        known = slots.contexts[slots.last >= LATEST_SAMPLES] if recent.contexts.shape[1] == self._encoder.dim else None
-        usable = names if known is not None else None
-        memory = known if known is not None and len(known) else None
+        seen, slots, names, memory = self._optimizer.recent(), self._optimizer.slots(), None, None
+        if seen.contexts.shape[1] == self._encoder.dim:
+            names, known = self._encoder.labels, slots.contexts[slots.last >= LATEST_SAMPLES]
+            memory = known if len(known) else None
         scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
-        return context_report.screen(recent.contexts, recent.points, recent.errors, usable, memory, scale=scale)
+        return context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
 
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""

@@ -50,7 +50,7 @@ def test_a_strangers_session_from_nothing_to_a_verdict(tmp_path):
         said.append(done.stdout)
     _, plan, verdict, settings, more = said
     assert "runs      xz -c --format=xz --lzma2=preset=6,mf=bt4,nice=64 data/log.txt > SCRATCH/out.xz" in plan
-    assert re.match(r"xz: (better|worse|no difference|no setting)", verdict)
+    assert re.match(r"xz: (faster|worse|no difference|no setting)", verdict)
     assert "report: rasp-tune/xz/report.html" in verdict
     assert "{'preset': " in settings
     assert more.startswith("xz: ")

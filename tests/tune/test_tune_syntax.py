@@ -122,6 +122,28 @@ def test_a_metric_is_found(text, value):
     assert metric_of(*split_metric(text)).read(reading()) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "fields", "kind"),
+    [
+        ("p99:min<=200", {"max": 200.0}, "json"),
+        ("size:min<=1.05 default=size:x", {"at_most": "1.05 default"}, "size"),
+        ("size:min<=1.05default=size:x", {"at_most": "1.05 default"}, "size"),
+        ("fps:max >= 30 = regex:([0-9]+)=", {"min": 30.0}, "regex"),
+        ("fps:max>=0.9 default", {"at_least": "0.9 default"}, "json"),
+        ("time_s<=2", None, ""),
+    ],
+)
+def test_a_limit_stands_after_the_goal(text, fields, kind):
+    if fields is None:
+        with pytest.raises(InvalidSpace, match="must look like"):
+            metric_of(*split_metric(text))
+        return
+    source = metric_of(*split_metric(text))
+    assert source.kind == kind
+    assert {name: getattr(source.metric, name) for name in fields} == fields
+    assert source.metric.weight == 0.0
+
+
 def test_metrics_from_files(tmp_path):
     (tmp_path / "n").write_text(" 42 \n")
     at = reading(values={"scratch": str(tmp_path)})

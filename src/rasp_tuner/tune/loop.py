@@ -164,7 +164,7 @@ class Session:
 
     def gain(self) -> Effect | None:
         """The latest suggestions against the default on the same input."""
-        name = next(iter(self.study.metrics))
+        name = self.study.objective
         controls: dict[str, list[float]] = {}
         for run in self.runs:
             if run.is_control and run.metrics is not None:

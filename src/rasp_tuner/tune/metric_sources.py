@@ -14,7 +14,9 @@ from rasp_tuner.tune.template import fill
 from rasp_tuner.types import Metric
 
 BUILT_IN = {"time_s": "wall", "wall_s": "wall", "cpu_s": "cpu", "memory_mb": "memory", "exit_code": "exit"}
-EXAMPLES = "time_s:min, 'speed:max=regex:([0-9.]+) MB/s' or 'size:min=command:stat -c %s {scratch}/out'"
+EXAMPLES = "time_s:min, 'speed:max=regex:([0-9.]+) MB/s' or 'size:min<=1.05 default=size:{scratch}/out'"
+_NAME = re.compile(r"[\w.%/-]+")
+_WORDS = re.compile(r"(?P<goal>\w*)\s*(?:(?P<sign><=|>=)(?P<limit>[^=]+?))?\s*(?:=\s*(?P<source>.*))?", re.DOTALL)
 SMALLEST_TIME_S = 1e-6  # a CPU time of zero has no logarithm
 
 
@@ -53,7 +55,11 @@ class MetricSource:
 
     def __str__(self) -> str:
         source = NAMES.get(self.kind) or f"{self.kind}:{self.detail}"
-        return f"{self.metric.direction} of {source}"
+        metric, limit = self.metric, self.metric.limit
+        if limit is None:
+            return f"{metric.direction} of {source}"
+        kept = f"at {'most' if metric.direction == 'min' else 'least'} {limit.value:g}{' default' * limit.relative}"
+        return f"{metric.direction + ' of ' if metric.weight else ''}{source}, {kept}"
 
 
 def split_metric(text: str) -> tuple[str, str]:
@@ -62,13 +68,17 @@ def split_metric(text: str) -> tuple[str, str]:
     >>> split_metric("speed:max=json:result.mb_s")
     ('speed', 'max=json:result.mb_s')
     """
-    head, equals, source = text.partition("=")
-    name, _, goal = head.partition(":")
-    return name, f"{goal or 'min'}{equals}{source}"
+    name, colon, rest = text.partition(":")
+    if "=" in name or not colon:  # no goal
+        name, equals, source = text.partition("=")
+        return name, f"min{equals}{source}"
+    return name, rest
 
 
 def metric_of(name: str, spec: object) -> MetricSource:
     """A metric from words such as `max=regex:([0-9.]+) MB/s`, or from a table {goal, from, ...} with fields of Metric.
+
+    A limit stands after the goal: `min<=200`, `min<=1.05 default`, `max>=30=regex:([0-9.]+) fps`.
 
     >>> metric_of("time_s", "min").kind
     'wall'
@@ -76,10 +86,9 @@ def metric_of(name: str, spec: object) -> MetricSource:
     'result.mb_s'
     """
     if isinstance(spec, str):
-        goal, _, source = spec.partition("=")
-        spec = {"goal": goal, "from": source}
-    if not isinstance(spec, Mapping) or not name:
-        raise InvalidSpace(f"a metric must look like {EXAMPLES}, got {show(spec)}")
+        spec = _spec_of(name, spec)
+    if not isinstance(spec, Mapping) or not _NAME.fullmatch(name):
+        raise InvalidSpace(f"a metric must look like {EXAMPLES}, got {show(name)}: {show(spec)}")
     fields = dict(spec)
     goal, source = fields.pop("goal", "min"), fields.pop("from", "")
     kind, _, detail = str(source).partition(":")
@@ -96,6 +105,20 @@ def metric_of(name: str, spec: object) -> MetricSource:
         return MetricSource(kind, detail, Metric(goal, **{"scale": scale, **fields}))
     except TypeError as reason:
         raise InvalidSpace(f"metric {name!r} takes goal, from and the fields of Metric: {reason}") from reason
+
+
+def _spec_of(name: str, text: str) -> dict[str, object]:
+    """The table that a metric in words stands for."""
+    match = _WORDS.fullmatch(text)
+    if match is None:
+        raise InvalidSpace(f"metric {name!r} must look like {EXAMPLES}, got {show(text)}")
+    goal, sign, limit = match["goal"] or "min", match["sign"], (match["limit"] or "").strip()
+    fields: dict[str, object] = {"goal": goal, "from": match["source"] or ""}
+    if limit:
+        relative = "default" in limit
+        word = ("at_most" if relative else "max") if sign == "<=" else ("at_least" if relative else "min")
+        fields[word] = " ".join(limit.replace("default", " default").split()) if relative else _number(limit)
+    return fields
 
 
 def _pattern(detail: str) -> re.Pattern[str]:

@@ -73,7 +73,7 @@ def step_words(session: Session, limits: Limits) -> str:
     runs = session.runs
     parts = [f"step {len(runs)}" + (f"/{limits.steps}" if limits.steps else "")]
     found = session.gain()
-    parts.append(f"against the default: {gain_words(found, session.study.metrics)}")
+    parts.append(f"against the default: {gain_words(found, session.study.objective)}")
     parts += _best(session)
     if failed := sum(run.metrics is None for run in runs):
         parts.append(f"{failed} failed")
@@ -108,9 +108,11 @@ def _step_seconds(runs: Sequence[Run]) -> float | None:
 
 def _best(session: Session) -> list[str]:
     """The best value measured, where values can be compared: of one input without contexts."""
-    name, source = next(iter(session.study.metrics.items()))
+    name = session.study.objective
     done = [run for run in session.runs if run.metrics is not None]
     if not done or len(session.inputs) > 1 or done[-1].context:
         return []
-    best = (min if source.metric.direction == "min" else max)(done, key=lambda run: (run.metrics or {})[name])
+    best = (min if session.study.metrics[name].metric.direction == "min" else max)(
+        done, key=lambda run: (run.metrics or {})[name]
+    )
     return [f"best {name} {number_words((best.metrics or {})[name])} ({settings_words(best.params)})"]

@@ -150,7 +150,7 @@ def _comparison(result: TuneResult) -> list[str]:
 
 def _pictures(result: TuneResult) -> list[str]:
     runs, study = result.runs, result.study
-    metric = next(iter(study.metrics))
+    metric = study.objective
     values = relative(runs, metric)
     level = (
         1.0

@@ -94,10 +94,8 @@ class TuneResult:
 def headline(result: TuneResult) -> str:
     """The verdict as a sentence's start."""
     compared = [r for r in result.situations if r.verdict.outcome not in ("default", "untested")]
-    many = len(result.situations) > 1 and len(compared) < len(result.situations) and compared
-    where = (
-        f" ({len(compared)} of {len(result.situations)} situations; the default is kept in the others)" if many else ""
-    )
+    some = 0 < len(compared) < len(result.situations)
+    where = f"; in {len(compared)} of {len(result.situations)} situations, elsewhere keep the default" if some else ""
     return f"{result.verdict.words}{where}"
 
 

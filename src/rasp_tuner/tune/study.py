@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ class TuneStudy:
             "constraints": list(self.constraints),
             "default": self.default,
             "metrics": {
-                name: {**asdict(source.metric), "from": f"{source.kind}:{source.detail}"}
+                name: {**source.metric.to_json(), "from": f"{source.kind}:{source.detail}"}
                 for name, source in self.metrics.items()
             },
             "contexts": {name: str(source) for name, source in self.contexts.items()},
@@ -96,6 +96,11 @@ class TuneStudy:
             "seed": self.seed,
             "budget": self.budget,
         }
+
+    @property
+    def objective(self) -> str:
+        """The metric that progress and pictures show: the first that is to be improved."""
+        return next((name for name, source in self.metrics.items() if source.metric.weight), next(iter(self.metrics)))
 
     def find_inputs(self) -> list[str]:
         """The files that the patterns name now, sorted; a word that is no pattern and no file is an input itself."""

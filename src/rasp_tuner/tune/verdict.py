@@ -7,8 +7,9 @@ from typing import Literal
 
 from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.metric_sources import MetricSource
-from rasp_tuner.tune.paired import Effect, effect
+from rasp_tuner.tune.paired import LEVEL, Effect, effect
 from rasp_tuner.tune.words import number_words
+from rasp_tuner.types import KEPT
 
 Outcome = Literal["better", "same", "worse", "default", "untested"]
 
@@ -26,28 +27,72 @@ class Verdict:
 
 
 def judge(groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource]) -> Verdict:
-    """The verdict on pairs, one group for each situation."""
+    """The verdict on pairs, one group for each situation: first whether runs fail, then limits, then the objective."""
     pairs = [pair for group in groups for pair in group]
-    groups = [stratum for group in groups for stratum in _strata(group)]
     if not pairs:
         return Verdict("untested", "not compared", {})
+    goals = goals_of(metrics)
+    effects = _effects([stratum for group in groups for stratum in _strata(group)], metrics, goals)
     failed = sum(pair.default is None for pair in pairs), sum(pair.recommended is None for pair in pairs)
-    effects = _effects(groups, metrics)
-    found = next(reversed(effects.values()), None) if len(metrics) > 1 else effects.get(next(iter(metrics)))
-    if failed[0] != failed[1]:
-        worse = failed[1] > failed[0]
-        counts = f"{failed[1]} of {len(pairs)} runs failed with the recommendation, {failed[0]} with the default"
-        words = f"worse: keep the default; {counts}" if worse else f"more reliable: {counts}"
-        if found is not None and not worse:
-            words += f"; where both ran: {effect_words(found, *_kind_of(metrics))}"
-        outcome: Outcome = "worse" if worse else "better"
-        return Verdict(outcome, words, effects, len(pairs), *failed)
+    counts = len(pairs), *failed
+    found = effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+    said = "every run failed" if found is None else effect_words(found, *_kind_of(goals))
+    for outcome, reason in (_by_failures(pairs), _by_limits(pairs, metrics)):
+        if outcome == "worse":
+            return Verdict("worse", f"worse: keep the default; {reason}", effects, *counts)
+        if outcome == "better":
+            return Verdict("better", f"{reason}; where both ran: {said}", effects, *counts)
     if found is None:
-        return Verdict("same", "no difference can be shown: every run failed", effects, len(pairs), *failed)
-    direction = _kind_of(metrics)[0]
-    better = found.value < found.neutral if direction == "min" else found.value > found.neutral
-    outcome = "same" if not found.is_clear else "better" if better else "worse"
-    return Verdict(outcome, effect_words(found, *_kind_of(metrics)), effects, len(pairs), *failed)
+        return Verdict("same", f"no difference can be shown: {said}", effects, *counts)
+    lower = found.value < found.neutral
+    better = lower if _kind_of(goals)[0] == "min" else not lower
+    kept = _by_limits(pairs, metrics)[1]
+    words = f"{said}; {kept}" if kept else said
+    return Verdict("same" if not found.is_clear else "better" if better else "worse", words, effects, *counts)
+
+
+def goals_of(metrics: Mapping[str, MetricSource]) -> dict[str, MetricSource]:
+    """The metrics that are to be improved; those with a weight of zero only have a limit to keep."""
+    return {name: source for name, source in metrics.items() if source.metric.weight > 0.0} or dict(metrics)
+
+
+def _by_failures(pairs: Sequence[Pair]) -> tuple[Outcome, str]:
+    """Worse if the recommendation fails more often; better only if chance does not explain that the default does."""
+    default, other = (
+        sum(side is None for side in sides) for sides in zip(*((p.default, p.recommended) for p in pairs), strict=True)
+    )
+    words = f"{other} of {len(pairs)} runs failed with the recommendation, {default} with the default"
+    if other > default:
+        return "worse", words
+    alone = sum(p.default is None and p.recommended is not None for p in pairs)
+    against = sum(p.recommended is None and p.default is not None for p in pairs)
+    chance = 2.0 * sum(math.comb(alone + against, k) for k in range(against + 1)) / 2.0 ** (alone + against)
+    return ("better", f"more reliable: {words}") if chance <= 1.0 - LEVEL else ("same", "")
+
+
+def _by_limits(pairs: Sequence[Pair], metrics: Mapping[str, MetricSource]) -> tuple[Outcome, str]:
+    """Worse if the recommendation breaks a limit; better if it keeps one that the default breaks."""
+    said: list[str] = []
+    outcome: Outcome = "same"
+    both = [(p.default, p.recommended) for p in pairs if p.default is not None and p.recommended is not None]
+    for name, source in metrics.items():
+        limit = source.metric.limit
+        if limit is None or not both:
+            continue
+        sign = 1.0 if source.metric.direction == "min" else -1.0
+        levels = [limit.value * (d[name] if limit.relative else 1.0) for d, _ in both]
+        broken = [
+            sum(sign * side[name] > sign * level for side, level in zip(sides, levels, strict=True))
+            for sides in zip(*both, strict=True)
+        ]
+        allowed = math.ceil((1.0 - KEPT) * len(both))
+        said.append(f"{name} within its limit in {len(both) - broken[1]} of {len(both)} runs")
+        if broken[1] > allowed and broken[1] >= broken[0]:
+            return "worse", said[-1]
+        if broken[0] > allowed >= broken[1]:
+            outcome = "better"
+            said[-1] += f", with the default in {len(both) - broken[0]}"
+    return outcome, "; ".join(said)
 
 
 def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool, several: bool) -> str:
@@ -94,21 +139,23 @@ def _share(x: float) -> str:
     return f"{percent:.0f}%" if abs(percent) >= 9.95 else f"{percent:.1f}%"
 
 
-def _kind_of(metrics: Mapping[str, MetricSource]) -> tuple[Literal["min", "max"], bool, bool]:
+def _kind_of(goals: Mapping[str, MetricSource]) -> tuple[Literal["min", "max"], bool, bool]:
     """Direction of the objective, whether it is a time, and whether it is made of several metrics."""
-    if len(metrics) > 1:
+    if len(goals) > 1:
         return "min", False, True
-    source = next(iter(metrics.values()))
+    source = next(iter(goals.values()))
     return source.metric.direction, source.is_time, False
 
 
-def _effects(groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource]) -> dict[str, Effect]:
+def _effects(
+    groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource], goals: Mapping[str, MetricSource]
+) -> dict[str, Effect]:
     found = {}
     both = [[(p.default, p.recommended) for p in group if p.default and p.recommended] for group in groups]
     for name in metrics:
         if (one := effect([[(d[name], r[name]) for d, r in group] for group in both])) is not None:
             found[name] = one
-    if len(metrics) > 1 and (whole := effect([[(1.0, _cost(d, r, metrics)) for d, r in g] for g in both])) is not None:
+    if len(goals) > 1 and (whole := effect([[(1.0, _cost(d, r, goals)) for d, r in g] for g in both])) is not None:
         found["objective"] = whole
     return found
 
@@ -135,9 +182,8 @@ def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Map
     return math.exp(total / sum(source.metric.weight for source in metrics.values()))
 
 
-def gain_words(found: Effect | None, metrics: Mapping[str, MetricSource]) -> str:
-    """A gain while it is being found, short: "-23% time_s (-27 to -18%)"."""
-    name = next(iter(metrics))
+def gain_words(found: Effect | None, name: str) -> str:
+    """A gain while it is being found, short: "time_s -23% (-27 to -18%)"."""
     if found is None or found.kind == "difference" or not math.isfinite(found.high):
         return "not known yet"
     value, low, high = (100.0 * (x - 1.0) for x in (found.value, found.low, found.high))

@@ -5,6 +5,7 @@ drawn here, in the same order. Products of large matrices are NumPy's. Shapes ar
 """
 
 import ctypes
+import struct
 import threading
 from collections.abc import Callable
 from functools import lru_cache
@@ -21,20 +22,18 @@ if TYPE_CHECKING:
     from rasp_tuner.engine.discrete.kernel import Kernel, Rows
     from rasp_tuner.engine.discrete.knobs import Knobs
 
-SAMPLED_EFFECTS = 64  # up to which a root is taken here; beyond, NumPy's linear algebra is faster
 MOST_KNOBS = 512  # beyond, what compiled code puts on the stack could be too much
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 6]),
     "begin": (None, [POINTER] * 3),
     "race": (None, [POINTER] * 2),
-    "sample": (None, [COUNT, NUMBER, POINTER, POINTER, COUNT, POINTER, POINTER]),
     "candidates": (None, [POINTER] * 3),
     "believe": (None, [POINTER, POINTER, NUMBER, POINTER, POINTER]),
     "elites": (COUNT, [POINTER, POINTER, COUNT, NUMBER, POINTER, POINTER]),
     "cross": (None, [POINTER] * 3),
     "rank": (COUNT, [POINTER] * 3),
-    "look": (None, [POINTER] * 11),
+    "look": (None, [POINTER] * 5),
     "gradient": (None, [COUNT, POINTER, POINTER, NUMBER, NUMBER, COUNT, *[POINTER] * 3]),
     "likeness": (None, [COUNT, COUNT, POINTER, NUMBER, POINTER, POINTER]),
     "target": (None, [COUNT, POINTER, POINTER, NUMBER, *[POINTER] * 4]),
@@ -72,17 +71,7 @@ class _Knobs(ctypes.Structure):
     ]
 
 
-class _Here(ctypes.Structure):
-    """Here of discrete.h."""
-
-    _fields_ = [
-        *((name, COUNT) for name in ("n", "c")),
-        *((name, NUMBER) for name in ("va", "vp", "width", "noise", "vc", "rho", "level")),
-        *((name, POINTER) for name in (
-            "weights", "points", "phi", "weighted", "sizes", "contexts", "failed", "counts", "gram", "inverse", "alpha",
-            "values", "middle", "scale", "kc", "share", "base",
-        )),
-    ]  # fmt: skip
+_HERE = struct.Struct("2q 7d 17Q")  # Here of discrete.h: made at every step, for which bytes are fastest
 
 
 class _Evidence(ctypes.Structure):
@@ -122,7 +111,7 @@ class Tables:
         )
         self._owners = {**reals, **places}
         self._struct = _Knobs(*counts, *chances, *map(address, self._owners.values()))
-        self.address = ctypes.addressof(self._struct)
+        self.address, self.default = ctypes.addressof(self._struct), address(reals["default"])
         self.continuous = not places["discrete"].all()
 
     def features(self, points: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
@@ -133,24 +122,14 @@ class Tables:
         return parts
 
 
-def here_struct(fit: "Fit", own: Array) -> _Here:
+def here_struct(fit: "Fit", own: Array) -> bytes:
     """A fit in one context, as compiled code sees it; kc, share and base [3, n] are to be worked out."""
-    n, rows, at = len(fit.points), fit.rows, address(own)
+    (n, c), rows, at = fit.contexts.shape, fit.rows, address(own)
     arrays = (
         fit.kernel.weights, fit.points, rows.phi, rows.weighted, rows.sizes, fit.contexts, fit.failed, fit.counts,
         fit.gram, fit.inverse, fit.alpha, fit.values, fit.middle, fit.width,
     )  # fmt: skip
-    c = fit.contexts.shape[1]
-    return _Here(n, c, *fit.kernel[:-1], *map(address, arrays), at, at + 8 * n, at + 16 * n)
-
-
-def sampled_effects(va: float, covariance: Array, effects: Array, draws: Array) -> Array:
-    """Main effects [m, p] by normal draws [m, p]; the covariance [p, p] lacks its prior, and is used up."""
-    sampled = np.empty_like(draws)
-    functions()["sample"](
-        len(effects), va, address(covariance), address(effects), len(draws), address(draws), address(sampled)
-    )
-    return sampled
+    return _HERE.pack(n, c, *fit.kernel[:-1], *map(address, arrays), at, at + 8 * n, at + 16 * n)
 
 
 def knowledge_gradient(mean: Array, covariance: Array, noise: float, jitter: float, looks: Array) -> Array:
@@ -217,8 +196,8 @@ def evidence(
     made = [np.empty(shape) for shape in ((n, n), (n, n), n, n, n, 7 + tables.dim, 2)]
     given = (kernel.weights, rows.phi, rows.steps, rows.weighted, rows.sizes, *arrays)
     scratch = _scratch((5 * n + main + steps + 20) * n)
-    struct = _Evidence(n, *kernel[:-1], freedom, jitter, *map(address, (*given, *made, scratch)))
-    if functions()["evidence"](tables.address, ctypes.addressof(struct)):
+    refit = _Evidence(n, *kernel[:-1], freedom, jitter, *map(address, (*given, *made, scratch)))
+    if functions()["evidence"](tables.address, ctypes.addressof(refit)):
         return None
     return made[:6], made[6].tolist()
 

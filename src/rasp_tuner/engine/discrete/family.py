@@ -77,8 +77,7 @@ class DiscreteFamily:
     ) -> None:
         self._constants = c = replace(DiscreteConstants(), **constants)  # type: ignore[arg-type]
         self._knobs = Knobs(levels, unordered, default, rules)
-        fast = self._knobs.tables is not None and rules is None  # compiled code knows no rules
-        self._search = Search(self._knobs.tables, c) if fast and self._knobs.tables is not None else None
+        self._search = None if self._knobs.tables is None else Search(self._knobs.tables, c)
         dim = self._knobs.dim
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
@@ -119,8 +118,8 @@ class DiscreteFamily:
 
     def _seen_to_vary(self, context: Array, row: int) -> bool:
         """Whether a context differs from a row's only where contexts are known to differ; else kc cannot tell."""
-        s = self._state
-        return bool(((s["width"] < LARGEST) | (context == s["raw"][row])).all())
+        s, varies = self._state, self._state["width"] < LARGEST
+        return bool(varies.all() or (varies | (context == s["raw"][row])).all())
 
     def reweigh(self, weights: Array) -> None:
         """From now on y = values @ weights [K], for all that was ever learned."""
@@ -229,18 +228,19 @@ class DiscreteFamily:
 
     def _merge(self, row: int, context: Array, values: Array, failed: bool) -> None:
         """One more sample of a row; a change between success and failure starts it anew."""
-        s = self._state
+        s, mean, raw = self._state, self._state["values"][row], self._state["raw"][row]
+        gap = values - mean
         count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
-        if count > DRIFT_SAMPLES and self._strange(values - s["values"][row]):
+        if count > DRIFT_SAMPLES and self._strange(gap):
             count = DRIFT_SAMPLES
         if count > 0.0 and not failed:
-            self._scatter(values - s["values"][row], count / (count + 1.0))
+            self._scatter(gap, count / (count + 1.0))
         noise = float(self._kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
         change = noise - float(s["noises"][row])
         self._write(
             row,
-            values=s["values"][row] + (values - s["values"][row]) / (count + 1.0),
-            raw=s["raw"][row] + (context - s["raw"][row]) / (count + 1.0),
+            values=mean + gap / (count + 1.0),
+            raw=raw + (context - raw) / (count + 1.0),
             counts=count + 1.0,
             failed=float(failed),
             noises=noise,
@@ -268,9 +268,10 @@ class DiscreteFamily:
         self, row: int, point: Array, context: Array, values: Array, failed: bool, belief: DiscreteBelief
     ) -> None:
         """A new row, or one in the place of another, which leaves the inverse at the same time."""
-        s, kernel, look = self._state, self._kernel, belief.look(point)
-        near, kc = look.gram[0], belief.similar()
-        own, noise = float(kernel.variances(look.rows.phi[:1])[0]), kernel.noise + JITTER
+        s, kernel, kc = self._state, self._kernel, belief.similar()
+        rows = kernel.rows_of(self._knobs, point[None])
+        near = kernel.gram(rows, self._fit.rows)[0]
+        own, noise = float(kernel.variances(rows.phi)[0]), kernel.noise + JITTER
         cross = kernel.base(kc) + near * kernel.blend(kc)
         s["inverse"] = with_row(s["inverse"], row, cross, own + noise, noise)
         s["gram"] = bordered(s["gram"], row, near, own - kernel.level * (1.0 + kernel.vc))
@@ -286,7 +287,7 @@ class DiscreteFamily:
             noises=noise,
             rivals=0.0,
             contexts=standard(context, s["middle"], s["width"]),
-            **{name: part[0] for name, part in look.rows._asdict().items()},
+            **{name: part[0] for name, part in rows._asdict().items()},
         )
 
     def _free_row(self) -> int:

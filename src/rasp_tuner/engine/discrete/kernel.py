@@ -251,8 +251,6 @@ def noise_step(slope: float, information: float, noise: float, repeats: tuple[fl
 
 def sampled_effects(va: float, covariance: Array, effects: Array, draws: Array) -> Array:
     """Main effects [m, p] by normal draws [m, p]; the covariance [p, p] lacks its prior, va, and is used up."""
-    if compiled.ready() and len(covariance) <= compiled.SAMPLED_EFFECTS:
-        return compiled.sampled_effects(va, covariance, effects, draws)
     covariance.reshape(-1)[:: len(covariance) + 1] += va  # the diagonal
     sampled: Array = effects + draws @ root(covariance).T
     return sampled

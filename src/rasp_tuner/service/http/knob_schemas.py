@@ -1,24 +1,12 @@
-"""Knobs as strict pydantic models, one for each kind; and what all models have in common."""
+"""Knobs as strict pydantic models, one for each kind."""
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
+from pydantic import Field, FiniteFloat
 
-Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
-Number = FiniteFloat
+from rasp_tuner.service.http.context_schemas import Number, StrictModel, Word
+
 KnobValue = str | bool | int | FiniteFloat | None
-
-
-class LazyModel(BaseModel):
-    """Compiled at first use, not at every start."""
-
-    model_config = ConfigDict(defer_build=True)
-
-
-class StrictModel(LazyModel):
-    """A request: no unknown names, no conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class KnobModel(StrictModel):

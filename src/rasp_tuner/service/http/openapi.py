@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http.knob_schemas import LazyModel
+from rasp_tuner.service.http.context_schemas import LazyModel
 
 COMPONENT = "#/components/schemas/{model}"
 

@@ -2,18 +2,19 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from rasp_tuner.contexts import HASHED_WIDTH
-from rasp_tuner.service.http.knob_schemas import (
-    CategoricalKnob,
-    KnobSpec,
-    KnobValue,
+from rasp_tuner.service.http.context_schemas import (
+    ContextSpec,
+    ContextValue,
+    ContextWord,
     LazyModel,
     Number,
     StrictModel,
     Word,
+    dimensions,
 )
+from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -28,7 +29,6 @@ METRICS_EXAMPLE = {"p99_ms": 181.2}
 CONTEXT_EXAMPLE = {"qps": 420.0}
 
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
-ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
 ContextField = Annotated[
     dict[Word, ContextValue] | list[ContextValue] | None,
     Field(
@@ -64,30 +64,6 @@ class MetricSpec(StrictModel):
     min: Number | None = Field(default=None, description="The same; direction max.")
     at_most: Word | None = Field(default=None, description="A limit beside the default.", examples=["1.05 default"])
     at_least: Word | None = Field(default=None, description="The same; direction max.", examples=["0.95 default"])
-
-
-class NumberContext(StrictModel):
-    kind: Literal["number"]
-    log: bool = False
-    missing: Number | None = Field(default=None, description="A usual value, which stands for a missing one.")
-
-
-class PlainContext(StrictModel):
-    kind: Literal["flag", "time of day", "weekday"]
-
-
-class CategoryContext(StrictModel):
-    kind: Literal["category"]
-    values: list[Word] | None = Field(default=None, description="The usual ones, if known; any other is one more.")
-
-
-class NameContext(StrictModel):
-    kind: Literal["name"]
-    width: int = Field(default=HASHED_WIDTH, description="Numbers that stand for a text.")
-
-
-ContextSpec = Annotated[NumberContext | PlainContext | CategoryContext | NameContext, Field(discriminator="kind")]
-ContextWord = Literal["number", "flag", "category", "name", "time of day", "weekday"]
 
 
 class NewStudy(StrictModel):
@@ -350,7 +326,7 @@ def parse(model: type[M], value: Any) -> M:
 
 def check_size(wanted: NewStudy, limits: Limits) -> None:
     """Raise a 422 if the study is larger than this server allows."""
-    context = wanted.context if isinstance(wanted.context, int) else len(wanted.context or ())
+    context = wanted.context if isinstance(wanted.context, int) else dimensions(wanted.context or ())
     for field, count, most in (
         ("space", len(wanted.space), limits.knobs),
         ("metrics", len(wanted.metrics), limits.metrics),

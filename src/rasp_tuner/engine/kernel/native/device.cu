@@ -25,7 +25,8 @@ void release(double *) {}
 #include "choose.c"
 #include "learn.c"
 
-enum { LENGTH = 2 * E + 7 + 1 + Dims::r + 2 * Dims::d + L * (2 * Dims::p + 2 * Dims::p * Dims::p + 1 + Dims::R) };
+enum { ENTRIES = Dims::p * Dims::p };
+enum { LENGTH = 2 * E + 8 + Dims::r + 3 * Dims::d + ENTRIES + L * (2 * Dims::p + 2 * ENTRIES + 1 + Dims::R) };
 #define KERNEL(name, ...) \
     extern "C" __global__ void __launch_bounds__(RASP_THREADS) \
         name(const double *default_, const double *sketch, const State all, const int64_t n, double *shared, __VA_ARGS__)

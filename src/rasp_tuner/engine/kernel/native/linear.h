@@ -12,8 +12,10 @@
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \
     && !defined(__SANITIZE_ADDRESS__) && !defined(__cplusplus)
 #define WIDER __attribute__((target_clones("default", "avx2", "avx512f")))
+#define PART_OF_EACH static inline __attribute__((always_inline)) /* of its callers, as each is compiled */
 #else
 #define WIDER
+#define PART_OF_EACH static inline
 #endif
 
 /* A compiler for GPUs puts every function into its callers; large ones shall stay apart. */
