@@ -66,6 +66,11 @@ class Rules:
             and all(axis.from_unit(place) == value for axis, (value, place) in zip(self._axes, self._home, strict=True))
         )
 
+    @property
+    def tie_knobs(self) -> bool:
+        """Whether knobs depend on each other; else this is only about digits of the default."""
+        return bool(self._tied)
+
     def to_unit(self, params: object, field: str) -> Array:
         """The point [d] of parameters that exist; they may break constraints, for what ran is what ran."""
         return np.array(self._read(params, field)[1])

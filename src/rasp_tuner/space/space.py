@@ -125,7 +125,8 @@ class Space:
         """What a model may know of this space; `default` [d] is a legal point."""
         axes = [axis for knob in self.knobs.values() for axis in axes_of(knob)]
         unordered = tuple(isinstance(axis, Categorical) and not axis.ordered and axis.levels > 2 for axis in axes)
-        return Layout(tuple(_positions(axis) for axis in axes), unordered, default, self.rules)
+        rules = self.rules if self.rules is not None and self.rules.tie_knobs else None
+        return Layout(tuple(_positions(axis) for axis in axes), unordered, default, rules)
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` takes it; constraints and the default are not part of it."""

@@ -77,7 +77,7 @@ class DiscreteFamily:
     ) -> None:
         self._constants = c = replace(DiscreteConstants(), **constants)  # type: ignore[arg-type]
         self._knobs = Knobs(levels, unordered, default, rules)
-        self._search = None if self._knobs.tables is None else Search(self._knobs.tables, c)
+        self._search = Search(t, c) if rules is None and (t := self._knobs.tables) else None  # it knows no rules
         dim = self._knobs.dim
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])

@@ -70,7 +70,7 @@ class Knobs:
         self.prior = np.zeros(len(self._term))  # [p] expected main effects
         self.prior[-1] = DISTANCE_SLOPE / DISTANCE_SCALE
         self.single = self._singles()
-        self.tables = self._tables() if compiled.serves(self.dim) and rules is None else None  # it knows no rules
+        self.tables = self._tables() if compiled.serves(self.dim) else None
 
     def features(self, points: Array) -> tuple[Array, Array]:
         """phi [n, p] and steps [n, q], each row the same to the last digit whatever the others are.
