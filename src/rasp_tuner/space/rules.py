@@ -28,7 +28,7 @@ SWITCH = Categorical([NUMBER, WORD])  # of an Auto: which of the two it is
 SAME = 1e-12  # as near to home is at home
 BISECTIONS = 7  # of the way back to the default: within a hundredth of the box
 MOST_DIRECTIONS = 16
-MOST_LOOKS = 2 * MOST_DIRECTIONS * (BISECTIONS + 1) + 2  # settings tried to mend one point, at most
+MOST_LOOKS = MOST_DIRECTIONS * (BISECTIONS + 1) + 3 * MOST_DIRECTIONS + 4  # settings tried to mend one point, at most
 GOLDEN = 0.6180339887498949
 
 
