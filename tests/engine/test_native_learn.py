@@ -197,8 +197,8 @@ def test_a_whole_ask_and_a_whole_tell_are_their_parts_one_after_the_other() -> N
     np.testing.assert_array_equal(belief.buffer, parts.buffer)
     np.testing.assert_array_equal(points, kernel.choose(dims, state, parts, default, drawn)[0])
     np.testing.assert_array_equal(beside, kernel.against(dims, state, parts, default, points))
-    other, losses, failed = copied(state), rng.normal(size=(size, 1)), np.zeros(size)
-    y = losses[:, 0]
+    losses = ((points - 0.3) ** 2).sum(axis=1, keepdims=True)  # as taught: no outliers, so that densities count
+    other, failed, y = copied(state), np.zeros(size), losses[:, 0]
     mean, variance, logs = kernel.forecast(dims, other, parts, default, points, y)
     told = kernel.tell(dims, state, belief, default, points, contexts, losses, failed, y, rows=None)
     kernel.learn(dims, other, parts, default, points, contexts, losses, failed, logs)
