@@ -22,6 +22,7 @@ from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, saved, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.trial import Trial
 from rasp_tuner.tuner_view import Context as Context
 from rasp_tuner.tuner_view import TunerView
 from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
@@ -164,6 +165,13 @@ class Tuner(TunerView):
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
+
+    def trial(self, context: Context = None) -> Trial:
+        """One ask and its answer around a block: `with tuner.trial(context) as t: ...; t.report(p99_ms=...)`.
+
+        A block that raises is told as failed.
+        """
+        return Trial(lambda: self.ask(context), self)
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""

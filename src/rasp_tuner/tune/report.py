@@ -30,6 +30,7 @@ h2 { border-color: var(--line) } th, td { border-color: var(--line) }
 .tiles b { display: block; font-size: 1.25rem } .tiles span, .note { color: var(--soft); font-size: .85rem }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); gap: 1rem }
 pre { background: var(--raised); padding: .8rem 1rem; border-radius: 8px; overflow-x: auto; font-size: .85rem }
+td.long { min-width: 9rem }
 td.changed { font-weight: 650; color: var(--good) } .key { display: inline-block; margin-right: 1.2rem }
 .key i { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%; margin-right: .35rem }
 """
