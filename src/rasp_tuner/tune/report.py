@@ -6,7 +6,7 @@ from html import escape
 from typing import cast
 
 from rasp_tuner.core import html_page
-from rasp_tuner.space import Categorical, Knob, Params, Value
+from rasp_tuner.space import Auto, Categorical, Knob, Params, PowerOfTwo, Value
 from rasp_tuner.tune.charts import STYLE, Places, Point, forest, knob_panel, timeline
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
 from rasp_tuner.tune.paired import METHOD
@@ -205,14 +205,18 @@ def places_of(knob: Knob) -> Places:
     """Where a knob's values lie in a picture."""
     if isinstance(knob, Categorical):
         return Places(tuple(value_words(choice) for choice in knob.choices))
-    return Places((), float(knob.low), float(knob.high), knob.log)
+    axis = knob.knob if isinstance(knob, Auto) else knob
+    low, log = float(axis.low), isinstance(axis, PowerOfTwo) or axis.log
+    return Places((), 0.5 if log and low == 0.0 else low, float(axis.high), log)
 
 
 def place_of(knob: Knob, value: Value) -> float:
     """Where one value lies in a picture."""
     if isinstance(knob, Categorical):
         return float(knob.choices.index(value))
-    return float(cast(float, value))
+    if isinstance(knob, Auto):  # a word is drawn at the lower end
+        return place_of(knob.knob, knob.knob.low if knob.is_word(value) else value)
+    return max(float(cast(float, value)), places_of(knob).low)
 
 
 def _jitter(knob: Knob, step: int) -> float:
