@@ -60,7 +60,6 @@ def test_a_knob_in_words(words, knob):
         ("pow2:3..8", "power of two"),
         ("auto:cat:a,b", "Auto takes a Float, Int or PowerOfTwo"),
         ("auto:1..4", "Auto takes a Float, Int or PowerOfTwo"),
-        (Int(1, 4, when={"x": 1}), "takes no condition"),
         (3, "must look like"),
     ],
 )

@@ -41,10 +41,7 @@ def knob_of(name: str, spec: object) -> Knob:
     if not _NAME.fullmatch(name):
         raise InvalidSpace(f"a knob's name must be a word, for it is a {{placeholder}}, got {show(name)}")
     if isinstance(spec, Knob | Mapping):
-        knob = knob_from_json(f"knob {name!r}", spec, DIGITS) if isinstance(spec, Mapping) else spec
-        if knob.when is not None:
-            raise InvalidSpace(f"knob {name!r}: a command has all its knobs in every run; it takes no condition (when)")
-        return knob
+        return knob_from_json(f"knob {name!r}", spec, DIGITS) if isinstance(spec, Mapping) else spec
     if not isinstance(spec, str):
         raise InvalidSpace(f"knob {name!r} must look like {EXAMPLES}, got {show(spec)}")
     kind, _, rest = spec.partition(":")

@@ -126,7 +126,8 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
     given = _table(fields, "default")
     if unknown := sorted(set(given) - set(knobs)):
         raise InvalidSpace(f"default names {unknown[0]!r}, which is no knob; there are {', '.join(knobs)}")
-    default = {name: _default_of(name, knob, given.get(name)) for name, knob in knobs.items()}
+    full = {name: _default_of(name, knob, given.get(name)) for name, knob in knobs.items()}
+    default = {name: full[name] for name in Space(knobs).names_in(full)}  # knobs with a condition may not exist
     metrics = {name: metric_of(name, spec) for name, spec in (_table(fields, "metrics") or {"time_s": "min"}).items()}
     call, shell = fields.get("call"), fields.get("shell", False)
     line = shell if isinstance(shell, str) else fields.get("command")
@@ -154,7 +155,7 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
         repeats=whole("repeats", fields.get("repeats", 1), 1, 10**6, InvalidSpace),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
         budget=fields.get("budget"),
-        assumed=tuple(name for name in knobs if name not in given),
+        assumed=tuple(name for name in default if name not in given),
     )
     _check(study)
     return study
