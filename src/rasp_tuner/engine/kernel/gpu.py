@@ -4,7 +4,7 @@ One thread computes one tuner. Work is queued on torch's current stream, in orde
 """
 
 import ctypes
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,12 +13,14 @@ import torch
 from rasp_tuner.engine.kernel import torch_namespace
 from rasp_tuner.engine.kernel.belief import length
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.gpu_compile import CompileError, image
+from rasp_tuner.engine.kernel.gpu_compile import CompileError, Part, image
 from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, Native, NativeBelief, StateStruct
-from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, E, L, State, Tensor, shapes
+from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, E, L, State, Tensor, shapes
 
 THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together
+WARPS = 32  # for each processor of the GPU
+ALONE = ("predict", "compare", "against", "forecast", "choose", "best")
 DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -41,9 +43,9 @@ class Function(NamedTuple):
     handle: ctypes.c_void_p
     tuners: int  # that a block begins with
     threads: int  # in a block
-    fast: int  # bytes of the processor's own memory for a block
-    numbers: int  # of the GPU's memory for a block
-    blocks: int  # at most, where these have such memory
+    fast: int = 0  # bytes of the processor's own memory for a block
+    numbers: int = 0  # of the GPU's memory for a block
+    blocks: int = 0  # at most, where these have such memory
 
 
 class Gpu:
@@ -161,50 +163,54 @@ def _driver() -> ctypes.CDLL:
 def _functions(dims: Dims, device: int) -> dict[str, Function]:
     """Compiled, or read from the cache, and loaded to the GPU."""
     told = torch.cuda.get_device_properties(device)
-    asking, learning = _numbers_to_ask(dims), _numbers_to_learn(dims)
-    alone = _Image(1, THREADS, max(asking, learning))
-    found = {}
+    asking, learning = _numbers_to_believe(dims), _numbers_to_learn(dims)
+    parts = (Part(0, WARP, WARP, asking), Part(1, WARP, WARP, learning), Part(2, 1, THREADS, _numbers_to_choose(dims)))
+    version, capability = str(torch.version.cuda), (told.major, told.minor)
+    with ThreadPoolExecutor(len(parts)) as pool:
+        believe, learn, others = pool.map(lambda part: image(dims, part, capability, version), parts)
+    most, fits = WARPS * told.multi_processor_count, 8 * asking <= told.shared_memory_per_block_optin
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # the first call of all: from here on there is a context
-        for name, handle in _loaded(dims, alone, told, tuple(ARGUMENTS)):
-            found[name] = Function(handle, THREADS, THREADS, 0, 0, 0)
-        if 8 * asking <= told.shared_memory_per_block_optin:
-            for name, handle in _loaded(dims, _Image(WARP, WARP, asking), told, ("believe",)):
-                _checked(_driver().cuFuncSetAttribute(handle, DYNAMIC_SHARED_MEMORY, 8 * asking))
-                found[name] = Function(handle, 1, WARP, 8 * asking, 0, 0)
+        found = {name: Function(_loaded(others, name), THREADS, THREADS) for name in ALONE}
+        found["learn"] = Function(_loaded(learn, "learn"), 1, WARP, numbers=learning, blocks=most)
+        found["believe"] = Function(_loaded(believe, "believe"), 1, WARP, numbers=asking, blocks=most)
+        if fits:
+            handle = found["believe"].handle
+            _checked(_driver().cuFuncSetAttribute(handle, DYNAMIC_SHARED_MEMORY, 8 * asking))
+            found["believe"] = Function(handle, 1, WARP, fast=8 * asking)
     return found
 
 
-class _Image(NamedTuple):
-    lanes: int
-    threads: int
-    numbers: int
-
-
-def _loaded(dims: Dims, kind: _Image, told: Any, names: tuple[str, ...]) -> Iterator[tuple[str, ctypes.c_void_p]]:
-    made = image(dims, *kind, (told.major, told.minor), str(torch.version.cuda))
-    module = ctypes.c_void_p()
+def _loaded(made: bytes, name: str) -> ctypes.c_void_p:
+    module, handle = ctypes.c_void_p(), ctypes.c_void_p()
     _checked(_driver().cuModuleLoadData(ctypes.byref(module), made))
-    for name in names:
-        handle = ctypes.c_void_p()
-        _checked(_driver().cuModuleGetFunction(ctypes.byref(handle), module, name.encode()))
-        yield name, handle
+    _checked(_driver().cuModuleGetFunction(ctypes.byref(handle), module, name.encode()))
+    return handle
 
 
-def _numbers_to_ask(dims: Dims) -> int:
-    """Scratch memory of a tuner, at least; native/device.cu stops if it is too little."""
+# Scratch memory of one tuner: at least what the C files ask for. native/device.cu stops if it is too little.
+
+
+def _numbers_to_believe(dims: Dims) -> int:
+    p = dims.features
+    return (2 + L) * dims.rows + L * dims.prompt + 5 * p * p + 9 * p
+
+
+def _numbers_to_choose(dims: Dims) -> int:
     d, p = dims.knobs, dims.features
-    return (2 + L) * dims.rows + L * dims.prompt + 5 * p * p + 16 * p + 50 * (d + 3) + 2 * d * d
+    return p * p + 4 * p + draws_needed(dims) * (d + 3) + 10 * d + 2 * d * d
 
 
 def _numbers_to_learn(dims: Dims) -> int:
-    d, p, q, m = dims.knobs, dims.features, dims.sample, dims.coefficients
-    small = d + dims.columns + q + 2 * p + p * p + dims.context
-    track = d + 2 * p * p + 5 * p
+    d, p, m = dims.knobs, dims.features, dims.coefficients
+    small = d + dims.columns + dims.sample + 2 * p + p * p
     trust = L * dims.prompt + L * dims.rows
-    side, row = min(m, WINDOW_SAMPLES), (m + 8) // 8 * 8 + 4
-    fit = WINDOW_SAMPLES * (3 * d + 6 + dims.rank + row) + max(WINDOW_SAMPLES, m) + 7 * m + 3 * side * side
-    return small + max(track, trust, fit)
+    track = d + 2 * p * p + 5 * p + dims.rows
+    merge = 33 * dims.rows + 32
+    early = 2 * EARLY_SAMPLES * (EARLY_SAMPLES + 2) + 16 + dims.context
+    side, row, n = min(m, WINDOW_SAMPLES), m + 12, WINDOW_SAMPLES
+    fit = n * (3 * d + 6 + dims.rank + row) + max(n, m) + 7 * m + 3 * side * side
+    return small + max(trust, track, merge, early, fit)
 
 
 def _checked(code: int) -> None:

@@ -11,19 +11,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from rasp_tuner.engine.kernel.build import SOURCES
 from rasp_tuner.engine.kernel.state import Dims
 
 MAIN = "device.cu"
 # no multiplication is fused with an addition: a CPU's are not, and results shall be the same to rounding
-OPTIONS = (
-    "--std=c++20",
-    "--device-as-default-execution-space",
-    "--fmad=false",
-    "--split-compile=0",
-    "--diag-suppress=161",
-)
+OPTIONS = ("--std=c++20", "--device-as-default-execution-space", "--fmad=false", "--diag-suppress=161")
 PRELUDE = """
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
@@ -37,15 +32,21 @@ class CompileError(RuntimeError):
     """There is no NVRTC, or it failed."""
 
 
-def image(dims: Dims, lanes: int, threads: int, numbers: int, capability: tuple[int, int], cuda: str) -> bytes:
-    """Machine code for a GPU of this compute capability; `cuda` is the version that torch was built for.
+class Part(NamedTuple):
+    """Some functions of native/device.cu, which are compiled together."""
 
-    lanes, threads, numbers   that work on one tuner; in a block; of scratch memory for each tuner
-    """
+    number: int
+    lanes: int  # that work on a tuner together
+    threads: int  # in a block
+    numbers: int  # of scratch memory for each tuner that is worked on
+
+
+def image(dims: Dims, part: Part, capability: tuple[int, int], cuda: str) -> bytes:
+    """Machine code for a GPU of this compute capability; `cuda` is the version that torch was built for."""
     options = [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", *OPTIONS]
     sizes = {
         "KNOBS": dims.knobs, "CONTEXT": dims.context, "COLUMNS": dims.columns,
-        "LANES": lanes, "THREADS": threads, "NUMBERS": numbers,
+        "PART": part.number, "LANES": part.lanes, "THREADS": part.threads, "NUMBERS": part.numbers,
     }  # fmt: skip
     options += [f"-DRASP_{name}={value}" for name, value in sizes.items()]
     made_of = [cuda, PRELUDE, *options, *(f"{name}\0{text}" for name, text in _sources().items())]

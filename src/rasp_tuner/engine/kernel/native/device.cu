@@ -1,8 +1,9 @@
 /* The kernel for GPUs: the same C files, as C++. ../gpu_compile.py compiles it while a program runs, for tuners of one
- * size, twice: one thread for each tuner (RASP_LANES 1), or the 32 lanes of a warp (see EACH in linear.h).
+ * size, in parts: `believe` and `learn`, which go through all of a tuner's memory, are done by the 32 lanes of a warp
+ * together (RASP_LANES, see EACH in linear.h), and the rest by one thread for each tuner.
  *
- * A thread alone has its scratch memory in the GPU's "local" memory, which is slow if it is much; a warp in the fast
- * memory of its processor, or where there is not enough of that, in some of the GPU's own. */
+ * RASP_NUMBERS of scratch memory are in the fast memory of the processor that the warp runs on; or, if `scratch` is
+ * given, there. A thread alone has them in the GPU's "local" memory. */
 #include "learn.h"
 #include "quadratic.h"
 
@@ -28,13 +29,13 @@ void release(double *) {}
 enum { LENGTH = 2 * E + 7 + 1 + Dims::r + 2 * Dims::d + L * (2 * Dims::p + 2 * Dims::p * Dims::p + 1 + Dims::R) };
 #define KERNEL(name, ...) \
     extern "C" __global__ void __launch_bounds__(RASP_THREADS) \
-        name(const double *default_, const double *sketch, const State all, const int64_t n, double *shared, __VA_ARGS__)
+        name(const double *default_, const double *sketch, const State all, const int64_t n, double *scratch, __VA_ARGS__)
 
 #if RASP_LANES > 1
 extern __shared__ double fast[];
 /* The tuners of this warp, one after the other. */
 #define TUNERS \
-    const Dims dims = {default_, sketch, shared ? shared + (int64_t)blockIdx.x * RASP_NUMBERS : fast}; \
+    const Dims dims = {default_, sketch, scratch ? scratch + (int64_t)blockIdx.x * RASP_NUMBERS : fast}; \
     for (int64_t i = blockIdx.x; i < n; i += gridDim.x)
 #else
 #define TUNERS \
@@ -44,17 +45,19 @@ extern __shared__ double fast[];
     if (i < n)
 #endif
 
+#if RASP_PART == 0
 KERNEL(believe, const double *contexts, double *beliefs) {
     TUNERS rasp_believe(&dims, &all, &i, 1, contexts + i * dims.c, beliefs + i * LENGTH);
 }
 
+#elif RASP_PART == 1
 KERNEL(learn, double *beliefs, const double *points, const double *contexts, const double *losses,
        const double *failed, const double *logs) {
     TUNERS rasp_learn(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, contexts + i * dims.c,
                       losses + i * dims.k, failed + i, logs + i * E);
 }
 
-#if RASP_LANES == 1
+#else
 KERNEL(predict, double *beliefs, const double *points, int64_t count, double *means, double *variances) {
     TUNERS rasp_predict(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * count * dims.d, count,
                         means + i * count, variances + i * count);

@@ -16,7 +16,8 @@ typedef struct {
 
 static Work make_work(const Dims *dims) {
     const int64_t p = dims->p;
-    const int64_t needs[] = {dims->c, track_scratch(dims), trust_scratch(dims), fit_scratch(dims)};
+    const int64_t needs[] = {track_scratch(dims), trust_scratch(dims), fit_scratch(dims), merge_scratch(dims),
+                             early_scratch(dims)};
     int64_t scratch = 0;
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) scratch = needs[i] > scratch ? needs[i] : scratch;
     Work work;
@@ -64,7 +65,7 @@ static void learn_one(const Dims *dims, const State *one, const Belief *belief, 
     features(dims, work->u, work->psi);
     memcpy(work->psi + dims->p, work->v, sizeof(double) * (size_t)k);
     observe_window(dims, one, work->u, context, work->v, trust);
-    write_sample(dims, one, context, work->psi, trust);
+    write_sample(dims, one, context, work->psi, trust, work->scratch);
     if (*one->steps <= EARLY) {
         one->early[(int64_t)*one->steps - 1] = failed ? FAILED : 0.0;
         recheck_early_samples(dims, one, work->scratch);

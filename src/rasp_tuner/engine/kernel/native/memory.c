@@ -122,6 +122,7 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
         EACH(slot, slots)
             add_gaps(width, one->keys + slot * c + start, now, by_wobble, by_spread, near + slot, far + slot);
     }
+    JOIN();
 }
 
 void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps) {
@@ -137,9 +138,10 @@ double context_reach(const State *one) {
 }
 
 bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch) {
-    double near[EARLY], far[EARLY];
+    double *near = scratch + dims->c, *far = near + EARLY;
     const double reach = ALIKE_REACHES * context_reach(one);
-    for (int64_t i = 0; i < dims->c; i++) scratch[i] = one->keys[slot * dims->c + i] + one->origin[i];
+    EACH(i, dims->c) scratch[i] = one->keys[slot * dims->c + i] + one->origin[i];
+    JOIN();
     measure(dims, one, scratch, slot, near, far);
     for (int64_t i = 0; i < slot; i++) {
         if (near[i] < reach) return true;
@@ -149,8 +151,9 @@ bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scrat
 
 void slot_targets(const Dims *dims, const State *one, double *y) {
     const int64_t count = (int64_t)*one->count;
-    for (int64_t slot = 0; slot < count; slot++)
+    EACH(slot, count)
         y[slot] = dot(dims->k, one->prompts + slot * dims->P + dims->p, one->weights) / one->counts[slot];
+    JOIN();
 }
 
 /* Statistics of contexts take in one more. */
@@ -185,17 +188,18 @@ static void observe_context(const Dims *dims, const State *one, const double *co
 /* Distances between the settled slots and those of them that look for a partner [CANDIDATES, R], in units of the
    wobble. Slots in the same place are at no distance: the first wins, and not the one whose rounding is luckiest. */
 static void measure_pairs(const Dims *dims, const State *one, const int64_t *settled, int64_t count,
-                          const int64_t *turn, double *gaps) {
+                          const int64_t *turn, double *gaps, double *sizes) {
     const int64_t c = dims->c, R = dims->R;
     const Scales scales = make_scales(dims, one, NULL);
     const double origin[BLOCK] = {0.0};
-    double by_wobble[BLOCK], sizes[SLOTS + SPARE_SLOTS] = {0.0};
-    memset(gaps, 0, sizeof(double) * (size_t)(CANDIDATES * R));
+    double by_wobble[BLOCK];
+    EACH(i, CANDIDATES * R) gaps[i] = 0.0;
+    EACH(i, R) sizes[i] = 0.0;
     for (int64_t start = 0; start < c; start += BLOCK) {
         const int64_t width = c - start < BLOCK ? c - start : BLOCK;
         for (int64_t i = 0; i < width; i++)
             by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread_of(&scales, start + i)) * scales.moved);
-        for (int64_t i = 0; i < count; i++) {
+        EACH(i, count) {
             const double *key = one->keys + settled[i] * c + start;
             sizes[settled[i]] += gap_between(width, key, origin, by_wobble);
             for (int row = 0; row < CANDIDATES; row++)
@@ -203,11 +207,12 @@ static void measure_pairs(const Dims *dims, const State *one, const int64_t *set
         }
     }
     for (int row = 0; row < CANDIDATES; row++) {
-        for (int64_t i = 0; i < count; i++) {
+        EACH(i, count) {
             double *gap = gaps + row * R + settled[i];
             *gap = *gap > SAME_PLACE * (sizes[settled[i]] + sizes[turn[row]]) ? least(*gap, LARGEST_GAP) : 0.0;
         }
     }
+    JOIN();
 }
 
 /* One slot takes in another. */
@@ -220,7 +225,8 @@ static void fold(const Dims *dims, const State *one, int64_t near, int64_t gone)
         double *trust = one->trust + i * R;
         trust[near] += share * (trust[gone] - trust[near]);
     }
-    add_scaled(P, 1.0, one->prompts + gone * P, one->prompts + near * P);
+    EACH(i, P) one->prompts[near * P + i] += one->prompts[gone * P + i];
+    JOIN();
     one->counts[near] += one->counts[gone];
     one->last[near] = most(one->last[near], one->last[gone]);
 }
@@ -233,22 +239,25 @@ static void close_ranks(const Dims *dims, const State *one, const bool *left) {
         if (left[from]) continue;
         if (to != from) {
             memcpy(one->keys + to * c, one->keys + from * c, sizeof(double) * (size_t)c);
-            memcpy(one->prompts + to * P, one->prompts + from * P, sizeof(double) * (size_t)P);
+            EACH(i, P) one->prompts[to * P + i] = one->prompts[from * P + i];
             for (int64_t i = 0; i < L; i++) one->trust[i * R + to] = one->trust[i * R + from];
             one->counts[to] = one->counts[from];
             one->last[to] = one->last[from];
         }
         to++;
     }
+    JOIN();
     *one->count = (double)to;
     *one->latest = (double)(to - 1);
 }
 
+int64_t merge_scratch(const Dims *dims) { return CANDIDATES * dims->R + dims->R + CANDIDATES; }
+
 /* Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh. */
-APART static void merge_slots(const Dims *dims, const State *one) {
+APART static void merge_slots(const Dims *dims, const State *one, double *scratch) {
     const int64_t steps = (int64_t)*one->steps, R = dims->R;
-    double gaps[CANDIDATES * (SLOTS + SPARE_SLOTS)];
-    int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], nearest[CANDIDATES], count = 0;
+    double *gaps = scratch, *sizes = gaps + CANDIDATES * R, *nearest = sizes + R; /* the slot nearest to each */
+    int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], count = 0;
     bool out[SLOTS + SPARE_SLOTS], left[SLOTS + SPARE_SLOTS] = {false};
     for (int64_t slot = 0; slot < R; slot++) {
         out[slot] = one->last[slot] > *one->steps - 1.0 - SHARP_STEPS;
@@ -256,31 +265,31 @@ APART static void merge_slots(const Dims *dims, const State *one) {
     }
     for (int row = 0; row < CANDIDATES; row++)
         turn[row] = settled[(row + CANDIDATES * (steps / SPARE_SLOTS)) % count]; /* some are: few slots are fresh */
-    measure_pairs(dims, one, settled, count, turn, gaps);
-    for (int row = 0; row < CANDIDATES; row++) nearest[row] = -1; /* not known */
+    measure_pairs(dims, one, settled, count, turn, gaps, sizes);
+    EACH(row, CANDIDATES) nearest[row] = -1.0; /* not known */
     for (int64_t pairs = R - SLOTS; pairs > 0; pairs--) {
         double shortest = INFINITY;
         int best = -1;
-        for (int row = 0; row < CANDIDATES; row++) {
-            if (out[turn[row]]) continue;
-            const double *gap = gaps + row * R;
-            if (nearest[row] < 0 || out[nearest[row]]) {
-                nearest[row] = turn[row];
-                double least_gap = INFINITY;
-                for (int64_t slot = 0; slot < R; slot++) {
-                    if (!out[slot] && slot != turn[row] && gap[slot] < least_gap) {
-                        least_gap = gap[slot];
-                        nearest[row] = slot;
-                    }
+        EACH(row, CANDIDATES) {
+            if (out[turn[row]] || (nearest[row] >= 0.0 && !out[(int64_t)nearest[row]])) continue;
+            double least_gap = INFINITY;
+            int64_t partner = turn[row];
+            for (int64_t slot = 0; slot < R; slot++) {
+                if (!out[slot] && slot != turn[row] && gaps[row * R + slot] < least_gap) {
+                    least_gap = gaps[row * R + slot];
+                    partner = slot;
                 }
             }
-            if (nearest[row] != turn[row] && gap[nearest[row]] < shortest) {
-                shortest = gap[nearest[row]];
-                best = row;
-            }
+            nearest[row] = (double)partner;
+        }
+        JOIN();
+        for (int row = 0; row < CANDIDATES; row++) {
+            if (out[turn[row]] || (int64_t)nearest[row] == turn[row]) continue;
+            const double gap = gaps[row * R + (int64_t)nearest[row]];
+            if (gap < shortest) shortest = gap, best = row;
         }
         if (best < 0) break; /* no two are left */
-        const int64_t pair = turn[best], other = nearest[best];
+        const int64_t pair = turn[best], other = (int64_t)nearest[best];
         out[pair] = out[other] = left[pair > other ? pair : other] = true;
         fold(dims, one, pair < other ? pair : other, pair > other ? pair : other);
     }
@@ -288,19 +297,23 @@ APART static void merge_slots(const Dims *dims, const State *one) {
 }
 
 /* A new slot for one sample, whose prompt holds the sample's own sums. */
-void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust) {
+void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust,
+                  double *scratch) {
     const int64_t c = dims->c, q = dims->q, slot = (int64_t)*one->count;
     double *prompt = one->prompts + slot * dims->P;
     if (*one->steps == 0.0) memcpy(one->origin, context, sizeof(double) * (size_t)c);
     observe_context(dims, one, context);
     for (int64_t i = 0; i < c; i++) one->keys[slot * c + i] = context[i] - one->origin[i];
-    for (int64_t i = 0; i < q; i++)
-        for (int64_t j = i; j < q; j++) *prompt++ = psi[i] * psi[j];
+    EACH(i, q) {
+        double *row = prompt + i * q - i * (i - 1) / 2 - i;
+        for (int64_t j = i; j < q; j++) row[j] = psi[i] * psi[j];
+    }
+    JOIN();
     for (int64_t i = 0; i < L; i++) one->trust[i * dims->R + slot] = trust;
     one->counts[slot] = 1.0;
     one->last[slot] = *one->steps;
     *one->latest = (double)slot;
     *one->steps += 1.0;
     *one->count += 1.0;
-    if (slot + 1 == dims->R) merge_slots(dims, one);
+    if (slot + 1 == dims->R) merge_slots(dims, one, scratch);
 }
