@@ -15,12 +15,19 @@ from rasp_tuner.engine.kernel.belief import length
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.gpu_compile import CompileError, Part, image
 from rasp_tuner.engine.kernel.moving import sketch
-from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, Native, NativeBelief, StateStruct
+from rasp_tuner.engine.kernel.native import ARGUMENTS as TAKEN
+from rasp_tuner.engine.kernel.native import NUMBER, POINTER, Native, NativeBelief, StateStruct
 from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, E, L, State, Tensor, shapes
 
 THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together
-WARPS = 32  # for each processor of the GPU
-ALONE = ("predict", "compare", "against", "forecast", "choose", "best")
+NAMES = (
+    ("believe", "renew_trust"),
+    ("judge", "take_in"),
+    ("choose", "best"),
+    ("predict", "compare", "against", "forecast"),
+)
+ALONE = (1, 2, 3)  # of these parts of native/device.cu: one thread has a tuner
+ARGUMENTS = {**TAKEN, "judge": [POINTER] * 5, "renew_trust": [POINTER], "take_in": [POINTER] * 6}
 DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -41,11 +48,8 @@ class Function(NamedTuple):
     """A function that was loaded to a GPU, and how it is started."""
 
     handle: ctypes.c_void_p
-    tuners: int  # that a block begins with
-    threads: int  # in a block
-    fast: int = 0  # bytes of the processor's own memory for a block
-    numbers: int = 0  # of the GPU's memory for a block
-    blocks: int = 0  # at most, where these have such memory
+    lanes: int  # that work on a tuner together
+    fast: int  # bytes of the processor's own memory for these
 
 
 class Gpu:
@@ -110,7 +114,11 @@ class Gpu:
         dims = self._dims
         widths = (dims.knobs, dims.context, dims.columns, 1, E)
         given = zip((points, contexts, losses, failed, logs), widths, strict=True)
-        self._run("learn", state, belief.buffer, *(self._numbers(x, state, width) for x, width in given))
+        points, contexts, losses, failed, logs = (self._numbers(x, state, width) for x, width in given)
+        trust = self._empty(state.size)
+        self._run("judge", state, belief.buffer, points, losses, logs, trust)
+        self._run("renew_trust", state, belief.buffer)
+        self._run("take_in", state, belief.buffer, points, contexts, losses, failed, trust)
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float64, device=self._device)
@@ -127,13 +135,10 @@ class Gpu:
         if state.size == 0:
             return
         function = self._functions[name]
-        blocks = -(-state.size // function.tuners)
-        scratch: Tensor | int = 0
-        if function.numbers:
-            blocks = min(blocks, function.blocks)
-            scratch = self._empty(blocks, function.numbers)
-        types = [POINTER, POINTER, None, NUMBER, POINTER, *ARGUMENTS[name]]
-        values: list[Any] = [self._default, self._sketch, self._arrays(state), state.size, scratch, *given]
+        threads = THREADS if function.lanes == 1 else function.lanes
+        blocks = -(-state.size * function.lanes // threads)
+        types = [POINTER, POINTER, None, NUMBER, *ARGUMENTS[name]]
+        values: list[Any] = [self._default, self._sketch, self._arrays(state), state.size, *given]
         held = [
             value if type_ is None else type_(value.data_ptr() if isinstance(value, torch.Tensor) else value)
             for type_, value in zip(types, values, strict=True)
@@ -141,7 +146,7 @@ class Gpu:
         addresses = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
         with torch.cuda.device(self._device):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            grid, block = (blocks, 1, 1), (function.threads, 1, 1)
+            grid, block = (blocks, 1, 1), (threads, 1, 1)
             _checked(_driver().cuLaunchKernel(function.handle, *grid, *block, function.fast, stream, addresses, None))
 
     def _arrays(self, state: State) -> StateStruct:
@@ -163,21 +168,27 @@ def _driver() -> ctypes.CDLL:
 def _functions(dims: Dims, device: int) -> dict[str, Function]:
     """Compiled, or read from the cache, and loaded to the GPU."""
     told = torch.cuda.get_device_properties(device)
-    asking, learning = _numbers_to_believe(dims), _numbers_to_learn(dims)
-    parts = (Part(0, WARP, WARP, asking), Part(1, WARP, WARP, learning), Part(2, 1, THREADS, _numbers_to_choose(dims)))
+    numbers = (_numbers_to_believe(dims), _numbers_to_learn(dims), _numbers_to_choose(dims), _numbers_to_predict(dims))
+    parts = [Part(i, 1 if i in ALONE else WARP, numbers[i]) for i in range(len(NAMES))]
     version, capability = str(torch.version.cuda), (told.major, told.minor)
     with ThreadPoolExecutor(len(parts)) as pool:
-        believe, learn, others = pool.map(lambda part: image(dims, part, capability, version), parts)
-    most, fits = WARPS * told.multi_processor_count, 8 * asking <= told.shared_memory_per_block_optin
+        made = list(
+            pool.map(
+                lambda part: image(dims, part, THREADS if part.lanes == 1 else part.lanes, capability, version), parts
+            )
+        )
+    found = {}
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # the first call of all: from here on there is a context
-        found = {name: Function(_loaded(others, name), THREADS, THREADS) for name in ALONE}
-        found["learn"] = Function(_loaded(learn, "learn"), 1, WARP, numbers=learning, blocks=most)
-        found["believe"] = Function(_loaded(believe, "believe"), 1, WARP, numbers=asking, blocks=most)
-        if fits:
-            handle = found["believe"].handle
-            _checked(_driver().cuFuncSetAttribute(handle, DYNAMIC_SHARED_MEMORY, 8 * asking))
-            found["believe"] = Function(handle, 1, WARP, fast=8 * asking)
+        for part, code, names in zip(parts, made, NAMES, strict=True):
+            fast = 8 * part.numbers if part.lanes > 1 else 0
+            if fast > told.shared_memory_per_block_optin:
+                raise CompileError("too many knobs for the fast memory of this GPU")
+            for name in names:
+                handle = _loaded(code, name)
+                if fast:
+                    _checked(_driver().cuFuncSetAttribute(handle, DYNAMIC_SHARED_MEMORY, fast))
+                found[name] = Function(handle, part.lanes, fast)
     return found
 
 
@@ -192,8 +203,26 @@ def _loaded(made: bytes, name: str) -> ctypes.c_void_p:
 
 
 def _numbers_to_believe(dims: Dims) -> int:
-    p = dims.features
-    return (2 + L) * dims.rows + L * dims.prompt + 5 * p * p + 9 * p
+    """And to renew trust."""
+    p, slots, sums = dims.features, L * dims.rows, L * dims.prompt
+    believe = max(sums, 2 * dims.rows) + max(_numbers_to_estimate(dims), slots) + 3 * p * p + 4 * p
+    return max(believe, sums + slots)
+
+
+def _numbers_to_estimate(dims: Dims) -> int:
+    return 2 * dims.features**2 + 5 * dims.features
+
+
+def _numbers_to_learn(dims: Dims) -> int:
+    d, p, m = dims.knobs, dims.features, dims.coefficients
+    beside = d + dims.columns + dims.sample + 2 * p + p * p
+    track = d + max(_numbers_to_estimate(dims), dims.rows)
+    trust = L * dims.prompt + L * dims.rows
+    merge = 33 * dims.rows + 32
+    early = 2 * EARLY_SAMPLES * (EARLY_SAMPLES + 2) + 16 + dims.context
+    side, row, n = min(m, WINDOW_SAMPLES), m + 12, WINDOW_SAMPLES
+    fit = n * (3 * d + 6 + dims.rank + row) + max(n, m) + 7 * m + 3 * side * side
+    return beside + max(track, trust, merge, early, fit)
 
 
 def _numbers_to_choose(dims: Dims) -> int:
@@ -201,16 +230,8 @@ def _numbers_to_choose(dims: Dims) -> int:
     return p * p + 4 * p + draws_needed(dims) * (d + 3) + 10 * d + 2 * d * d
 
 
-def _numbers_to_learn(dims: Dims) -> int:
-    d, p, m = dims.knobs, dims.features, dims.coefficients
-    small = d + dims.columns + dims.sample + 2 * p + p * p
-    trust = L * dims.prompt + L * dims.rows
-    track = d + 2 * p * p + 5 * p + dims.rows
-    merge = 33 * dims.rows + 32
-    early = 2 * EARLY_SAMPLES * (EARLY_SAMPLES + 2) + 16 + dims.context
-    side, row, n = min(m, WINDOW_SAMPLES), m + 12, WINDOW_SAMPLES
-    fit = n * (3 * d + 6 + dims.rank + row) + max(n, m) + 7 * m + 3 * side * side
-    return small + max(trust, track, merge, early, fit)
+def _numbers_to_predict(dims: Dims) -> int:
+    return dims.features**2 + 2 * dims.features + 2 * dims.knobs
 
 
 def _checked(code: int) -> None:

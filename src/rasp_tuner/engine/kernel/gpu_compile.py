@@ -37,16 +37,15 @@ class Part(NamedTuple):
 
     number: int
     lanes: int  # that work on a tuner together
-    threads: int  # in a block
-    numbers: int  # of scratch memory for each tuner that is worked on
+    numbers: int  # of scratch memory that these have
 
 
-def image(dims: Dims, part: Part, capability: tuple[int, int], cuda: str) -> bytes:
+def image(dims: Dims, part: Part, threads: int, capability: tuple[int, int], cuda: str) -> bytes:
     """Machine code for a GPU of this compute capability; `cuda` is the version that torch was built for."""
     options = [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", *OPTIONS]
     sizes = {
         "KNOBS": dims.knobs, "CONTEXT": dims.context, "COLUMNS": dims.columns,
-        "PART": part.number, "LANES": part.lanes, "THREADS": part.threads, "NUMBERS": part.numbers,
+        "PART": part.number, "LANES": part.lanes, "THREADS": threads, "NUMBERS": part.numbers,
     }  # fmt: skip
     options += [f"-DRASP_{name}={value}" for name, value in sizes.items()]
     made_of = [cuda, PRELUDE, *options, *(f"{name}\0{text}" for name, text in _sources().items())]

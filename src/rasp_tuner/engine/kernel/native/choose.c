@@ -75,10 +75,11 @@ static void make_hint(const Dims *dims, const State *one, const Belief *belief, 
     const double *similar = belief->kernels + 2 * dims->R;
     double least = INFINITY, by = 1.0 / *belief->spread;
     memset(u, 0, sizeof(double) * (size_t)dims->d);
-    for (int64_t i = 0; i < n; i++) {
+    EACH(i, n) {
         double score = slot_target(dims, one, i) * by + 2.0 * (1.0 - similar[i]);
         if (score < least) least = score, best = i;
     }
+    best = first_of_least(least, best);
     if (n == 0) return;
     for (int64_t i = 0; i < dims->d; i++) u[i] = one->prompts[best * dims->P + 1 + i] / one->counts[best];
 }
@@ -204,15 +205,16 @@ APART static void mixture_of(const Dims *dims, const Belief *belief, const Compa
 }
 
 static void mixture_at(const Dims *dims, const Belief *belief, Comparison *s, int64_t n) {
-    Lanes some;
-    for (int64_t i = 0; i < n; i += LANES) {
-        int64_t count = n - i < LANES ? n - i : LANES;
+    EACH(group, (n + LANES - 1) / LANES) {
+        Lanes some;
+        int64_t i = group * LANES, count = n - i < LANES ? n - i : LANES;
         size_t size = sizeof(double) * (size_t)count;
         mixture_of(dims, belief, s, s->u + i * dims->d, count, &some);
         memcpy(s->mean + i, some.mean, size);
         memcpy(s->variance + i, some.variance, size);
         memcpy(s->gain + i, some.gain, size);
     }
+    JOIN();
 }
 
 /* The directions in which the leading expert's optimum is least known, as columns of s->axes, worst last. */
@@ -249,16 +251,18 @@ static void make_candidates(const Dims *dims, const State *one, const Belief *be
     make_hint(dims, one, belief, hint);
     const double *bases[] = {s->centres + leader * d, hint};
     for (int b = 0; b < 2; b++) {
-        for (int64_t j = 0; j < directions * MOVES; j++) {
-            double *u = s->u + n++ * d;
+        EACH(j, directions * MOVES) {
+            double *u = s->u + (n + j) * d;
             for (int64_t i = 0; i < d; i++) {
                 u[i] = bases[b][i] + s->axes[i * d + d - 1 - j / MOVES] * REACH[j % MOVES];
             }
         }
+        n += directions * MOVES;
     }
-    for (int64_t j = 0; j < n; j++) {
+    EACH(j, n) {
         for (int64_t i = 0; i < d; i++) s->u[j * d + i] = clip(s->u[j * d + i], lowest(dims, i), highest(dims, i));
     }
+    JOIN();
 }
 
 /* A move along one knob, drawn at random. */
@@ -290,13 +294,16 @@ void rasp_choose(const Dims *dims, const State *all, const int64_t *rows, int64_
         make_candidates(dims, &one, &belief, draws, &s);
         mixture_at(dims, &belief, &s, many);
         double lowest_score = INFINITY, highest_score = -INFINITY;
+        EACH(j, many) s.gain[j] = s.mean[j] - HORIZON_STEPS * s.gain[j];
+        JOIN();
         for (int64_t j = 0; j < many; j++) {
-            double score = s.gain[j] = s.mean[j] - HORIZON_STEPS * s.gain[j];
+            double score = s.gain[j];
             lowest_score = score < lowest_score ? score : lowest_score;
             highest_score = score > highest_score ? score : highest_score;
         }
         double tie = TIE * (highest_score - lowest_score);
-        for (int64_t j = 0; j < many; j++) s.gain[j] += tie * draws[d + j]; /* ties: either way is as good */
+        EACH(j, many) s.gain[j] += tie * draws[d + j]; /* ties: either way is as good */
+        JOIN();
         int64_t chosen = argmin(many, s.gain);
         sources[i] = chosen <= E ? PREDICTED_OPTIMUM : chosen == E + 1 ? BEST_TRIED : PROBE_NEAR_IT;
         means[i] = s.mean[chosen] + *belief.offset + *belief.origin;

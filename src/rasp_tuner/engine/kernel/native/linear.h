@@ -44,11 +44,20 @@ static inline double sum_of_lanes(double x) {
     for (int apart = RASP_LANES / 2; apart > 0; apart /= 2) x += __shfl_xor_sync(0xffffffffu, x, apart);
     return x;
 }
+static inline int64_t first_of_least(double x, int64_t at) {
+    for (int apart = RASP_LANES / 2; apart > 0; apart /= 2) {
+        const double other = __shfl_xor_sync(0xffffffffu, x, apart);
+        const int64_t place = __shfl_xor_sync(0xffffffffu, at, apart);
+        if (other < x || (other == x && place < at)) x = other, at = place;
+    }
+    return at;
+}
 #else
 #define EACH(i, n) for (int64_t i = 0; i < (n); i++)
 #define JOIN() ((void)0)
 static inline double largest_of_lanes(double x) { return x; } /* of each lane's own x */
 static inline double sum_of_lanes(double x) { return x; }
+static inline int64_t first_of_least(double x, int64_t at) { return (void)x, at; } /* the place of the least x */
 #endif
 
 /* Four numbers that are worked on at once; a row of numbers is read as some of these. */

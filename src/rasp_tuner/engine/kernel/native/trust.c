@@ -131,12 +131,21 @@ static inline void form_products(int64_t P, const double *x, const double *form,
 WIDER static void slot_residuals(const Dims *dims, const State *one, const double *form, double *squares) {
     const int64_t P = dims->P, R = dims->R, count = (int64_t)*one->count;
 #if defined(RASP_LANES) && RASP_LANES > 1
-    EACH(slot, count) {
+    const int64_t each = RASP_LANES / TOGETHER; /* slots at a time: so many lanes read one, side by side */
+    const int64_t own = threadIdx.x / TOGETHER, part = threadIdx.x % TOGETHER;
+    for (int64_t first = 0; first < count; first += each) {
+        const int64_t slot = first + own < count ? first + own : count - 1;
         double sums[L] = {0.0};
-        for (int64_t i = 0; i < P; i++)
-            for (int expert = 0; expert < L; expert++) sums[expert] += one->prompts[slot * P + i] * form[i * L + expert];
-        for (int expert = 0; expert < L; expert++)
-            squares[expert * R + slot] = most(sums[expert], 0.0) / one->counts[slot];
+#pragma unroll 4
+        for (int64_t i = part; i < P; i += TOGETHER) {
+            const double x = one->prompts[slot * P + i];
+            for (int expert = 0; expert < L; expert++) sums[expert] += x * form[i * L + expert];
+        }
+        for (int expert = 0; expert < L; expert++) {
+            for (int apart = TOGETHER / 2; apart > 0; apart /= 2)
+                sums[expert] += __shfl_xor_sync(0xffffffffu, sums[expert], apart);
+            if (part == 0) squares[expert * R + slot] = most(sums[expert], 0.0) / one->counts[slot];
+        }
     }
     JOIN();
 #else
@@ -154,17 +163,18 @@ WIDER static void slot_residuals(const Dims *dims, const State *one, const doubl
    put aside, time after time: half of the values as a rule. */
 double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
 #if defined(RASP_LANES) && RASP_LANES > 1
-    double best = -INFINITY, most_of_all = -INFINITY; /* less than nothing: of the values, times -1 */
-    EACH(i, n) {
-        double up_to = 0.0;
-        most_of_all = most(most_of_all, values[i]);
-        if (-values[i] <= best) continue;
-        for (int64_t j = 0; j < n; j++) up_to += values[j] <= values[i] ? (weights ? weights[j] : 1.0) : 0.0;
-        if (up_to >= mass) best = -values[i];
+    double below = -INFINITY, reaching = INFINITY; /* the value is above the one, and not above the other */
+    for (int turn = 0;; turn = (turn + 11) % RASP_LANES) {
+        double pivot = reaching, up_to = 0.0;
+        EACH(i, n) if (values[i] > below && values[i] < reaching) pivot = values[i];
+        const unsigned offers = __ballot_sync(0xffffffffu, pivot < reaching);
+        if (!offers) break;
+        pivot = __shfl_sync(0xffffffffu, pivot, (__ffs((int)__funnelshift_r(offers, offers, turn)) - 1 + turn) % RASP_LANES);
+        EACH(i, n) up_to += values[i] <= pivot ? (weights ? weights[i] : 1.0) : 0.0;
+        if (sum_of_lanes(up_to) >= mass) reaching = pivot;
+        else below = pivot;
     }
-    best = largest_of_lanes(best);
-    most_of_all = largest_of_lanes(most_of_all);
-    return best > -INFINITY ? -best : most_of_all;
+    return reaching < INFINITY ? reaching : below; /* by rounding none may */
 #else
     double low[2][SLOTS + SPARE_SLOTS], high[2][SLOTS + SPARE_SLOTS]; /* values and weights below a pivot, and above */
     while (true) {
