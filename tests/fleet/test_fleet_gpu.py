@@ -16,7 +16,7 @@ def test_suggestions_are_those_of_the_cpu(knobs: int, context: int, metrics: int
     size, steps, rng = 40, 60, np.random.default_rng(0)
     space = {f"x{i}": Float(0.0, 1.0) for i in range(knobs)}
     names = {f"m{i}": "min" for i in range(metrics)}
-    fleets = [Fleet(space, names, context, dict.fromkeys(space, 0.5), size, device=where) for where in ("cpu", "cuda")]
+    fleets = [Fleet(space, names, context or None, dict.fromkeys(space, 0.5), size, device=where) for where in ("cpu", "cuda")]
     assert gpu.why_not(fleets[1]._plan.dims, fleets[1]._engine.default) is None
     best = rng.uniform(0.2, 0.8, (size, knobs))
     for _ in range(steps):
