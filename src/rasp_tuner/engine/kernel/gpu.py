@@ -28,6 +28,7 @@ NAMES = (
 )
 ALONE = (1, 2, 3)  # of these parts of native/device.cu: one thread has a tuner
 ARGUMENTS = {**TAKEN, "judge": [POINTER] * 5, "renew_trust": [POINTER], "take_in": [POINTER] * 6}
+MOST_SCRATCH = 1 / 3  # of a GPU's memory
 DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -167,9 +168,12 @@ def _driver() -> ctypes.CDLL:
 @lru_cache
 def _functions(dims: Dims, device: int) -> dict[str, Function]:
     """Compiled, or read from the cache, and loaded to the GPU."""
-    told = torch.cuda.get_device_properties(device)
+    told: Any = torch.cuda.get_device_properties(device)
     numbers = (_numbers_to_believe(dims), _numbers_to_learn(dims), _numbers_to_choose(dims), _numbers_to_predict(dims))
     parts = [Part(i, 1 if i in ALONE else WARP, numbers[i]) for i in range(len(NAMES))]
+    threads = told.multi_processor_count * told.max_threads_per_multi_processor  # CUDA keeps room for all it could run
+    if 8 * threads * max(part.numbers for part in parts if part.lanes == 1) > MOST_SCRATCH * told.total_memory:
+        raise CompileError("scratch memory would take too much of this GPU")
     version, capability = str(torch.version.cuda), (told.major, told.minor)
     with ThreadPoolExecutor(len(parts)) as pool:
         made = list(
