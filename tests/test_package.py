@@ -51,7 +51,7 @@ def test_import_loads_few_modules_and_nothing_heavy():
     assert result.returncode == 0, result.stderr
     count, heavy = result.stdout.split(maxsplit=1)
     assert heavy.strip() == "[]"
-    assert int(count) < 150
+    assert int(count) < 180
 
 
 def test_base_install_imports_and_defines_spaces(base_python):
@@ -107,7 +107,7 @@ def test_the_wheel_stays_small():
     found = [file for file in SOURCE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     files = [file for file in found if file.parent.name != "native"]
     large = {file.stem: file.stat().st_size for file in files if file.stat().st_size > 30_000}
-    assert large.pop("libraspkernel", 0) < 300_000
+    assert large.pop("libraspkernel", 0) < 400_000  # twice, of loops that exist for wider vectors
     assert large == {}
     with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as wheel:
         for file in files:

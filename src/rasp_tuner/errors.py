@@ -43,3 +43,11 @@ class BudgetSpent(RaspError, RuntimeError):
 
 class BrokenAssumption(RaspError, ValueError):
     """A theorem was asked for a bound outside its assumptions: there is none."""
+
+
+class TuningStopped(RaspError, RuntimeError):
+    """`rasp tune` cannot go on; what was measured is kept. The message says what to do."""
+
+
+class JournalError(RaspError, OSError):
+    """The journal of a tuned command cannot be read or written; the message says how to go on."""

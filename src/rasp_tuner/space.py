@@ -87,11 +87,11 @@ class Float:
 
     def nearest(self, unit: float) -> tuple[float, float]:
         """`from_unit`, and where that value lies in [0, 1]."""
-        if self._linear is None or not 0.0 < unit < 1.0:
+        linear = self._linear
+        if linear is None or not 0.0 < unit < 1.0:
             value = self.from_unit(unit)
             return value, self.place(value)
-        width, digits, near = self._linear  # the usual case: a continuum, inside of its range
-        low, high = self.low, self.high
+        low, high, width, digits, near = linear  # the usual case: a continuum, inside of its range
         x = round(low + unit * width, digits) + 0.0  # never -0.0
         if x - low < near:
             x = low
@@ -121,12 +121,12 @@ class Float:
         return min(fine, 14 - _magnitude(x if self.log else max(abs(self.low), abs(self.high))))  # a double has 15
 
     @cached_property
-    def _linear(self) -> tuple[float, int, float] | None:
-        """Of a continuum that is not logarithmic: its width, its decimals, and how near an end counts as that end."""
+    def _linear(self) -> tuple[float, float, float, int, float] | None:
+        """Of a continuum that is not logarithmic: ends, width, decimals, and how near an end counts as that end."""
         if self.log or self.step is not None:
             return None
         digits = self._digits(self.high)
-        return self.high - self.low, digits, 0.75 * 10.0**-digits
+        return self.low, self.high, self.high - self.low, digits, 0.75 * 10.0**-digits
 
     def _index(self, x: float) -> int:
         return round((_exact(x) - _exact(self.low)) / _exact(self.step or 0.0))
@@ -181,13 +181,15 @@ class Int:
 
     def nearest(self, unit: float) -> tuple[int, float]:
         """`from_unit`, and where that value lies in [0, 1]."""
-        value = self.from_unit(unit)
-        return value, self.place(value)
+        if self.log:
+            value = min(max(round(_mix(_clamp(unit), self.low, self.high, True)), self.low), self.high)
+            return value, self.place(value)
+        last = (self.high - self.low) // self.step
+        index = round(_clamp(unit) * last)
+        return self.low + self.step * index, index / last
 
     def from_unit(self, unit: float) -> int:
-        if self.log:
-            return min(max(round(_mix(_clamp(unit), self.low, self.high, True)), self.low), self.high)
-        return self.low + self.step * round(_clamp(unit) * (self.levels - 1))
+        return self.nearest(unit)[0]
 
 
 @dataclass(frozen=True, init=False)
@@ -227,11 +229,12 @@ class Categorical:
 
     def nearest(self, unit: float) -> tuple[Value, float]:
         """`from_unit`, and where that value lies in [0, 1]."""
-        value = self.from_unit(unit)
-        return value, self.place(value)
+        count = len(self.choices)
+        index = min(int(_clamp(unit) * count), count - 1)
+        return self.choices[index], (index + 0.5) / count
 
     def from_unit(self, unit: float) -> Value:
-        return self.choices[min(int(_clamp(unit) * len(self.choices)), len(self.choices) - 1)]
+        return self.nearest(unit)[0]
 
 
 Knob: TypeAlias = Float | Int | Categorical

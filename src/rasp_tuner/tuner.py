@@ -3,15 +3,13 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from rasp_tuner import context_report
-from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.context_encoder import RawContext, Schema, context_encoder
+from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.ledger import Answered, Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
@@ -24,15 +22,16 @@ from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, saved, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import Budget, Direction, Explanation, Margin, Metric, Slots, Suggestion
-
-Context = RawContext
+from rasp_tuner.trial import Trial
+from rasp_tuner.tuner_view import Context as Context
+from rasp_tuner.tuner_view import TunerView
+from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
 
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
 @methods_on_one_thread
-class Tuner:
+class Tuner(TunerView):
     """Suggests parameters for the context it sees, learns from the metrics that come back, and remembers.
 
     `ask` never learns; `tell`, `tell_failed` and `observe` do; a call that raises a RaspError changes nothing. Not
@@ -118,11 +117,6 @@ class Tuner:
         )
 
     @property
-    def pending(self) -> list[Suggestion]:
-        """Suggestions that wait for an answer, oldest first; they survive save and load."""
-        return [Suggestion(id, self._space.from_unit(record.point)) for id, record in self._ledger.pending.items()]
-
-    @property
     def learned(self) -> int:
         """How many samples were told, observed or merged."""
         return self._lineage.total
@@ -151,7 +145,7 @@ class Tuner:
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
         """
         record = self._ledger.waiting(id)
-        point, ran = self._what_ran(record.point, params)
+        point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
         self._lineage.add(record.context, point, metrics)
         self._current = point
@@ -165,11 +159,18 @@ class Tuner:
         record = self._ledger.waiting(id)
         if not isinstance(reason, str):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
-        point, ran = self._what_ran(record.point, params)
+        point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
+
+    def trial(self, context: Context = None) -> Trial:
+        """One ask and its answer around a block: `with tuner.trial(context) as t: ...; t.report(p99_ms=...)`.
+
+        A block that raises is told as failed.
+        """
+        return Trial(lambda: self.ask(context), self)
 
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
@@ -180,61 +181,6 @@ class Tuner:
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
         self._optimizer.tell_failed(seen, point, self._rng)
         self._lineage.add(seen, point, None)
-
-    def recommend(self, context: Context = None) -> Params:
-        """The best parameters known for the nearest context, without exploring; the default while nothing is known.
-
-        Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
-        """
-        return self._space.from_unit(self._recommended(self._encoder.encode_readonly(context)))
-
-    def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
-        """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
-
-        Empty while nothing is known.
-        """
-        seen = self._encoder.encode_readonly(context)
-        point = self._recommended(seen) if params is None else self._space.to_unit(params)
-        return self._optimizer.margins(seen, point)
-
-    def expected_of_default(self, context: Context = None) -> float | None:
-        """The error expected of the default in this context, in units of `Explanation.error`.
-
-        None while too little is known, and under preset "paper".
-        """
-        return self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
-
-    def budget(self) -> Budget | None:
-        """What suggestions have cost and gained against the default so far; None without a budget."""
-        return self._optimizer.budget()
-
-    @property
-    def scales(self) -> dict[str, str]:
-        """On which scale each metric is compared now: "linear" or "log"."""
-        return self._optimizer.scales
-
-    @property
-    def experts(self) -> tuple[str, ...]:
-        """What each entry of `Explanation.gate` stands for, in words."""
-        return self._optimizer.experts
-
-    def slots(self) -> Slots:
-        """The situations in memory, as copies; for people to look at."""
-        return self._optimizer.slots()
-
-    def context_report(self) -> ContextReport:
-        """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
-
-        Takes up to a few seconds, changes nothing.
-        """
-        if self._encoder.dim == 0:
-            return untested("this tuner was built without context")
-        names, recent, slots = self._encoder.labels, self._optimizer.recent(), self._optimizer.slots()
-        known = slots.contexts[slots.last >= LATEST_SAMPLES] if recent.contexts.shape[1] == self._encoder.dim else None
-        usable = names if known is not None else None
-        memory = known if known is not None and len(known) else None
-        scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
-        return context_report.screen(recent.contexts, recent.points, recent.errors, usable, memory, scale=scale)
 
     def freeze(self) -> None:
         """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""
@@ -268,10 +214,6 @@ class Tuner:
         self._lineage.check_apart(other._lineage)
         self._optimizer.merge(other._optimizer, self._lineage.before(other._lineage))
         self._lineage.merge(other._lineage)
-
-    def explain(self, id: str) -> Explanation:
-        """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
-        return self._ledger.explain(id)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to `path`, atomically; equal tuners write equal bytes."""
@@ -377,18 +319,12 @@ class Tuner:
         self._optimizer.tell(seen, point, metrics, self._rng)
         self._lineage.add(seen, point, metrics)
 
-    def _what_ran(self, suggested: Array, params: Mapping[str, object] | None) -> tuple[Array, Params | None]:
+    def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""
-        if params is None:
-            return suggested, None
         planned = self._space.from_unit(suggested)
         point = self._space.to_unit({**planned, **params} if isinstance(params, Mapping) else params)
         ran = self._space.from_unit(point)
         return point, None if ran == planned else ran
-
-    def _recommended(self, context: Array) -> Array:
-        best = self._optimizer.best_known(context)
-        return self._default if best is None else self._space.snap(best)
 
     def _default_point(self, default: Mapping[str, object]) -> Array:
         try:

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from streams import followed, noise, regimes
 
+from rasp_tuner import Category, Float, Tuner
 from rasp_tuner.context_report import report as context_report
 from rasp_tuner.context_report import screen
 from rasp_tuner.context_report.report import memory_of
 from rasp_tuner.context_report.shifts import reduced
+from rasp_tuner.core.context_encoder import context_encoder
 from rasp_tuner.errors import InvalidValue
 
 
@@ -42,6 +44,30 @@ def test_a_long_context_is_judged_by_its_components(width):
     report = screen(wide, points, losses)
     assert report.verdict == "helps"
     assert [d.name for d in report.dimensions] == ["component 1", "component 2", "component 3"]
+
+
+def test_a_text_is_one_feature_under_the_word_of_the_user():
+    contexts, points, losses = regimes()
+    encoder = context_encoder({"weather": "number", "region": "category", "mode": Category(["day", "night"])})
+    said = [
+        {"weather": weather, "region": "eu" if load > 0.5 else "us", "mode": "day"}
+        for weather, load in contexts.tolist()
+    ]
+    report = screen(np.array([encoder.encode(one) for one in said]), points, losses, encoder.labels)
+    assert [(d.name, d.note) for d in report.dimensions] == [("weather", "no sign"), ("region", "helps")]
+    assert report.warnings == ("mode: constant, so nothing can be learned from it",)
+
+
+def test_a_tuner_reports_on_its_texts():
+    tuner, calls = Tuner({"x": Float(0, 1)}, {"loss": "min"}, {"region": "category", "moon": "number"}), []
+    rng = np.random.default_rng(0)
+    for step in range(80):
+        region = ("eu", "us")[step // 9 % 2]
+        s = tuner.ask({"region": region, "moon": rng.normal()})
+        tuner.tell(s.id, {"loss": (s.params["x"] - (0.2 if region == "eu" else 0.8)) ** 2 + 0.01 * rng.normal()})
+    report = tuner.context_report(lambda done, total: calls.append((done, total)))
+    assert {d.name for d in report.dimensions} == {"region", "moon"}
+    assert calls[0] == (0, len(calls)) or report.p > report.level
 
 
 def test_few_samples_are_too_few():
@@ -108,8 +134,8 @@ def test_memory_of_white_noise_is_short_and_of_blocks_long():
 def test_components_keep_the_distances_of_a_context_of_few_true_dimensions():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 100))
-    kept, single = reduced(x)
-    assert (kept.shape, single) == ((50, 4), 3)
+    kept, single = reduced(x, [[i] for i in range(100)])
+    assert (kept.shape, single) == ((50, 4), [[0], [1], [2]])
     assert np.linalg.norm(kept[0] - kept[1]) == pytest.approx(np.linalg.norm(x[0] - x[1]))
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import AlreadyAnswered, ExpiredSuggestion, Explanation, InvalidValue, UnknownSuggestion
-from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.ledger import Answered, Ledger
 
 WHY = Explanation(source="default")
 
@@ -70,6 +70,27 @@ def test_it_rebuilds_from_its_own_record():
     assert again.answered == ledger.answered
     assert again.pending["s3"].point.tolist() == [0.3, 0.15]
     assert issue(again) == ["s4"]
+
+
+class Counted:
+    """Reasons that know how often somebody asked for them."""
+
+    asked = 0
+
+    def explanation(self):
+        self.asked += 1
+        return WHY
+
+
+def test_an_explanation_is_made_once_and_only_if_somebody_asks():
+    ledger, why = Ledger(5), Counted()
+    id = ledger.issue(np.zeros(1), np.zeros(2), why)
+    ledger.answer(id, Answered(why, 0.5, "fast", "nothing unusual"))
+    assert why.asked == 0
+    assert ledger.explain(id) == Explanation("default", path="fast", reason="nothing unusual", error=0.5)
+    ledger.copy().to_json()
+    ledger.explain(id)
+    assert why.asked == 1
 
 
 def test_what_ran_is_given_as_a_copy():

@@ -6,7 +6,7 @@ import pytest
 from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.engine.discrete import compiled
 from rasp_tuner.engine.discrete.family import DiscreteFamily
-from rasp_tuner.engine.discrete.here import SOURCES, knowledge_gradient
+from rasp_tuner.engine.discrete.here import SOURCES, Here, knowledge_gradient
 from rasp_tuner.engine.discrete.kernel import (
     JITTER,
     WEIGHTS,
@@ -14,11 +14,11 @@ from rasp_tuner.engine.discrete.kernel import (
     KernelEvidence,
     evidence,
     likeness,
-    sampled_effects,
     with_noise,
     with_row,
 )
 from rasp_tuner.engine.discrete.knobs import Knobs
+from rasp_tuner.engine.discrete.search import CompiledHere
 from rasp_tuner.engine.discrete.target import target_of
 from rasp_tuner.engine.family import Trial
 from rasp_tuner.engine.kernel import native
@@ -88,9 +88,11 @@ def test_beliefs_agree(both, numpy_only):
             same(got, wanted)
         same(fast.predict(points), plain.predict(points))
         look, other = fast.look(points[0]), plain.look(points[0])
-        for got, wanted in zip((*look.rows, *look[1:]), (*other.rows, *other[1:]), strict=True):
+        same((*look.pair.variance, look.pair.covariance), (*other.pair.variance, other.pair.covariance))
+        for got, wanted in zip((look.pair.mean, *look[1:]), (other.pair.mean, *other[1:]), strict=True):
             same(got, wanted)
-        _, _, mean, covariance = plain._here._joint(plain.fit.kernel.rows_of(plain.fit.knobs, points))
+        same(fast.compare(points[0], points[1]), plain.compare(points[0], points[1]))
+        mean, covariance = plain._here._joint(plain.fit.kernel.rows_of(plain.fit.knobs, points))
         for noise in (1e-6, 0.1, 10.0):
             same(knowledge_gradient(mean, covariance, noise), numpy_only(knowledge_gradient, mean, covariance, noise))
 
@@ -189,11 +191,13 @@ def test_an_indefinite_matrix_is_no_error(rows, numpy_only):
         same(got, wanted)
 
 
-def test_effects_are_drawn_of_an_indefinite_matrix(numpy_only):
-    draws = np.random.default_rng(0).normal(size=(4, 3))
-    inputs = 0.5, np.diag([1.0, -2.0, 3.0]), np.ones(3), draws
-    again = 0.5, np.diag([1.0, -2.0, 3.0]), np.ones(3), draws
-    same(sampled_effects(*inputs), numpy_only(sampled_effects, *again))
+def test_effects_are_drawn_of_an_indefinite_matrix(both, numpy_only):
+    plain, fast = (family._fit._replace(inverse=1e3 * family._fit.inverse) for family in both)
+    for seed in range(5):
+        context = np.random.default_rng(seed).normal(size=2)
+        wanted = numpy_only(Here(plain, context).candidates, np.random.default_rng(seed))
+        found = CompiledHere(fast, context, both[1]._search).candidates(np.random.default_rng(seed))
+        np.testing.assert_allclose(found.points, wanted.points, rtol=0.0, atol=1e-12)
 
 
 def test_arrays_that_do_not_lie_row_by_row_are_refused():

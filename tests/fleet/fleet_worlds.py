@@ -30,9 +30,11 @@ class FleetDraws:
         self.draws = draws(seed, np.array([number]), np.array([ask]), DRAWS)[0]
         self.used = 0
 
-    def random(self, count):
-        self.used += count
-        return self.draws[self.used - count : self.used]
+    def random(self, count=None, out=None):
+        out = np.empty(count) if out is None else out
+        out[:] = self.draws[self.used : self.used + len(out)]
+        self.used += len(out)
+        return out
 
     def integers(self, knobs):
         return int(self.draws[0] * knobs)

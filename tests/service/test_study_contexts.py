@@ -103,3 +103,15 @@ def test_a_restart_goes_on_with_the_same_suggestions(sqlite):
     with running(sqlite) as client:
         assert view(client)["tells"] == 5
         assert post(client, "recommend", context=CONTEXT).json() == before
+
+
+def test_a_context_of_too_many_dimensions_is_refused(client):
+    wide = {f"c{i}": {"kind": "name", "width": 64} for i in range(9)}
+    answer = client.post("/v1/studies", json={**STUDY, "context": wide})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"] == "context may have at most 256 entries, got 585"
+
+
+def test_the_kinds_are_in_the_openapi_document(client):
+    parts = client.get("/openapi.json").json()["components"]["schemas"]
+    assert {"NumberContext", "CategoryContext", "NameContext", "PlainContext"} <= set(parts)

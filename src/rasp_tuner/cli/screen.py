@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, busy, one_line_errors, progress_bar, say
+from rasp_tuner.cli.common import Json, app, busy, late_progress, one_line_errors, say
 from rasp_tuner.cli.table import parse_metrics, words
 from rasp_tuner.context_report import ContextReport
 from rasp_tuner.errors import InvalidValue
@@ -38,16 +38,8 @@ def screen_log(
         with busy(f"reading {log}"):
             found = read(log, words(context), weights, words(params))
         say(f"testing the context on {len(found.losses):,} rows", as_json)
-        with progress_bar(as_json) as progress:
-            task = progress.add_task("shifted contexts", total=None)
-            report = screen(
-                found.contexts,
-                found.points,
-                found.losses,
-                found.names,
-                progress=lambda done, total: progress.update(task, completed=done, total=total),
-            )
-            progress.remove_task(task)  # the test ends early once the answer is clear
+        with late_progress("shifted contexts") as progress:
+            report = screen(found.contexts, found.points, found.losses, found.names, progress=progress)
         if plot is not None:
             with busy(f"drawing {plot}"):
                 draw(report, plot)

@@ -7,7 +7,7 @@ K        [n, n]   covariance without noise; only ratios matter, for the scale of
 D        [n, n]   squared distances between contexts, in units of their spread
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -28,6 +28,7 @@ SHAPE_DRIFT_WEIGHTS = (0.0, 1.0, 10.0)  # and of a shape that drifts: the optimu
 CONSTANT_SHARE = 0.3  # constant against linear and quadratic part of the bowl
 MEMORY_STEPS = 15.0  # steps in which a drift forgets
 CONTEXT_WEIGHTS = np.array([1.0, 10.0])  # rival weights of what the context changes
+TESTED_RATIOS = (np.array([1.0]), np.array([1.0, 0.01]))  # by which shifts are compared: the others hardly ever win
 CHANGED_SHARES = (0.3, 0.1)  # share of roughness, and of a plain shift of the level, in what the context changes
 
 
@@ -49,7 +50,7 @@ def fit_blind(points: Array, y: Array) -> Blind:
         shape = _unit(bowl + CHANGED_SHARES[0] * min(weight, 1.0) * rough + CHANGED_SHARES[1])
         for level, turn in product(LEVEL_DRIFT_WEIGHTS, SHAPE_DRIFT_WEIGHTS):
             K = 1.0 + QUADRATIC_WEIGHT * bowl + weight * rough + (level + turn * shape) * drift
-            scores = log_likelihoods(K[None], NOISES, y)[0]
+            scores = log_likelihoods([K], NOISES, y)[0]
             i = int(scores.argmax())
             if best is None or scores[i] > best.score:
                 best = Blind(K, shape, float(NOISES[i]), float(scores[i]))
@@ -60,8 +61,11 @@ def fit_blind(points: Array, y: Array) -> Blind:
 
 def gain(blind: Blind, D: Array, y: Array) -> float:
     """Nats by which y is likelier if the shape of the loss may differ between contexts at distances D; at least 0."""
-    scores = log_likelihoods(_seeing(blind, D), blind.noise * QUIETER_RATIOS, y)
-    return max(float(scores.max()) - blind.score, 0.0)
+    scores = [
+        float(log_likelihoods([K], blind.noise * ratios, y).max())
+        for K, ratios in zip(_seeing(blind, D), TESTED_RATIOS, strict=True)
+    ]
+    return max(*scores, blind.score) - blind.score
 
 
 def explained(blind: Blind, D: Array, y: Array) -> float:
@@ -74,10 +78,19 @@ def explained(blind: Blind, D: Array, y: Array) -> float:
 
 def explained_by_points(points: Array, x: Array) -> Array:
     """[n, k] what the parameters tell of each column of x [n, k], each sample forecast from the others."""
-    bowl, rough, _ = next(_shapes(points))
+    bowl, rough = shape_of(points)
     K = 1.0 + bowl + QUADRATIC_WEIGHT * rough
-    noises = [float(NOISES[int(log_likelihoods(K[None], NOISES, column)[0].argmax())]) for column in x.T]
-    return x - np.column_stack([errors_left(K, noise, column) for noise, column in zip(noises, x.T, strict=True)])
+    n = len(x)
+    scores, errors = np.empty((len(NOISES), x.shape[1])), np.empty((len(NOISES), *x.shape))
+    for i, noise in enumerate(NOISES):  # all columns share the matrix
+        V = K + noise * np.eye(n)
+        inverse = np.linalg.inv(V)
+        solved = inverse @ x
+        misfit = np.maximum((x * solved).sum(axis=0), 1e-300)
+        scores[i] = -0.5 * (n * np.log(misfit / n) + np.linalg.slogdet(V)[1])
+        errors[i] = solved / np.diag(inverse)[:, None]
+    best = scores.argmax(axis=0)
+    return x - errors[best, :, np.arange(x.shape[1])].T
 
 
 def errors_left(K: Array, noise: float, y: Array) -> Array:
@@ -87,17 +100,21 @@ def errors_left(K: Array, noise: float, y: Array) -> Array:
     return errors
 
 
-def log_likelihoods(Ks: Array, noises: Array, y: Array) -> Array:
-    """[m, r] of y under covariances [m, n, n] and noise variances [r], at the likeliest scale of y."""
+def log_likelihoods(Ks: Sequence[Array], noises: Array, y: Array) -> Array:
+    """[m, r] of y under m covariances [n, n] and noise variances [r], at the likeliest scale of y."""
     n = len(y)
-    V = np.zeros((len(Ks), len(noises), n + 1, n + 1))
-    V[..., :n, :n] = Ks[:, None] + noises[:, None, None] * np.eye(n)
-    V[..., n, :n] = y  # the last row of the factor is then L^-1 y
-    V[..., n, n] = 2.0 * float(y @ y) / float(noises.min()) + 1.0  # more than y' V^-1 y
-    factor = np.linalg.cholesky(V)
-    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)[..., :n]
-    misfit = np.maximum((factor[..., n, :n] ** 2).sum(axis=-1), 1e-300)
-    scores: Array = -0.5 * n * np.log(misfit / n) - np.log(diagonal).sum(axis=-1)
+    V, scores = np.zeros((n + 1, n + 1)), np.empty((len(Ks), len(noises)))
+    V[n, :n] = y  # the last row of the factor is then L^-1 y
+    diagonal = V.reshape(-1)[:: n + 2]
+    for i, K in enumerate(Ks):
+        V[:n, :n] = K
+        own = np.diag(K)
+        for j, noise in enumerate(noises):
+            diagonal[:n] = own + noise
+            diagonal[n] = 2.0 * float(y @ y) / float(noises.min()) + 1.0  # more than y' V^-1 y
+            factor = np.linalg.cholesky(V)
+            misfit = max(float(factor[n, :n] @ factor[n, :n]), 1e-300)
+            scores[i, j] = -0.5 * n * np.log(misfit / n) - np.log(np.diag(factor)[:n]).sum()
     return scores
 
 
@@ -120,10 +137,17 @@ def _shapes(points: Array) -> Iterator[tuple[Array, Array, float]]:
             yield bowl, rough, weight
 
 
-def _seeing(blind: Blind, D: Array) -> Array:
-    """[2, n, n] the blind covariance with a part that differs between contexts, weak and strong."""
-    Ks: Array = blind.K + CONTEXT_WEIGHTS[:, None, None] * (np.exp(-D) * blind.shape)
-    return Ks
+def shape_of(points: Array) -> tuple[Array, Array]:
+    """A bowl [n, n] and any smooth shape [n, n] of points [n, d]."""
+    bowl, rough, _ = next(_shapes(points))
+    return bowl, rough
+
+
+def _seeing(blind: Blind, D: Array) -> list[Array]:
+    """Covariances [n, n]: the blind one with a part that differs between contexts, weak and strong."""
+    changed = np.exp(-D)
+    changed *= blind.shape
+    return [blind.K + weight * changed for weight in CONTEXT_WEIGHTS]
 
 
 def _unit(K: Array) -> Array:

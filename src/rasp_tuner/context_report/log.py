@@ -7,19 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
+from rasp_tuner.contexts import Name
 from rasp_tuner.core.checks import BLANKS, show
 from rasp_tuner.core.csv_file import read_csv
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
 
-MAX_WORDS = 50  # different words that a column may hold; a column of more is an id or free text
+MAX_WORDS = 50  # different words up to which each has a column of its own; more are hashed
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
     """What was read."""
 
-    names: tuple[str, ...]  # of the contexts' columns; a word has one of its own
+    names: tuple[str, ...]  # of the log's column that each of the contexts' columns comes from
     contexts: Array  # [n, d_c]
     points: Array  # [n, d] numbers from the least to the largest seen, words one-hot
     losses: Array  # [n] the weighted mean of the metrics, turned so that lower is better, each in its deviations
@@ -45,9 +46,9 @@ def read(path: Path, context: Sequence[str], metrics: Mapping[str, float], param
         raise InvalidValue(f"{path} has no row with a value in each of the columns {show(wanted)}")
     columns = dict(zip(wanted, zip(*full, strict=True), strict=True))
     coded = {name: _coded(path, name, columns[name]) for name in (*context, *params)}
-    labels = [label for name in context for label in coded[name]]
-    contexts = np.column_stack([array for name in context for array in coded[name].values()])
-    points = np.column_stack([_unit(array) for name in params for array in coded[name].values()])
+    labels = [name for name in context for _ in coded[name]]
+    contexts = np.column_stack([array for name in context for array in coded[name]])
+    points = np.column_stack([_unit(array) for name in params for array in coded[name]])
     losses = np.zeros(len(full))
     for name, weight in metrics.items():
         values = np.array([_number(path, name, text) for text in columns[name]])
@@ -74,18 +75,19 @@ def _check_header(path: Path, header: Sequence[str], wanted: Sequence[str]) -> N
         raise InvalidValue(f"{path} must name each column once; these are there twice: {twice}")
 
 
-def _coded(path: Path, name: str, texts: Sequence[str]) -> dict[str, Array]:
-    """A column of numbers as it is; one of words as zeros and ones for each word, or for the second of two."""
+def _coded(path: Path, name: str, texts: Sequence[str]) -> list[Array]:
+    """A column of numbers as it is; one of words as zeros and ones for each word, or for the second of two.
+
+    Of very many words each becomes a few numbers from its hash, as in a tuner (contexts.py).
+    """
     if _mostly_numbers(texts):
-        return {name: np.array([_number(path, name, text) for text in texts])}
+        return [np.array([_number(path, name, text) for text in texts])]
     words = sorted(set(texts))
     if len(words) > MAX_WORDS:
-        raise InvalidValue(
-            f"column {name!r} of {path} must hold finite numbers, as in 1.5, or at most {MAX_WORDS} different words,"
-            f" got {len(words)}: {show(words)}"
-        )
+        hashed = {word: Name().encode(word)[:-1] for word in words}
+        return list(np.array([hashed[text] for text in texts]).T)
     kept = words[1:] if len(words) == 2 else words
-    return {f"{name}={word}": np.array([float(text == word) for text in texts]) for word in kept}
+    return [np.array([float(text == word) for text in texts]) for word in kept]
 
 
 def _mostly_numbers(texts: Sequence[str]) -> bool:

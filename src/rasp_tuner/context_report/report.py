@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rasp_tuner.context_report import flaws
-from rasp_tuner.context_report.shifts import MAX_COLUMNS, compare, moving, reduced, standardised
+from rasp_tuner.context_report.shifts import compare, features_of, moving, reduced, standardised
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.threads import one_thread
@@ -26,14 +26,15 @@ MIN_INDEPENDENT_LOOKS = 12.0  # and independent looks at it: a context that hard
 MIN_UNEXPLAINED_SHARE = (
     0.25  # of its variance unexplained by the parameters: a context that these follow as closely is not judged either
 )
-MAX_SAMPLES = 256  # samples that are looked at; of more, so many at even distances
+MAX_SAMPLES = 160  # samples that are looked at; of more, so many at even distances
+FEW_FEATURES, MAX_SAMPLES_OF_MANY = 4, 128  # up to so many features; and samples where there are more, to be as fast
 SAME_PARAMETERS_SHARE = 0.9  # share of samples with the same parameters from which on nothing is judged
 FOLLOWED_NOTE = "parameters follow it"
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """What one dimension, or one component of many, says by itself."""
+    """What one feature, or one component of many, says by itself."""
 
     name: str
     p: float  # corrected for the number of dimensions
@@ -84,6 +85,7 @@ def screen(
 ) -> ContextReport:
     """The report on samples in the order of time.
 
+    names   of the feature that each dimension belongs to; those with the same name are one feature
     memory  [N, d_c] contexts known besides, for drift
     scale   of the losses, for the report to say: "log" if they are logarithms of what was measured
     """
@@ -92,11 +94,8 @@ def screen(
     if len(names) != contexts.shape[1]:
         raise InvalidValue(f"names must be one for each of {contexts.shape[1]} dimensions, got {show(names)}")
     seen = len(losses)
-    kept = (
-        np.unique(np.linspace(0, seen - 1, min(seen, MAX_SAMPLES)).round().astype(int))
-        if seen
-        else np.zeros(0, dtype=int)
-    )
+    most = MAX_SAMPLES if len(set(names)) <= FEW_FEATURES else MAX_SAMPLES_OF_MANY
+    kept = np.unique(np.linspace(0, max(seen - 1, 0), min(seen, most)).round().astype(int))
     contexts, points, losses = np.clip(contexts[kept], -LARGEST, LARGEST), points[kept], losses[kept]
     n = len(losses)
     if n < MIN_SAMPLES:
@@ -107,16 +106,17 @@ def screen(
     if not losses.std() > 1e-12 * np.abs(losses).max():
         return untested(f"the loss never changed in {n} samples", seen, warnings)
     warnings += flaws.one_way(contexts, names)
-    warnings += flaws.leakage(contexts, names, losses)
+    warnings += flaws.leakage(contexts, names, losses, points)
     warnings += flaws.drifted(contexts, memory)
-    x = standardised(contexts)
-    tested = compare(x, points, losses, progress=progress)
-    columns, single = reduced(x)
-    looks = np.array([n / memory_of(column) for column in columns[:, :single].T])
+    by_name = features_of([name for name, moves in zip(names, moving(contexts), strict=True) if moves])
+    x, features = reduced(standardised(contexts), list(by_name.values()))
+    tested = compare(x, features, points, losses, progress=progress)
+    looks = np.array([n / min(memory_of(x[:, i]) for i in own) for own in features])
+    labels = list(by_name) if len(features) == len(by_name) else [f"component {i + 1}" for i in range(len(features))]
     dimensions = tuple(
         Dimension(name, float(p), float(share), _note(p, many, unexplained))
         for name, p, share, many, unexplained in zip(
-            _labels(contexts, names, single), tested.each, tested.shares, looks, tested.unexplained, strict=True
+            labels, tested.each, tested.shares, looks, tested.unexplained, strict=True
         )
     )
     repeated = float(np.unique(points, axis=0, return_counts=True)[1].max()) / n
@@ -187,11 +187,6 @@ def _note(p: float, looks: float, unexplained: float) -> str:
     if unexplained < MIN_UNEXPLAINED_SHARE:
         return FOLLOWED_NOTE
     return "no sign" if looks >= MIN_INDEPENDENT_LOOKS else "too slow to judge"
-
-
-def _labels(contexts: Array, names: Sequence[str], single: int) -> list[str]:
-    kept = [name for name, moves in zip(names, moving(contexts), strict=True) if moves]
-    return kept if len(kept) <= MAX_COLUMNS else [f"component {i + 1}" for i in range(single)]
 
 
 def untested(why: str, samples: int = 0, warnings: Sequence[str] = ()) -> ContextReport:

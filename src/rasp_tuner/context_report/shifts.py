@@ -8,12 +8,13 @@ x* = explained + shifted (x - explained).
 The gain of the true context is ranked among the gains of such x*.
 
 symbol   shape      meaning
-x        [n, k]     contexts, standardised; of many dimensions their leading principal components
-views    v          ways to look at x: each column by itself, and all together
+x        [n, k]     contexts, standardised; of many features their leading principal components
+features f          columns of x that belong together: one each, but for texts and the like
+views    v          ways to look at x: each feature by itself, and all together
 gains    [s, v]     of each view at each shift
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,9 +23,9 @@ from rasp_tuner.context_report.likelihood import explained, explained_by_points,
 from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 
-MAX_COLUMNS = 16  # dimensions up to which each is looked at by itself; of more, so many components are kept
+MAX_FEATURES = 16  # up to which each is looked at by itself; of more, so many components are kept
 SINGLE_COMPONENTS = 3  # and the first of these are looked at by themselves
-MAX_SHIFTS = 127  # at most
+MAX_SHIFTS = 66  # at most: with one that does as well p is 2 / 67, just below the level
 ENOUGH_AS_GOOD = 10  # shifts that do as well as the truth, after which no more are tried (Besag and Clifford)
 TIE_NATS = 1e-9  # nats
 CONSTANT_VARIANCE_SHARE = 1e-12  # of the mean square: a variance below is none
@@ -35,9 +36,9 @@ class ShiftTest:
     """What the shifts said."""
 
     p: float  # that a context with no bearing on the loss gains as much; corrected for the number of views
-    each: Array  # [k] the same of each column by itself
-    shares: Array  # [k] of the squared error that each takes away by itself
-    unexplained: Array  # [k] share of each column's variance that the parameters do not tell
+    each: Array  # [f] the same of each feature by itself
+    shares: Array  # [f] of the squared error that each takes away by itself
+    unexplained: Array  # [f] share of each feature's variance that the parameters do not tell
     share: float  # the most that any view takes away
     gain: float  # nats, of the best view
     others: Array  # [s] the same of the shifted ones
@@ -56,25 +57,37 @@ def standardised(contexts: Array) -> Array:
     return scaled
 
 
-def reduced(x: Array) -> tuple[Array, int]:
-    """x [n, k] or, if it is wide, its leading components; and how many columns are looked at by themselves."""
-    if x.shape[1] <= MAX_COLUMNS:
-        return x, x.shape[1]
+def features_of(names: Sequence[str]) -> dict[str, list[int]]:
+    """The dimensions of each feature, by the name that each dimension has."""
+    found: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        found.setdefault(name, []).append(i)
+    return found
+
+
+def reduced(x: Array, features: Sequence[Sequence[int]]) -> tuple[Array, list[list[int]]]:
+    """x [n, k] or, of many features, its leading components; and the columns that are looked at by themselves."""
+    if len(features) <= MAX_FEATURES:
+        return x, [list(own) for own in features]
     left, sizes, _ = np.linalg.svd(x, full_matrices=False)
-    kept = min(MAX_COLUMNS, int((sizes > 1e-9 * sizes[0]).sum()))
-    return left[:, :kept] * sizes[:kept], min(SINGLE_COMPONENTS, kept)
+    kept = min(MAX_FEATURES, int((sizes > 1e-9 * sizes[0]).sum()))
+    return left[:, :kept] * sizes[:kept], [[i] for i in range(min(SINGLE_COMPONENTS, kept))]
 
 
 def compare(
-    contexts: Array, points: Array, y: Array, seed: int = 0, progress: Callable[[int, int], None] | None = None
+    x: Array,
+    features: Sequence[Sequence[int]],
+    points: Array,
+    y: Array,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ShiftTest:
-    """Whether standardised contexts [n, k] help to explain losses y [n] at points [n, d], in the order of time."""
-    x, single = reduced(contexts)
+    """Whether contexts x [n, k] as of `reduced` help to explain losses y [n] at points [n, d], in the order of time."""
     y = (y - y.mean()) / y.std()
     blind = fit_blind(points, y)
     explained_part = explained_by_points(points, x)
     spread = x.std(axis=0)
-    views = _views(x, spread, single)
+    views = _views(x, spread, features)
     truth = np.array([gain(blind, view, y) for view in views])
     others: list[Array] = []
     plan = np.random.default_rng(seed).permutation(np.arange(1, len(y)))[:MAX_SHIFTS]
@@ -82,23 +95,32 @@ def compare(
         if progress is not None:
             progress(done, len(plan))
         moved = explained_part + np.roll(x - explained_part, shift, axis=0)
-        others.append(np.array([gain(blind, view, y) for view in _views(moved, spread, single)]))
+        others.append(np.array([gain(blind, view, y) for view in _views(moved, spread, features)]))
         if sum(bool(row.max() >= truth.max() - TIE_NATS) for row in others) >= ENOUGH_AS_GOOD:
             break
     best = np.array([row.max() for row in others])
     p = (1.0 + (best[:, None] >= truth - TIE_NATS).sum(axis=0)) / (1.0 + len(best))
     shares = np.array([explained(blind, view, y) for view in views])
-    unexplained = ((x - explained_part) ** 2).mean(axis=0) / spread**2
+    left = ((x - explained_part) ** 2).mean(axis=0) / spread**2
+    unexplained, some = np.array([left[own].mean() for own in features]), len(features)
     return ShiftTest(
-        float(p.min()), p[:single], shares[:single], unexplained[:single], float(shares.max()), float(truth.max()), best
+        float(p.min()), p[:some], shares[:some], unexplained, float(shares.max()), float(truth.max()), best
     )
 
 
-def _views(x: Array, spread: Array, single: int) -> list[Array]:
-    """Squared distances [n, n]: by each of the first columns, and by all."""
-    views = [pairwise_squares(x[:, [i]] / spread[i]) / 2.0 for i in range(single)]
-    if x.shape[1] > 1:
-        far = pairwise_squares(x)
-        others = far[~np.eye(len(far), dtype=bool)]
-        views.append(far / (float(np.median(others)) or float(others.mean())))  # most contexts may be the same one
+def distances(x: Array) -> Array:
+    """Squared distances [n, n] between rows of x [n, k], in units of the usual one."""
+    far = pairwise_squares(x)
+    others = far[~np.eye(len(far), dtype=bool)]
+    far /= float(np.median(others)) or float(others.mean())  # most contexts may be the same one
+    return far
+
+
+def _views(x: Array, spread: Array, features: Sequence[Sequence[int]]) -> list[Array]:
+    """Squared distances [n, n]: by each feature, and by all columns."""
+    views = [
+        pairwise_squares(x[:, own] / spread[own]) / 2.0 if len(own) == 1 else distances(x[:, own]) for own in features
+    ]
+    if x.shape[1] > 1 and [len(own) for own in features] != [x.shape[1]]:
+        views.append(distances(x))
     return views

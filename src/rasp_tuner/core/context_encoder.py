@@ -66,7 +66,7 @@ class ContextEncoder:
         """The vector [d_c]; a mapping needs exactly the declared names, a sequence exactly the declared length."""
         plain = self._plain(context)
         if plain is not None:
-            return np.array(plain)
+            return plain
         if self.dim == 0:
             if context is None or (isinstance(context, (Mapping, Sequence, np.ndarray)) and len(context) == 0):
                 return np.zeros(0)
@@ -83,21 +83,24 @@ class ContextEncoder:
         clipped: Array = np.minimum(np.maximum(encoded, -LARGEST), LARGEST)
         return clipped
 
-    def _plain(self, context: object) -> list[float] | None:
-        """The usual case: a short context that is right, of floats that need no clipping. Else None."""
+    def _plain(self, context: object) -> Array | None:
+        """The usual case: a context that is right, of floats that need no clipping. Else None."""
+        if isinstance(context, np.ndarray):
+            if context.dtype != np.float64 or context.shape != (self.dim,):
+                return None
+            if self.dim > SHORT_CONTEXT:
+                return context.copy() if np.abs(context).max() <= LARGEST else None
         values: object = None
         if isinstance(context, dict):
             values = list(map(context.get, self._named)) if context.keys() == self._named.keys() else None
-        elif isinstance(context, np.ndarray):
-            values = context.tolist() if context.dtype == np.float64 and context.ndim == 1 else None
-        elif isinstance(context, (list, tuple)):
-            values = list(context)
+        elif isinstance(context, (list, tuple, np.ndarray)):
+            values = list(context) if isinstance(context, (list, tuple)) else context.tolist()
         if not isinstance(values, list) or not 0 < len(values) == self.dim <= SHORT_CONTEXT:
             return None
         for value in values:
             if type(value) is not float or not -LARGEST <= value <= LARGEST:
                 return None
-        return values
+        return np.array(values)
 
     def encode_readonly(self, context: RawContext) -> Array:
         """The same, of a context that will not be kept: a shield treats the two differently."""

@@ -29,12 +29,12 @@ class Savable(Protocol):
         """Write the picture to a file or a buffer."""
 
 
-def page(title: str, body: Iterable[str]) -> str:
-    """The whole document, with nothing to fetch."""
+def page(title: str, body: Iterable[str], style: str = "") -> str:
+    """The whole document, with nothing to fetch; `style` is added to the usual one."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>"
+        f"<title>{escape(title)}</title><style>{STYLE}{style}</style></head><body>{''.join(body)}</body></html>"
     )
 
 

@@ -26,18 +26,29 @@ class Pending(NamedTuple):
     why: Why
 
 
-class Answered(NamedTuple):
-    """What came of a suggestion, as in `Explanation`."""
+class Answered:
+    """What came of a suggestion. Its explanation is made when somebody first asks, and kept instead of its reasons."""
 
-    why: Why
-    error: float
-    path: Path
-    reason: str
-    ran: Params | None = None
-    failure: str | None = None
+    __slots__ = ("_known",)
+
+    def __init__(
+        self,
+        why: Why,
+        error: float,
+        path: Path,
+        reason: str,
+        ran: Params | None = None,
+        failure: str | None = None,
+    ) -> None:
+        self._known: Explanation | tuple[Why, float, Path, str, Params | None, str | None]
+        self._known = why, error, path, reason, ran, failure
 
     def explanation(self) -> Explanation:
-        return self.why.explanation().answered(*self[1:])
+        known = self._known
+        if isinstance(known, tuple):  # another thread may be here, too: it makes the same
+            why, error, path, reason, ran, failure = known
+            known = self._known = why.explanation().answered(error, path, reason, ran, failure)
+        return known
 
 
 class Ledger:

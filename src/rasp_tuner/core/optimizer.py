@@ -32,8 +32,7 @@ class Proposal(NamedTuple):
     why: Why
 
 
-@dataclass(frozen=True, slots=True)
-class LearnResult:
+class LearnResult(NamedTuple):
     """What a sample came to, and how it was learned."""
 
     error: float  # composed of the metrics; lower is better

@@ -95,15 +95,17 @@ class OneThread:
         return inside
 
     def __enter__(self) -> None:
-        self._this_thread.depth += 1
-        if self._this_thread.depth == 1:
+        here = self._this_thread
+        here.depth = depth = here.depth + 1
+        if depth == 1:
             with self._lock:
                 for count in self._counts:
                     count.enter()
 
     def __exit__(self, *_: object) -> None:
-        self._this_thread.depth -= 1
-        if self._this_thread.depth == 0:
+        here = self._this_thread
+        here.depth = depth = here.depth - 1
+        if depth == 0:
             with self._lock:
                 for count in self._counts:
                     count.leave()

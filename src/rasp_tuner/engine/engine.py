@@ -209,9 +209,8 @@ class Engine:
         key = point.tobytes()
         found = self._compared.get(key)
         if found is None:  # what was compared is forgotten when the factor changes
-            level, mean, deviation, expected, variances = against(belief, point, self.default)
-            wide = deviation * max(self._calibration.factor, 1.0)
-            found = self._compared[key] = Against(level, mean, wide, expected, variances)
+            wider = max(self._calibration.factor, 1.0)
+            found = self._compared[key] = against(belief, point, self.default, wider)
         return found
 
     def _proven(self, belief: Belief, probability: float) -> Array:

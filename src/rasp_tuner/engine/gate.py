@@ -90,8 +90,11 @@ class EvidenceGate:
 
     def believe(self, context: Array) -> Belief:
         """What all families hold true; of a family without rivals what it does itself."""
+        if len(self.families) == 1:
+            sole: Belief = self.families[0].believe(context)
+            return sole
         beliefs = tuple([family.believe(context) for family in self.families])
-        return beliefs[0] if len(beliefs) == 1 else Mixture(beliefs, softmax(self._odds + self._evidence.scores))
+        return Mixture(beliefs, softmax(self._odds + self._evidence.scores))
 
     def score(self, belief: Belief, forecast: Forecast) -> None:
         """Weigh the families by how likely the answer was to each."""
@@ -102,8 +105,10 @@ class EvidenceGate:
     def learn(self, trial: Trial, belief: Belief | None, forecast: Forecast | None) -> None:
         """Have every family take in one trial, with what it believed and forecast of it."""
         for i, family in enumerate(self.families):
-            own = belief.beliefs[i] if isinstance(belief, Mixture) else belief
-            family.learn(trial, own, forecast.families[i] if forecast and forecast.families else forecast)
+            if isinstance(belief, Mixture):
+                family.learn(trial, belief.beliefs[i], None if forecast is None else forecast.families[i])
+            else:  # there is one family, or nothing is believed yet
+                family.learn(trial, belief, forecast)
 
     def reweigh(self, weights: Array) -> None:
         for family in self.families:

@@ -53,13 +53,13 @@ class Against(NamedTuple):
         return self.mean + gain * surprise, n.sqrt(n.clip(self.deviation**2 - gain * shared, 0.0, None))
 
 
-def against(belief: Belief, point: Array, default: Array) -> Against:
-    """The point compared with the default."""
+def against(belief: Belief, point: Array, default: Array, wider: float = 1.0) -> Against:
+    """The point compared with the default, with a deviation so many times as wide as believed."""
     if point.tolist() == default.tolist():
         (_, level), (_, variance) = (a.tolist() for a in belief.predict(np.array([point, default])))
         return Against(level, 0.0, 0.0, level, (variance, variance))
     level, mean, variance, expected, variances = belief.against(point, default)
-    return Against(level, mean, math.sqrt(variance), expected, variances)
+    return Against(level, mean, math.sqrt(variance) * wider, expected, variances)
 
 
 def worth_switching(

@@ -6,6 +6,12 @@ x, u     [B, n, .]  contexts in units of their deviation; points, from -1 to 1
 K        [B, n, n]  kernel: quadratics of the point, half shared by all contexts and half own to similar ones
 """
 
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.numbers import Condition, Number, Tensor
 
@@ -19,6 +25,7 @@ NOISES = (0.01, 0.3)  # of K, the better of which counts
 CONTEXT_WIDTH = 0.3  # of contexts that are still similar, in deviations
 SHARED = 0.5  # of the kernel that all contexts have in common
 TINY = 1e-20
+MOST_COMPILED = 64  # samples that compiled code takes
 LOOKS = ((32, 4), (128, 16))  # up to so many samples it is looked at one step in so many
 LATER_LOOKS, FIRST_LOOK = 64, 16  # after those one step in so many; and from so many samples on
 
@@ -56,6 +63,8 @@ def easier_in_logs(contexts: Tensor, points: Tensor, logs: Tensor, used: Tensor)
     xp, n = namespace(logs), logs.shape[1]
     if n < LIKELIER_FROM_SAMPLES:
         return xp.any(used & False, axis=1)
+    if xp is np and n <= MOST_COMPILED and native.available():
+        return _compiled(contexts, points, logs, used)
     counts = xp.sum(used, axis=1)
     order = xp.argsort(xp.where(used, logs, xp.inf), axis=1, stable=True)[:, : n - n // FALSE_ONE_IN]
     kept = xp.arange(order.shape[1], device=logs.device)[None] < (counts - counts // FALSE_ONE_IN)[:, None]
@@ -69,6 +78,20 @@ def easier_in_logs(contexts: Tensor, points: Tensor, logs: Tensor, used: Tensor)
     targets = xp.stack([xp.exp(centred), centred], axis=1)
     likelihood = xp.max(_likelihood(xp.linalg.inv(noisy), targets, kept), axis=1)
     return (likelihood[:, 1] - likelihood[:, 0] > LIKELIER_NATS) & (counts >= LIKELIER_FROM_SAMPLES)
+
+
+def _compiled(contexts: Tensor, points: Tensor, logs: Tensor, used: Tensor) -> Condition:
+    """The same by compiled code, which takes a fifth of the time."""
+    arrays = [np.ascontiguousarray(array, dtype=np.float64) for array in (contexts, points, logs)]
+    arrays += [np.ascontiguousarray(used), np.empty(len(logs), dtype=bool)]
+    sizes = (*logs.shape, points.shape[2], contexts.shape[2])
+    _function()(*sizes, *(native.address(array) for array in arrays))
+    return arrays[-1]
+
+
+@cache
+def _function() -> Callable[..., None]:
+    return native.function("rasp_easier_in_logs", [native.NUMBER] * 4 + [native.POINTER] * 5)
 
 
 def _gaps(contexts: Tensor, used: Tensor) -> Tensor:

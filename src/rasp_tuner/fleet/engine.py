@@ -13,7 +13,7 @@ from rasp_tuner.engine.engine import (
     MOST_DEVIATIONS,
     SCALE_SAMPLES,
 )
-from rasp_tuner.engine.kernel.backend import Beliefs, Kernel, kernel_for
+from rasp_tuner.engine.kernel.backend import Beliefs, Kernel, Told, kernel_for
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Tensor
@@ -65,12 +65,12 @@ class FleetEngine:
         some_known, some_second, some_careful = anywhere(known, second, careful)
         if not some_known:
             return start, None
-        belief = self.kernel.believe(tuners.state, contexts, tuners.rows)
-        points = self.kernel.choose(tuners.state, belief, drawn, tuners.rows)[0]
+        belief, points, told = self.kernel.ask(tuners.state, contexts, drawn, tuners.rows)
         if some_second:  # no first probe, where the fleet knows where optima are
             points = xp.where(second[:, None], self.kernel.best(tuners.state, belief, tuners.rows), points)
+            told = None
         if some_careful:
-            points = self._checked(tuners, belief, points, careful)
+            points = self._checked(tuners, belief, points, careful, told)
         return xp.where(known[:, None], points, start), belief
 
     def learn(self, tuners: Tuners, samples: Samples, belief: Beliefs | None = None) -> None:
@@ -89,8 +89,7 @@ class FleetEngine:
             belief = None
         if belief is None:
             belief = self.kernel.believe(tuners.state, samples.contexts, tuners.rows)
-        level = self._account(tuners, belief, samples.points, losses, failed) if samples.asked else None
-        self._learn(tuners, belief, samples.points, samples.contexts, losses, failed, level)
+        self._learn(tuners, belief, samples.points, samples.contexts, losses, failed, samples.asked)
         if some_waiting:
             self._learn_failures(tuners, waiting)
 
@@ -102,20 +101,20 @@ class FleetEngine:
         belief = self.kernel.believe(tuners.state, contexts, tuners.rows)
         return xp.where(known, self._proven(tuners, belief, PROVEN), self.default)
 
-    def _checked(self, tuners: Tuners, belief: Beliefs, points: Tensor, careful: Tensor) -> Tensor:
-        """The points [n, d] unless guard, cost of switching or budget forbid them."""
+    def _checked(self, tuners: Tuners, belief: Beliefs, points: Tensor, careful: Tensor, told: Told | None) -> Tensor:
+        """The points [n, d] unless guard, cost of switching or budget forbid them; `told` is of these, if known."""
         xp, own = namespace(points), tuners.objective.own_units
         if self.settings.guard is not None:
-            points = self._replaced(tuners, belief, points, careful, self._within_guard)
+            points, told = self._replaced(tuners, belief, points, careful, self._within_guard, told), None
         if self.settings.switching_cost > 0.0:
             current = tuners.records.current
             both = xp.stack([current, points], axis=1)
             means, variances = self.kernel.predict(tuners.state, belief, both, tuners.rows)
             hoped = own(means[:, 0]) - own(means[:, 1] - xp.sqrt(variances[:, 1]))
             stay = careful & (EARN_BACK_STEPS * hoped < self.settings.switching_cost)
-            points = xp.where(stay[:, None], current, points)
+            points, told = xp.where(stay[:, None], current, points), None
         if tuners.budget is not None:
-            points = self._replaced(tuners, belief, points, careful, _within_budget)
+            points = self._replaced(tuners, belief, points, careful, _within_budget, told)
         return points
 
     def _replaced(
@@ -125,10 +124,11 @@ class FleetEngine:
         points: Tensor,
         careful: Tensor,
         harmless: Callable[[Tuners, Against], Tensor],
+        told: Told | None,
     ) -> Tensor:
         """Points that are harmless beside the default; else the best known if that is better; else the default."""
         xp = namespace(points)
-        harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points))
+        harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points, told))
         if not isinstance(points, np.ndarray):  # to count them would cost a GPU more
             return xp.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
         rows = xp.nonzero(harmful)[0]
@@ -149,10 +149,11 @@ class FleetEngine:
         better = self._beside(tuners, belief, best).better >= probability
         return namespace(best).where(better[:, None], best, self.default)
 
-    def _beside(self, tuners: Tuners, belief: Beliefs, points: Tensor) -> Against:
+    def _beside(self, tuners: Tuners, belief: Beliefs, points: Tensor, told: Told | None = None) -> Against:
         """Points compared with the default, with a deviation as wide as calibration asks for."""
         xp = namespace(points)
-        told = self.kernel.against(tuners.state, belief, points, tuners.rows)
+        if told is None:
+            told = self.kernel.against(tuners.state, belief, points, tuners.rows)
         level, mean, variance, expected, own, unsure = told
         other = xp.any(points != self.default, axis=1)
         return Against(
@@ -164,25 +165,16 @@ class FleetEngine:
         )
 
     def _account(
-        self, tuners: Tuners, belief: Beliefs, points: Tensor, losses: Tensor, failed: Tensor
-    ) -> Tensor | None:
-        """Book what own suggestions cost against the default, as it is known after they ran.
-
-        What was expected of the default [n], if that was looked at.
-        """
-        xp, relative = namespace(points), tuners.objective.relative
-        counts = tuners.objective.seen > self.dims.knobs + 1  # the first looks are free
-        if tuners.budget is None or not xp.any(counts):
-            return None
-        y, offer = xp.sum(losses * tuners.objective.weights, axis=1), self._beside(tuners, belief, points)
-        mean, deviation = offer.after(y, noise(belief))
+        self, tuners: Tuners, offer: Against, y: Tensor, noise: Tensor, failed: Tensor, moved: Tensor, counts: Tensor
+    ) -> None:
+        """Book what own suggestions cost against the default, as it is known after they ran."""
+        assert tuners.budget is not None  # noqa: S101 - asked for only then
+        xp, relative = namespace(y), tuners.objective.relative
+        mean, deviation = offer.after(y, noise)
         mean, deviation = xp.where(failed, y - offer.level, mean), xp.where(failed, 0.0, deviation)
         price = relative(mean, offer.level)
         unsure = relative(mean + deviation, offer.level) - price
-        moved = xp.any(points != self.default, axis=1)
         tuners.budget.record(price, unsure, relative(y - offer.level, offer.level), moved, counts)
-        level: Tensor = offer.level
-        return level
 
     def _learn(
         self,
@@ -192,31 +184,36 @@ class FleetEngine:
         contexts: Tensor,
         losses: Tensor,
         failed: Tensor,
-        level: Tensor | None,
+        asked: bool,
     ) -> None:
-        """Take in losses [n, C]; `level` [n] is what was expected of the default, if that is known already."""
-        state, rows, objective, xp = tuners.state, tuners.rows, tuners.objective, namespace(points)
+        """Take in losses [n, C] of points that were suggested, if `asked`."""
+        objective, xp = tuners.objective, namespace(points)
         told, y = ~failed, xp.sum(losses * objective.weights, axis=1)
-        steps = tuners.known("steps") + 0.0
-        mean, variance, logs = self.kernel.forecast(state, belief, points, y, rows)
-        unsure = xp.clip(variance + noise(belief), LEAST_VARIANCE, None)
-        surprise = xp.clip(xp.abs(y - mean) / xp.sqrt(unsure), None, MOST_DEVIATIONS)
-        tuners.calibration.observe(surprise, told & (steps >= 2.0) & (objective.seen >= 2))
+        steps, noise = tuners.known("steps") + 0.0, noise_of(belief)
+        counts = objective.seen > self.dims.knobs + 1  # the first looks are free
         open_ = told & (steps > 0.0) & objective.may_rescale
         begun = (steps == 0.0) & (tuners.records.guided > 0.0)
-        look, some_begun = anywhere(open_, begun)
-        if look and level is None:
-            default = (xp.zeros_like(points) + self.default)[:, None]
-            level = self.kernel.predict(state, belief, default, rows)[0][:, 0]
+        some_counted, look, some_begun = anywhere(counts, open_, begun)
+        book = asked and tuners.budget is not None and some_counted
+        sample = points, contexts, losses, failed, y
+        beside, mean, variance = self.kernel.tell(tuners.state, belief, *sample, rows=tuners.rows, beside=book or look)
+        if book:
+            moved = xp.any(points != self.default, axis=1)
+            offer = self._beside(tuners, belief, points, beside)
+            self._account(tuners, offer, y, noise, failed, moved, counts)
+        surprise = xp.clip(
+            xp.abs(y - mean) / xp.sqrt(xp.clip(variance + noise, LEAST_VARIANCE, None)), None, MOST_DEVIATIONS
+        )
+        tuners.calibration.observe(surprise, told & (steps >= 2.0) & (objective.seen >= 2))
+        if some_begun:  # what the fleet knew of the level was not relative to the first sample
+            tuners.know("level", xp.where(begun, tuners.known("level") - y, tuners.known("level")))
         changed = objective.observe(losses, told)
         due_now = open_
         if look:
-            objective.observe_level(y, level, open_)
+            assert beside is not None  # noqa: S101 - asked for above
+            objective.observe_level(y, beside[0], open_)
             due_now = open_ & due(objective.seen)
         some_changed, some_due = anywhere(changed, due_now)
-        self.kernel.learn(state, belief, points, contexts, losses, failed, logs, rows)
-        if some_begun:  # what the fleet knew of the level was not relative to the first sample
-            tuners.know("level", xp.where(begun, tuners.known("level") - y, tuners.known("level")))
         if look and some_due:
             changed = changed | objective.choose_scale(*recent(tuners, self.default), looked=due_now)
             some_changed = bool(xp.any(changed))
@@ -234,7 +231,7 @@ class FleetEngine:
             points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
             belief = self.kernel.believe(part.state, contexts, part.rows)
             failed = xp.ones_like(rows, dtype=xp.bool)
-            self._learn(part, belief, points, contexts, part.objective.worst(), failed, None)
+            self._learn(part, belief, points, contexts, part.objective.worst(), failed, False)
             tuners.put(rows, part)
         tuners.records.failures[...] = xp.where(waiting, 0.0, tuners.records.failures)
 
@@ -246,7 +243,7 @@ def anywhere(*masks: Tensor) -> list[bool]:
     return told
 
 
-def noise(belief: Beliefs) -> Tensor:
+def noise_of(belief: Beliefs) -> Tensor:
     """[n] variance of one observation of y around its mean."""
     return namespace(belief.a).sum(belief.weights * belief.noises, axis=1) * belief.a**2
 

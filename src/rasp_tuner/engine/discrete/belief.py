@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.discrete.here import Here
-from rasp_tuner.engine.discrete.kernel import JITTER, Rows
+from rasp_tuner.engine.discrete.here import Here, Pair
+from rasp_tuner.engine.discrete.kernel import JITTER
 from rasp_tuner.engine.discrete.target import unwarped
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, compared
@@ -31,20 +31,18 @@ LEVEL_CHANCE = 0.3  # of trying a new level of a knob where nothing else seems w
 
 
 class Look(NamedTuple):
-    """A point beside the default: all that an explanation, a forecast and a new row need of it."""
+    """A point beside another: all that an explanation and a forecast need of it."""
 
-    rows: Rows  # features of the two
-    gram: Array  # [2, n] between them and the stored points
-    mean: Array  # [2] of the target
-    covariance: Array  # [2, 2] of the target
-    y: tuple[float, ...]  # [2] mean of y
-    variances: tuple[float, ...]  # [2] of y
+    pair: Pair  # of the target
+    y: tuple[float, float]  # mean of y at the two
+    variances: tuple[float, float]  # of y
 
-    def at_default(self) -> "Look":
-        """The default beside itself: to the last digit the same from every look."""
-        rows, both = Rows(*(part[[1, 1]] for part in self.rows)), [1, 1]
-        covariance = np.full((2, 2), self.covariance[1, 1])
-        return Look(rows, self.gram[both], self.mean[both], covariance, 2 * self.y[1:], 2 * self.variances[1:])
+    def at_second(self) -> "Look":
+        """The second point beside itself: to the last digit the same from every look."""
+        _, mean = self.pair.mean
+        _, variance = self.pair.variance
+        pair = Pair((mean, mean), (variance, variance), variance)
+        return Look(pair, (self.y[1], self.y[1]), (self.variances[1], self.variances[1]))
 
 
 class DiscreteBelief:
@@ -60,42 +58,40 @@ class DiscreteBelief:
         if len(points) == 1 or (len(points) == 2 and points[1].tobytes() == self.fit.knobs.default_key):
             look = self.look(points[0])
             return np.array(look.y[: len(points)]), np.array(look.variances[: len(points)])
-        y, variances = self._in_units_of_y(*self._here.marginal(points))
-        return np.array(y), np.array(variances)
+        both = (array.tolist() for array in self._here.marginal(points))
+        y, variances = np.array([self._in_units_of_y(*one) for one in zip(*both, strict=True)]).reshape(-1, 2).T
+        return y, variances
 
     def look(self, point: Array) -> Look:
         """One point [d] beside the default; computed once, and to the last digit alike whatever was asked before."""
         key, default = point.tobytes(), self.fit.knobs.default_key
         found = self._looks.get(key)
         if found is None and key == default and self._looks:
-            found = self._looks[key] = next(iter(self._looks.values())).at_default()
+            found = self._looks[key] = next(iter(self._looks.values())).at_second()
         elif found is None:
-            pair = self._here.pair(np.array([point, self.fit.knobs.default]))
-            found = Look(*pair, *self._in_units_of_y(pair.mean, np.maximum(pair.covariance.diagonal(), JITTER)))
-            found = self._looks[key] = found.at_default() if key == default else found
+            found = self._look(point, self.fit.knobs.default)
+            found = self._looks[key] = found.at_second() if key == default else found
         return found
 
-    def _in_units_of_y(self, mean: Array, variance: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and variance [n] of the target as those of y."""
-        fit, warp = self.fit, self.fit.constants.warp
-        y, variances = [], []
-        for own, unsure in zip(mean.tolist(), variance.tolist(), strict=True):
-            z = own - self._offset
-            slope = fit.scale * math.exp(min(max(z, 0.0), 100.0) / warp)  # of the unwarping
-            y.append(fit.center + fit.scale * (self._offset + unwarped(z, warp)))
-            variances.append(unsure * slope * slope)
-        return tuple(y), tuple(variances)
+    def _look(self, point: Array, other: Array) -> Look:
+        pair = self._here.pair(point, other)
+        (y, first), (others, second) = map(self._in_units_of_y, pair.mean, pair.variance)
+        return Look(pair, (y, others), (first, second))
+
+    def _in_units_of_y(self, mean: float, variance: float) -> tuple[float, float]:
+        """Mean and variance of the target as those of y."""
+        fit, warp, z = self.fit, self.fit.constants.warp, mean - self._offset
+        slope = fit.scale * math.exp(min(max(z, 0.0), 100.0) / warp)  # of the unwarping
+        y = fit.center + fit.scale * (self._offset + unwarped(z, warp))
+        return y, max(variance, JITTER) * slope * slope
 
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
         """Mean and variance of y at `point` less y at `other`."""
-        if other.tobytes() == self.fit.knobs.default_key:
-            _, _, _, covariance, y, variances = self.look(point)
-        else:
-            _, _, mean, covariance = self._here.pair(np.stack([point, other]))
-            y, variances = self._in_units_of_y(mean, np.maximum(covariance.diagonal(), JITTER))
-        (own, shared), (_, others) = covariance.tolist()
+        default = other.tobytes() == self.fit.knobs.default_key
+        pair, y, variances = self.look(point) if default else self._look(point, other)
+        own, others = pair.variance
         both = math.sqrt(variances[0]) * math.sqrt(variances[1])  # of huge y, the product of variances overflows
-        alike = shared / math.sqrt(max(own, JITTER) * max(others, JITTER))
+        alike = pair.covariance / math.sqrt(max(own, JITTER) * max(others, JITTER))
         return y[0] - y[1], max(sum(variances) - 2.0 * min(alike, 1.0) * both, 0.0)
 
     def against(self, point: Array, default: Array) -> Comparison:
@@ -113,6 +109,10 @@ class DiscreteBelief:
         """[n] closeness of this context to each row's."""
         return self._here.kc
 
+    def nearest(self, point: Array) -> int:
+        """The row of this point [d] in the context most like this one; -1 if it has none."""
+        return self._here.nearest(point)
+
     @property
     def noise(self) -> float:
         """Variance of one observation of y around its mean, where y is no worse than the level of its context."""
@@ -125,10 +125,10 @@ class DiscreteBelief:
         """
         fit, warp = self.fit, self.fit.constants.warp
         look = self.look(point)
-        variance = max(float(look.covariance[0, 0]), JITTER) + fit.kernel.noise
+        variance = max(look.pair.variance[0], JITTER) + fit.kernel.noise
         z = min(max((y - fit.center) / fit.scale - self._offset, -LARGEST), LARGEST)
         slope = math.log1p(max(z, 0.0) / warp)
-        gap = self._offset + (warp * slope if z > 0.0 else z) - float(look.mean[0])
+        gap = self._offset + (warp * slope if z > 0.0 else z) - look.pair.mean[0]
         log = log_student(gap, variance, fit.constants.freedom) - math.log(fit.scale) - slope
         return Forecast(look.y[0], look.variances[0], np.array([log]))
 

@@ -5,6 +5,8 @@ drawn here, in the same order. Products of large matrices are NumPy's. Shapes ar
 """
 
 import ctypes
+import struct
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,24 +22,24 @@ if TYPE_CHECKING:
     from rasp_tuner.engine.discrete.kernel import Kernel, Rows
     from rasp_tuner.engine.discrete.knobs import Knobs
 
-SAMPLED_EFFECTS = 64  # up to which a root is taken here; beyond, NumPy's linear algebra is faster
 MOST_KNOBS = 512  # beyond, what compiled code puts on the stack could be too much
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 6]),
     "begin": (None, [POINTER] * 3),
     "race": (None, [POINTER] * 2),
-    "sample": (None, [COUNT, NUMBER, POINTER, POINTER, COUNT, POINTER, POINTER]),
     "candidates": (None, [POINTER] * 3),
     "believe": (None, [POINTER, POINTER, NUMBER, POINTER, POINTER]),
     "elites": (COUNT, [POINTER, POINTER, COUNT, NUMBER, POINTER, POINTER]),
     "cross": (None, [POINTER] * 3),
     "rank": (COUNT, [POINTER] * 3),
-    "look": (None, [POINTER] * 11),
+    "look": (None, [POINTER] * 5),
     "gradient": (None, [COUNT, POINTER, POINTER, NUMBER, NUMBER, COUNT, *[POINTER] * 3]),
     "likeness": (None, [COUNT, COUNT, POINTER, NUMBER, POINTER, POINTER]),
-    "target": (None, [COUNT, POINTER, POINTER, NUMBER, POINTER, POINTER, POINTER, POINTER]),
+    "target": (None, [COUNT, POINTER, POINTER, NUMBER, *[POINTER] * 4]),
     "updated": (None, [COUNT, COUNT, POINTER, POINTER, POINTER, COUNT, POINTER]),
+    "with_noise": (None, [COUNT, POINTER, COUNT, NUMBER, POINTER]),
+    "nearest": (COUNT, [POINTER] * 3),
     "evidence": (COUNT, [POINTER] * 2),
 }
 
@@ -69,17 +71,7 @@ class _Knobs(ctypes.Structure):
     ]
 
 
-class _Here(ctypes.Structure):
-    """Here of discrete.h."""
-
-    _fields_ = [
-        *((name, COUNT) for name in ("n", "c")),
-        *((name, NUMBER) for name in ("va", "vp", "width", "noise", "vc", "rho", "level")),
-        *((name, POINTER) for name in (
-            "weights", "points", "phi", "weighted", "sizes", "contexts", "failed", "counts", "gram", "inverse", "alpha",
-            "values", "middle", "scale", "kc", "share", "base",
-        )),
-    ]  # fmt: skip
+_HERE = struct.Struct("2q 7d 17Q")  # Here of discrete.h: made at every step, for which bytes are fastest
 
 
 class _Evidence(ctypes.Structure):
@@ -119,7 +111,7 @@ class Tables:
         )
         self._owners = {**reals, **places}
         self._struct = _Knobs(*counts, *chances, *map(address, self._owners.values()))
-        self.address = ctypes.addressof(self._struct)
+        self.address, self.default = ctypes.addressof(self._struct), address(reals["default"])
         self.continuous = not places["discrete"].all()
 
     def features(self, points: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
@@ -130,24 +122,14 @@ class Tables:
         return parts
 
 
-def here_struct(fit: "Fit", own: Array) -> _Here:
+def here_struct(fit: "Fit", own: Array) -> bytes:
     """A fit in one context, as compiled code sees it; kc, share and base [3, n] are to be worked out."""
-    n, rows, at = len(fit.points), fit.rows, address(own)
+    (n, c), rows, at = fit.contexts.shape, fit.rows, address(own)
     arrays = (
         fit.kernel.weights, fit.points, rows.phi, rows.weighted, rows.sizes, fit.contexts, fit.failed, fit.counts,
         fit.gram, fit.inverse, fit.alpha, fit.values, fit.middle, fit.width,
     )  # fmt: skip
-    c = fit.contexts.shape[1]
-    return _Here(n, c, *fit.kernel[:-1], *map(address, arrays), at, at + 8 * n, at + 16 * n)
-
-
-def sampled_effects(va: float, covariance: Array, effects: Array, draws: Array) -> Array:
-    """Main effects [m, p] by normal draws [m, p]; the covariance [p, p] lacks its prior, and is used up."""
-    sampled = np.empty_like(draws)
-    functions()["sample"](
-        len(effects), va, address(covariance), address(effects), len(draws), address(draws), address(sampled)
-    )
-    return sampled
+    return _HERE.pack(n, c, *fit.kernel[:-1], *map(address, arrays), at, at + 8 * n, at + 16 * n)
 
 
 def knowledge_gradient(mean: Array, covariance: Array, noise: float, jitter: float, looks: Array) -> Array:
@@ -177,12 +159,13 @@ def likeness(contexts: Array, width: float) -> tuple[Array, Array]:
 
 def target_of(y: Array, alike: Array, warp: float, priors: Array) -> tuple[Array, float, float, float]:
     """As `target_of` of target.py: values, center, scale and level."""
-    values, numbers = np.empty(len(y)), np.empty(3)
-    scratch = np.empty(2 * len(y))
-    ends = map(address, (priors, scratch, values, numbers))
-    functions()["target"](len(y), address(y), address(alike), warp, *ends)
-    center, scale, level = numbers.tolist()
-    return values, center, scale, level
+    n = len(y)
+    memory = np.empty(3 * n + 3)  # values, scratch, numbers
+    at = address(memory)
+    given = map(address, (y, alike))
+    functions()["target"](n, *given, warp, address(priors), at + 8 * n, at, at + 24 * n)
+    center, scale, level = memory[3 * n :].tolist()
+    return memory[:n], center, scale, level
 
 
 def updated(matrix: Array, left: Array, right: Array, size: int) -> Array:
@@ -191,6 +174,13 @@ def updated(matrix: Array, left: Array, right: Array, size: int) -> Array:
     functions()["updated"](
         len(matrix), len(left), address(matrix), address(left), address(right), size, address(changed)
     )
+    return changed
+
+
+def with_noise(inverse: Array, row: int, change: float) -> Array:
+    """As `with_noise` of kernel.py."""
+    changed = np.empty_like(inverse)
+    functions()["with_noise"](len(inverse), address(inverse), row, change, address(changed))
     return changed
 
 
@@ -203,13 +193,24 @@ def evidence(
     The arrays are gaps, kc, target, noise factors and counts.
     """
     (n, main), steps = rows.phi.shape, tables.steps
-    shapes = ((n, n), (n, n), n, n, n, 7 + tables.dim, 2, (5 * n + main + steps + 20) * n)
-    made = [np.empty(shape) for shape in shapes]
+    made = [np.empty(shape) for shape in ((n, n), (n, n), n, n, n, 7 + tables.dim, 2)]
     given = (kernel.weights, rows.phi, rows.steps, rows.weighted, rows.sizes, *arrays)
-    struct = _Evidence(n, *kernel[:-1], freedom, jitter, *map(address, given), *map(address, made))
-    if functions()["evidence"](tables.address, ctypes.addressof(struct)):
+    scratch = _scratch((5 * n + main + steps + 20) * n)
+    refit = _Evidence(n, *kernel[:-1], freedom, jitter, *map(address, (*given, *made, scratch)))
+    if functions()["evidence"](tables.address, ctypes.addressof(refit)):
         return None
     return made[:6], made[6].tolist()
+
+
+_own = threading.local()
+
+
+def _scratch(size: int) -> Array:
+    """Memory of this thread for one call: what is new has to be cleared by the system first."""
+    found: Array | None = getattr(_own, "scratch", None)
+    if found is None or len(found) < size:
+        found = _own.scratch = np.empty(size)
+    return found
 
 
 _addressof, _buffer = ctypes.addressof, ctypes.c_char.from_buffer

@@ -101,15 +101,13 @@ class DiscreteFamily:
         if self._window:
             sample = np.concatenate([context, point, values])[None]
             s["late"] = np.concatenate([s["late"].reshape(-1, sample.shape[1]), sample])[-self._window :]
-        same = (s["points"] == point).all(axis=1).nonzero()[0]
-        asked = None if trial.asked is None or (trial.asked == point).all() else trial.asked
-        self._reach(point, asked, context, trial.asked is not None, len(same) > 0)
-        default = any(one is not None and (one == self._knobs.default).all() for one in (point, asked))
-        s["since_default"] = np.zeros(1) if default else s["since_default"] + 1.0
+        nearest, ran = belief.nearest(point), point.tolist()
+        wanted = ran if trial.asked is None else trial.asked.tolist()
+        self._reach(point, None if wanted == ran else trial.asked, context, trial.asked is not None, nearest >= 0)
+        s["since_default"] = np.zeros(1) if self._knobs.default.tolist() in (ran, wanted) else s["since_default"] + 1.0
         self._observe(context)
-        kc = belief.similar()
-        nearest = int(same[kc[same].argmax()]) if len(same) else -1
-        if nearest >= 0 and kc[nearest] > self._constants.similar and self._seen_to_vary(context, nearest):
+        close = nearest >= 0 and belief.similar()[nearest] > self._constants.similar
+        if close and self._seen_to_vary(context, nearest):
             self._merge(nearest, context, values, failed)
         else:
             self._insert(self._free_row(), point, context, values, failed, belief)
@@ -118,8 +116,8 @@ class DiscreteFamily:
 
     def _seen_to_vary(self, context: Array, row: int) -> bool:
         """Whether a context differs from a row's only where contexts are known to differ; else kc cannot tell."""
-        s = self._state
-        return bool(((s["width"] < LARGEST) | (context == s["raw"][row])).all())
+        s, varies = self._state, self._state["width"] < LARGEST
+        return bool(varies.all() or (varies | (context == s["raw"][row])).all())
 
     def reweigh(self, weights: Array) -> None:
         """From now on y = values @ weights [K], for all that was ever learned."""
@@ -229,18 +227,19 @@ class DiscreteFamily:
 
     def _merge(self, row: int, context: Array, values: Array, failed: bool) -> None:
         """One more sample of a row; a change between success and failure starts it anew."""
-        s = self._state
+        s, mean, raw = self._state, self._state["values"][row], self._state["raw"][row]
+        gap = values - mean
         count = min(float(s["counts"][row]), self._constants.memory) if failed == bool(s["failed"][row]) else 0.0
-        if count > DRIFT_SAMPLES and self._strange(values - s["values"][row]):
+        if count > DRIFT_SAMPLES and self._strange(gap):
             count = DRIFT_SAMPLES
         if count > 0.0 and not failed:
-            self._scatter(values - s["values"][row], count / (count + 1.0))
+            self._scatter(gap, count / (count + 1.0))
         noise = float(self._kernel.noise * s["doubt"][row] / (count + 1.0) + JITTER)
         change = noise - float(s["noises"][row])
         self._write(
             row,
-            values=s["values"][row] + (values - s["values"][row]) / (count + 1.0),
-            raw=s["raw"][row] + (context - s["raw"][row]) / (count + 1.0),
+            values=mean + gap / (count + 1.0),
+            raw=raw + (context - raw) / (count + 1.0),
             counts=count + 1.0,
             failed=float(failed),
             noises=noise,
@@ -254,24 +253,24 @@ class DiscreteFamily:
 
     def _scatter(self, gap: Array, share: float) -> None:
         """Take in how far a repeat lies from the mean of its row: pure noise. Old ones fade, wild ones count little."""
-        s = self._state
+        s, gaps = self._state, clipped(gap, -LARGEST, LARGEST).tolist()
         if len(s["repeats"]) == 1:
-            s["repeats"] = np.zeros(1 + len(gap) ** 2)
-        size = max(float(np.abs(gap).max()), 1e-300)
-        usual = self._fit.scale * math.sqrt(self._kernel.noise)
-        far = abs(float(gap / size @ s["weights"])) * size / max(usual, 1e-300)
-        cut = min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * clipped(gap, -LARGEST, LARGEST)
+            s["repeats"] = np.zeros(1 + len(gaps) ** 2)
+        size = max(1e-300, *map(abs, gaps))
+        usual = max(self._fit.scale * math.sqrt(self._kernel.noise), 1e-300)
+        far = abs(sum(g / size * w for g, w in zip(gaps, s["weights"].tolist(), strict=True))) * size / usual
+        cut = [min(1.0, WILD_DEVIATIONS / max(far, 1e-300)) * one for one in gaps]
         s["repeats"] = REPEATS_KEPT * s["repeats"]
-        s["repeats"][0] += 1.0
-        s["repeats"][1:] += (share * cut[:, None] * cut).ravel()
+        s["repeats"] += [1.0, *(share * one * other for one in cut for other in cut)]
 
     def _insert(
         self, row: int, point: Array, context: Array, values: Array, failed: bool, belief: DiscreteBelief
     ) -> None:
         """A new row, or one in the place of another, which leaves the inverse at the same time."""
-        s, kernel, look = self._state, self._kernel, belief.look(point)
-        near, kc = look.gram[0], belief.similar()
-        own, noise = float(kernel.variances(look.rows.phi[:1])[0]), kernel.noise + JITTER
+        s, kernel, kc = self._state, self._kernel, belief.similar()
+        rows = kernel.rows_of(self._knobs, point[None])
+        near = kernel.gram(rows, self._fit.rows)[0]
+        own, noise = float(kernel.variances(rows.phi)[0]), kernel.noise + JITTER
         cross = kernel.base(kc) + near * kernel.blend(kc)
         s["inverse"] = with_row(s["inverse"], row, cross, own + noise, noise)
         s["gram"] = bordered(s["gram"], row, near, own - kernel.level * (1.0 + kernel.vc))
@@ -287,7 +286,7 @@ class DiscreteFamily:
             noises=noise,
             rivals=0.0,
             contexts=standard(context, s["middle"], s["width"]),
-            **{name: part[0] for name, part in look.rows._asdict().items()},
+            **{name: part[0] for name, part in rows._asdict().items()},
         )
 
     def _free_row(self) -> int:

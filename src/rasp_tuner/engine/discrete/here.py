@@ -97,12 +97,11 @@ class Candidates(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """What is known of two points."""
+    """What is known of the target at two points."""
 
-    rows: Rows  # their features
-    gram: Array  # [2, n] between them and the stored points
-    mean: Array  # [2] of the target
-    covariance: Array  # [2, 2] of the target
+    mean: tuple[float, float]
+    variance: tuple[float, float]
+    covariance: float
 
 
 class Here:
@@ -120,6 +119,11 @@ class Here:
         alike = self.kc > ALIKE
         ran = (self.fit.points[alike] == self.fit.knobs.default).all(axis=1).any()
         return float(self.fit.counts[alike].sum()), bool(ran)
+
+    def nearest(self, point: Array) -> int:
+        """The row of this point [d] whose context is closest; -1 if there is none."""
+        same = (self.fit.points == point).all(axis=1).nonzero()[0]
+        return int(same[self.kc[same].argmax()]) if len(same) else -1
 
     @cached_property
     def failed(self) -> Array:
@@ -193,44 +197,45 @@ class Here:
         The price is the expected target. The value is what one look lowers the best known by, times the horizon.
         """
         fit = self.fit
-        _, _, mean, covariance = self._joint(fit.kernel.rows_of(fit.knobs, candidates.points))
+        mean, covariance = self._joint(fit.kernel.rows_of(fit.knobs, candidates.points))
         value = knowledge_gradient(mean, covariance, fit.kernel.noise)
         if fit.reached < 1.0:  # a look at a new point may turn out to be one at another
             known = set(keys_of(fit.points))
             value *= [1.0 if key in known else fit.reached for key in keys_of(candidates.points)]
         return int((mean - fit.constants.horizon * value).argmin()), int(mean.argmin())
 
-    def pair(self, both: Array) -> Pair:
-        """Of two points [2, d]."""
-        return self._joint(self.fit.kernel.rows_of(self.fit.knobs, both))
+    def pair(self, point: Array, other: Array) -> Pair:
+        """Of two points [d]."""
+        mean, covariance = self._joint(self.fit.kernel.rows_of(self.fit.knobs, np.array([point, other])))
+        (first, second), ((own, shared), (_, others)) = mean.tolist(), covariance.tolist()
+        return Pair((first, second), (own, others), shared)
 
     def marginal(self, points: Array) -> tuple[Array, Array]:
         """Mean and variance [m] of the target at points [m, d]."""
         kernel = self.fit.kernel
         rows = kernel.rows_of(self.fit.knobs, points)
-        _, cross, mean = self._cross(rows)
+        cross, mean = self._cross(rows)
         variance = kernel.variances(rows.phi) - ((cross @ self.fit.inverse) * cross).sum(axis=1)
         return mean, np.maximum(variance, JITTER)
 
-    def _cross(self, rows: Rows) -> tuple[Array, Array, Array]:
-        """Between points and the stored rows [m, n]: their gram, and their kernel in this context. Means [m] of the
-        target at the points."""
+    def _cross(self, rows: Rows) -> tuple[Array, Array]:
+        """Kernel [m, n] between points and the stored rows in this context; means [m] of the target at the points."""
         fit = self.fit
-        gram = fit.kernel.gram(rows, fit.rows)
-        cross = gram * self.share
+        cross = fit.kernel.gram(rows, fit.rows)
+        cross *= self.share
         cross += self.base
         mean = cross @ fit.alpha
         mean += fit.knobs.expected(rows.phi)
-        return gram, cross, mean
+        return cross, mean
 
-    def _joint(self, rows: Rows) -> Pair:
-        """The same as of two points, of any number."""
+    def _joint(self, rows: Rows) -> tuple[Array, Array]:
+        """Mean [m] and covariance [m, m] of the target."""
         kernel = self.fit.kernel
-        gram, cross, mean = self._cross(rows)
+        cross, mean = self._cross(rows)
         covariance = kernel.gram(rows, rows)
         covariance += kernel.level * (1.0 + kernel.vc)
         covariance -= (cross @ self.fit.inverse) @ cross.T
-        return Pair(rows, gram, mean, covariance)
+        return mean, covariance
 
 
 def knowledge_gradient(mean: Array, covariance: Array, noise: float) -> Array:

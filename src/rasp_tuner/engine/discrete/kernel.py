@@ -251,8 +251,6 @@ def noise_step(slope: float, information: float, noise: float, repeats: tuple[fl
 
 def sampled_effects(va: float, covariance: Array, effects: Array, draws: Array) -> Array:
     """Main effects [m, p] by normal draws [m, p]; the covariance [p, p] lacks its prior, va, and is used up."""
-    if compiled.ready() and len(covariance) <= compiled.SAMPLED_EFFECTS:
-        return compiled.sampled_effects(va, covariance, effects, draws)
     covariance.reshape(-1)[:: len(covariance) + 1] += va  # the diagonal
     sampled: Array = effects + draws @ root(covariance).T
     return sampled
@@ -308,6 +306,8 @@ def with_row(inverse: Array, row: int, cross: Array, variance: float, least: flo
 
 def with_noise(inverse: Array, row: int, change: float) -> Array:
     """The inverse of a matrix that changes by so much at one place of its diagonal."""
+    if compiled.ready():
+        return compiled.with_noise(inverse, row, change)
     column = inverse[row]
     by = -change / (1.0 + change * float(column[row]))
     return _updated(inverse, [column * by], [column], len(inverse))

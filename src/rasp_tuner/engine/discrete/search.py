@@ -5,9 +5,7 @@ Addresses are looked up once: to look one up costs as much as much of the arithm
 """
 
 import ctypes
-import math
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +14,11 @@ from numpy.typing import NDArray
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.discrete.compiled import COUNT, NUMBER, POINTER, Tables, address, functions, here_struct
 from rasp_tuner.engine.discrete.here import ALIKE, LOOKS, Candidates, DiscreteConstants, Fit, Here, Pair
-from rasp_tuner.engine.discrete.kernel import JITTER, Rows, sampled_effects
+from rasp_tuner.engine.discrete.kernel import JITTER
 from rasp_tuner.engine.discrete.target import level_from
 
 ROOM = 32  # rows by which memory grows
+VIEWS = 64  # kept, of as many numbers of candidates
 
 
 class _Search(ctypes.Structure):
@@ -27,12 +26,12 @@ class _Search(ctypes.Structure):
 
     COUNTS = ("elites", "mutants", "crossovers", "drawn", "sparse", "looks")
     RESULTS = ("found", "moves", "swaps", "bars", "kept")
-    NUMBERS = ("alike", "home", "horizon", "reached", "jitter")
+    NUMBERS = ("alike", "home", "horizon", "spread", "reached", "jitter")
     PLACES = ("rows", "changes", "changed", "swapped", "pairs", "places", "order")
     REALS = (
-        "look", "barred", "means", "shared", "effects", "rates", "lots", "arrivals", "uniform", "steps", "taken",
-        "values", "points", "candidates", "phi", "passed", "weighted", "sizes", "near", "cross", "own_near", "own",
-        "covariance", "mean", "value",
+        "look", "barred", "means", "shared", "effects", "rates", "lots", "arrivals", "uniform", "steps", "draws",
+        "taken", "explained", "diagonal", "values", "points", "candidates", "phi", "passed", "weighted", "sizes",
+        "near", "cross", "own_near", "own", "covariance", "mean", "value",
     )  # fmt: skip
     _fields_ = [
         *((name, COUNT) for name in (*COUNTS, *RESULTS)),
@@ -53,9 +52,10 @@ class Search:
         drawn = 1 + c.full + c.sparse
         most = max(c.elites, 1) + 1 + c.mutants + c.crossovers + drawn  # candidates
         self.tables, self.constants, self._most, self._room = tables, constants, most, -1
+        self._views: dict[tuple[int, int], tuple[Array, ...]] = {}
         self.struct = _Search(
             c.elites, c.mutants, c.crossovers, drawn, c.sparse, len(LOOKS), 0, 0, 0, 0, 0, ALIKE, c.home, c.horizon,
-            1.0, JITTER,
+            c.spread, 1.0, JITTER,
         )  # fmt: skip
         self.address = ctypes.addressof(self.struct)
         self.places: dict[str, NDArray[np.int64]] = {}
@@ -69,20 +69,34 @@ class Search:
             arrivals=(c.mutants * d,), uniform=((5 * c.mutants + c.crossovers) * d,), steps=(c.mutants * d,),
             taken=(c.sparse,), values=(drawn, tables.singles), points=(most, d), candidates=(most, d), phi=(most, p),
             passed=(most, q), weighted=(most, q), sizes=(most,), own_near=(most * most,), own=(most * most,),
-            covariance=(most * most,), mean=(most,), value=(most,), explained=(p, p), draws=(drawn, p),
+            covariance=(most * most,), mean=(most,), value=(most,), explained=(p, p), diagonal=(p,),
+            draws=(drawn, p),
         )  # fmt: skip
         self.reals["look"][:] = LOOKS
 
     def with_room_for(self, rows: int) -> "Search":
         """Itself, with memory for so many."""
         if rows > self._room:
-            self._room = room = rows + ROOM
+            self._room, self._views = rows + ROOM, {}
+            room = self._room
             p, most = self.tables.main, self._most
             self._take(
                 self.reals, np.float64, means=(2 * room,), shared=(room * p,), reach=(room * max(p, most),),
                 near=(most * room,), cross=(most * room,),
             )  # fmt: skip
         return self
+
+    def views(self, m: int, n: int) -> tuple[Array, ...]:
+        """Of m candidates: steps, weighted steps and main effects; products of these and of what is between them and n
+        rows: near [m, n], cross [m, n], reach [m, n], own_near [m, m], own [m, m] and covariance [m, m]."""
+        if (m, n) not in self._views:
+            of = self.reals
+            if len(self._views) > VIEWS:
+                self._views = {}
+            wide = tuple(of[name][: m * n].reshape(m, n) for name in ("near", "cross", "reach"))
+            square = tuple(of[name][: m * m].reshape(m, m) for name in ("own_near", "own", "covariance"))
+            self._views[m, n] = (of["passed"][:m], of["weighted"][:m], of["phi"][:m], *wide, *square)
+        return self._views[m, n]
 
     def _take(self, into: dict[str, NDArray[Any]], kind: type[Any], **shapes: tuple[int, ...]) -> None:
         """Arrays, and their addresses where compiled code knows them."""
@@ -101,9 +115,8 @@ class CompiledHere(Here):
         own = np.empty((3, n))
         self.kc, self.share, self.base = own[0], own[1], own[2]
         self._struct = here_struct(fit, own)
-        self._address = ctypes.addressof(self._struct)
         sums = np.empty(4)
-        self._functions["believe"](self._knobs, self._address, ALIKE, address(context), address(sums))
+        self._functions["believe"](self._knobs, self._struct, ALIKE, address(context), address(sums))
         total, alike, samples, default = sums.tolist()
         self.level = level_from(total, alike, fit.center)
         self._known = samples, default > 0.0
@@ -112,12 +125,16 @@ class CompiledHere(Here):
     def known(self) -> tuple[float, bool]:
         return self._known
 
+    def nearest(self, point: Array) -> int:
+        found: int = self._functions["nearest"](self._knobs, self._struct, address(np.ascontiguousarray(point)))
+        return found
+
     @cached_property
     def elites(self) -> Array:
         search = self._search.with_room_for(len(self.kc))
         rows, count = search.places["rows"], self.fit.constants.elites
         found = self._functions["elites"](
-            self._knobs, self._address, count, ALIKE, search.struct.means, search.struct.rows
+            self._knobs, self._struct, count, ALIKE, search.struct.means, search.struct.rows
         )
         elites: Array = self.fit.points[rows[:found]]
         return elites
@@ -125,7 +142,7 @@ class CompiledHere(Here):
     def candidates(self, rng: np.random.Generator) -> Candidates:
         search, c = self._search.with_room_for(len(self.kc)), self.fit.constants
         struct, tables, places, reals = search.struct, search.tables, search.places, search.reals
-        self._functions["begin"](self._knobs, self._address, search.address)
+        self._functions["begin"](self._knobs, self._struct, search.address)
         places["pairs"][:] = rng.integers(struct.found, size=(2, c.crossovers))
         places["changes"][:] = rng.geometric(c.few, c.mutants)
         rng.random(out=reals["lots"])
@@ -140,53 +157,39 @@ class CompiledHere(Here):
             rng.random(out=uniform[4 * moves : last])
         else:
             rng.random(out=uniform[:last])
-        self._sample(rng)
+        rng.standard_normal(out=reals["draws"])
+        rng.random(out=reals["taken"])
+        n, p = self.fit.rows.phi.shape
+        shared, reach = reals["shared"][: n * p].reshape(n, p), reals["reach"][: n * p].reshape(n, p)
+        np.matmul(self.fit.inverse, shared, out=reach)
+        np.matmul(shared.T, reach, out=reals["explained"])
         barred = self.unreached()
         struct.bars, struct.barred = len(barred), address(barred)
-        self._functions["candidates"](self._knobs, self._address, search.address)
+        self._functions["candidates"](self._knobs, self._struct, search.address)
         counts = (struct.found, 1, c.mutants, c.crossovers, struct.drawn)
         return Candidates(reals["candidates"][: struct.kept], places["places"][: struct.kept], counts)
 
-    def _sample(self, rng: np.random.Generator) -> None:
-        """Draw main effects, and work out what they say of every value of every knob."""
-        search, fit, c, (n, p) = self._search, self.fit, self.fit.constants, self.fit.rows.phi.shape
-        reals = search.reals
-        shared, draws, explained = reals["shared"][: n * p].reshape(n, p), reals["draws"], reals["explained"]
-        np.matmul(fit.inverse, shared, out=(reach := reals["reach"][: n * p].reshape(n, p)))
-        np.matmul(shared.T, reach, out=explained)
-        np.negative(explained, out=explained)
-        rng.standard_normal(out=draws)
-        draws *= c.spread
-        draws[0] = 0.0
-        rng.random(out=reals["taken"])
-        reals["taken"] *= math.log(search.tables.dim + 1)
-        drawn = sampled_effects(fit.kernel.va, explained, reals["effects"], draws)
-        np.matmul(drawn, fit.knobs.single, out=reals["values"])
-
     def ranked(self, candidates: Candidates) -> tuple[int, int]:
         search, fit = self._search, self.fit
-        reals, m, n = search.reals, len(candidates.points), len(self.kc)
-        steps, weighted, phi = reals["passed"][:m], reals["weighted"][:m], reals["phi"][:m]
-        cross, own = reals["cross"][: m * n].reshape(m, n), reals["own"][: m * m].reshape(m, m)
-        np.matmul(steps, fit.rows.weighted.T, out=reals["near"][: m * n].reshape(m, n))
+        of = search.views(len(candidates.points), len(self.kc))
+        steps, weighted, phi, near, cross, reach, own_near, own, covariance = of
+        np.matmul(steps, fit.rows.weighted.T, out=near)
         np.matmul(phi, fit.rows.phi.T, out=cross)
-        np.matmul(steps, weighted.T, out=reals["own_near"][: m * m].reshape(m, m))
+        np.matmul(steps, weighted.T, out=own_near)
         np.matmul(phi, phi.T, out=own)
-        self._functions["cross"](self._knobs, self._address, search.address)
-        np.matmul(cross, fit.inverse, out=(reach := reals["reach"][: m * n].reshape(m, n)))
-        np.matmul(reach, cross.T, out=reals["covariance"][: m * m].reshape(m, m))
+        self._functions["cross"](self._knobs, self._struct, search.address)
+        np.matmul(cross, fit.inverse, out=reach)
+        np.matmul(reach, cross.T, out=covariance)
         search.struct.reached = fit.reached
-        chosen: int = self._functions["rank"](self._knobs, self._address, search.address)
+        chosen: int = self._functions["rank"](self._knobs, self._struct, search.address)
         return chosen, int(search.places["order"][0])
 
-    def pair(self, both: Array) -> Pair:
-        n, (_, p), (_, q) = len(self.kc), self.fit.rows.phi.shape, self.fit.rows.steps.shape
-        ends = [0]
-        for width in (p, q, q, 1, n, 1, 2, 2 * n):
-            ends.append(ends[-1] + 2 * width)
-        memory = np.empty(ends[-1])
-        at = address(memory)
-        self._functions["look"](self._knobs, self._address, address(both), *(at + 8 * end for end in ends[:-1]))
-        part = [memory[start:end] for start, end in pairwise(ends)]
-        rows = Rows(part[0].reshape(2, p), part[1].reshape(2, q), part[2].reshape(2, q), part[3])
-        return Pair(rows, part[4].reshape(2, n), part[5], part[6].reshape(2, 2))
+    def pair(self, point: Array, other: Array) -> Pair:
+        tables, default = self._search.tables, other is self.fit.knobs.default
+        memory = np.empty(8 + 2 * (tables.main + 2 * tables.steps) + 6 * len(self.kc))
+        others = tables.default if default else address(np.ascontiguousarray(other))
+        self._functions["look"](
+            self._knobs, self._struct, address(np.ascontiguousarray(point)), others, address(memory)
+        )
+        first, second, own, shared, _, last = memory[:6].tolist()
+        return Pair((first, second), (own, last), shared)

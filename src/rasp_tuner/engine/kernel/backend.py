@@ -16,6 +16,7 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.state import Dims, State, Tensor
 
 Rows = NDArray[np.int64]
+Told = tuple[Tensor, ...]  # what `against` says
 Beliefs = Any  # a Belief; or the same arrays of compiled code
 ARRAYS: dict[str, Callable[..., Any]] = {
     "believe": believe.believe, "predict": predict.predict, "compare": predict.compare, "against": predict.against,
@@ -77,6 +78,30 @@ class Kernel:
     ) -> None:
         self._run("learn", state, rows, belief, self._default, points, contexts, losses, failed, logs)
 
+    def ask(
+        self, state: State, contexts: Tensor, draws: Tensor, rows: Rows | None = None
+    ) -> tuple[Beliefs, Tensor, Told | None]:
+        """Beliefs, the points [n, d] of `choose`, and what `against` says of these, if that comes with them."""
+        if self.takes_rows:
+            return self._native().ask(self._dims, state, self._default, contexts, draws, rows)
+        belief = self.believe(state, contexts, rows)
+        return belief, self.choose(state, belief, draws, rows)[0], None
+
+    def tell(
+        self, state: State, belief: Beliefs, *sample: Tensor, rows: Rows | None = None, beside: bool
+    ) -> tuple[Told | None, Tensor, Tensor]:
+        """Learn; and what was expected of the sample: `against`, if `beside` asks for it, and mean and variance [n].
+
+        sample  points, contexts, losses, failed, and y: the losses by their weights
+        """
+        if self.takes_rows:
+            return self._native().tell(self._dims, state, belief, self._default, *sample, rows=rows)
+        points, contexts, losses, failed, y = sample
+        told = self.against(state, belief, points, rows) if beside else None
+        mean, variance, logs = self.forecast(state, belief, points, y, rows)
+        self.learn(state, belief, points, contexts, losses, failed, logs, rows)
+        return told, mean, variance
+
     def some(self, belief: Beliefs, rows: Tensor) -> Beliefs:
         """The beliefs of some of the tuners."""
         if isinstance(belief, native.NativeBelief):
@@ -93,10 +118,13 @@ class Kernel:
             return getattr(self._gpu, name)(state, *(x for x in given if x is not self._default))
         if not self.takes_rows:
             return ARRAYS[name](self._dims, state, *given)
+        return getattr(self._native(), name)(self._dims, state, *given, rows)
+
+    def _native(self) -> native.Native:
         own: native.Native | None = getattr(self._of_thread, "native", None)
         if own is None:
             own = self._of_thread.native = native.Native()
-        return getattr(own, name)(self._dims, state, *given, rows)
+        return own
 
 
 def kernel_for(dims: Dims, default: Tensor) -> Kernel:

@@ -1,7 +1,6 @@
 """Belief: what the quadratic families of B tuners hold true, each in one context. Symbols as in state.py.
 
-y is relative to the first sample, less the offset. The covariance of the moving optimum stays in the state: a belief
-is good until its tuner learns.
+y is relative to the first sample, less the offset. A belief is good until its tuner learns.
 """
 
 import math
@@ -38,7 +37,7 @@ class Belief:
 
 
 def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
-    """Of every array of one tuner's belief, by name, in the order in which compiled code lays them out."""
+    """Of every array of one tuner's belief, by name."""
     d, p = dims.knobs, dims.features
     return {
         "weights": (E,), "noises": (E,), "spread": (), "offset": (), "origin": (), "a": (), "moving": (), "level": (),
@@ -47,7 +46,15 @@ def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
     }  # fmt: skip
 
 
+def layout(dims: Dims) -> dict[str, tuple[int, ...]]:
+    """The same in the order in which compiled code lays them out, and what it makes once for all that is asked.
+
+    K is the covariance of the moving optimum, and the hint the best point tried in situations like this one.
+    """
+    return {**shapes(dims), "K": (dims.features, dims.features), "hint": (dims.knobs,)}
+
+
 @lru_cache
 def length(dims: Dims) -> int:
     """Numbers in the belief of one tuner."""
-    return sum(math.prod(shape) for shape in shapes(dims).values())
+    return sum(math.prod(shape) for shape in layout(dims).values())

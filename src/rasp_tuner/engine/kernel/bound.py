@@ -19,7 +19,7 @@ class _One(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("dims", "state", "context", "draws", "point", "y", "losses", "failed")),
-        *((name, ctypes.c_void_p) for name in ("logs", "chosen", "figures")),
+        *((name, ctypes.c_void_p) for name in ("logs", "chosen", "noise", "figures")),
     ]
 
 

@@ -209,7 +209,7 @@ def _loaded(made: bytes, name: str) -> ctypes.c_void_p:
 def _numbers_to_believe(dims: Dims) -> int:
     """And to renew trust."""
     p, slots, sums = dims.features, L * dims.rows, L * dims.prompt
-    believe = max(sums, 2 * dims.rows) + max(_numbers_to_estimate(dims), slots) + 3 * p * p + 4 * p
+    believe = max(sums, 2 * dims.rows) + max(_numbers_to_estimate(dims), slots) + 3 * p * p + (2 * L + 3) * p
     return max(believe, sums + slots)
 
 
@@ -222,7 +222,7 @@ def _numbers_to_learn(dims: Dims) -> int:
     beside = d + dims.columns + dims.sample + 2 * p + p * p
     track = d + max(_numbers_to_estimate(dims), dims.rows)
     trust = L * dims.prompt + L * dims.rows
-    merge = 33 * dims.rows + 32
+    merge = 48 * dims.rows
     early = 2 * EARLY_SAMPLES * (EARLY_SAMPLES + 2) + 16 + dims.context
     side, row, n = min(m, WINDOW_SAMPLES), m + 12, WINDOW_SAMPLES
     fit = n * (3 * d + 6 + dims.rank + row) + max(n, m) + 7 * m + 3 * side * side

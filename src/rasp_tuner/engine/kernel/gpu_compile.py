@@ -24,6 +24,9 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #define NULL 0
 #define INFINITY __longlong_as_double(0x7ff0000000000000LL)
+static inline void memmove(double *to, const double *from, size_t size) { /* towards the front */
+    for (size_t i = 0; i < size / sizeof(double); i++) to[i] = from[i];
+}
 """
 STANDARD_HEADERS = ("math.h", "stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h")  # NVRTC has them built in
 

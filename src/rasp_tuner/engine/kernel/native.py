@@ -34,6 +34,8 @@ ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all ha
     "choose": [POINTER] * 6,
     "best": [POINTER] * 2,
     "learn": [POINTER] * 6,
+    "ask": [POINTER, POINTER, NUMBER, *[POINTER] * 6],
+    "tell": [POINTER] * 9,
 }
 
 Rows = NDArray[np.int64]
@@ -119,7 +121,7 @@ class NativeBelief:
         return len(self.buffer)
 
     def __getattr__(self, name: str) -> Array:
-        layout = {} if name.startswith("_") else _belief_layout(self._dims)
+        layout = {} if name.startswith("_") else belief_layout(self._dims)
         if name not in layout:
             raise AttributeError(f"a belief has no array {name!r}")
         part, shape = layout[name]
@@ -252,6 +254,32 @@ class Native:
         ins = [(address(x), 8 * w) for x, w in zip(inputs, widths, strict=True)]
         self._call("learn", dims, state, default, rows, n, _of(belief, n), *ins)
 
+    def ask(
+        self, dims: Dims, state: State, default: Array, contexts: ArrayLike, draws: ArrayLike, rows: Rows | None = None
+    ) -> tuple[NativeBelief, Array, tuple[Array, ...]]:
+        """What `believe` gives, then `choose`, and of these points `against`."""
+        n, width = state.size if rows is None else len(rows), draws_needed(dims)
+        belief, contexts, draws = NativeBelief(dims, n), _numbers(contexts, n, dims.context), _numbers(draws, n, width)
+        out, ways = _outputs(n, dims.knobs, 0, 0, 0, 6)
+        ins = (address(contexts), 8 * dims.context), (address(draws), 8 * width), (width, 0), _of(belief, n)
+        self._call("ask", dims, state, default, rows, n, *ins, *ways)
+        return belief, out[0], tuple(out[4].T)
+
+    def tell(
+        self, dims: Dims, state: State, belief: NativeBelief, default: Array, *sample: ArrayLike, rows: Rows | None
+    ) -> tuple[tuple[Array, ...], Array, Array]:
+        """What `against` gives of points, then mean and variance as of `forecast`, and `learn`.
+
+        sample  points, contexts, losses, failed, and y: the losses by their weights
+        """
+        n = len(belief)
+        widths = (dims.knobs, dims.context, dims.columns, 1, 1)
+        inputs = [_numbers(x, n, w) for x, w in zip(sample, widths, strict=True)]
+        ins = [(address(x), 8 * w) for x, w in zip(inputs, widths, strict=True)]
+        out, ways = _outputs(n, 6, 0, 0)
+        self._call("tell", dims, state, default, rows, n, _of(belief, n), *ins, *ways)
+        return tuple(out[0].T), out[1], out[2]
+
     def _call(
         self, name: str, dims: Dims, state: State, default: Array, rows: Rows | None, n: int, *ways: tuple[int, int]
     ) -> None:
@@ -323,10 +351,10 @@ def state_struct(dims: Dims, state: State) -> _Shared:
 
 
 @lru_cache
-def _belief_layout(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
+def belief_layout(dims: Dims) -> dict[str, tuple[slice, tuple[int, ...]]]:
     """Where each array lies in the buffer, and its shape."""
     layout, start = {}, 0
-    for name, shape in beliefs.shapes(dims).items():
+    for name, shape in beliefs.layout(dims).items():
         stop = start + int(np.prod(shape))
         layout[name] = slice(start, stop), shape
         start = stop

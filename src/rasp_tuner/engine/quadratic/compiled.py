@@ -3,17 +3,13 @@
 Numbers pass through memory whose addresses are known: to look one up costs as much as the arithmetic itself.
 """
 
-import math
-import operator
-
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
-from rasp_tuner.engine.kernel.belief import length
 from rasp_tuner.engine.kernel.bound import Bound
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.native import NativeBelief, address
+from rasp_tuner.engine.kernel.native import NativeBelief, address, belief_layout
 from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draw
 
@@ -23,23 +19,24 @@ class CompiledOne:
 
     def __init__(self, dims: Dims, default: Array, state: State) -> None:
         self.dims, self.state = dims, state
-        self.context, self.draws = np.zeros(dims.context), np.zeros(draws_needed(dims))  # what a call is given
-        self.point, self.y = np.zeros(dims.knobs), np.zeros(1)
-        self.losses, self.failed = np.zeros(dims.columns), np.zeros(1)
-        self.logs, self.chosen, self.figures = np.zeros(E), np.zeros(dims.knobs), np.zeros(9)  # and what it gives
-        given = {
-            "context": self.context, "draws": self.draws, "point": self.point, "y": self.y, "losses": self.losses,
-            "failed": self.failed, "logs": self.logs, "chosen": self.chosen, "figures": self.figures,
+        widths = {
+            "context": dims.context, "draws": draws_needed(dims), "point": dims.knobs, "y": 1, "losses": dims.columns,
+            "failed": 1, "logs": E, "chosen": dims.knobs, "noise": 1, "figures": 9,
         }  # fmt: skip
+        given = {name: np.zeros(width) for name, width in widths.items()}
+        self.context, self.draws, self.point, self.y, self.losses, self.failed, *told = given.values()
+        self.logs, self.chosen, self.noise, self.figures = told
         self.call = Bound(dims, default, state, given)
-        self._length = length(dims)
+        self.similar = belief_layout(dims)["kernels"][0].start + 2 * dims.rows  # where it begins in a belief
         self._empty = NativeBelief(dims, 1)  # of a tuner without samples, which does not look at it
+        self._spare: NativeBelief | None = None  # memory of a belief that is good no more
 
     def believe(self, context: Array) -> "CompiledBelief":
-        belief = NativeBelief(self.dims, buffer=np.empty((1, self._length)))
+        arrays = NativeBelief(self.dims, 1) if self._spare is None else self._spare
+        self._spare = None
         self.context[:] = context
-        self.call.believe(belief.address)
-        return CompiledBelief(self, belief)
+        self.call.believe(arrays.address)
+        return CompiledBelief(self, arrays)
 
     def learn(self, trial: Trial, belief: "CompiledBelief | None", forecast: Forecast | None) -> None:
         self.point[:], self.context[:], self.losses[:] = trial.point, trial.context, trial.losses
@@ -47,17 +44,21 @@ class CompiledOne:
         if forecast is not None:
             self.logs[:] = forecast.log_densities
         self.call.learn((self._empty if belief is None else belief.arrays).address)
+        self._spare = None if belief is None else belief.arrays
 
 
 class CompiledBelief:
-    """Good until its tuner learns."""
+    """Good until its tuner learns: the next one may have its memory."""
 
     def __init__(self, one: CompiledOne, arrays: NativeBelief) -> None:
         self._one, self.arrays = one, arrays
-        self.weights: Array = arrays.buffer[0, :E]
-        head: list[float] = arrays.buffer[0, : 2 * E + 4].tolist()  # weights, noises, spread, offset, origin, a
-        self.noise = math.fsum(map(operator.mul, head[:E], head[E : 2 * E])) * head[-1] * head[-1]
+        self.noise = one.noise.item()
         self._beside: tuple[Array, list[float]] | None = None  # a point that was set beside the default, and how it is
+
+    @property
+    def weights(self) -> Array:
+        weights: Array = self.arrays.buffer[0, :E]
+        return weights
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         points = np.ascontiguousarray(points)
@@ -105,5 +106,6 @@ class CompiledBelief:
         return best
 
     def similar(self) -> Array:
-        similar: Array = self.arrays.kernels[0, 2, : int(self._one.state.count[0])]
+        start, count = self._one.similar, int(self._one.state.count[0])
+        similar: Array = self.arrays.buffer[0, start : start + count]
         return similar

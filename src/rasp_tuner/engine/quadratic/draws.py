@@ -11,7 +11,7 @@ SOURCES = ("predicted optimum", "best tried", "probe near it", "first probe")  #
 def draw(rng: np.random.Generator, dims: Dims, state: State, draws: Array) -> None:
     """Fill `draws`: uniform in [0, 1), one for each knob and candidate; a first probe is one knob and one way."""
     if state.count[0] >= 2.0:
-        draws[:] = rng.random(len(draws))
+        rng.random(out=draws)
         return
     draws[:] = 0.0
     draws[0] = (rng.integers(dims.knobs) + 0.5) / dims.knobs

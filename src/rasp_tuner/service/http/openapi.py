@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from rasp_tuner.service.http import schemas
+from rasp_tuner.service.http.context_schemas import LazyModel
 
 COMPONENT = "#/components/schemas/{model}"
 
@@ -52,7 +53,7 @@ def add(app: FastAPI) -> None:
             models = [
                 model
                 for model in vars(schemas).values()
-                if isinstance(model, type) and issubclass(model, schemas.LazyModel) and model.model_fields
+                if isinstance(model, type) and issubclass(model, LazyModel) and model.model_fields
             ]
             _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
             components = document.setdefault("components", {})

@@ -4,7 +4,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
 
-from rasp_tuner.contexts import HASHED_WIDTH
+from rasp_tuner.service.http.context_schemas import (
+    ContextSpec,
+    ContextValue,
+    ContextWord,
+    LazyModel,
+    Number,
+    StrictModel,
+    Word,
+    dimensions,
+)
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -18,10 +27,7 @@ PARAMS_EXAMPLE = {"pool": 8, "timeout_s": 1.0, "codec": "lz4"}
 METRICS_EXAMPLE = {"p99_ms": 181.2}
 CONTEXT_EXAMPLE = {"qps": 420.0}
 
-Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
-Number = FiniteFloat
-ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
 KnobValue = str | bool | int | FiniteFloat | None
 ContextField = Annotated[
     dict[Word, ContextValue] | list[ContextValue] | None,
@@ -46,18 +52,6 @@ Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["ou
 
 
 M = TypeVar("M", bound=BaseModel)
-
-
-class LazyModel(BaseModel):
-    """Compiled at first use, not at every start."""
-
-    model_config = ConfigDict(defer_build=True)
-
-
-class StrictModel(LazyModel):
-    """A request: no unknown names, no conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class FloatKnob(StrictModel):
@@ -94,30 +88,6 @@ class MetricSpec(StrictModel):
     min: Number | None = Field(default=None, description="The same; direction max.")
     at_most: Word | None = Field(default=None, description="A limit beside the default.", examples=["1.05 default"])
     at_least: Word | None = Field(default=None, description="The same; direction max.", examples=["0.95 default"])
-
-
-class NumberContext(StrictModel):
-    kind: Literal["number"]
-    log: bool = False
-    missing: Number | None = Field(default=None, description="A usual value, which stands for a missing one.")
-
-
-class PlainContext(StrictModel):
-    kind: Literal["flag", "time of day", "weekday"]
-
-
-class CategoryContext(StrictModel):
-    kind: Literal["category"]
-    values: list[Word] | None = Field(default=None, description="The usual ones, if known; any other is one more.")
-
-
-class NameContext(StrictModel):
-    kind: Literal["name"]
-    width: int = Field(default=HASHED_WIDTH, description="Numbers that stand for a text.")
-
-
-ContextSpec = Annotated[NumberContext | PlainContext | CategoryContext | NameContext, Field(discriminator="kind")]
-ContextWord = Literal["number", "flag", "category", "name", "time of day", "weekday"]
 
 
 class NewStudy(StrictModel):
@@ -374,7 +344,7 @@ def parse(model: type[M], value: Any) -> M:
 
 def check_size(wanted: NewStudy, limits: Limits) -> None:
     """Raise a 422 if the study is larger than this server allows."""
-    context = wanted.context if isinstance(wanted.context, int) else len(wanted.context or ())
+    context = wanted.context if isinstance(wanted.context, int) else dimensions(wanted.context or ())
     for field, count, most in (
         ("space", len(wanted.space), limits.knobs),
         ("metrics", len(wanted.metrics), limits.metrics),

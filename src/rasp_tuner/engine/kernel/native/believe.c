@@ -12,8 +12,13 @@
 static const double RECENT_STEPS = 20.0;   /* that the short memory lasts */
 static const double NARROW_WIDTH = 0.3;    /* of the narrow kernel, in deviations of the context */
 static const double FARTHEST_GAP = 26.0;   /* beyond, a kernel is no smaller */
-static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products slow a processor down */
+static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products are slow */
 static const double MOVING_IDLE_NATS = -7.0; /* behind the leader: from there on the moving optimum is idle */
+#ifdef RASP_KNOBS
+enum { MOST_SIDE_BY_SIDE = 0 };
+#else
+enum { MOST_SIDE_BY_SIDE = 33 }; /* features: larger matrices are inverted one by one, for the sake of the cache */
+#endif
 enum { MOVING_SETTLED_SAMPLES = 100, MOVING_LOOK_EVERY_STEPS = 4 };
 
 typedef struct {
@@ -116,7 +121,7 @@ static void make_sums(const Dims *dims, const State *one, const Belief *belief, 
 }
 
 /* Add what a quadratic cannot say by itself: its least value is about the level all situations share. */
-static void pin(const Dims *dims, const State *one, double level, double *mean, double *S, Scratch *s) {
+WIDER static void pin(const Dims *dims, const State *one, double level, double *mean, double *S, Scratch *s) {
     int64_t p = dims->p;
     double u[MOST_KNOBS], f[MOST_FEATURES];
     minimiser(dims, mean, one->curvature[0], u);
@@ -132,32 +137,80 @@ static void pin(const Dims *dims, const State *one, double level, double *mean, 
     JOIN();
 }
 
-/* Posterior of one local expert. */
+/* S of every local expert: the inverse of G / rho + prior. */
+WIDER static void invert(const Dims *dims, const Belief *belief, Scratch *s) {
+    int64_t p = dims->p, size = p * p;
+    const double *restrict precision = s->prior.precision;
+    double by[L];
+    int wrong[L] = {0};
+    for (int64_t l = 0; l < L; l++) by[l] = 1.0 / belief->noises[l];
+    if (p <= MOST_SIDE_BY_SIDE) {
+        const double *restrict G = belief->G, *restrict inverse = s->inverse;
+        double *restrict A = s->A, *restrict S = belief->S;
+        EACH(i, size)
+            for (int64_t l = 0; l < L; l++) A[i * L + l] = G[l * size + i] * by[l] + precision[i];
+        inverse_four(p, A, s->inverse, s->side, wrong);
+        EACH(i, size)
+            for (int64_t l = 0; l < L; l++) S[l * size + i] = inverse[i * L + l];
+    } else {
+        for (int64_t l = 0; l < L; l++) {
+            const double *restrict G = belief->G + l * size;
+            EACH(i, size) s->A[i] = G[i] * by[l] + precision[i];
+            wrong[l] = inverse_spd(p, s->A, belief->S + l * size, s->inverse);
+        }
+    }
+    for (int64_t l = 0; l < L; l++) { /* numbers beyond all measure: know nothing, but stay finite */
+        double *S = belief->S + l * size;
+        if (wrong[l]) memset(S, 0, sizeof(double) * (size_t)size);
+        for (int64_t i = 0; i < size && wrong[l]; i += p + 1) {
+            double known = belief->G[l * size + i] * by[l] + precision[i];
+            S[i] = known >= 1.0 ? 1.0 / known : 1.0;
+        }
+    }
+}
+
+/* Posterior of one local expert, whose S is known. */
 static void solve(const Dims *dims, const State *one, const Belief *belief, int64_t l, double level, Scratch *s) {
     int64_t p = dims->p;
-    double *S = belief->S + l * p * p, *G = belief->G + l * p * p, *b = belief->b + l * p;
+    double *S = belief->S + l * p * p, *b = belief->b + l * p;
     double a = *belief->a, by = 1.0 / belief->noises[l];
-    EACH(i, p * p) s->A[i] = G[i] * by + s->prior.precision[i];
-    if (inverse_spd(p, s->A, S, s->inverse)) { /* numbers beyond all measure: know nothing, but stay finite */
-        memset(S, 0, sizeof(double) * (size_t)(p * p));
-        for (int64_t i = 0; i < p; i++) S[i * p + i] = s->A[i * p + i] >= 1.0 ? 1.0 / s->A[i * p + i] : 1.0;
-    }
     EACH(i, p) s->side[i] = b[i] * by + a * s->prior.pull[i] + (i ? 0.0 : level * s->prior.precision[0]);
     JOIN();
     symmetric_times_shared(p, S, s->side, belief->mean + l * p);
     if (one->curvature[0] > 0.0) pin(dims, one, level, belief->mean + l * p, S, s);
 }
 
+/* K [p, p] of level, curvatures and location in this context: sums of coefficients of the moving optimum. So the rows of
+ * K are sums of rows of the coefficients' covariance, and its columns are sums of columns of these. */
+WIDER static void moving_covariance(const Dims *dims, const State *one, const Belief *belief) {
+    int64_t d = dims->d, p = dims->p, m = dims->m, width = 1 + dims->r;
+    const double *restrict x = belief->x;
+    double ratio = *belief->ratio;
+    EACH(i, p) {
+        int64_t many = i <= d ? 1 : width; /* coefficients in this sum, from the first */
+        int64_t first = i <= d ? i : 1 + d + (i - 1 - d) * width;
+        const double *from = one->covariance + first * m;
+        double *row = belief->K + i * p, sum[MOST_ROWS];
+        for (int64_t j = 0; j < m; j++) sum[j] = from[j] * (i <= d ? ratio : x[0]);
+        for (int64_t k = 1; k < many; k++) add_scaled(m, x[k], from + k * m, sum);
+        for (int64_t j = 0; j <= d; j++) row[j] = sum[j] * ratio;
+        for (int64_t j = 0; j < d; j++) row[1 + d + j] = dot(width, sum + 1 + d + j * width, x);
+    }
+    JOIN();
+}
+
 /* The posterior of the moving optimum in these units: they have moved since the fit. */
 static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief) {
-    int64_t d = dims->d, width = 1 + dims->r;
+    int64_t d = dims->d, p = dims->p, width = 1 + dims->r;
     int64_t steps = (int64_t)one->steps[0];
-    int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
+    int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0;
+    may = may || one->scores[L] > MOVING_IDLE_NATS;
     double a = *belief->a;
     *belief->moving = one->fitted[0] > 0.0 && may ? 1.0 : 0.0;
     if (*belief->moving == 0.0) {
         *belief->level = *belief->ratio = 0.0;
         memset(belief->x, 0, sizeof(double) * (size_t)(width + 2 * d)); /* curvatures and optimum follow */
+        memset(belief->K, 0, sizeof(double) * (size_t)(p * p));
         return;
     }
     encode_context(dims, one, context, belief->x);
@@ -167,6 +220,7 @@ static void believe_moving(const Dims *dims, const State *one, const double *con
         belief->curvatures[i] = one->theta[1 + i] / a;
         belief->optimum[i] = dot(width, one->theta + 1 + d + i * width, belief->x);
     }
+    moving_covariance(dims, one, belief);
 }
 
 static void weigh_experts(const State *one, const Belief *belief) {
@@ -185,12 +239,29 @@ static double spread(const Dims *dims, const State *one) {
     int64_t n = (int64_t)one->count[0];
     double mean = 0.0, square = 0.0;
     if (one->largest[0] != 0.0) return one->largest[0];
-    for (int64_t i = 0; i < n; i++) mean += slot_target(dims, one, i) / (double)n;
+    for (int64_t i = 0; i < n; i++) mean += slot_sum(dims, one, i) / one->counts[i] / (double)n;
     for (int64_t i = 0; i < n; i++) {
-        double gap = slot_target(dims, one, i) - mean;
+        double gap = slot_sum(dims, one, i) / one->counts[i] - mean;
         square += gap * gap / (double)n;
     }
     return square > 0.0 ? sqrt(square) : 1.0;
+}
+
+/* u [d] of the slot with the best y in a situation like this; the default while there is none. */
+WIDER static void make_hint(const Dims *dims, const State *one, const Belief *belief, double *scores) {
+    int64_t n = (int64_t)one->count[0], best = 0;
+    const double *restrict similar = belief->kernels + 2 * dims->R, *restrict counts = one->counts;
+    double by = 1.0 / *belief->spread, *u = belief->hint, lowest_score;
+    memset(u, 0, sizeof(double) * (size_t)dims->d);
+    if (n == 0) return;
+    EACH(i, n) scores[i] = slot_sum(dims, one, i);
+    EACH(i, n) scores[i] = scores[i] / counts[i] * by + 2.0 * (1.0 - similar[i]);
+    JOIN();
+    lowest_score = scores[0];
+    for (int64_t i = 1; i < n; i++) {
+        if (scores[i] < lowest_score) lowest_score = scores[i], best = i;
+    }
+    for (int64_t i = 0; i < dims->d; i++) u[i] = one->prompts[best * dims->P + 1 + i] / one->counts[best];
 }
 
 static void believe(const Dims *dims, const State *one, const double *context, const Belief *belief, Scratch *s) {
@@ -204,20 +275,22 @@ static void believe(const Dims *dims, const State *one, const double *context, c
     }
     noise_variances(one, belief->noises);
     double level = *belief->a * centred_level(one, *belief->offset, *belief->a);
+    invert(dims, belief, s);
     for (int64_t l = 0; l < L; l++) solve(dims, one, belief, l, level, s);
     believe_moving(dims, one, context, belief);
     weigh_experts(one, belief);
     *belief->spread = spread(dims, one);
+    make_hint(dims, one, belief, s->gaps);
     *belief->origin = dot(dims->k, one->first, one->weights);
 }
 
 void rasp_believe(const Dims *dims, const State *all, const int64_t *rows, int64_t n, const double *contexts,
                   double *beliefs) {
-    int64_t p = dims->p, R = dims->R, length = belief_length(dims);
+    int64_t p = dims->p, R = dims->R, length = belief_length(dims), size = p * p * (p <= MOST_SIDE_BY_SIDE ? L : 1);
     Scratch s;
     int64_t estimate = estimate_scratch(dims);
     Part parts[] = {{&s.gaps, L * dims->P > 2 * R ? L * dims->P : 2 * R}, {&s.W, estimate > L * R ? estimate : L * R},
-                    {&s.A, p * p}, {&s.inverse, p * p}, {&s.side, p}, {&s.Sf, p}, {&s.prior.mean, p},
+                    {&s.A, size}, {&s.inverse, size}, {&s.side, 2 * L * p}, {&s.Sf, p}, {&s.prior.mean, p},
                     {&s.prior.precision, p * p}, {&s.prior.pull, p}};
     double *memory = ALLOCATE(dims, parts);
     s.sums = s.gaps, s.estimate = s.W; /* the one is needed when the other is no more */

@@ -1,8 +1,10 @@
 /* The next point to run: candidates around the experts' optima and the best tried, and the choice among them.
  *
- * centres  [E + 1, d]   every expert's minimiser, and their mean, in u
- * n        scalar       candidates: the centres, the best tried, and moves from the leader's centre and from the best
- * f, Sf    [p, LANES]   features of some candidates side by side, and their products with S
+ * centres  [E + 1, d]       every expert's minimiser, and their mean, in u
+ * n        scalar           candidates: the centres, the best tried, and moves from the leader's centre and that one
+ * u        [., d, LANES]    candidates, so many side by side; the last ones are filled up with the default
+ * f, Sf    [p, LANES]       features of some candidates side by side, and their products with S
+ * h, Kh    [p, LANES]       the same of the moving optimum: slopes of y by its level, curvatures and location
  */
 #include <math.h>
 #include <string.h>
@@ -25,17 +27,35 @@ typedef struct {
 
 typedef struct {
     double weights[E]; /* without experts that have next to none */
-    double *K, *centres, *u, *mean, *variance, *gain, *axes, *values, *covariance;
+    double *centres, *u, *mean, *variance, *gain, *axes, *values, *covariance;
 } Comparison;
 
 static int64_t candidates(const Dims *dims) {
     return E + 2 + 2 * MOVES * (dims->d < DIRECTIONS ? dims->d : DIRECTIONS);
 }
 
+/* Candidates are dealt with in blocks. */
+static int64_t blocks(int64_t n) { return (n + LANES - 1) / LANES; }
+
+/* Where knob i of candidate j is. */
+static double *knob(const Dims *dims, const Comparison *s, int64_t j, int64_t i) {
+    return s->u + (j / LANES * dims->d + i) * LANES + j % LANES;
+}
+
+static void set_candidate(const Dims *dims, Comparison *s, int64_t j, const double *u) {
+    for (int64_t i = 0; i < dims->d; i++) *knob(dims, s, j, i) = u[i];
+}
+
+static void candidate_to_point(const Dims *dims, const Comparison *s, int64_t j, double *point) {
+    double u[MOST_KNOBS];
+    for (int64_t i = 0; i < dims->d; i++) u[i] = *knob(dims, s, j, i);
+    to_point(dims, u, point);
+}
+
 static double *make_scratch(const Dims *dims, Comparison *s) {
-    int64_t d = dims->d, p = dims->p, n = candidates(dims);
-    Part parts[] = {{&s->K, p * p}, {&s->centres, (E + 1) * d}, {&s->u, n * d}, {&s->mean, n}, {&s->variance, n},
-                    {&s->gain, n}, {&s->axes, d * d}, {&s->values, d}, {&s->covariance, d * d}};
+    int64_t d = dims->d, n = LANES * blocks(candidates(dims));
+    Part parts[] = {{&s->centres, (E + 1) * d}, {&s->u, n * d}, {&s->mean, n}, {&s->variance, n}, {&s->gain, n},
+                    {&s->axes, d * d}, {&s->values, d}, {&s->covariance, d * d}};
     return ALLOCATE(dims, parts);
 }
 
@@ -47,15 +67,14 @@ static int64_t argmin(int64_t n, const double *x) {
     return best;
 }
 
-/* Weights of the experts that count in a choice, and what the moving one needs. */
-static void prepare(const Dims *dims, const State *one, const Belief *belief, Comparison *s) {
+/* Weights of the experts that count in a choice. */
+static void weigh(const Belief *belief, Comparison *s) {
     double total = 0.0;
     for (int i = 0; i < E; i++) {
         s->weights[i] = belief->weights[i] < LEAST_WEIGHT ? 0.0 : belief->weights[i];
         total += s->weights[i];
     }
     for (int i = 0; i < E; i++) s->weights[i] /= total;
-    if (s->weights[L] > 0.0) moving_covariance(dims, one, belief, s->K);
 }
 
 static void make_centres(const Dims *dims, const Belief *belief, double *centres) {
@@ -69,41 +88,13 @@ static void make_centres(const Dims *dims, const Belief *belief, double *centres
     }
 }
 
-/* u [d] of the slot with the best y in a situation like this; the default while there is none. */
-static void make_hint(const Dims *dims, const State *one, const Belief *belief, double *u) {
-    int64_t n = (int64_t)one->count[0], best = 0;
-    const double *similar = belief->kernels + 2 * dims->R;
-    double least = INFINITY, by = 1.0 / *belief->spread;
-    memset(u, 0, sizeof(double) * (size_t)dims->d);
-    EACH(i, n) {
-        double score = slot_target(dims, one, i) * by + 2.0 * (1.0 - similar[i]);
-        if (score < least) least = score, best = i;
-    }
-    best = first_of_least(least, best);
-    if (n == 0) return;
-    for (int64_t i = 0; i < dims->d; i++) u[i] = one->prompts[best * dims->P + 1 + i] / one->counts[best];
-}
-
-#ifdef RASP_KNOBS /* where a thread has one lane */
-/* sums [p, LANES] = S f */
-static void products(int64_t p, const double *S, const double *f, double *sums) {
-    for (int64_t i = 0; i < p; i++) {
-        double row[LANES] = {0.0};
-        for (int64_t j = 0; j < p; j++)
-            for (int c = 0; c < LANES; c++) row[c] += S[i * p + j] * f[j * LANES + c];
-        for (int c = 0; c < LANES; c++) sums[i * LANES + c] = row[c];
-    }
-}
-#else
-typedef double Half __attribute__((vector_size(32), aligned(8), may_alias)); /* of the lanes */
-
-/* sums [p, LANES] = S f; two rows at a time, so that additions need not wait for one another. */
-WIDER static void products(int64_t p, const double *S, const double *f, double *sums) {
-    const Half *half = (const Half *)f;
-    Half *out = (Half *)sums;
+/* Sf [p, LANES] = S f, and f' S f, at least 0; two rows at a time, so that additions need not wait for one another. */
+static inline void products(int64_t p, const double *S, const double *f, double *Sf, double *variance) {
+    const Quad *half = (const Quad *)f;
+    Quad *out = (Quad *)Sf, left = {0.0}, right = {0.0};
     for (int64_t i = 0; i < p; i += 2) {
         const double *row = S + i * p, *next = i + 1 < p ? row + p : row;
-        Half a = {0.0}, b = {0.0}, c = {0.0}, d = {0.0};
+        Quad a = {0.0}, b = {0.0}, c = {0.0}, d = {0.0};
         for (int64_t j = 0; j < p; j++) {
             a += row[j] * half[2 * j];
             b += row[j] * half[2 * j + 1];
@@ -111,15 +102,14 @@ WIDER static void products(int64_t p, const double *S, const double *f, double *
             d += next[j] * half[2 * j + 1];
         }
         out[2 * i] = a, out[2 * i + 1] = b;
-        if (i + 1 < p) out[2 * i + 2] = c, out[2 * i + 3] = d;
+        left += a * half[2 * i], right += b * half[2 * i + 1];
+        if (i + 1 == p) break;
+        out[2 * i + 2] = c, out[2 * i + 3] = d;
+        left += c * half[2 * i + 2], right += d * half[2 * i + 3];
     }
-}
-#endif
-
-static void variances(int64_t p, const double *f, const double *Sf, double *variance) {
-    double sum[LANES] = {0.0};
-    for (int64_t i = 0; i < p * LANES; i++) sum[i % LANES] += f[i] * Sf[i];
-    for (int c = 0; c < LANES; c++) variance[c] = sum[c] > 0.0 ? sum[c] : 0.0;
+    Quad *sums = (Quad *)variance;
+    sums[0] = left, sums[1] = right;
+    for (int c = 0; c < LANES; c++) variance[c] = variance[c] > 0.0 ? variance[c] : 0.0;
 }
 
 /* An optimum at the edge stays there: nothing is gained by knowing it better. */
@@ -128,91 +118,96 @@ static int inside(const Dims *dims, int64_t knob, double centre) {
 }
 
 /* An observation that moves an expert's minimiser by m is worth the curvature times m^2. */
-static void local_expert(const Dims *dims, const Belief *belief, int64_t l, const double *centre, const double *f,
-                         Lanes *out) {
+WIDER static void local_expert(const Dims *dims, const Belief *belief, int64_t l, const double *centre,
+                               const double *f, Lanes *out) {
     int64_t d = dims->d, p = dims->p;
     const double *mean = belief->mean + l * p;
     double a = *belief->a, Sf[MOST_FEATURES * LANES];
-    products(p, belief->S + l * p * p, f, Sf);
-    variances(p, f, Sf, out->variance);
-    memset(out->mean, 0, sizeof(out->mean));
-    memset(out->gain, 0, sizeof(out->gain));
+    const Quad *half = (const Quad *)f, *slope = (const Quad *)Sf + 2, *bend = slope + 2 * d;
+    Quad *means = (Quad *)out->mean, *gains = (Quad *)out->gain, sums[2] = {{0.0}, {0.0}}, worths[2] = {{0.0}, {0.0}};
+    products(p, belief->S + l * p * p, f, Sf, out->variance);
     for (int64_t i = 0; i < p; i++) {
-        for (int c = 0; c < LANES; c++) out->mean[c] += mean[i] * f[i * LANES + c];
+        for (int c = 0; c < 2; c++) sums[c] += mean[i] * half[2 * i + c];
     }
     for (int64_t i = 0; i < d; i++) {
         double curvature = mean[1 + d + i] / a, twice = 2.0 * centre[i];
         double worth = 1.0 / (4.0 * (curvature > LEAST_CURVATURE ? curvature : LEAST_CURVATURE));
-        const double *slope = Sf + (1 + i) * LANES, *bend = Sf + (1 + d + i) * LANES;
         if (!inside(dims, i, centre[i])) continue;
-        for (int c = 0; c < LANES; c++) {
-            double move = slope[c] + twice * bend[c];
-            out->gain[c] += worth * (move * move);
+        for (int c = 0; c < 2; c++) {
+            Quad move = slope[2 * i + c];
+            move += twice * bend[2 * i + c];
+            worths[c] += worth * (move * move);
         }
     }
+    for (int c = 0; c < 2; c++) means[c] = sums[c], gains[c] = worths[c];
 }
 
-static void moving_expert(const Dims *dims, const Belief *belief, const double *centre, const double *K,
-                          const double *u, int64_t count, Lanes *out) {
+WIDER static void moving_expert(const Dims *dims, const Belief *belief, const double *centre, const double *f,
+                                Lanes *out) {
     int64_t d = dims->d, p = dims->p;
-    double slopes[MOST_FEATURES], g[MOST_FEATURES * LANES], Kg[MOST_FEATURES * LANES];
-    memset(g, 0, sizeof(double) * (size_t)(p * LANES));
-    memset(out, 0, sizeof(*out));
-    for (int64_t c = 0; c < count; c++) {
-        moving_slopes(dims, belief, u + c * d, slopes, out->mean + c);
-        for (int64_t i = 0; i < p; i++) g[i * LANES + c] = slopes[i];
-        out->mean[c] *= *belief->a;
+    double a = *belief->a, h[MOST_FEATURES * LANES], Kh[MOST_FEATURES * LANES], *means = out->mean;
+    const double *u = f + LANES, *moves = Kh + (1 + d) * LANES;
+    for (int c = 0; c < LANES; c++) h[c] = 1.0, means[c] = *belief->level;
+    for (int64_t i = 0; i < d; i++) {
+        double optimum = belief->optimum[i], curvature = belief->curvatures[i];
+        double *bends = h + (1 + i) * LANES, *slopes = h + (1 + d + i) * LANES;
+        for (int c = 0; c < LANES; c++) {
+            double gap = u[i * LANES + c] - optimum, square = gap * gap;
+            bends[c] = square;
+            slopes[c] = -2.0 * curvature * gap;
+            means[c] += curvature * square;
+        }
     }
-    products(p, K, g, Kg);
-    variances(p, g, Kg, out->variance);
+    for (int c = 0; c < LANES; c++) means[c] *= a, out->gain[c] = 0.0;
+    products(p, belief->K, h, Kh, out->variance);
     for (int64_t i = 0; i < d; i++) {
         double curvature = belief->curvatures[i];
         double worth = curvature > LEAST_CURVATURE ? curvature : LEAST_CURVATURE;
         if (!inside(dims, i, centre[i])) continue;
-        for (int c = 0; c < LANES; c++) out->gain[c] += worth * (Kg[(1 + i) * LANES + c] * Kg[(1 + i) * LANES + c]);
+        for (int c = 0; c < LANES; c++) out->gain[c] += worth * (moves[i * LANES + c] * moves[i * LANES + c]);
     }
 }
 
-/* Mean less the offset, variance with the experts' disagreement, and worth of an observation, of up to LANES points. */
-APART static void mixture_of(const Dims *dims, const Belief *belief, const Comparison *s, const double *u, int64_t count,
-                       Lanes *all) {
-    int64_t d = dims->d, p = dims->p;
-    double features_of[MOST_FEATURES], f[MOST_FEATURES * LANES], a = *belief->a;
+/* Mean less the offset, variance with the experts' disagreement, and worth of an observation, of the candidates. */
+WIDER static void mix_block(const Belief *belief, const double *weights, const Lanes *each, double *restrict mean,
+                            double *restrict variance, double *restrict gain) {
+    double a = *belief->a;
+    for (int c = 0; c < LANES; c++) mean[c] = variance[c] = gain[c] = 0.0;
+    for (int e = 0; e < E; e++) {
+        if (weights[e] == 0.0) continue;
+        double weight = weights[e], noise = belief->noises[e];
+        for (int c = 0; c < LANES; c++) {
+            mean[c] += weight * each[e].mean[c];
+            gain[c] += weight * each[e].gain[c] / (each[e].variance[c] + noise);
+        }
+    }
+    for (int e = 0; e < E; e++) {
+        if (weights[e] == 0.0) continue;
+        double weight = weights[e];
+        for (int c = 0; c < LANES; c++) {
+            double gap = each[e].mean[c] - mean[c];
+            variance[c] += weight * (a * a * each[e].variance[c] + gap * gap);
+        }
+    }
+    for (int c = 0; c < LANES; c++) gain[c] *= a;
+}
+
+APART static void mixture_at(const Dims *dims, const Belief *belief, Comparison *s, int64_t n) {
+    int64_t d = dims->d;
+    double f[MOST_FEATURES * LANES];
     Lanes each[E];
-    memset(f, 0, sizeof(double) * (size_t)(p * LANES));
-    memset(all, 0, sizeof(*all));
-    for (int64_t c = 0; c < count; c++) {
-        features(dims, u + c * d, features_of);
-        for (int64_t i = 0; i < p; i++) f[i * LANES + c] = features_of[i];
-    }
-    for (int e = 0; e < E; e++) {
-        if (s->weights[e] == 0.0) continue;
-        if (e < L) local_expert(dims, belief, e, s->centres + e * d, f, each + e);
-        else moving_expert(dims, belief, s->centres + e * d, s->K, u, count, each + e);
-        for (int c = 0; c < LANES; c++) {
-            all->mean[c] += s->weights[e] * each[e].mean[c];
-            all->gain[c] += s->weights[e] * each[e].gain[c] / (each[e].variance[c] + belief->noises[e]);
+    for (int c = 0; c < LANES; c++) f[c] = 1.0;
+    for (int64_t block = 0; block < blocks(n); block++) {
+        const double *u = s->u + block * d * LANES;
+        memcpy(f + LANES, u, sizeof(double) * (size_t)(d * LANES));
+        for (int64_t i = 0; i < d * LANES; i++) f[(1 + d) * LANES + i] = u[i] * u[i];
+        for (int e = 0; e < E; e++) {
+            if (s->weights[e] == 0.0) continue;
+            if (e < L) local_expert(dims, belief, e, s->centres + e * d, f, each + e);
+            else moving_expert(dims, belief, s->centres + e * d, f, each + e);
         }
-    }
-    for (int e = 0; e < E; e++) {
-        if (s->weights[e] == 0.0) continue;
-        for (int c = 0; c < LANES; c++) {
-            double gap = each[e].mean[c] - all->mean[c];
-            all->variance[c] += s->weights[e] * (a * a * each[e].variance[c] + gap * gap);
-        }
-    }
-    for (int c = 0; c < LANES; c++) all->gain[c] *= a;
-}
-
-static void mixture_at(const Dims *dims, const Belief *belief, Comparison *s, int64_t n) {
-    EACH(group, (n + LANES - 1) / LANES) {
-        Lanes some;
-        int64_t i = group * LANES, count = n - i < LANES ? n - i : LANES;
-        size_t size = sizeof(double) * (size_t)count;
-        mixture_of(dims, belief, s, s->u + i * dims->d, count, &some);
-        memcpy(s->mean + i, some.mean, size);
-        memcpy(s->variance + i, some.variance, size);
-        memcpy(s->gain + i, some.gain, size);
+        mix_block(belief, s->weights, each, s->mean + block * LANES, s->variance + block * LANES,
+                  s->gain + block * LANES);
     }
     JOIN();
 }
@@ -221,24 +216,25 @@ static void mixture_at(const Dims *dims, const Belief *belief, Comparison *s, in
 static void least_known(const Dims *dims, const Belief *belief, int64_t leader, const double *draws,
                         Comparison *s) {
     int64_t d = dims->d, p = dims->p;
-    const double *from = leader < L ? belief->S + leader * p * p : s->K;
+    int64_t first = leader < L ? 1 : 1 + d; /* of the location, in its features or slopes */
+    const double *from = leader < L ? belief->S + leader * p * p : belief->K;
     double trace = 0.0;
     for (int64_t i = 0; i < d; i++) {
-        memcpy(s->covariance + i * d, from + (1 + i) * p + 1, sizeof(double) * (size_t)d);
+        memcpy(s->covariance + i * d, from + (first + i) * p + first, sizeof(double) * (size_t)d);
         trace += s->covariance[i * (d + 1)];
     }
     for (int64_t i = 0; i < d; i++) s->covariance[i * (d + 1)] += TIE * trace * draws[i]; /* untried knobs take turns */
     eigen_symmetric(d, s->covariance, s->values, s->axes);
-    for (int64_t j = 0; j < d; j++) { /* of a vector and its negative, take the one that any library would */
+    for (int64_t j = d > DIRECTIONS ? d - DIRECTIONS : 0; j < d; j++) {
+        /* of a vector and its negative, take the one that any library would */
         double sign = 0.0;
         for (int64_t i = 0; i < d; i++) sign += s->axes[i * d + j] / (double)(1 + i);
         for (int64_t i = 0; i < d && sign < 0.0; i++) s->axes[i * d + j] *= -1.0;
     }
 }
 
-/* Points u [n, d] to compare. */
-static void make_candidates(const Dims *dims, const State *one, const Belief *belief, const double *draws,
-                            Comparison *s) {
+/* Points to compare. */
+static void make_candidates(const Dims *dims, const Belief *belief, const double *draws, Comparison *s) {
     int64_t d = dims->d, directions = d < DIRECTIONS ? d : DIRECTIONS, leader = 0, n = (E + 1);
     double most = belief->weights[0];
     for (int64_t e = 1; e < E; e++) {
@@ -246,21 +242,21 @@ static void make_candidates(const Dims *dims, const State *one, const Belief *be
         if (weight > most) leader = e, most = weight;
     }
     least_known(dims, belief, leader, draws, s);
-    memcpy(s->u, s->centres, sizeof(double) * (size_t)((E + 1) * d));
-    double *hint = s->u + n++ * d;
-    make_hint(dims, one, belief, hint);
-    const double *bases[] = {s->centres + leader * d, hint};
+    memset(s->u, 0, sizeof(double) * (size_t)(blocks(candidates(dims)) * LANES * d));
+    for (int64_t e = 0; e <= E; e++) set_candidate(dims, s, e, s->centres + e * d);
+    set_candidate(dims, s, n++, belief->hint);
+    const double *bases[] = {s->centres + leader * d, belief->hint};
     for (int b = 0; b < 2; b++) {
-        EACH(j, directions * MOVES) {
-            double *u = s->u + (n + j) * d;
-            for (int64_t i = 0; i < d; i++) {
-                u[i] = bases[b][i] + s->axes[i * d + d - 1 - j / MOVES] * REACH[j % MOVES];
-            }
+        for (int64_t j = 0; j < directions * MOVES; j++, n++) {
+            const double *axis = s->axes + d - 1 - j / MOVES;
+            for (int64_t i = 0; i < d; i++) *knob(dims, s, n, i) = bases[b][i] + axis[i * d] * REACH[j % MOVES];
         }
-        n += directions * MOVES;
     }
-    EACH(j, n) {
-        for (int64_t i = 0; i < d; i++) s->u[j * d + i] = clip(s->u[j * d + i], lowest(dims, i), highest(dims, i));
+    for (int64_t block = 0; block < blocks(n); block++) {
+        for (int64_t i = 0; i < d; i++) {
+            double *u = s->u + (block * d + i) * LANES, low = lowest(dims, i), high = highest(dims, i);
+            for (int c = 0; c < LANES; c++) u[c] = clip(u[c], low, high);
+        }
     }
     JOIN();
 }
@@ -283,15 +279,16 @@ void rasp_choose(const Dims *dims, const State *all, const int64_t *rows, int64_
         State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
         if (one.count[0] < 2.0) {
-            first_probe(dims, draws, s.u);
-            to_point(dims, s.u, points + i * d);
+            double u[MOST_KNOBS];
+            first_probe(dims, draws, u);
+            to_point(dims, u, points + i * d);
             rasp_predict(dims, all, rows + i, 1, beliefs + i * length, points + i * d, 1, means + i, variances + i);
             sources[i] = FIRST;
             continue;
         }
-        prepare(dims, &one, &belief, &s);
+        weigh(&belief, &s);
         make_centres(dims, &belief, s.centres);
-        make_candidates(dims, &one, &belief, draws, &s);
+        make_candidates(dims, &belief, draws, &s);
         mixture_at(dims, &belief, &s, many);
         double lowest_score = INFINITY, highest_score = -INFINITY;
         EACH(j, many) s.gain[j] = s.mean[j] - HORIZON_STEPS * s.gain[j];
@@ -308,7 +305,7 @@ void rasp_choose(const Dims *dims, const State *all, const int64_t *rows, int64_
         sources[i] = chosen <= E ? PREDICTED_OPTIMUM : chosen == E + 1 ? BEST_TRIED : PROBE_NEAR_IT;
         means[i] = s.mean[chosen] + *belief.offset + *belief.origin;
         variances[i] = s.variance[chosen];
-        to_point(dims, s.u + chosen * d, points + i * d);
+        candidate_to_point(dims, &s, chosen, points + i * d);
     }
     release(memory);
 }
@@ -318,16 +315,16 @@ void rasp_best(const Dims *dims, const State *all, const int64_t *rows, int64_t 
     int64_t d = dims->d, length = belief_length(dims);
     Comparison s;
     double *memory = make_scratch(dims, &s);
+    (void)all, (void)rows;
     for (int64_t i = 0; i < n; i++) {
-        State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
-        prepare(dims, &one, &belief, &s);
+        weigh(&belief, &s);
         make_centres(dims, &belief, s.centres);
-        memcpy(s.u, s.centres, sizeof(double) * (size_t)((E + 1) * d));
-        make_hint(dims, &one, &belief, s.u + (E + 1) * d);
-        memset(s.u + (E + 2) * d, 0, sizeof(double) * (size_t)d);
+        memset(s.u, 0, sizeof(double) * (size_t)(blocks(E + 3) * LANES * d)); /* the last one is the default */
+        for (int64_t e = 0; e <= E; e++) set_candidate(dims, &s, e, s.centres + e * d);
+        set_candidate(dims, &s, E + 1, belief.hint);
         mixture_at(dims, &belief, &s, E + 3);
-        to_point(dims, s.u + argmin(E + 3, s.mean) * d, points + i * d);
+        candidate_to_point(dims, &s, argmin(E + 3, s.mean), points + i * d);
     }
     release(memory);
 }

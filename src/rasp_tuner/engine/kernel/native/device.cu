@@ -26,7 +26,8 @@ void release(double *) {}
 #include "choose.c"
 #include "learn.c"
 
-enum { LENGTH = 2 * E + 7 + 1 + Dims::r + 2 * Dims::d + L * (2 * Dims::p + 2 * Dims::p * Dims::p + 1 + Dims::R) };
+enum { ENTRIES = Dims::p * Dims::p };
+enum { LENGTH = 2 * E + 8 + Dims::r + 3 * Dims::d + ENTRIES + L * (2 * Dims::p + 2 * ENTRIES + 1 + Dims::R) };
 #if RASP_LANES > 1
 enum { BLOCKS = 16 }; /* on a processor at once: with fewer registers each, but with something to do in the meantime */
 #else

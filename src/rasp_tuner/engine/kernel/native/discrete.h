@@ -25,12 +25,12 @@ typedef struct {                   /* as in discrete/compiled.py: a fit in one c
 typedef struct {                   /* as in discrete/search.py: one choice, and the memory that it is made in */
     int64_t elites, mutants, crossovers, drawn, sparse, looks; /* how many of each are wanted; the last drawn are sparse */
     int64_t found, moves, swaps, bars, kept; /* elites; changes and swaps of mutants; barred points; candidates */
-    double alike, home, horizon, reached, jitter;
+    double alike, home, horizon, spread, reached, jitter;
     int64_t *rows, *changes, *changed, *swapped, *pairs, *places, *order;
     const double *look, *barred;   /* counts of looks; [bars, d] */
     double *means, *shared, *effects, *rates;             /* [2, n], [n, p], [p], [d] */
-    double *lots, *arrivals, *uniform, *steps, *taken;    /* draws */
-    double *values, *points, *candidates;                 /* [drawn, d, grid], [all, d], [kept, d] */
+    double *lots, *arrivals, *uniform, *steps, *draws, *taken; /* what was drawn */
+    double *explained, *diagonal, *values, *points, *candidates; /* [p, p], [p], [drawn, d, grid], [all, d], [kept, d] */
     double *phi, *passed, *weighted, *sizes;              /* features of the candidates */
     double *near, *cross, *own_near, *own, *covariance, *mean, *value; /* [kept, n] twice, [kept, kept] thrice, [kept] */
 } Search;
@@ -71,17 +71,14 @@ void rasp_discrete_features(const Knobs *, int64_t count, const double *points, 
                             double *steps, double *weighted, double *sizes);
 void rasp_discrete_begin(const Knobs *, const Here *, Search *);
 void rasp_discrete_race(const Knobs *, Search *);
-void rasp_discrete_sample(int64_t p, double va, double *covariance, const double *effects, int64_t count,
-                          const double *draws, double *sampled);
 void rasp_discrete_candidates(const Knobs *, const Here *, Search *);
 /* discrete_belief.c */
 void rasp_discrete_believe(const Knobs *, const Here *, double alike, const double *context, double *sums);
 int64_t rasp_discrete_elites(const Knobs *, const Here *, int64_t count, double alike, double *means, int64_t *rows);
+int64_t rasp_discrete_nearest(const Knobs *, const Here *, const double *point);
 void rasp_discrete_cross(const Knobs *, const Here *, Search *);
 int64_t rasp_discrete_rank(const Knobs *, const Here *, Search *);
-void rasp_discrete_look(const Knobs *, const Here *, const double *points, double *phi, double *steps,
-                        double *weighted, double *sizes, double *gram, double *mean, double *covariance,
-                        double *scratch);
+void rasp_discrete_look(const Knobs *, const Here *, const double *point, const double *other, double *memory);
 void rasp_discrete_gradient(int64_t count, const double *mean, const double *covariance, double noise, double jitter,
                             int64_t looks, const double *look, int64_t *order, double *value);
 /* discrete_fit.c, discrete_evidence.c */
@@ -90,6 +87,7 @@ void rasp_discrete_target(int64_t n, const double *y, const double *likeness, do
                           double *scratch, double *target, double *numbers);
 void rasp_discrete_updated(int64_t n, int64_t ranks, const double *matrix, const double *left, const double *right,
                            int64_t stride, double *changed);
+void rasp_discrete_with_noise(int64_t n, const double *inverse, int64_t row, double change, double *changed);
 int64_t rasp_discrete_evidence(const Knobs *, const Evidence *);
 #pragma GCC visibility pop
 

@@ -70,6 +70,18 @@ WIDER int64_t rasp_discrete_elites(const Knobs *knobs, const Here *here, int64_t
     return found;
 }
 
+/* The row of this point [d] whose context is closest; -1 if there is none. */
+int64_t rasp_discrete_nearest(const Knobs *knobs, const Here *here, const double *point) {
+    int64_t d = knobs->d, nearest = -1;
+    for (int64_t i = 0; i < here->n; i++) {
+        const double *row = here->points + i * d;
+        int64_t same = 0;
+        while (same < d && row[same] == point[same]) same++;
+        if (same == d && (nearest < 0 || here->kc[i] > here->kc[nearest])) nearest = i;
+    }
+    return nearest;
+}
+
 /* One row: `near` becomes the gram, `linear` the kernel in this context; the mean of the target. */
 static inline double cross_row(const Here *here, double size, double *restrict near, double *restrict linear) {
     int64_t n = here->n;
@@ -127,26 +139,28 @@ static inline void symmetric_times_two(int64_t n, const double *restrict A, cons
     }
 }
 
-/* Two points: their features, gram [2, n], mean [2] and covariance [2, 2]. Scratch [4, n]. */
-WIDER void rasp_discrete_look(const Knobs *knobs, const Here *here, const double *points, double *phi, double *steps,
-                              double *weighted, double *sizes, double *gram, double *mean, double *covariance,
-                              double *scratch) {
+/* Two points: mean [2] and covariance [2, 2] of the target, first in memory [6 + 2 (p + 2 q + 1) + 6 n]. */
+WIDER void rasp_discrete_look(const Knobs *knobs, const Here *here, const double *point, const double *other,
+                              double *memory) {
     int64_t n = here->n, p = knobs->p, q = knobs->q;
-    rasp_discrete_features(knobs, 2, points, here->weights, phi, steps, weighted, sizes);
+    double *mean = memory, *covariance = mean + 2, *sizes = covariance + 4, *phi = sizes + 2, *steps = phi + 2 * p;
+    double *weighted = steps + 2 * q, *gram = weighted + 2 * q, *crosses = gram + 2 * n, *reach = crosses + 2 * n;
+    rasp_discrete_features(knobs, 1, point, here->weights, phi, steps, weighted, sizes);
+    rasp_discrete_features(knobs, 1, other, here->weights, phi + p, steps + q, weighted + q, sizes + 1);
     for (int64_t i = 0; i < 2; i++) {
-        double *cross = scratch + i * n;
+        double *cross = crosses + i * n;
         for (int64_t j = 0; j < n; j++) {
             gram[i * n + j] = dot(q, steps + i * q, here->weighted + j * q);
             cross[j] = dot(p, phi + i * p, here->phi + j * p);
         }
         mean[i] = cross_row(here, sizes[i], gram + i * n, cross) + phi[i * p + p - 1] * knobs->prior[p - 1];
     }
-    symmetric_times_two(n, here->inverse, scratch, scratch + 2 * n);
+    symmetric_times_two(n, here->inverse, crosses, reach);
     for (int64_t i = 0; i < 2; i++) {
         for (int64_t j = 0; j < 2; j++) {
             double near = dot(q, steps + i * q, weighted + j * q) - sizes[j] - sizes[i];
             double own = here->vp * exponential(near) + here->va * dot(p, phi + i * p, phi + j * p);
-            double explained = dot(n, scratch + (2 + i) * n, scratch + j * n);
+            double explained = dot(n, reach + i * n, crosses + j * n);
             covariance[2 * i + j] = own + here->level * (1.0 + here->vc) - explained;
         }
     }

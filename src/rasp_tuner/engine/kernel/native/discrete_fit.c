@@ -94,3 +94,14 @@ WIDER void rasp_discrete_updated(int64_t n, int64_t ranks, const double *matrix,
         for (int64_t r = 0; r < ranks; r++) add_scaled(n, left[r * n + i], right + r * n, row);
     }
 }
+
+/* The inverse [n, n] of a matrix that changes by so much at one place of its diagonal. */
+WIDER void rasp_discrete_with_noise(int64_t n, const double *inverse, int64_t row, double change, double *changed) {
+    const double *restrict column = inverse + row * n;
+    double by = -change / (1.0 + change * column[row]);
+    for (int64_t i = 0; i < n; i++) {
+        const double *restrict from = inverse + i * n;
+        double *restrict to = changed + i * n, share = column[i] * by;
+        for (int64_t j = 0; j < n; j++) to[j] = from[j] + share * column[j];
+    }
+}

@@ -169,24 +169,29 @@ void rasp_discrete_begin(const Knobs *knobs, const Here *here, Search *search) {
     main_effects(knobs, here, search);
 }
 
-/* Main effects drawn [count, p] by normal draws; the covariance lacks its prior, and is used up. */
-WIDER void rasp_discrete_sample(int64_t p, double va, double *covariance, const double *effects, int64_t count,
-                                const double *draws, double *sampled) {
-    double most = 0.0, diagonal[p];
-    for (int64_t i = 0; i < p; i++) most = fmax(most, covariance[i * (p + 1)] += va);
+/* What main effects that are drawn say of every value of every knob: of their mean first, then as `draws` say. Their
+ * covariance is the prior's less what the rows explain of it, which is used up. */
+WIDER static void draw_effects(const Knobs *knobs, const Here *here, Search *search) {
+    int64_t p = knobs->p, width = knobs->d * knobs->values;
+    double *covariance = search->explained, *diagonal = search->diagonal, most = 0.0;
+    for (int64_t i = 0; i < p * p; i++) covariance[i] = -covariance[i];
+    for (int64_t i = 0; i < p; i++) most = fmax(most, covariance[i * (p + 1)] += here->va);
     for (int64_t i = 0; i < p; i++) diagonal[i] = covariance[i * (p + 1)] += 1e-6 * most + 1e-12;
-    int rough = cholesky(p, covariance, covariance);
-    for (int64_t i = 0; i < count; i++) {
+    int rough = cholesky(p, covariance, covariance); /* then by the diagonal alone */
+    for (int64_t i = 0; i < search->drawn; i++) {
+        double *values = search->values + i * width, *draws = search->draws + i * p;
+        double spread = i == 0 ? 0.0 : search->spread;
+        for (int64_t t = 0; t < p; t++) draws[t] *= spread;
+        memset(values, 0, sizeof(double) * (size_t)width);
         for (int64_t t = 0; t < p; t++) {
-            double move = rough ? draws[i * p + t] * sqrt(fmax(diagonal[t], 0.0))
-                                : dot(t + 1, covariance + t * p, draws + i * p);
-            sampled[i * p + t] = effects[t] + move;
+            double move = rough ? draws[t] * sqrt(fmax(diagonal[t], 0.0)) : dot(t + 1, covariance + t * p, draws);
+            add_scaled(width, search->effects[t] + move, knobs->single + t * width, values);
         }
     }
 }
 
 /* Points [drawn, d] that minimise main effects of these values. In the last `sparse` only the strongest knobs move, from
- * the default or, every other, from the first elite; e^taken says how many. `gains` [d] is scratch. */
+ * the default or, every other, from the first elite; (d + 1)^taken says how many. `gains` [d] is scratch. */
 static void minimise(const Knobs *knobs, const Search *search, double *gains, double *points) {
     int64_t d = knobs->d, width = knobs->values;
     for (int64_t i = 0; i < search->drawn; i++) {
@@ -200,7 +205,7 @@ static void minimise(const Knobs *knobs, const Search *search, double *gains, do
         }
         if (late < 0) continue;
         const double *base = late % 2 ? search->points : knobs->default_;
-        int64_t taken = (int64_t)exp(search->taken[late]);
+        int64_t taken = (int64_t)exp(search->taken[late] * log((double)(d + 1)));
         for (int64_t j = 0; j < d; j++) {
             int64_t rank = 0;
             for (int64_t other = 0; other < d; other++) {
@@ -241,6 +246,7 @@ void rasp_discrete_candidates(const Knobs *knobs, const Here *here, Search *sear
         const double *other = search->points + search->pairs[search->crossovers + i] * d;
         for (int64_t j = 0; j < d; j++) next[j] = coin[i * d + j] < 0.5 ? one[j] : other[j];
     }
+    draw_effects(knobs, here, search);
     minimise(knobs, search, search->rates, next);
     for (int64_t i = 0; i < all; i++) {
         const double *point = search->points + i * d;

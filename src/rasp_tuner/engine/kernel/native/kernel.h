@@ -2,6 +2,7 @@
 #ifndef RASP_KERNEL_H
 #define RASP_KERNEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "linear.h"
@@ -48,10 +49,12 @@ typedef struct {
 /* One tuner's part of these arrays. */
 State tuner(const Dims *dims, const State *all, int64_t row);
 
-/* One tuner's belief: pointers into a buffer that is laid out as belief.shapes says. */
+/* One tuner's belief: pointers into a buffer that is laid out as belief.layout says. */
 typedef struct {
     double *weights, *noises, *spread, *offset, *origin, *a, *moving, *level, *ratio, *x, *curvatures, *optimum;
     double *mean, *S, *G, *b, *rest, *kernels;
+    double *K; /* [p, p] covariance of level, curvatures and location of the moving optimum; 0 without a say */
+    double *hint; /* [d] u of the slot with the best y in a situation like this; 0 while there is none */
 } Belief;
 
 Belief belief_at(const Dims *dims, double *buffer);
@@ -82,8 +85,9 @@ void encode_context(const Dims *dims, const State *one, const double *context, d
 void features(const Dims *dims, const double *u, double *phi);                       /* linear.c: [p] */
 APART int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
 APART int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */
+APART void inverse_four(int64_t n, double *A, double *inverse, double *scratch, int *wrong);    /* linear.c: side by side */
 APART void eigen_symmetric(int64_t n, double *A, double *values, double *vectors);         /* linear.c: ascending; columns */
-APART void each_expert(const Dims *dims, const State *one, const Belief *belief, const double *point, double *means,
+APART void each_expert(const Dims *dims, const Belief *belief, const double *point, double *means,
                  double *variances);                                                 /* predict.c: [E], [E], without origin and offset */
 
 #pragma GCC visibility push(default) /* all else is compiled as hidden */
@@ -104,6 +108,14 @@ void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, do
 void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
 void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                 const double *contexts, const double *losses, const double *failed, const double *logs);
+void rasp_ask(const Dims *, const State *, const int64_t *rows, int64_t n, const double *contexts, const double *draws,
+              int64_t drawn, double *beliefs, double *points, double *sources, double *means, double *variances,
+              double *beside); /* step.c, as the next; `beside` as of rasp_against */
+void rasp_tell(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
+               const double *contexts, const double *losses, const double *failed, const double *y, double *beside,
+               double *means, double *variances);
+void rasp_easier_in_logs(int64_t tuners, int64_t samples, int64_t d, int64_t c, const double *contexts,
+                         const double *points, const double *logs, const bool *used, bool *easier); /* scale.c */
 #pragma GCC visibility pop
 
 #endif

@@ -60,7 +60,7 @@ static double *take(double **next, int64_t length) {
 Belief belief_at(const Dims *dims, double *buffer) {
     int64_t d = dims->d, p = dims->p;
     double *next = buffer;
-    Belief belief; /* in the order of belief.shapes */
+    Belief belief; /* in the order of belief.layout */
     belief.weights = take(&next, E);
     belief.noises = take(&next, E);
     belief.spread = take(&next, 1);
@@ -79,12 +79,14 @@ Belief belief_at(const Dims *dims, double *buffer) {
     belief.b = take(&next, L * p);
     belief.rest = take(&next, L);
     belief.kernels = take(&next, L * dims->R);
+    belief.K = take(&next, p * p);
+    belief.hint = take(&next, d);
     return belief;
 }
 
 int64_t belief_length(const Dims *dims) {
     int64_t p = dims->p;
-    return 2 * E + 7 + 1 + dims->r + 2 * dims->d + L * (p + p * p + p * p + p + 1 + dims->R);
+    return 2 * E + 7 + 1 + dims->r + 3 * dims->d + p * p + L * (p + p * p + p * p + p + 1 + dims->R);
 }
 
 #ifndef RASP_KNOBS /* else device.cu has its own */

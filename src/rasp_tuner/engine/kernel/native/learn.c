@@ -42,7 +42,7 @@ static double judge_scored(const Dims *dims, const State *one, const Belief *bel
         const double a = *belief->a;
         double means[E], variances[E];
         observe_scores(one, logs);
-        each_expert(dims, one, belief, point, means, variances);
+        each_expert(dims, belief, point, means, variances);
         for (int i = 0; i < E; i++) {
             means[i] = y / a - (means[i] + (*belief->offset + *belief->origin)) / a;
             variances[i] = variances[i] / a / a;

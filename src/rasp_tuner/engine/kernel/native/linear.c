@@ -8,6 +8,7 @@
 #include "kernel.h"
 
 enum { MOST_TURNS = 60 };
+enum { LARGE = 16 }; /* rows from which on wider vectors pay */
 static const double ROUNDING = 1e-16; /* of the largest: what is beside the diagonal is none */
 
 /* phi [p] = [1, u, u^2] */
@@ -27,7 +28,7 @@ WIDER void exp_falling(int64_t n, double *x) {
     EACH(i, n) x[i] = x[i] > -708.0 ? x[i] : -708.0;
     EACH(i, n) {
         double shifted = x[i] * 1.4426950408889634 + to_whole, whole = shifted - to_whole, scale;
-        double r = (x[i] - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10; /* log 2 in two parts */
+        double r = (x[i] - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10; /* log 2, in two */
         double series = 1.0 / 6227020800.0;
         series = series * r + 1.0 / 479001600.0;
         series = series * r + 1.0 / 39916800.0;
@@ -149,8 +150,49 @@ WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scrat
 
 #endif
 
+/* Of four symmetric positive definite matrices side by side, A [n, n, 4], from their lower triangles; A is used up, and
+ * wrong [4] says which are none. While one pivot is divided by, so are the other three: faster for small n.
+ * A = C D C' with ones on the diagonal of C; C becomes its own inverse X, and the inverse of A is X' D^-1 X. */
+WIDER void inverse_four(int64_t n, double *A, double *inverse, double *scratch, int *wrong) {
+    Quad *C = (Quad *)A, *S = (Quad *)inverse, *row = (Quad *)scratch, *by = row + n; /* scratch [2 n, 4] */
+    for (int c = 0; c < 4; c++) wrong[c] = 0;
+    for (int64_t j = 0; j < n; j++) {
+        const double *pivot = A + 4 * j * (n + 1);
+        for (int c = 0; c < 4; c++) {
+            wrong[c] |= !(pivot[c] > 0.0 && pivot[c] <= 1e300);
+            scratch[4 * (n + j) + c] = 1.0 / pivot[c];
+        }
+        Quad *column = C + j * n; /* above the diagonal there is room for it */
+        for (int64_t i = j + 1; i < n; i++) {
+            Quad *own = C + i * n, share = own[j] * by[j];
+            column[i] = own[j];
+            own[j] = share;
+            for (int64_t k = j + 1; k <= i; k++) own[k] = own[k] - share * column[k];
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        Quad *own = C + i * n, none = {0.0};
+        for (int64_t j = 0; j < i; j++) row[j] = none;
+        for (int64_t k = 0; k < i; k++) {
+            Quad share = own[k];
+            for (int64_t j = 0; j <= k; j++) row[j] = row[j] - share * C[k * n + j];
+        }
+        for (int64_t j = 0; j < i; j++) own[j] = row[j];
+        for (int c = 0; c < 4; c++) A[4 * i * (n + 1) + c] = 1.0;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        Quad *own = S + i * n, none = {0.0};
+        for (int64_t j = 0; j <= i; j++) own[j] = none;
+        for (int64_t k = i; k < n; k++) {
+            Quad share = C[k * n + i] * by[k];
+            for (int64_t j = 0; j <= i; j++) own[j] += share * C[k * n + j];
+        }
+        for (int64_t j = 0; j < i; j++) S[j * n + i] = own[j];
+    }
+}
+
 /* Turn two rows of length n into c x - s y and s x + c y. */
-static inline void turn(int64_t n, double c, double s, double *restrict x, double *restrict y) {
+PART_OF_EACH void turn(int64_t n, double c, double s, double *restrict x, double *restrict y) {
     for (int64_t i = 0; i < n; i++) {
         double was = x[i];
         x[i] = c * was - s * y[i];
@@ -159,7 +201,7 @@ static inline void turn(int64_t n, double c, double s, double *restrict x, doubl
 }
 
 /* A = Q T Q' with T tridiagonal: its diagonal, what is beside it, and Q' as rows in `axes`. A is used up. */
-static inline void tridiagonal(int64_t n, double *A, double *axes, double *diagonal, double *beside) {
+PART_OF_EACH void tridiagonal(int64_t n, double *A, double *axes, double *diagonal, double *beside) {
     double v[MOST_ROOTS], w[MOST_ROOTS];
     memset(axes, 0, sizeof(double) * (size_t)(n * n));
     for (int64_t i = 0; i < n; i++) axes[i * (n + 1)] = 1.0;
@@ -193,7 +235,7 @@ static inline void tridiagonal(int64_t n, double *A, double *axes, double *diago
 }
 
 /* QL steps with implicit shifts: `diagonal` becomes the eigenvalues, the rows of `axes` the eigenvectors. */
-static inline void diagonalise(int64_t n, double *axes, double *diagonal, double *beside) {
+PART_OF_EACH void diagonalise(int64_t n, double *axes, double *diagonal, double *beside) {
     double size = 0.0;
     for (int64_t i = 0; i < n; i++) size = fmax(size, fabs(diagonal[i]) + fabs(beside[i]));
     for (int64_t first = 0; first < n; first++) {
@@ -225,8 +267,7 @@ static inline void diagonalise(int64_t n, double *axes, double *diagonal, double
 }
 
 /* Values [n] ascending, vectors [n, n] as columns; A is used up. */
-WIDER void eigen_symmetric(int64_t n, double *A, double *values, double *vectors) {
-    if (n == 0) return;
+PART_OF_EACH void eigen(int64_t n, double *A, double *values, double *vectors) {
     double axes[MOST_ROOTS * MOST_ROOTS], diagonal[MOST_ROOTS], beside[MOST_ROOTS];
     tridiagonal(n, A, axes, diagonal, beside);
     diagonalise(n, axes, diagonal, beside);
@@ -240,4 +281,13 @@ WIDER void eigen_symmetric(int64_t n, double *A, double *values, double *vectors
         values[j] = diagonal[order[j]];
         for (int64_t i = 0; i < n; i++) vectors[i * n + j] = axes[order[j] * n + i];
     }
+}
+
+static void eigen_small(int64_t n, double *A, double *values, double *vectors) { eigen(n, A, values, vectors); }
+
+WIDER static void eigen_large(int64_t n, double *A, double *values, double *vectors) { eigen(n, A, values, vectors); }
+
+void eigen_symmetric(int64_t n, double *A, double *values, double *vectors) {
+    if (n >= LARGE) eigen_large(n, A, values, vectors);
+    else if (n > 0) eigen_small(n, A, values, vectors);
 }

@@ -12,8 +12,10 @@
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \
     && !defined(__SANITIZE_ADDRESS__) && !defined(__cplusplus)
 #define WIDER __attribute__((target_clones("default", "avx2", "avx512f")))
+#define PART_OF_EACH static inline __attribute__((always_inline)) /* of its callers, as each is compiled */
 #else
 #define WIDER
+#define PART_OF_EACH static inline
 #endif
 
 /* A compiler for GPUs puts every function into its callers; large ones shall stay apart. */
@@ -44,20 +46,11 @@ static inline double sum_of_lanes(double x) {
     for (int apart = RASP_LANES / 2; apart > 0; apart /= 2) x += __shfl_xor_sync(0xffffffffu, x, apart);
     return x;
 }
-static inline int64_t first_of_least(double x, int64_t at) {
-    for (int apart = RASP_LANES / 2; apart > 0; apart /= 2) {
-        const double other = __shfl_xor_sync(0xffffffffu, x, apart);
-        const int64_t place = __shfl_xor_sync(0xffffffffu, at, apart);
-        if (other < x || (other == x && place < at)) x = other, at = place;
-    }
-    return at;
-}
 #else
 #define EACH(i, n) for (int64_t i = 0; i < (n); i++)
 #define JOIN() ((void)0)
 static inline double largest_of_lanes(double x) { return x; } /* of each lane's own x */
 static inline double sum_of_lanes(double x) { return x; }
-static inline int64_t first_of_least(double x, int64_t at) { return (void)x, at; } /* the place of the least x */
 #endif
 
 /* Four numbers that are worked on at once; a row of numbers is read as some of these. */

@@ -86,24 +86,6 @@ static inline void add_gaps(int64_t width, const double *key, const double *now,
     }
 }
 
-/* The same, under one row of weights. */
-static inline double gap_between(int64_t width, const double *key, const double *now, const double *by_wobble) {
-    double sums[SUMS] = {0.0}, sum = 0.0;
-    int64_t i = 0;
-    for (; i + SUMS <= width; i += SUMS) {
-        for (int lane = 0; lane < SUMS; lane++) {
-            const double gap = key[i + lane] - now[i + lane];
-            sums[lane] += by_wobble[i + lane] * (gap * gap);
-        }
-    }
-    if (i) sum = total(sums);
-    for (; i < width; i++) {
-        const double gap = key[i] - now[i];
-        sum += by_wobble[i] * (gap * gap);
-    }
-    return sum;
-}
-
 /* Mean squared distances to the first slots, in units of the wobble and of the spread, block by block. */
 WIDER static void measure(const Dims *dims, const State *one, const double *context, int64_t slots, double *near,
                     double *far) {
@@ -185,31 +167,58 @@ static void observe_context(const Dims *dims, const State *one, const double *co
     }
 }
 
-/* Distances between the settled slots and those of them that look for a partner [CANDIDATES, R], in units of the
-   wobble. Slots in the same place are at no distance: the first wins, and not the one whose rounding is luckiest. */
-static void measure_pairs(const Dims *dims, const State *one, const int64_t *settled, int64_t count,
-                          const int64_t *turn, double *gaps, double *sizes) {
-    const int64_t c = dims->c, R = dims->R;
-    const Scales scales = make_scales(dims, one, NULL);
-    const double origin[BLOCK] = {0.0};
-    double by_wobble[BLOCK];
-    EACH(i, CANDIDATES * R) gaps[i] = 0.0;
-    EACH(i, R) sizes[i] = 0.0;
-    for (int64_t start = 0; start < c; start += BLOCK) {
-        const int64_t width = c - start < BLOCK ? c - start : BLOCK;
-        for (int64_t i = 0; i < width; i++)
-            by_wobble[i] = 1.0 / (wobble_of(&scales, start + i, spread_of(&scales, start + i)) * scales.moved);
-        EACH(i, count) {
-            const double *key = one->keys + settled[i] * c + start;
-            sizes[settled[i]] += gap_between(width, key, origin, by_wobble);
-            for (int row = 0; row < CANDIDATES; row++)
-                gaps[row * R + settled[i]] += gap_between(width, key, one->keys + turn[row] * c + start, by_wobble);
+enum { SOME = 16 }; /* dimensions at a time */
+
+/* gaps [CANDIDATES, R] += squared distances between `count` slots and those that look for a partner, whose keys are columns of
+   T [width, R] and of own [width, CANDIDATES]. */
+WIDER static void add_pairs(int64_t width, int64_t R, int64_t count, const double *restrict T,
+                            const double *restrict own, double *restrict gaps) {
+    enum { HIGH = 4 };
+    for (int64_t row = 0; row < CANDIDATES; row += HIGH) {
+        for (int64_t slot = 0; slot < count; slot += SUMS) {
+            double sums[HIGH][SUMS] = {{0.0}};
+            const double *restrict a = own + row, *restrict b = T + slot;
+            for (int64_t i = 0; i < width; i++, a += CANDIDATES, b += R)
+                for (int y = 0; y < HIGH; y++)
+                    for (int x = 0; x < SUMS; x++) sums[y][x] += (b[x] - a[y]) * (b[x] - a[y]);
+            for (int y = 0; y < HIGH; y++)
+                for (int x = 0; x < SUMS; x++) gaps[(row + y) * R + slot + x] += sums[y][x];
         }
     }
-    for (int row = 0; row < CANDIDATES; row++) {
-        EACH(i, count) {
-            double *gap = gaps + row * R + settled[i];
-            *gap = *gap > SAME_PLACE * (sizes[settled[i]] + sizes[turn[row]]) ? least(*gap, LARGEST_GAP) : 0.0;
+}
+
+/* Distances between the settled slots and those of them that look for a partner [CANDIDATES, R], in units of the
+   wobble; the first of these is `first` of the settled ones. Slots in the same place are at no distance: the first
+   wins, and not the one whose rounding is luckiest. */
+static void measure_pairs(const Dims *dims, const State *one, const int64_t *settled, int64_t count, int64_t first,
+                          double *gaps, double *T) {
+    const int64_t c = dims->c, R = dims->R;
+    const Scales scales = make_scales(dims, one, NULL);
+    double own[SOME * CANDIDATES], by[SOME];
+    double sizes[SLOTS + SPARE_SLOTS] = {0.0};
+    memset(gaps, 0, sizeof(double) * (size_t)(CANDIDATES * R));
+    memset(T, 0, sizeof(double) * (size_t)(SOME * R));
+    for (int64_t start = 0; start < c; start += SOME) {
+        const int64_t width = c - start < SOME ? c - start : SOME;
+        for (int64_t i = 0; i < width; i++) {
+            const double wobble = wobble_of(&scales, start + i, spread_of(&scales, start + i));
+            by[i] = sqrt(1.0 / (wobble * scales.moved));
+        }
+        for (int64_t slot = 0; slot < count; slot++) {
+            const double *key = one->keys + settled[slot] * c + start;
+            for (int64_t i = 0; i < width; i++) T[i * R + slot] = by[i] * key[i];
+        }
+        for (int64_t i = 0; i < width; i++) {
+            for (int64_t slot = 0; slot < count; slot++) sizes[slot] += T[i * R + slot] * T[i * R + slot];
+            for (int64_t row = 0; row < CANDIDATES; row++)
+                own[i * CANDIDATES + row] = T[i * R + (first + row) % count];
+        }
+        add_pairs(width, R, count, T, own, gaps);
+    }
+    for (int64_t row = 0; row < CANDIDATES; row++) {
+        for (int64_t slot = 0; slot < count; slot++) {
+            double *gap = gaps + row * R + slot;
+            *gap = *gap > SAME_PLACE * (sizes[slot] + sizes[(first + row) % count]) ? least(*gap, LARGEST_GAP) : 0.0;
         }
     }
     JOIN();
@@ -231,66 +240,72 @@ static void fold(const Dims *dims, const State *one, int64_t near, int64_t gone)
     one->last[near] = most(one->last[near], one->last[gone]);
 }
 
-/* Close the gaps that slots left. */
+/* Close the gaps that slots left: those between two gaps move together. */
 static void close_ranks(const Dims *dims, const State *one, const bool *left) {
-    const int64_t c = dims->c, P = dims->P, R = dims->R;
+    const int64_t R = dims->R;
+    const struct { double *rows; int64_t width; } all[] = {
+        {one->keys, dims->c}, {one->prompts, dims->P}, {one->counts, 1}, {one->last, 1},
+        {one->trust, 1}, {one->trust + R, 1}, {one->trust + 2 * R, 1}, {one->trust + 3 * R, 1}};
     int64_t to = 0;
-    for (int64_t from = 0; from < R; from++) {
-        if (left[from]) continue;
-        if (to != from) {
-            memcpy(one->keys + to * c, one->keys + from * c, sizeof(double) * (size_t)c);
-            EACH(i, P) one->prompts[to * P + i] = one->prompts[from * P + i];
-            for (int64_t i = 0; i < L; i++) one->trust[i * R + to] = one->trust[i * R + from];
-            one->counts[to] = one->counts[from];
-            one->last[to] = one->last[from];
+    for (int64_t from = 0; from < R;) {
+        int64_t end = from;
+        while (end < R && !left[end]) end++;
+        for (size_t i = 0; i < sizeof all / sizeof *all && to != from; i++) {
+            const int64_t width = all[i].width;
+            memmove(all[i].rows + to * width, all[i].rows + from * width, sizeof(double) * (size_t)((end - from) * width));
         }
-        to++;
+        to += end - from;
+        from = end + 1;
     }
     JOIN();
     *one->count = (double)to;
     *one->latest = (double)(to - 1);
 }
 
-int64_t merge_scratch(const Dims *dims) { return CANDIDATES * dims->R + dims->R + CANDIDATES; }
+/* The place of the least gap [count] among those that are not `out`; `own` if there is none beside it. */
+static int64_t nearest_to(int64_t own, int64_t count, const double *gap, const bool *out) {
+    int64_t nearest = own;
+    double shortest = INFINITY;
+    for (int64_t slot = 0; slot < count; slot++) {
+        if (gap[slot] < shortest && !out[slot] && slot != own) {
+            shortest = gap[slot];
+            nearest = slot;
+        }
+    }
+    return nearest;
+}
+
+int64_t merge_scratch(const Dims *dims) { return (CANDIDATES + SOME) * dims->R; }
 
 /* Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh. */
 APART static void merge_slots(const Dims *dims, const State *one, double *scratch) {
     const int64_t steps = (int64_t)*one->steps, R = dims->R;
-    double *gaps = scratch, *sizes = gaps + CANDIDATES * R, *nearest = sizes + R; /* the slot nearest to each */
-    int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], count = 0;
-    bool out[SLOTS + SPARE_SLOTS], left[SLOTS + SPARE_SLOTS] = {false};
-    for (int64_t slot = 0; slot < R; slot++) {
-        out[slot] = one->last[slot] > *one->steps - 1.0 - SHARP_STEPS;
-        if (!out[slot]) settled[count++] = slot;
+    double *gaps = scratch;
+    int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], nearest[CANDIDATES], count = 0; /* by place in `settled` */
+    bool out[SLOTS + SPARE_SLOTS] = {false}, left[SLOTS + SPARE_SLOTS] = {false};
+    for (int64_t slot = 0; slot < R; slot++)
+        if (one->last[slot] <= *one->steps - 1.0 - SHARP_STEPS) settled[count++] = slot;
+    const int64_t first = CANDIDATES * (steps / SPARE_SLOTS) % count; /* there are some: few slots are fresh */
+    measure_pairs(dims, one, settled, count, first, gaps, gaps + CANDIDATES * R);
+    for (int64_t row = 0; row < CANDIDATES; row++) {
+        turn[row] = (first + row) % count;
+        nearest[row] = nearest_to(turn[row], count, gaps + row * R, out);
     }
-    for (int row = 0; row < CANDIDATES; row++)
-        turn[row] = settled[(row + CANDIDATES * (steps / SPARE_SLOTS)) % count]; /* some are: few slots are fresh */
-    measure_pairs(dims, one, settled, count, turn, gaps, sizes);
-    EACH(row, CANDIDATES) nearest[row] = -1.0; /* not known */
     for (int64_t pairs = R - SLOTS; pairs > 0; pairs--) {
         double shortest = INFINITY;
-        int best = -1;
-        EACH(row, CANDIDATES) {
-            if (out[turn[row]] || (nearest[row] >= 0.0 && !out[(int64_t)nearest[row]])) continue;
-            double least_gap = INFINITY;
-            int64_t partner = turn[row];
-            for (int64_t slot = 0; slot < R; slot++) {
-                if (!out[slot] && slot != turn[row] && gaps[row * R + slot] < least_gap) {
-                    least_gap = gaps[row * R + slot];
-                    partner = slot;
-                }
+        int64_t best = -1;
+        for (int64_t row = 0; row < CANDIDATES; row++) {
+            if (out[turn[row]]) continue;
+            const double *gap = gaps + row * R;
+            if (out[nearest[row]]) nearest[row] = nearest_to(turn[row], count, gap, out);
+            if (nearest[row] != turn[row] && gap[nearest[row]] < shortest) {
+                shortest = gap[nearest[row]];
+                best = row;
             }
-            nearest[row] = (double)partner;
-        }
-        JOIN();
-        for (int row = 0; row < CANDIDATES; row++) {
-            if (out[turn[row]] || (int64_t)nearest[row] == turn[row]) continue;
-            const double gap = gaps[row * R + (int64_t)nearest[row]];
-            if (gap < shortest) shortest = gap, best = row;
         }
         if (best < 0) break; /* no two are left */
-        const int64_t pair = turn[best], other = (int64_t)nearest[best];
-        out[pair] = out[other] = left[pair > other ? pair : other] = true;
+        const int64_t pair = settled[turn[best]], other = settled[nearest[best]];
+        out[turn[best]] = out[nearest[best]] = left[pair > other ? pair : other] = true;
         fold(dims, one, pair < other ? pair : other, pair > other ? pair : other);
     }
     close_ranks(dims, one, left);

@@ -7,12 +7,16 @@
 #define FARTHEST_OPTIMUM 1e3 /* in u: one absurd context must not throw the others out */
 
 /* A long context is projected at random to fewer dimensions [w]. */
-static void reduce_context(const Dims *dims, const double *context, double *reduced) {
+WIDER static void reduce_context(const Dims *dims, const double *context, double *reduced) {
     const int64_t c = dims->c, w = dims->w;
-    for (int64_t j = 0; j < w; j++) reduced[j] = c > w ? 0.0 : context[j];
-    if (c > w)
-        for (int64_t i = 0; i < c; i++)
-            for (int64_t j = 0; j < w; j++) reduced[j] += context[i] * dims->sketch[i * w + j];
+    if (c <= SKETCH_DIMENSIONS) {
+        for (int64_t j = 0; j < w; j++) reduced[j] = context[j];
+        return;
+    }
+    double sums[SKETCH_DIMENSIONS] = {0.0}; /* that is w */
+    for (int64_t i = 0; i < c; i++)
+        for (int64_t j = 0; j < SKETCH_DIMENSIONS; j++) sums[j] += context[i] * dims->sketch[i * SKETCH_DIMENSIONS + j];
+    for (int64_t j = 0; j < SKETCH_DIMENSIONS; j++) reduced[j] = sums[j];
 }
 
 /* x [1 + r] of a reduced context. */

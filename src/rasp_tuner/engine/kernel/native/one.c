@@ -8,6 +8,7 @@ typedef struct {
     double *context, *draws, *point, *y, *losses, *failed; /* given */
     double *logs;    /* [E] of a forecast, for `learn` */
     double *chosen;  /* [d] */
+    double *noise;   /* [1] variance of an observation, by a belief */
     double *figures; /* [9]: of a choice its source, mean, variance; of a forecast mean, variance; then of `against` */
 } One;
 
@@ -25,6 +26,10 @@ void rasp_one_learn(const One *one, double *belief);
 
 void rasp_one_believe(const One *one, double *belief) {
     rasp_believe(one->dims, one->state, &ONLY, 1, one->context, belief);
+    Belief found = belief_at(one->dims, belief);
+    double noise = 0.0, a = *found.a;
+    for (int j = 0; j < E; j++) noise += found.weights[j] * found.noises[j];
+    *one->noise = noise * (a * a);
 }
 
 void rasp_one_against(const One *one, double *belief) {

@@ -1,87 +1,121 @@
 /* What a belief expects at given points: of each expert, of their mixture, of a difference, of an observation.
  *
- * The moving optimum at a point u has the slopes g = [ratio, -2 q_i (u_i - o_i), ratio (u_i - o_i)^2] by its level, by
- * where the optimum o lies in this context, and by its curvatures; K [p, p] is the covariance of these. */
+ * The moving optimum at a point u has slopes h = [1, (u_i - o_i)^2, -2 q_i (u_i - o_i)] by its level, its curvatures
+ * q and where the optimum o lies in this context; K [p, p] is the covariance of these.
+ *
+ * f, h   [p, SIDE]   features of some points, and these slopes there, side by side: matrices are read once for all
+ * level  [SIDE]      y of the moving optimum there, in units of a */
 #include <math.h>
 #include <string.h>
 
 #include "quadratic.h"
 
-/* Where coefficient i of theta goes in [level, optimum, curvatures]. */
-static int64_t place(int64_t d, int64_t width, int64_t i) {
-    if (i == 0) return 0;
-    return i <= d ? d + i : 1 + (i - 1 - d) / width;
-}
+enum { SIDE = 4 };
 
-void moving_covariance(const Dims *dims, const State *one, const Belief *belief, double *K) {
-    int64_t d = dims->d, p = dims->p, m = dims->m, width = 1 + dims->r;
-    double row[MOST_FEATURES];
-    memset(K, 0, sizeof(double) * (size_t)(p * p));
-    for (int64_t i = 0; i < m; i++) {
-        const double *from = one->covariance + i * m;
-        double by = i <= d ? 1.0 : belief->x[(i - 1 - d) % width];
-        row[0] = from[0];
-        for (int64_t j = 0; j < d; j++) {
-            row[1 + j] = dot(width, from + 1 + d + j * width, belief->x);
-            row[1 + d + j] = from[1 + j];
-        }
-        add_scaled(p, by, row, K + place(d, width, i) * p);
-    }
-}
+typedef struct {
+    double f[MOST_FEATURES * SIDE], h[MOST_FEATURES * SIDE], level[SIDE];
+} Columns;
 
-void moving_slopes(const Dims *dims, const Belief *belief, const double *u, double *slopes, double *mean) {
+/* Column c is of the point u [d]. */
+static void set_column(const Dims *dims, const Belief *belief, const double *u, int c, Columns *columns) {
     int64_t d = dims->d;
-    double sum = *belief->level, ratio = *belief->ratio;
-    slopes[0] = ratio;
+    double *f = columns->f + c, *h = columns->h + c, level = *belief->level;
+    f[0] = h[0] = 1.0;
     for (int64_t i = 0; i < d; i++) {
         double gap = u[i] - belief->optimum[i], curvature = belief->curvatures[i];
-        slopes[1 + i] = -2.0 * curvature * gap;
-        slopes[1 + d + i] = ratio * (gap * gap);
-        sum += curvature * (gap * gap);
+        f[(1 + i) * SIDE] = u[i];
+        f[(1 + d + i) * SIDE] = u[i] * u[i];
+        h[(1 + i) * SIDE] = gap * gap;
+        h[(1 + d + i) * SIDE] = -2.0 * curvature * gap;
+        level += curvature * (gap * gap);
     }
-    *mean = sum;
+    columns->level[c] = level;
 }
 
-/* f' A f of a symmetric A, at least 0. */
-static double form(int64_t p, const double *A, const double *f) {
-    double product[MOST_FEATURES];
-    symmetric_times(p, A, f, product);
-    double square = dot(p, product, f);
-    return square > 0.0 ? square : 0.0;
+/* Column c is what one column differs from another by. */
+static void set_difference(const Dims *dims, int one, int other, int c, Columns *columns) {
+    for (int64_t i = 0; i < dims->p * SIDE; i += SIDE) {
+        columns->f[i + c] = columns->f[i + one] - columns->f[i + other];
+        columns->h[i + c] = columns->h[i + one] - columns->h[i + other];
+    }
+    columns->level[c] = columns->level[one] - columns->level[other];
 }
 
-/* Mean less the offset, and variance, of all experts, [E]; K is of the moving optimum, if it has a say. */
-static void each_centred(const Dims *dims, const Belief *belief, const double *u, const double *K, double *means,
-                         double *variances) {
+/* by f' A f of a symmetric A, at least 0; four rows at a time, so that additions need not wait for one another. */
+WIDER static void forms(int64_t p, const double *A, const double *f, double by, double *out) {
+    const Quad *columns = (const Quad *)f;
+    Quad sum = {0.0};
+    int64_t i = 0;
+    for (; i + 4 <= p; i += 4) {
+        const double *row = A + i * p;
+        Quad a = {0.0}, b = {0.0}, c = {0.0}, d = {0.0};
+        for (int64_t j = 0; j < p; j++) {
+            a += row[j] * columns[j];
+            b += row[p + j] * columns[j];
+            c += row[2 * p + j] * columns[j];
+            d += row[3 * p + j] * columns[j];
+        }
+        sum += a * columns[i];
+        sum += b * columns[i + 1];
+        sum += c * columns[i + 2];
+        sum += d * columns[i + 3];
+    }
+    for (; i < p; i++) {
+        Quad a = {0.0};
+        for (int64_t j = 0; j < p; j++) a += A[i * p + j] * columns[j];
+        sum += a * columns[i];
+    }
+    *(Quad *)out = sum;
+    for (int c = 0; c < SIDE; c++) out[c] = out[c] > 0.0 ? out[c] * by : 0.0;
+}
+
+/* Mean less the offset, and variance, of all experts, [E, SIDE]. */
+WIDER static void each_column(const Dims *dims, const Belief *belief, const Columns *columns, double *means,
+                              double *variances) {
     int64_t p = dims->p;
-    double f[MOST_FEATURES], a = *belief->a;
-    features(dims, u, f);
+    double a = *belief->a;
+    const Quad *f = (const Quad *)columns->f;
     for (int64_t l = 0; l < L; l++) {
-        means[l] = dot(p, belief->mean + l * p, f);
-        variances[l] = form(p, belief->S + l * p * p, f) * (a * a);
+        const double *mean = belief->mean + l * p;
+        Quad sum = {0.0};
+        for (int64_t i = 0; i < p; i++) sum += mean[i] * f[i];
+        *(Quad *)(means + l * SIDE) = sum;
+        forms(p, belief->S + l * p * p, columns->f, a * a, variances + l * SIDE);
     }
-    means[L] = means[0], variances[L] = variances[0]; /* it begins as the blind one */
     if (*belief->moving > 0.0) {
-        moving_slopes(dims, belief, u, f, means + L);
-        means[L] *= a;
-        variances[L] = form(p, K, f) * (a * a);
+        for (int c = 0; c < SIDE; c++) means[L * SIDE + c] = a * columns->level[c];
+        forms(p, belief->K, columns->h, a * a, variances + L * SIDE);
+    } else { /* it begins as the blind one */
+        memcpy(means + L * SIDE, means, sizeof(double) * SIDE);
+        memcpy(variances + L * SIDE, variances, sizeof(double) * SIDE);
     }
 }
 
-void each_expert(const Dims *dims, const State *one, const Belief *belief, const double *point, double *means,
-                 double *variances) {
-    double u[MOST_KNOBS], K[MOST_FEATURES * MOST_FEATURES];
-    if (*belief->moving > 0.0) moving_covariance(dims, one, belief, K);
-    to_u(dims, point, u);
-    each_centred(dims, belief, u, K, means, variances);
-}
-
-/* Mean and variance of the mixture of experts. */
+/* Mean and variance of the mixture of experts, of one column. */
 static void mix(const double *weights, const double *means, const double *variances, double *mean, double *variance) {
-    double middle = dot(E, weights, means), sum = 0.0;
-    for (int i = 0; i < E; i++) sum += weights[i] * (variances[i] + (means[i] - middle) * (means[i] - middle));
+    double middle = 0.0, sum = 0.0;
+    for (int i = 0; i < E; i++) middle += weights[i] * means[i * SIDE];
+    for (int i = 0; i < E; i++) {
+        double apart = means[i * SIDE] - middle;
+        sum += weights[i] * (variances[i * SIDE] + apart * apart);
+    }
     *mean = middle;
     *variance = sum;
+}
+
+/* As each_column, of one point: the first column. */
+static void each_at(const Dims *dims, const Belief *belief, const double *point, double *means, double *variances) {
+    double u[MOST_KNOBS];
+    Columns columns;
+    to_u(dims, point, u);
+    for (int c = 0; c < SIDE; c++) set_column(dims, belief, u, c, &columns);
+    each_column(dims, belief, &columns, means, variances);
+}
+
+void each_expert(const Dims *dims, const Belief *belief, const double *point, double *means, double *variances) {
+    double each[E * SIDE], unsure[E * SIDE];
+    each_at(dims, belief, point, each, unsure);
+    for (int i = 0; i < E; i++) means[i] = each[i * SIDE], variances[i] = unsure[i * SIDE];
 }
 
 /* Log density of Student's t, `gap` away from its centre. */
@@ -93,99 +127,82 @@ static double log_student(double gap, double variance) {
 
 void rasp_predict(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
                   const double *points, int64_t count, double *means, double *variances) {
-    int64_t d = dims->d, p = dims->p, length = belief_length(dims);
-    double *K, *u, each[E], unsure[E];
-    Part parts[] = {{&K, p * p}, {&u, d}};
-    double *memory = ALLOCATE(dims, parts);
+    int64_t d = dims->d, length = belief_length(dims);
+    double u[MOST_KNOBS], each[E * SIDE], unsure[E * SIDE];
+    Columns columns;
+    (void)all, (void)rows;
     for (int64_t i = 0; i < n; i++) {
-        State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
-        if (*belief.moving > 0.0) moving_covariance(dims, &one, &belief, K);
-        for (int64_t j = i * count; j < (i + 1) * count; j++) {
-            to_u(dims, points + j * d, u);
-            each_centred(dims, &belief, u, K, each, unsure);
-            mix(belief.weights, each, unsure, means + j, variances + j);
-            means[j] += *belief.offset + *belief.origin;
+        for (int64_t j = 0; j < count; j += SIDE) {
+            for (int64_t c = 0; c < SIDE; c++) { /* the last point more than once, to fill up */
+                to_u(dims, points + (i * count + (j + c < count ? j + c : count - 1)) * d, u);
+                set_column(dims, &belief, u, (int)c, &columns);
+            }
+            each_column(dims, &belief, &columns, each, unsure);
+            for (int64_t c = 0; c < SIDE && j + c < count; c++) {
+                double *mean = means + i * count + j + c;
+                mix(belief.weights, each + c, unsure + c, mean, variances + i * count + j + c);
+                *mean += *belief.offset + *belief.origin;
+            }
         }
     }
-    release(memory);
 }
 
-/* Mean and variance of y at the first of two points u [2, d] less y at the second. `f` is scratch, [2, p]. */
-static void difference(const Dims *dims, const Belief *belief, const double *u, const double *K, double *f,
-                       double *mean, double *variance) {
-    int64_t d = dims->d, p = dims->p;
-    double each[E], unsure[E], level, other, a = *belief->a, *g = f + p;
-    features(dims, u, f);
-    features(dims, u + d, g);
-    for (int64_t j = 0; j < p; j++) f[j] -= g[j];
-    for (int64_t l = 0; l < L; l++) {
-        each[l] = dot(p, belief->mean + l * p, f);
-        unsure[l] = form(p, belief->S + l * p * p, f) * (a * a);
-    }
-    each[L] = each[0], unsure[L] = unsure[0]; /* it begins as the blind one */
-    if (*belief->moving > 0.0) {
-        moving_slopes(dims, belief, u, f, &level);
-        moving_slopes(dims, belief, u + d, g, &other);
-        for (int64_t j = 0; j < p; j++) f[j] -= g[j];
-        each[L] = (level - other) * a;
-        unsure[L] = form(p, K, f) * (a * a);
-    }
-    mix(belief->weights, each, unsure, mean, variance);
+/* Of two points u [2, d] and, in the third column, of the first less the second. */
+static void each_of_pair(const Dims *dims, const Belief *belief, const double *u, double *means, double *variances) {
+    Columns columns;
+    set_column(dims, belief, u, 0, &columns);
+    set_column(dims, belief, u + dims->d, 1, &columns);
+    set_difference(dims, 0, 1, 2, &columns);
+    set_difference(dims, 0, 0, 3, &columns); /* fills up */
+    each_column(dims, belief, &columns, means, variances);
 }
 
 void rasp_compare(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
                   const double *points, const double *others, double *means, double *variances) {
-    int64_t d = dims->d, p = dims->p, length = belief_length(dims);
-    double *K, *u, *f;
-    Part parts[] = {{&K, p * p}, {&u, 2 * d}, {&f, 2 * p}};
-    double *memory = ALLOCATE(dims, parts);
+    int64_t d = dims->d, length = belief_length(dims);
+    double u[2 * MOST_KNOBS], each[E * SIDE], unsure[E * SIDE];
+    (void)all, (void)rows;
     for (int64_t i = 0; i < n; i++) {
-        State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
-        if (*belief.moving > 0.0) moving_covariance(dims, &one, &belief, K);
         to_u(dims, points + i * d, u);
         to_u(dims, others + i * d, u + d);
-        difference(dims, &belief, u, K, f, means + i, variances + i);
+        each_of_pair(dims, &belief, u, each, unsure);
+        mix(belief.weights, each + 2, unsure + 2, means + i, variances + i);
     }
-    release(memory);
 }
 
 void rasp_against(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
                   const double *points, double *out) {
-    int64_t d = dims->d, p = dims->p, length = belief_length(dims);
-    double *K, *u, *f, each[E], unsure[E];
-    Part parts[] = {{&K, p * p}, {&u, 2 * d}, {&f, 2 * p}};
-    double *memory = ALLOCATE(dims, parts);
+    int64_t d = dims->d, length = belief_length(dims);
+    double u[2 * MOST_KNOBS], each[E * SIDE], unsure[E * SIDE];
+    (void)all, (void)rows;
     for (int64_t i = 0; i < n; i++) {
-        State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
         double *to = out + 6 * i, base = *belief.offset + *belief.origin;
-        if (*belief.moving > 0.0) moving_covariance(dims, &one, &belief, K);
         to_u(dims, points + i * d, u);
-        for (int64_t j = 0; j < d; j++) u[d + j] = 0.0;
-        difference(dims, &belief, u, K, f, to + 1, to + 2);
-        for (int64_t j = 0; j < 2; j++) { /* the point, and the default */
-            each_centred(dims, &belief, u + j * d, K, each, unsure);
-            mix(belief.weights, each, unsure, to + (j ? 0 : 3), to + 4 + j);
-        }
+        for (int64_t j = 0; j < d; j++) u[d + j] = 0.0; /* the default */
+        each_of_pair(dims, &belief, u, each, unsure);
+        mix(belief.weights, each, unsure, to + 3, to + 4);
+        mix(belief.weights, each + 1, unsure + 1, to, to + 5);
+        mix(belief.weights, each + 2, unsure + 2, to + 1, to + 2);
         to[0] += base;
         to[3] += base;
     }
-    release(memory);
 }
 
 void rasp_forecast(const Dims *dims, const State *all, const int64_t *rows, int64_t n, double *beliefs,
                    const double *points, const double *y, double *means, double *variances, double *logs) {
     int64_t length = belief_length(dims);
-    double each[E], unsure[E];
+    double each[E * SIDE], unsure[E * SIDE];
+    (void)all, (void)rows;
     for (int64_t i = 0; i < n; i++) {
-        State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);
         double a = *belief.a, base = *belief.offset + *belief.origin;
-        each_expert(dims, &one, &belief, points + i * dims->d, each, unsure);
+        each_at(dims, &belief, points + i * dims->d, each, unsure);
         for (int j = 0; j < E; j++) {
-            logs[i * E + j] = log_student(y[i] - (each[j] + base), unsure[j] + belief.noises[j] * (a * a));
+            double variance = unsure[j * SIDE] + belief.noises[j] * (a * a);
+            logs[i * E + j] = log_student(y[i] - (each[j * SIDE] + base), variance);
         }
         mix(belief.weights, each, unsure, means + i, variances + i);
         means[i] += base;

@@ -18,10 +18,6 @@ typedef struct {
 double *allocate(const Dims *dims, const Part *parts, size_t count); /* layout.c; to be released */
 #define ALLOCATE(dims, parts) allocate(dims, parts, sizeof(parts) / sizeof((parts)[0]))
 
-/* The moving optimum at one context is linear in slopes [1, u, u^2] of its own: their covariance [p, p]. */
-void moving_covariance(const Dims *dims, const State *one, const Belief *belief, double *K);              /* predict.c */
-void moving_slopes(const Dims *dims, const Belief *belief, const double *u, double *slopes, double *mean); /* predict.c */
-
 /* The unit box as seen from the default, in u. */
 static inline double lowest(const Dims *dims, int64_t knob) { return -2.0 * dims->default_[knob]; }
 static inline double highest(const Dims *dims, int64_t knob) { return 2.0 * (1.0 - dims->default_[knob]); }
@@ -43,9 +39,9 @@ static inline void to_point(const Dims *dims, const double *u, double *point) {
     for (int64_t i = 0; i < dims->d; i++) point[i] = clip(dims->default_[i] + u[i] / 2.0, 0.0, 1.0);
 }
 
-/* Mean y of a slot, relative to the first sample: a packed prompt begins with the sums of its samples. */
-static inline double slot_target(const Dims *dims, const State *one, int64_t slot) {
-    return dot(dims->k, one->prompts + slot * dims->P + dims->p, one->weights) / one->counts[slot];
+/* Sum of y in a slot, relative to the first sample: a packed prompt begins with the sums of its samples. */
+static inline double slot_sum(const Dims *dims, const State *one, int64_t slot) {
+    return dot(dims->k, one->prompts + slot * dims->P + dims->p, one->weights);
 }
 
 #endif

@@ -1,0 +1,156 @@
+"""`rasp tune`: from a slow command to proof that it is faster."""
+
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rasp_tuner.cli.common import Json, app, complain, flag, one_line_errors
+from rasp_tuner.errors import InvalidSpace
+
+KNOBS, MEASURE, HOWLONG = "What to change", "What to measure", "How long"
+
+
+def _option(help: str, panel: str | None = None, **more: Any) -> Any:
+    return typer.Option(help=help, rich_help_panel=panel, show_default=False, **more)
+
+
+@app.command("tune")
+def tune_command(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A study file (study.toml), or -- and the command with {placeholders}.", show_default=False
+        ),
+    ] = None,
+    knob: Annotated[
+        list[str] | None, _option("As threads=int:1..32:log, codec=cat:lz4,zstd; repeat it.", KNOBS)
+    ] = None,
+    default: Annotated[list[str] | None, _option("What runs today, as threads=4; repeat it.", KNOBS)] = None,
+    env: Annotated[list[str] | None, _option("Environment variable, as OMP_NUM_THREADS={threads}.", KNOBS)] = None,
+    file: Annotated[
+        list[str] | None, _option("Write FILE from a template before each run, as conf.template:FILE.", KNOBS)
+    ] = None,
+    call: Annotated[str | None, _option("A Python function in the place of a command, as module:function.")] = None,
+    shell: Annotated[bool, flag("--shell", "The command is one line for /bin/sh; values are quoted in it.")] = False,
+    metric: Annotated[
+        list[str] | None,
+        _option(
+            "As time_s:min, cpu_s, memory_mb, 'speed:max=regex:([0-9.]+) MB/s', 'p99:min=json:latency.p99'; repeat it.",
+            MEASURE,
+        ),
+    ] = None,
+    context: Annotated[
+        list[str] | None,
+        _option("As 'size=stat -c %s {input}', size=size:{input}, hour=time:hour, host=env:HOST.", MEASURE),
+    ] = None,
+    inputs: Annotated[list[str] | None, _option("Files to run on in turn, as 'data/*'; repeat it.", MEASURE)] = None,
+    timeout: Annotated[str | None, _option("Of one run, as 30s; by default 10 times the default's.", MEASURE)] = None,
+    warmup: Annotated[int | None, _option("Runs dropped before each measurement.", MEASURE, min=0)] = None,
+    repeats: Annotated[int | None, _option("Runs of each setting; their median counts.", MEASURE, min=1)] = None,
+    steps: Annotated[int | None, _option("Settings to measure; by default 60.", HOWLONG, min=1)] = None,
+    time: Annotated[str | None, _option("Time for tuning, as 10m or 1h30m.", HOWLONG)] = None,
+    final: Annotated[
+        int | None, _option("Pairs of the final comparison in each situation; 0 for none.", HOWLONG, min=0)
+    ] = None,
+    budget: Annotated[
+        float | None, _option("For a live system: what exploring may cost, as a share of the default's.", min=0.0)
+    ] = None,
+    seed: Annotated[int | None, _option("Of all random choices.", min=0)] = None,
+    name: Annotated[str | None, _option("Name of the study; by default the program's or the file's.")] = None,
+    out: Annotated[Path | None, _option("Folder of the study; by default rasp-tune/NAME.")] = None,
+    fresh: Annotated[bool, flag("--fresh", "Start over; an old journal is set aside.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Print what would be run, and run nothing.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Log every run.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Tune a command or a Python function, and prove that it got better. The same command goes on after a stop.
+
+    Exit status: 0 better; 3 no difference shown; 4 worse: keep the default; 1 an error; 130 stopped, can go on.
+
+    Example: rasp tune --knob level=int:1..9 --default level=6 --inputs 'data/*' -- gzip -c -{level} {input}
+    """
+    given = {
+        "knobs": _pairs("knob", knob),
+        "default": _pairs("default", default),
+        "env": _pairs("env", env),
+        "files": {target: template for template, target in _pairs("file", file, ":").items()},
+        "call": call,
+        "shell": shell or None,
+        "metrics": _metrics(metric),
+        "contexts": _contexts(context),
+        "inputs": inputs,
+        "timeout": timeout,
+        "warmup": warmup,
+        "repeats": repeats,
+        "steps": steps,
+        "time": time,
+        "final": final,
+        "budget": budget,
+        "seed": seed,
+        "name": name,
+    }
+    with one_line_errors("cli"):
+        raise typer.Exit(_run(words or [], given, out, fresh, dry_run, verbose, as_json))
+
+
+def _run(
+    words: list[str], given: dict[str, Any], out: Path | None, fresh: bool, dry_run: bool, verbose: bool, as_json: bool
+) -> int:
+    from rasp_tuner.tune import Limits, build_study, run_study
+    from rasp_tuner.tune.dry_run import plan_words
+    from rasp_tuner.tune.progress import Progress
+    from rasp_tuner.tune.study_file import merged, read_study_file
+
+    fields: dict[str, Any] = {}
+    if words and words[0].endswith(".toml"):
+        fields, words = read_study_file(Path(words[0])), words[1:]
+    if words:
+        given["command"] = words
+    fields = merged(fields, {key: value for key, value in given.items() if value not in (None, {}, [])})
+    if fields.get("call"):
+        sys.path.insert(0, "")  # as `python -m` does: the function may lie in this folder
+    study, limits = build_study(fields), Limits.parse(fields)
+    if dry_run:
+        typer.echo(plan_words(study, limits, out))
+        return 0
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    signal.signal(signal.SIGTERM, _interrupt)  # ends the running command, too
+    try:
+        result = run_study(study, limits, out, fresh, Progress(quiet=as_json and not sys.stderr.isatty()))
+    except KeyboardInterrupt:
+        return 130
+    typer.echo(json.dumps(result.to_json(), indent=1) if as_json else f"{result}\n  report: {result.report}")
+    return result.exit_code
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _pairs(option: str, given: list[str] | None, sign: str = "=") -> dict[str, str]:
+    found = {}
+    for text in given or ():
+        name, between, value = text.partition(sign)
+        if not name or not between:
+            raise typer.Exit(complain(InvalidSpace(f"--{option} must look like NAME{sign}VALUE, got {text!r}")))
+        found[name] = value
+    return found
+
+
+def _contexts(given: list[str] | None) -> dict[str, str]:
+    from rasp_tuner.tune.context_sources import split_context
+
+    with one_line_errors("cli"):
+        return dict(split_context(text) for text in given or ())
+
+
+def _metrics(given: list[str] | None) -> dict[str, str]:
+    from rasp_tuner.tune.metric_sources import split_metric
+
+    return dict(split_metric(text) for text in given or ())

@@ -1,0 +1,61 @@
+"""Contexts in requests: their kinds and their values; and what all models of requests have in common."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
+
+from rasp_tuner.contexts import HASHED_WIDTH, kind_of
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.service.http_errors import from_library_error
+
+Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Number = FiniteFloat
+ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
+
+
+class LazyModel(BaseModel):
+    """Compiled at first use, not at every start."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class StrictModel(LazyModel):
+    """A request: no unknown names, no conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class NumberContext(StrictModel):
+    kind: Literal["number"]
+    log: bool = False
+    missing: Number | None = Field(default=None, description="A usual value, which stands for a missing one.")
+
+
+class PlainContext(StrictModel):
+    kind: Literal["flag", "time of day", "weekday"]
+
+
+class CategoryContext(StrictModel):
+    kind: Literal["category"]
+    values: list[Word] | None = Field(default=None, description="The usual ones, if known; any other is one more.")
+
+
+class NameContext(StrictModel):
+    kind: Literal["name"]
+    width: int = Field(default=HASHED_WIDTH, description="Numbers that stand for a text.")
+
+
+ContextSpec = Annotated[NumberContext | PlainContext | CategoryContext | NameContext, Field(discriminator="kind")]
+ContextWord = Literal["number", "flag", "category", "name", "time of day", "weekday"]
+
+
+def dimensions(context: Mapping[str, Any] | Sequence[str]) -> int:
+    """How many a context of these names, or names with kinds, has."""
+    if not isinstance(context, Mapping):
+        return len(context)
+    plain = {name: one if isinstance(one, str) else one.model_dump() for name, one in context.items()}
+    try:
+        return sum(kind_of(f"context[{name!r}]", one).dim for name, one in plain.items())
+    except InvalidSpace as error:
+        raise from_library_error(error) from error

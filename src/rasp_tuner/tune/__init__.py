@@ -1,0 +1,7 @@
+"""Tuning any command or Python function, from a slow thing to proof that it is faster (docs/TUNE.md)."""
+
+from rasp_tuner.tune.api import run_study, tune
+from rasp_tuner.tune.result import SituationResult, TuneResult
+from rasp_tuner.tune.study import Limits, TuneStudy, build_study
+
+__all__ = ["Limits", "SituationResult", "TuneResult", "TuneStudy", "build_study", "run_study", "tune"]

@@ -1,0 +1,160 @@
+"""From a study to its result: resume, tune, compare, report. `tune` is the same for a Python function."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rasp_tuner.core import snapshot
+from rasp_tuner.errors import JournalError, RaspError, SnapshotFileError, TuningStopped
+from rasp_tuner.space import Knob, Value
+from rasp_tuner.tune.context_sources import ContextValue
+from rasp_tuner.tune.final import compare, pairs_each
+from rasp_tuner.tune.journal import Journal
+from rasp_tuner.tune.loop import Session
+from rasp_tuner.tune.measure import placeholder_values, runner_of
+from rasp_tuner.tune.process import leftovers
+from rasp_tuner.tune.progress import Progress
+from rasp_tuner.tune.report import as_html
+from rasp_tuner.tune.result import TuneResult, conclude
+from rasp_tuner.tune.situations import situations_of
+from rasp_tuner.tune.study import Limits, TuneStudy, build_study
+from rasp_tuner.tune.words import settings_words
+
+log = logging.getLogger("rasp_tuner.tune")
+
+FOLDER = "rasp-tune"  # where studies live, unless said otherwise
+
+
+def tune(
+    function: Callable[..., Any],
+    knobs: Mapping[str, Knob | str],
+    metrics: Mapping[str, str] | None = None,
+    *,
+    default: Mapping[str, Value] | None = None,
+    contexts: Mapping[str, str | Callable[[], ContextValue]] | None = None,
+    inputs: Sequence[str] = (),
+    steps: int | None = None,
+    time: float | str | None = None,
+    final: int | None = None,
+    warmup: int = 0,
+    repeats: int = 1,
+    seed: int = 0,
+    name: str | None = None,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    quiet: bool = False,
+) -> TuneResult:
+    """Tune a Python function: it is called with a value for each knob, and with `input` if there are inputs.
+
+    knobs     name -> a knob, or words such as "int:1..32:log"
+    metrics   name -> "min" or "max"; time_s and cpu_s are measured, others come from the mapping that the function
+              returns (or from the number, if it returns one); by default {"time_s": "min"}
+    contexts  name -> a function without arguments, or words such as "time:hour"
+    steps     settings to measure; `time`, such as "10m", ends it earlier
+    final     pairs of the final comparison in each situation; 0 for none
+    out       folder of the study, by default rasp-tune/NAME; the same call again goes on where it was stopped
+    """
+    readers = {key: read for key, read in (contexts or {}).items() if callable(read)}
+    module, qualified = getattr(function, "__module__", ""), getattr(function, "__qualname__", "function")
+    fields = {
+        "name": name or qualified.rpartition(".")[2].strip("<>"),
+        "call": f"{module}:{qualified}",
+        "knobs": dict(knobs),
+        "default": dict(default or {}),
+        "metrics": dict(metrics or {}),
+        "contexts": {key: source for key, source in (contexts or {}).items() if key not in readers},
+        "inputs": tuple(inputs),
+        "warmup": warmup,
+        "repeats": repeats,
+        "seed": seed,
+    }
+    limits = Limits.parse({"steps": steps, "time": time, "final": final})
+    folder = Path(out) if out is not None else None
+    return run_study(build_study(fields), limits, folder, fresh, Progress(quiet=quiet), function, readers)
+
+
+def run_study(
+    study: TuneStudy,
+    limits: Limits,
+    folder: Path | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    function: Callable[..., Any] | None = None,
+    readers: Mapping[str, Callable[[], ContextValue]] | None = None,
+) -> TuneResult:
+    """Run a study to its limits, or go on with it; then compare and report."""
+    place, progress = folder if folder is not None else Path(FOLDER) / study.name, progress or Progress(quiet=True)
+    runner = runner_of(study, function)
+    with Journal(place, study.to_json(), fresh) as journal:
+        session = Session(study, runner, journal, readers)
+        _greet(session, progress, journal)
+        try:
+            while not session.is_over(limits):
+                session.step()
+                progress.step(session, limits)
+            progress.close()
+            result = _finish(session, limits, place, progress)
+        except BaseException as error:
+            progress.close()
+            if not isinstance(error, TuningStopped):
+                _leave(session, place, progress)
+            raise
+    return result
+
+
+def _greet(session: Session, progress: Progress, journal: Journal) -> None:
+    study = session.study
+    if journal.dropped:
+        progress.say(f"note: the last line of {journal.path} was torn and was dropped; its run was not counted")
+    if session.resumed:
+        progress.say(f"going on with {str(journal.path.parent)!r}: {session.resumed} runs are done")
+    if left := leftovers(study.name):
+        progress.say(
+            f"note: processes of an earlier session still run and disturb measurements: {', '.join(map(str, left))};"
+            " wait for them or end them with kill"
+        )
+    if study.assumed and not session.resumed:
+        shown = settings_words({name: study.default[name] for name in study.assumed})
+        progress.say(f"note: no default was given for these knobs, so this is compared with: {shown}")
+
+
+def _finish(session: Session, limits: Limits, place: Path, progress: Progress) -> TuneResult:
+    """The final comparison, then all files."""
+    situations = situations_of(session)
+    each = pairs_each(situations, session.study.default, limits.final_pairs)
+    pairs = compare(session, situations, each, progress.pair) if each else []
+    progress.close()
+    result = conclude(session, situations, pairs, place)
+    _write(session, result, finished=True)
+    return result
+
+
+def _leave(session: Session, place: Path, progress: Progress) -> None:
+    """Before an error or Ctrl-C ends the program: a report of what there is."""
+    if not session.runs:
+        return
+    try:
+        _write(session, conclude(session, situations_of(session), [], place), finished=False)
+    except (OSError, RaspError) as reason:
+        log.warning("the report could not be written: %s", reason)
+    left = f"{len(session.runs)} runs are safe in {session.journal.path}"
+    progress.say(f"stopped: {left}. The same command goes on from there.")
+
+
+def _write(session: Session, result: TuneResult, finished: bool) -> None:
+    """The report, the settings, and the tuner itself, each whole or not at all."""
+    study, input = session.study, "INPUT" if session.inputs else None
+    page = as_html(result, lambda p: session.runner.shown(placeholder_values(study, p, input)), finished)
+    files = {"report.html": page.encode()}
+    if finished:
+        files["settings.json"] = json.dumps(result.to_json(), indent=1).encode()
+        files["tuner.rasp"] = session.tuner.to_bytes()
+    for name, data in files.items():
+        try:
+            snapshot.write(result.folder / name, data)
+        except SnapshotFileError as reason:
+            raise JournalError(
+                f"{reason}. All runs are in {session.journal.path}: the same command writes it again"
+            ) from reason

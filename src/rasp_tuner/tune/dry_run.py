@@ -1,0 +1,66 @@
+"""What a study would do, in words: commands, metrics, how many runs, how long."""
+
+from pathlib import Path
+
+from rasp_tuner.tune.api import FOLDER
+from rasp_tuner.tune.final import LEAST_PAIRS, USUAL_PAIRS
+from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
+from rasp_tuner.tune.measure import placeholder_values, runner_of
+from rasp_tuner.tune.study import Limits, TuneStudy
+from rasp_tuner.tune.words import duration_words, settings_words
+
+NAMES_SHOWN = 5
+
+
+def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> str:
+    """Everything that would happen, without doing it."""
+    inputs = study.find_inputs()
+    runner = runner_of(study)
+    other = {name: knob.from_unit(0.8) for name, knob in study.knobs.items()}
+    input = inputs[0] if inputs else None
+    assumed = f"  (nobody gave: {', '.join(study.assumed)})" if study.assumed else ""
+    lines = [
+        f"study     {study.name}, in {folder or Path(FOLDER) / study.name}",
+        f"default   {settings_words(study.default)}{assumed}",
+        f"runs      {runner.shown(placeholder_values(study, study.default, input))}",
+        f"such as   {runner.shown(placeholder_values(study, other, input))}",
+        *(f"writes    {target} from {source}" for target, source in study.files.items()),
+        *(f"knob      {name}: {knob}" for name, knob in study.knobs.items()),
+        *(f"metric    {name}: {source}" for name, source in study.metrics.items()),
+        *(f"context   {name}: {source}" for name, source in study.contexts.items()),
+    ]
+    if inputs:
+        more = f" and {len(inputs) - NAMES_SHOWN} more" if len(inputs) > NAMES_SHOWN else ""
+        lines.append(f"inputs    {', '.join(inputs[:NAMES_SHOWN])}{more}, in turn")
+    each = study.warmup + study.repeats
+    dropped = f", the first {study.warmup} of them dropped" if study.warmup else ""
+    lines.append(f"each step {each} run{'s' * (each > 1)}{dropped}; the default once more every {CONTROL_EVERY} steps")
+    lines += [_limit_words(study), _length_words(limits, each, study, len(inputs))]
+    return "\n".join(lines)
+
+
+def _limit_words(study: TuneStudy) -> str:
+    if study.command is None:
+        return "timeout   none: a function cannot be stopped"
+    times, more = AUTO_TIMEOUT
+    limit = (
+        duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
+    )
+    return f"timeout   {limit}; then the command and all it started are ended, and the run counts as failed"
+
+
+def _length_words(limits: Limits, each: int, study: TuneStudy, inputs: int) -> str:
+    pairs = limits.final_pairs
+    usual = f"{USUAL_PAIRS} pairs against the default, at least {LEAST_PAIRS} in each situation"
+    compared = f"{pairs} pairs against the default in each situation" if pairs is not None else usual
+    final = f"then {compared}" if pairs != 0 else "no final comparison"
+    if limits.steps is None:
+        return f"length    {duration_words(limits.time_s or 0.0)} of tuning, {final}"
+    most = (pairs if pairs is not None else USUAL_PAIRS) * 2 * (max(1, min(inputs, 8)) if pairs is not None else 1)
+    total = (limits.steps + most) * each
+    worst = f", at most {duration_words(total * study.timeout_s)}" if study.timeout_s else ""
+    capped = f", tuning ends after {duration_words(limits.time_s)}" if limits.time_s is not None else ""
+    return (
+        f"length    {limits.steps} steps, {final}: about {total:,} runs, {duration_words(total)} if one takes a second"
+        f"{worst}{capped}"
+    )

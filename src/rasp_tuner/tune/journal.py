@@ -1,0 +1,151 @@
+"""The journal: one JSON line for everything that was measured, on disk before it counts.
+
+The first line is the study's definition. Every other line is a run (`kind` "run"), a run of the final comparison
+("final") or what was recommended for it ("recommended"). A last line without its end was being written when the
+program was killed: it was never acknowledged, and it is dropped.
+"""
+
+import errno
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rasp_tuner.errors import JournalError, TuningStopped
+from rasp_tuner.tune.study import differences
+
+log = logging.getLogger("rasp_tuner.tune")
+
+FILE = "journal.jsonl"
+VERSION = 1
+
+
+class Journal:
+    """An open journal; only one process at a time can have it."""
+
+    def __init__(self, folder: Path, definition: Mapping[str, Any], fresh: bool = False) -> None:
+        """Create the journal, or open it if it is of the same definition; `fresh` sets an old one aside."""
+        self.path = folder / FILE
+        self.dropped = 0  # bytes of a torn last line
+        if fresh:
+            _set_aside(self.path)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as reason:
+            raise JournalError(
+                f"cannot open {str(self.path)!r}: {reason}; choose another folder with --out"
+            ) from reason
+        try:
+            self._lock()
+            self.entries = self._read()
+            if not self.entries:
+                self._size = 0
+                self.append({"kind": "study", "version": VERSION, "definition": dict(definition)})
+                _sync_folder(folder)
+            self._check(definition)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.entries if entry["kind"] == kind]
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Write a line and wait until it is on disk; if that fails, the journal is as before."""
+        line = json.dumps(entry, allow_nan=False).encode() + b"\n"
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._file, line[written:])
+            os.fsync(self._file)
+        except OSError as reason:
+            os.ftruncate(self._file, self._size)  # needs no space
+            advice = {errno.ENOSPC: "Free some space", errno.EDQUOT: "Free some space", errno.EFBIG: "Raise the limit"}
+            raise JournalError(
+                f"cannot write to {str(self.path)!r}: {reason.strerror}. Nothing acknowledged is lost:"
+                f" {len(self.of_kind('run')) + len(self.of_kind('final'))} runs are in it."
+                f" {advice.get(reason.errno or 0, 'Remove the cause')}, then give the same command again to go on"
+            ) from reason
+        self._size += len(line)
+        self.entries.append(entry)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as reason:
+            raise TuningStopped(
+                f"another rasp tune is at work on {str(self.path)!r}: wait for it, or give this one another --name"
+            ) from reason
+
+    def _read(self) -> list[dict[str, Any]]:
+        data = self.path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        lines = whole.splitlines()
+        entries: list[dict[str, Any]] = []
+        for i, line in enumerate(lines):
+            try:
+                entry = json.loads(line)
+                entry["kind"]
+            except (ValueError, TypeError, KeyError) as reason:
+                if i < len(lines) - 1:
+                    raise JournalError(
+                        f"line {i + 1} of {str(self.path)!r} is damaged: repair it, or start over with --fresh"
+                    ) from reason
+                whole = whole[: -len(line) - 1]
+            else:
+                entries.append(entry)
+        self._size = len(whole)
+        self.dropped = len(data) - len(whole)
+        if self.dropped:
+            log.warning("the last line of %s was torn: %d bytes dropped", self.path, self.dropped)
+            os.ftruncate(self._file, self._size)
+        return entries
+
+    def _check(self, definition: Mapping[str, Any]) -> None:
+        head = self.entries[0]
+        if head["kind"] != "study" or head.get("version", 0) > VERSION:
+            raise JournalError(f"{str(self.path)!r} is no journal that this version can read: start over with --fresh")
+        changed = differences(head["definition"], json.loads(json.dumps(definition)))
+        if changed and any(entry.get("metrics") for entry in self.entries):
+            raise TuningStopped(
+                f"the study in {str(self.path.parent)!r} was started with another definition:\n  "
+                + "\n  ".join(changed)
+                + "\nGo on with the old definition, give this one another --name, or start over with --fresh"
+            )
+        if changed:  # nothing was measured yet: a first try that failed
+            os.ftruncate(self._file, 0)
+            self._size = 0
+            self.entries.clear()
+            self.append({"kind": "study", "version": VERSION, "definition": dict(definition)})
+
+
+def _set_aside(path: Path) -> None:
+    """Rename an old journal; nothing measured is thrown away."""
+    if not path.exists():
+        return
+    number = 1
+    while (aside := path.with_name(f"journal.{number}.jsonl")).exists():
+        number += 1
+    path.rename(aside)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The file itself must survive a crash, not only what is in it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,212 @@
+"""The loop: choose what to run next, measure it, write it down, learn from it. A resumed study replays its journal."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rasp_tuner.contexts import ContextKind, kind_json, kind_of
+from rasp_tuner.errors import InvalidValue, TuningStopped
+from rasp_tuner.space import Params, Value
+from rasp_tuner.tune.context_sources import ContextReading, ContextSource, ContextValue, for_tuner, kind_for
+from rasp_tuner.tune.journal import Journal
+from rasp_tuner.tune.measure import Measured, Runner, measure, output_of, placeholder_values
+from rasp_tuner.tune.paired import Effect, gain
+from rasp_tuner.tune.study import Limits, TuneStudy
+from rasp_tuner.tuner import Tuner
+
+log = logging.getLogger("rasp_tuner.tune")
+
+CONTROL_EVERY = 8  # suggestions, after which the default runs once more
+GAIN_RUNS = 10  # latest suggestions that the gain is computed from
+HOPELESS_RUNS = 3  # failures at the very start after which to stop
+AUTO_TIMEOUT = (10.0, 5.0)  # times the default's longest run on this input, plus seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One line of the journal: a setting that was measured."""
+
+    step: int
+    is_control: bool  # the default, run to compare with
+    input: str | None
+    context: dict[str, ContextValue]
+    params: Params
+    metrics: dict[str, float] | None
+    seconds: float
+    spent_s: float  # by the whole study so far
+    failure: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "run",
+            "step": self.step,
+            "control": self.is_control,
+            "input": self.input,
+            "context": self.context,
+            "params": self.params,
+            "metrics": self.metrics,
+            "seconds": round(self.seconds, 6),
+            "spent_s": round(self.spent_s, 3),
+            "failure": self.failure,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Run":
+        return cls(
+            data["step"],
+            data["control"],
+            data["input"],
+            data["context"],
+            data["params"],
+            data["metrics"],
+            data["seconds"],
+            data["spent_s"],
+            data["failure"],
+        )
+
+
+class Session:
+    """A study at work: its tuner, its runs so far, and the journal that holds them."""
+
+    def __init__(
+        self, study: TuneStudy, runner: Runner, journal: Journal, context: Mapping[str, Any] | None = None
+    ) -> None:
+        self.study, self.runner, self.journal = study, runner, journal
+        self.inputs = study.find_inputs()
+        self._readers = dict(context or {})  # context name -> a function, in the place of a source
+        self.runs: list[Run] = []
+        self._kinds = self._context_kinds()
+        self.tuner = Tuner(
+            study.knobs,
+            {name: source.metric for name, source in study.metrics.items()},
+            self._kinds or None,
+            study.default,
+            seed=study.seed,
+            budget=study.budget,
+        )
+        for entry in journal.of_kind("run"):
+            run = Run.from_json(entry)
+            self._learn(run, None if run.is_control else self.tuner.ask(self.given(run.context)).id)
+        self.resumed = len(self.runs)
+        self._before_s = self.runs[-1].spent_s if self.runs else 0.0
+        self._started = time.monotonic()
+
+    @property
+    def spent_s(self) -> float:
+        """By the study, in earlier sessions too."""
+        return self._before_s + time.monotonic() - self._started
+
+    def is_over(self, limits: Limits) -> bool:
+        """Whether the limits say that enough was measured."""
+        if limits.steps is not None and len(self.runs) >= limits.steps:
+            return True
+        return limits.time_s is not None and self.spent_s >= limits.time_s
+
+    def step(self) -> Run:
+        """Measure one setting. It counts once the journal has it."""
+        is_control, input = self._plan()
+        context = self.read_context(input)
+        suggestion = None if is_control else self.tuner.ask(self.given(context))
+        params = dict(self.study.default) if suggestion is None else suggestion.params
+        done = measure(self.study, self.runner, params, input, len(self.runs), self.limit_of(input))
+        run = Run(
+            len(self.runs), is_control, input, context, params, done.metrics, done.seconds, self.spent_s, done.failure
+        )
+        self._stop_if_hopeless(run, done)
+        self.journal.append(run.to_json())
+        self._learn(run, None if suggestion is None else suggestion.id)
+        log.info(
+            "run %d%s: %s -> %s", run.step, " (default)" if is_control else "", params, done.failure or done.metrics
+        )
+        return run
+
+    def read_context(self, input: str | None) -> dict[str, ContextValue]:
+        """The situation now."""
+        values: dict[str, Value] = {} if input is None else {"input": input}
+        shell = self.study.command is not None and self.study.command.shell
+        reading = ContextReading(values, lambda text: output_of(text, values, shell))
+        found: dict[str, ContextValue] = {}
+        sources: dict[str, ContextSource | Callable[[], ContextValue]] = {**self.study.contexts, **self._readers}
+        for name, source in sources.items():
+            try:
+                found[name] = source.read(reading) if isinstance(source, ContextSource) else source()
+            except InvalidValue as reason:
+                if not self.runs:
+                    raise TuningStopped(f"context {name!r} cannot be read: {reason}") from reason
+                log.warning("context %r is missing: %s", name, reason)
+                found[name] = None
+        return found
+
+    def given(self, context: Mapping[str, ContextValue]) -> dict[str, ContextValue] | None:
+        """A context as the tuner takes it."""
+        return for_tuner(context, self._kinds)
+
+    def _context_kinds(self) -> dict[str, ContextKind]:
+        """What kind each context is: by its first value, and from then on by the journal."""
+        for entry in self.journal.of_kind("contexts"):
+            return {name: kind_of(name, kind) for name, kind in entry["kinds"].items()}
+        first = self.read_context(self.inputs[0] if self.inputs else None)
+        kinds = {name: kind_for(self.study.contexts.get(name), value) for name, value in first.items()}
+        if kinds:
+            self.journal.append({"kind": "contexts", "kinds": {name: kind_json(k) for name, k in kinds.items()}})
+        return kinds
+
+    def limit_of(self, input: str | None) -> float | None:
+        """Seconds that a run on this input may take; without a timeout, many times what the default took."""
+        if self.study.timeout_s is not None or self.study.command is None:
+            return self.study.timeout_s
+        times, more = AUTO_TIMEOUT
+        known = [run.seconds for run in self.runs if run.is_control and run.input == input and run.metrics]
+        return times * max(known) + more if known else None
+
+    def gain(self) -> Effect | None:
+        """The latest suggestions against the default on the same input."""
+        name = self.study.objective
+        controls: dict[str, list[float]] = {}
+        for run in self.runs:
+            if run.is_control and run.metrics is not None:
+                controls.setdefault(run.input or "", []).append(run.metrics[name])
+        tried = [(run.input or "", run.metrics[name]) for run in self.runs if run.metrics and not run.is_control]
+        return gain(controls, [(group, value) for group, value in tried if group in controls][-GAIN_RUNS:])
+
+    def _plan(self) -> tuple[bool, str | None]:
+        """Whether the default runs next, and on which input: on every new one first, and now and then after that."""
+        suggested = [run for run in self.runs if not run.is_control]
+        input = self.inputs[len(suggested) % len(self.inputs)] if self.inputs else None
+        if not any(run.is_control and run.input == input for run in self.runs):
+            return True, input
+        since = 0
+        for run in reversed(self.runs):
+            if run.is_control:
+                break
+            since += 1
+        return (True, self.runs[-1].input) if since >= CONTROL_EVERY else (False, input)
+
+    def _learn(self, run: Run, id: str | None) -> None:
+        """Tell the tuner; the same for a run of today and for one from the journal."""
+        context = self.given(run.context)
+        if id is not None and run.metrics is not None:
+            self.tuner.tell(id, run.metrics, run.params)
+        elif id is not None:
+            self.tuner.tell_failed(id, run.failure, run.params)
+        elif run.metrics is not None:
+            self.tuner.observe(context, run.params, run.metrics)
+        else:
+            self.tuner.observe_failed(context, run.params)
+        self.runs.append(run)
+
+    def _stop_if_hopeless(self, run: Run, done: Measured) -> None:
+        """A study whose first runs all fail is wrong, not slow."""
+        if any(earlier.metrics for earlier in self.runs) or run.metrics is not None:
+            return
+        shown = self.runner.shown(placeholder_values(self.study, run.params, run.input))
+        said = f"\nIt said:\n{done.output}" if done.output else "\nIt printed nothing."
+        if done.missing:
+            raise TuningStopped(f"{done.failure}.\nThe command was: {shown}{said}")
+        if len(self.runs) + 1 >= HOPELESS_RUNS:
+            raise TuningStopped(
+                f"all of the first {len(self.runs) + 1} runs failed: {done.failure}.\nThe last was: {shown}{said}"
+                f"\nTry it by hand; once it works, start over with --fresh"
+            )

@@ -1,0 +1,183 @@
+"""Where metrics come from: `time_s:min`, `speed:max=regex:([0-9.]+) MB/s`. One row of KINDS for each kind of source."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rasp_tuner.core.checks import show
+from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.space import Value
+from rasp_tuner.tune.template import fill
+from rasp_tuner.types import Metric
+
+BUILT_IN = {"time_s": "wall", "wall_s": "wall", "cpu_s": "cpu", "memory_mb": "memory", "exit_code": "exit"}
+EXAMPLES = "time_s:min, 'speed:max=regex:([0-9.]+) MB/s' or 'size:min<=1.05 default=size:{scratch}/out'"
+_NAME = re.compile(r"[\w.%/-]+")
+_WORDS = re.compile(r"(?P<goal>\w*)\s*(?:(?P<sign><=|>=)(?P<limit>[^=]+?))?\s*(?:=\s*(?P<source>.*))?", re.DOTALL)
+SMALLEST_TIME_S = 1e-6  # a CPU time of zero has no logarithm
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What there is to read after one run."""
+
+    wall_s: float
+    cpu_s: float
+    memory_mb: float
+    exit_code: int
+    output: str  # stdout, then stderr
+    document: Callable[[], Any]  # the JSON on the last line; what a Python function has returned
+    output_of: Callable[[str], str]  # runs a second command
+    values: Mapping[str, Value]  # of placeholders
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSource:
+    """A metric as the tuner takes it, and where it comes from."""
+
+    kind: str
+    detail: str
+    metric: Metric
+
+    def read(self, reading: Reading) -> float:
+        """The metric's value; InvalidValue if it is not there or no finite number."""
+        value = KINDS[self.kind](self.detail, reading)
+        if not math.isfinite(value):
+            raise InvalidValue(f"it is {value}")
+        return value
+
+    @property
+    def is_time(self) -> bool:
+        return self.kind in ("wall", "cpu")
+
+    def __str__(self) -> str:
+        source = NAMES.get(self.kind) or f"{self.kind}:{self.detail}"
+        metric, limit = self.metric, self.metric.limit
+        if limit is None:
+            return f"{metric.direction} of {source}"
+        kept = f"at {'most' if metric.direction == 'min' else 'least'} {limit.value:g}{' default' * limit.relative}"
+        return f"{metric.direction + ' of ' if metric.weight else ''}{source}, {kept}"
+
+
+def split_metric(text: str) -> tuple[str, str]:
+    """A metric's name and what a study file has for it.
+
+    >>> split_metric("speed:max=json:result.mb_s")
+    ('speed', 'max=json:result.mb_s')
+    """
+    name, colon, rest = text.partition(":")
+    if "=" in name or not colon:  # no goal
+        name, equals, source = text.partition("=")
+        return name, f"min{equals}{source}"
+    return name, rest
+
+
+def metric_of(name: str, spec: object) -> MetricSource:
+    """A metric from words such as `max=regex:([0-9.]+) MB/s`, or from a table {goal, from, ...} with fields of Metric.
+
+    A limit stands after the goal: `min<=200`, `min<=1.05 default`, `max>=30=regex:([0-9.]+) fps`.
+
+    >>> metric_of("time_s", "min").kind
+    'wall'
+    >>> metric_of("speed", "max=json:result.mb_s").detail
+    'result.mb_s'
+    """
+    if isinstance(spec, str):
+        spec = _spec_of(name, spec)
+    if not isinstance(spec, Mapping) or not _NAME.fullmatch(name):
+        raise InvalidSpace(f"a metric must look like {EXAMPLES}, got {show(name)}: {show(spec)}")
+    fields = dict(spec)
+    goal, source = fields.pop("goal", "min"), fields.pop("from", "")
+    kind, _, detail = str(source).partition(":")
+    if not kind:  # a name alone: one of ours, or a key of the JSON on the last line
+        kind, detail = (BUILT_IN[name], "") if name in BUILT_IN else ("json", name)
+    if kind not in KINDS:
+        raise InvalidSpace(f"metric {name!r} must come from one of {', '.join(KINDS)}, as in {EXAMPLES}, got {kind!r}")
+    if (detail == "") != (kind in NAMES):
+        raise InvalidSpace(f"metric {name!r} from {kind!r} must look like {EXAMPLES}, got {show(source)}")
+    if kind == "regex":
+        _pattern(detail)
+    scale = "log" if kind in ("wall", "cpu", "memory") else "auto"
+    try:
+        return MetricSource(kind, detail, Metric(goal, **{"scale": scale, **fields}))
+    except TypeError as reason:
+        raise InvalidSpace(f"metric {name!r} takes goal, from and the fields of Metric: {reason}") from reason
+
+
+def _spec_of(name: str, text: str) -> dict[str, object]:
+    """The table that a metric in words stands for."""
+    match = _WORDS.fullmatch(text)
+    if match is None:
+        raise InvalidSpace(f"metric {name!r} must look like {EXAMPLES}, got {show(text)}")
+    goal, sign, limit = match["goal"] or "min", match["sign"], (match["limit"] or "").strip()
+    fields: dict[str, object] = {"goal": goal, "from": match["source"] or ""}
+    if limit:
+        relative = "default" in limit
+        word = ("at_most" if relative else "max") if sign == "<=" else ("at_least" if relative else "min")
+        fields[word] = " ".join(limit.replace("default", " default").split()) if relative else _number(limit)
+    return fields
+
+
+def _pattern(detail: str) -> re.Pattern[str]:
+    try:
+        return re.compile(detail, re.MULTILINE)
+    except re.error as reason:
+        raise InvalidSpace(f"the regular expression {show(detail)} is wrong: {reason}") from reason
+
+
+def _from_regex(detail: str, reading: Reading) -> float:
+    matches = list(_pattern(detail).finditer(reading.output))
+    if not matches:
+        raise InvalidValue(f"the regular expression {detail!r} matches nothing in the output")
+    last = matches[-1]
+    return _number(last[1] if last.re.groups else last[0])
+
+
+def _from_json(detail: str, reading: Reading) -> float:
+    found = reading.document()
+    if isinstance(found, (int, float)):
+        return float(found)  # a number alone is the metric
+    for key in detail.split("."):
+        try:
+            found = found[int(key)] if isinstance(found, list) else found[key]
+        except (KeyError, IndexError, ValueError, TypeError) as reason:
+            raise InvalidValue(f"{show(found)} has no {key!r}") from reason
+    return _number(found)
+
+
+def _from_file(detail: str, reading: Reading) -> float:
+    try:
+        return _number(Path(fill(detail, reading.values)).read_text())
+    except OSError as reason:
+        raise InvalidValue(str(reason)) from reason
+
+
+def _from_size(detail: str, reading: Reading) -> float:
+    try:
+        return float(Path(fill(detail, reading.values)).stat().st_size)
+    except OSError as reason:
+        raise InvalidValue(str(reason)) from reason
+
+
+def _number(value: object) -> float:
+    try:
+        return float(cast(Any, value))
+    except (TypeError, ValueError) as reason:
+        raise InvalidValue(f"{show(value)} is not a number") from reason
+
+
+NAMES = {"wall": "wall time", "cpu": "CPU time", "memory": "peak memory", "exit": "exit code"}  # need no detail
+KINDS: dict[str, Callable[[str, Reading], float]] = {
+    "wall": lambda _, reading: reading.wall_s,
+    "cpu": lambda _, reading: max(reading.cpu_s, SMALLEST_TIME_S),
+    "memory": lambda _, reading: reading.memory_mb,
+    "exit": lambda _, reading: float(reading.exit_code),
+    "regex": _from_regex,
+    "json": _from_json,
+    "command": lambda detail, reading: _number(reading.output_of(detail)),
+    "file": _from_file,
+    "size": _from_size,
+}

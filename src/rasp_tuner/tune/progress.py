@@ -1,0 +1,118 @@
+"""Signs of life: one line that is redrawn on a terminal, a line now and then elsewhere."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+from rasp_tuner.tune.loop import Run, Session
+from rasp_tuner.tune.study import Limits
+from rasp_tuner.tune.verdict import gain_words
+from rasp_tuner.tune.words import duration_words, number_words, settings_words
+
+LINE_EVERY_S = 30.0  # where nobody watches
+RECENT_RUNS = 20  # from which the time left is computed
+
+
+class Progress:
+    """Writes to a stream, by default stderr; `quiet` writes nothing."""
+
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._quiet = quiet
+        self._live = not quiet and self._stream.isatty()
+        self._last = 0.0
+        self._drawn = False
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if not self._quiet:
+            self._clear()
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+
+    def step(self, session: Session, limits: Limits) -> None:
+        """The line after a step of tuning."""
+        runs = len(session.runs)
+        first = runs - session.resumed == 1
+        self._show(lambda: step_words(session, limits), first or session.is_over(limits))
+
+    def pair(self, done: int, total: int) -> None:
+        """The line before a pair of the final comparison."""
+        self._show(lambda: f"comparing with the default: pair {done + 1} of {total}", done == 0)
+
+    def close(self) -> None:
+        """Leave a clean line behind."""
+        self._clear()
+
+    def _show(self, text: Callable[[], str], important: bool) -> None:
+        if self._quiet:
+            return
+        now = time.monotonic()
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            line = text()
+            self._stream.write("\r\x1b[K" + (line if len(line) <= width else f"{line[: width - 1]}…"))
+            self._stream.flush()
+            self._drawn = True
+        elif important or now - self._last >= LINE_EVERY_S:
+            self._stream.write(f"{text()}\n")
+            self._stream.flush()
+            self._last = now
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._drawn = False
+
+
+def step_words(session: Session, limits: Limits) -> str:
+    """Where a study stands, on one line."""
+    runs = session.runs
+    parts = [f"step {len(runs)}" + (f"/{limits.steps}" if limits.steps else "")]
+    found = session.gain()
+    parts.append(f"against the default: {gain_words(found, session.study.objective)}")
+    parts += _best(session)
+    if failed := sum(run.metrics is None for run in runs):
+        parts.append(f"{failed} failed")
+    spent = duration_words(session.spent_s)
+    if limits.time_s is not None:
+        spent += f" of {duration_words(limits.time_s)}"
+    parts.append(f"{spent} spent")
+    left = seconds_left(session, limits)
+    if left is not None:
+        parts.append(f"{duration_words(left)} left")
+    return " · ".join(parts)
+
+
+def seconds_left(session: Session, limits: Limits) -> float | None:
+    """How long tuning will go on, as far as can be told."""
+    guesses = []
+    if limits.steps is not None and (each := _step_seconds(session.runs)) is not None:
+        guesses.append(each * max(0, limits.steps - len(session.runs)))
+    if limits.time_s is not None:
+        guesses.append(max(0.0, limits.time_s - session.spent_s))
+    return min(guesses) if guesses else None
+
+
+def _step_seconds(runs: Sequence[Run]) -> float | None:
+    """Mean time of the latest steps, with all that is around a run."""
+    recent = runs[-RECENT_RUNS:]
+    if not recent:
+        return None
+    before = runs[-len(recent) - 1].spent_s if len(runs) > len(recent) else 0.0
+    return (recent[-1].spent_s - before) / len(recent)
+
+
+def _best(session: Session) -> list[str]:
+    """The best value measured, where values can be compared: of one input without contexts."""
+    name = session.study.objective
+    done = [run for run in session.runs if run.metrics is not None]
+    if not done or len(session.inputs) > 1 or done[-1].context:
+        return []
+    best = (min if session.study.metrics[name].metric.direction == "min" else max)(
+        done, key=lambda run: (run.metrics or {})[name]
+    )
+    return [f"best {name} {number_words((best.metrics or {})[name])} ({settings_words(best.params)})"]

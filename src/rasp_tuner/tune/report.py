@@ -1,0 +1,254 @@
+"""The report of a tuned command: one HTML page with the verdict, the settings, pictures and every run."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import cast
+
+from rasp_tuner.core import html_page
+from rasp_tuner.space import Categorical, Knob, Params, Value
+from rasp_tuner.tune.charts import STYLE, Places, Point, forest, knob_panel, timeline
+from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
+from rasp_tuner.tune.paired import METHOD
+from rasp_tuner.tune.result import TuneResult, headline
+from rasp_tuner.tune.verdict import Outcome, ratio_words
+from rasp_tuner.tune.words import duration_words, number_words, settings_words, value_words
+
+MOST_ROWS = 2000  # of the table of runs
+MOST_PANELS = 24  # pictures of knobs
+
+COLOURS: Mapping[Outcome, str] = {"better": "good", "worse": "bad", "same": "", "default": "", "untested": ""}
+PAGE_STYLE = (
+    STYLE
+    + """
+body { background: var(--back); color: var(--ink); max-width: 62rem }
+h2 { border-color: var(--line) } th, td { border-color: var(--line) }
+.verdict { font-size: 1.6rem; line-height: 1.25; font-weight: 650; margin: .3rem 0 1rem }
+.good { color: var(--good) } .bad { color: var(--bad) }
+.tiles { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0 }
+.tiles div { background: var(--raised); border-radius: 8px; padding: .5rem .9rem }
+.tiles b { display: block; font-size: 1.25rem } .tiles span, .note { color: var(--soft); font-size: .85rem }
+.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); gap: 1rem }
+pre { background: var(--raised); padding: .8rem 1rem; border-radius: 8px; overflow-x: auto; font-size: .85rem }
+td.changed { font-weight: 650; color: var(--good) } .key { display: inline-block; margin-right: 1.2rem }
+.key i { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%; margin-right: .35rem }
+"""
+)
+
+
+def as_html(result: TuneResult, shown: Callable[[Params], str], finished: bool = True) -> str:
+    """The whole page, with nothing to fetch; `shown` writes what runs with some settings."""
+    study = result.study
+    body = [f"<h1>{escape(study.name)}</h1>"]
+    if finished:
+        colour = COLOURS[result.verdict.outcome]
+        body.append(f'<p class="verdict {colour}">{escape(_sentence(headline(result)))}</p>')
+        ratios = "; ".join(
+            f"{name} {ratio_words(e)} times" for name, e in result.verdict.effects.items() if e.kind == "ratio"
+        )
+        body.append(f'<p class="note">{escape(ratios)} the default, with 95% interval</p>' if ratios else "")
+    else:
+        body.append('<p class="verdict">Not finished: the same command goes on from here.</p>')
+    body += [_tiles(result), "<h2>Settings</h2>", _settings_table(result), _commands(result, shown)]
+    body += _comparison(result)
+    body += _pictures(result)
+    body += ["<h2>How it was measured</h2>", _method(result), _runs_table(result.runs, study.knobs)]
+    return html_page.page(f"{study.name}: rasp tune", body, PAGE_STYLE)
+
+
+def relative(runs: Sequence[Run], metric: str) -> list[float | None]:
+    """Each run's metric as times the default's mean on the same input; as it is where that makes no sense."""
+    levels: dict[str | None, float] = {}
+    for input in {run.input for run in runs}:
+        found = [r.metrics[metric] for r in runs if r.is_control and r.input == input and r.metrics]
+        if found and all(value > 0.0 for value in found):
+            levels[input] = math.exp(math.fsum(map(math.log, found)) / len(found))
+    usable = all(run.input in levels for run in runs)
+    return [
+        None if run.metrics is None else run.metrics[metric] / (levels[run.input] if usable else 1.0) for run in runs
+    ]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _tiles(result: TuneResult) -> str:
+    failed = sum(run.metrics is None for run in result.runs)
+    spent = result.runs[-1].spent_s if result.runs else 0.0
+    facts = [
+        (f"{len(result.runs):,}", f"settings measured, {sum(r.is_control for r in result.runs)} times the default"),
+        (f"{failed:,}", "failed"),
+        (duration_words(spent), "spent tuning"),
+        (f"{len(result.pairs):,}", "pairs in the final comparison"),
+    ]
+    tiles = "".join(f"<div><b>{value}</b><span>{escape(name)}</span></div>" for value, name in facts)
+    return f'<div class="tiles">{tiles}</div>'
+
+
+def _settings_table(result: TuneResult) -> str:
+    """One row for each situation; what differs from the default is marked."""
+    default = result.study.default
+    alone = len(result.situations) <= 1
+    head = "".join(f'<th class="words">{escape(name)}</th>' for name in result.study.knobs)
+    names = list(result.study.knobs)
+    rows = [f'<tr><td class="words">default</td>{_cells(names, default, default)}<td class="words"></td></tr>']
+    for found in result.situations:
+        label = "use" if alone else found.situation.label
+        said = f'<td class="words long">{escape(found.verdict.words)}</td>'
+        rows.append(f'<tr><td class="words long">{escape(label)}</td>{_cells(names, found.use, default)}{said}</tr>')
+    return (
+        f'<div class="wide"><table><thead><tr><th class="words">{"" if alone else "situation"}</th>{head}'
+        f'<th class="words">against the default</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
+def _commands(result: TuneResult, shown: Callable[[Params], str]) -> str:
+    """The default's command, and what to run instead."""
+    lines = [f"# default\n{shown(result.study.default)}"]
+    for found in result.situations:
+        if found.use != result.study.default:
+            label = "use" if len(result.situations) == 1 else found.situation.label
+            lines.append(f"# {label}\n{shown(found.use)}")
+    return f"<pre>{escape(chr(10).join(lines))}</pre>"
+
+
+def _cells(names: Sequence[str], params: Params, default: Params) -> str:
+    def cell(name: str) -> str:
+        changed = " changed" if params.get(name) != default.get(name) else ""
+        return f'<td class="words{changed}">{escape(value_words(params[name])) if name in params else "-"}</td>'
+
+    return "".join(map(cell, names))
+
+
+def _comparison(result: TuneResult) -> list[str]:
+    if not result.pairs:
+        return []
+    body = ["<h2>Final comparison</h2>"]
+    for name, overall in result.verdict.effects.items():
+        rows = [
+            (found.situation.label, one, COLOURS[found.verdict.outcome])
+            for found in result.situations
+            if len(result.situations) > 1 and (one := found.verdict.effects.get(name)) is not None
+        ]
+        rows.append(("all situations" if rows else name, overall, COLOURS[result.verdict.outcome]))
+        what = f"{name}: times the default" if overall.kind == "ratio" else f"{name}: difference from the default"
+        neutral = overall.neutral
+        body.append(forest([(label, e.value, e.low, e.high, kind) for label, e, kind in rows], what, neutral))
+    failures = ""
+    if result.verdict.failed_default or result.verdict.failed_recommended:
+        failures = (
+            f" Of {result.verdict.pairs} runs each, {result.verdict.failed_recommended} failed with the recommendation"
+            f" and {result.verdict.failed_default} with the default; pairs with a failure are left out of the ratios."
+        )
+    body.append(
+        f'<p class="note">{len(result.pairs)} pairs of default and recommendation, run back to back, in random order.'
+        f" Dots are mean ratios, lines their 95% intervals ({METHOD}).{failures}</p>"
+    )
+    return body
+
+
+def _pictures(result: TuneResult) -> list[str]:
+    runs, study = result.runs, result.study
+    metric = study.objective
+    values = relative(runs, metric)
+    level = (
+        1.0
+        if any(r.is_control and v is not None and abs(v - 1.0) < 1.0 for r, v in zip(runs, values, strict=True))
+        else None
+    )
+    label = f"{metric}, times the default" if level is not None else metric
+    points = [
+        Point(float(run.step), value, _mark_of(run), _note(run, metric))
+        for run, value in zip(runs, values, strict=True)
+    ]
+    key = (
+        '<p class="note"><span class="key"><i style="background:var(--accent)"></i>tried</span>'
+        '<span class="key"><i style="border:2px solid var(--base)"></i>default, run to compare with</span>'
+        '<span class="key"><b style="color:var(--bad)">&times;</b> failed</span>'
+        '<span class="key"><b style="color:var(--accent)">&mdash;</b> median of ten</span></p>'
+    )
+    body = ["<h2>Runs</h2>", timeline(points, label, level), key]
+    panels = []
+    for name, knob in list(study.knobs.items())[:MOST_PANELS]:
+        places = places_of(knob)
+        at = [
+            Point(place_of(knob, run.params[name]) + _jitter(knob, run.step), p.y, p.mark, p.note)
+            for run, p in zip(runs, points, strict=True)
+            if name in run.params
+        ]
+        chosen = [place_of(knob, found.use[name]) for found in result.situations if name in found.use]
+        usual = [place_of(knob, study.default[name])] if name in study.default else []
+        panels.append(knob_panel(name, at, places, usual, chosen))
+    if panels:
+        note = f"{label}, by the value of each knob. Dashed: the default; green: what to use."
+        body += [
+            "<h2>Knobs</h2>",
+            f'<p class="note">{escape(note)}</p>',
+            f'<div class="panels">{"".join(panels)}</div>',
+        ]
+    return body
+
+
+def _mark_of(run: Run) -> str:
+    return "failed" if run.metrics is None else "control" if run.is_control else "suggested"
+
+
+def _note(run: Run, metric: str) -> str:
+    came = run.failure if run.metrics is None else f"{metric} {number_words(run.metrics[metric])}"
+    where = f" on {run.input}" if run.input else ""
+    return f"step {run.step}{where}: {settings_words(run.params)}: {came}"
+
+
+def places_of(knob: Knob) -> Places:
+    """Where a knob's values lie in a picture."""
+    if isinstance(knob, Categorical):
+        return Places(tuple(value_words(choice) for choice in knob.choices))
+    return Places((), float(knob.low), float(knob.high), knob.log)
+
+
+def place_of(knob: Knob, value: Value) -> float:
+    """Where one value lies in a picture."""
+    if isinstance(knob, Categorical):
+        return float(knob.choices.index(value))
+    return float(cast(float, value))
+
+
+def _jitter(knob: Knob, step: int) -> float:
+    """Runs with the same choice side by side, in a pattern that shows no order."""
+    return 0.36 * (step * 0.618034 % 1.0) - 0.18 if isinstance(knob, Categorical) else 0.0
+
+
+def _method(result: TuneResult) -> str:
+    study = result.study
+    lines = [f"Metrics: {'; '.join(f'{name} ({source})' for name, source in study.metrics.items())}."]
+    if study.contexts:
+        lines.append(f"Contexts: {'; '.join(f'{name} ({source})' for name, source in study.contexts.items())}.")
+    if study.inputs:
+        lines.append(f"Inputs, in turn: {', '.join(study.inputs)}.")
+    each = f"{study.repeats} runs, of which the median counts" if study.repeats > 1 else "one run"
+    warm = f", after {study.warmup} that are dropped" if study.warmup else ""
+    lines.append(f"Each setting is {each}{warm}. Every {CONTROL_EVERY} suggestions the default runs again.")
+    times, more = AUTO_TIMEOUT
+    limit = (
+        duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
+    )
+    if study.command is not None:
+        lines.append(f"A run fails if it takes longer than {limit}, or if its exit code is not zero.")
+    return "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _runs_table(runs: Sequence[Run], knobs: Mapping[str, Knob]) -> str:
+    metrics = list(dict.fromkeys(name for run in runs for name in run.metrics or ()))
+    head = ["step", "input", *knobs, *metrics, "outcome"]
+    rows = [
+        [
+            str(run.step),
+            run.input or "",
+            *(value_words(run.params[name]) if name in run.params else "-" for name in knobs),
+            *("-" if run.metrics is None else f"{run.metrics[name]:.6g}" for name in metrics),
+            run.failure or ("default" if run.is_control else "tried"),
+        ]
+        for run in runs[-MOST_ROWS:]
+    ]
+    return html_page.folded(f"All {len(runs):,} runs", html_page.table((head, rows)))

@@ -1,0 +1,129 @@
+"""What a study ends with: settings for each situation, the verdict, and where the files are."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rasp_tuner.space import Params
+from rasp_tuner.tune.final import Pair
+from rasp_tuner.tune.loop import Run, Session
+from rasp_tuner.tune.paired import METHOD
+from rasp_tuner.tune.situations import Situation
+from rasp_tuner.tune.study import TuneStudy
+from rasp_tuner.tune.verdict import Verdict, judge, ratio_words
+from rasp_tuner.tune.words import settings_words
+
+EXIT_CODES = {"better": 0, "same": 3, "default": 3, "untested": 3, "worse": 4}
+
+
+@dataclass(frozen=True)
+class SituationResult:
+    """What was found for one situation."""
+
+    situation: Situation
+    verdict: Verdict
+    use: Params  # the recommendation, or the default where that is better kept
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What a study ends with; `str()` says it in words."""
+
+    study: TuneStudy
+    folder: Path
+    runs: list[Run]
+    situations: list[SituationResult]
+    pairs: list[Pair]
+    verdict: Verdict
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @property
+    def exit_code(self) -> int:
+        """Of `rasp tune`: 0 better, 3 no difference shown or nothing better found, 4 worse."""
+        return EXIT_CODES[self.verdict.outcome]
+
+    @property
+    def settings(self) -> dict[str, Params]:
+        """Situation -> the settings to use there."""
+        return {result.situation.label: result.use for result in self.situations}
+
+    def to_json(self) -> dict[str, Any]:
+        """For settings.json and `--json`."""
+        return {
+            "study": self.study.name,
+            "outcome": self.verdict.outcome,
+            "verdict": self.verdict.words,
+            "method": METHOD,
+            "default": self.study.default,
+            "runs": len(self.runs),
+            "pairs": len(self.pairs),
+            "situations": [
+                {
+                    "situation": result.situation.label,
+                    "inputs": result.situation.inputs,
+                    "use": result.use,
+                    "recommended": result.situation.params,
+                    "outcome": result.verdict.outcome,
+                    "verdict": result.verdict.words,
+                    "effects": _effects(result.verdict),
+                }
+                for result in self.situations
+            ],
+            "effects": _effects(self.verdict),
+            "report": str(self.report),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.study.name}: {headline(self)}"]
+        for name, effect in self.verdict.effects.items():
+            what = "times the default" if effect.kind == "ratio" else "difference from the default"
+            lines.append(f"  {name}: {ratio_words(effect)} {what}, {effect.pairs} pairs ({METHOD})")
+        lines.append(f"  default: {settings_words(self.study.default)}")
+        for result in self.situations:
+            where = "use" if len(self.situations) == 1 else f"use for {result.situation.label}"
+            said = "" if len(self.situations) == 1 else f"  [{result.verdict.words}]"
+            lines.append(f"  {where}: {settings_words(result.use)}{said}")
+        return "\n".join(lines)
+
+
+def headline(result: TuneResult) -> str:
+    """The verdict as a sentence's start."""
+    compared = [r for r in result.situations if r.verdict.outcome not in ("default", "untested")]
+    some = 0 < len(compared) < len(result.situations)
+    where = f"; in {len(compared)} of {len(result.situations)} situations, elsewhere keep the default" if some else ""
+    return f"{result.verdict.words}{where}"
+
+
+def conclude(session: Session, situations: Sequence[Situation], pairs: Sequence[Pair], folder: Path) -> TuneResult:
+    """Judge the pairs, and decide what to use where."""
+    study, groups = session.study, [[p for p in pairs if p.situation == i] for i in range(len(situations))]
+    compared = [group for group in groups if group]
+    overall = judge(compared, study.metrics)
+    if not any(situation.params != study.default for situation in situations):
+        overall = Verdict("default", "no setting was found that is better than the default: keep it", {})
+    results = []
+    for situation, group in zip(situations, groups, strict=True):
+        verdict = judge([group], study.metrics)
+        if situation.params == study.default:
+            verdict = Verdict("default", "keep the default", {})
+        open_ = verdict.outcome in ("same", "untested")
+        good = verdict.outcome == "better" or (open_ and overall.outcome in ("better", "untested"))
+        results.append(SituationResult(situation, verdict, situation.params if good else study.default))
+    return TuneResult(study, folder, list(session.runs), results, list(pairs), overall)
+
+
+def _effects(verdict: Verdict) -> dict[str, Any]:
+    return {
+        name: {"kind": e.kind, "value": e.value, "low": _finite(e.low), "high": _finite(e.high), "pairs": e.pairs}
+        for name, e in verdict.effects.items()
+    }
+
+
+def _finite(x: float) -> float | None:
+    """None for a bound that is not known: JSON has no infinity."""
+    return x if math.isfinite(x) else None

@@ -1,0 +1,251 @@
+"""TuneStudy: what is tuned, by which knobs, measured how. Built from a study file, options or Python; checks itself."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rasp_tuner.core.checks import show, whole
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.space import Categorical, Knob, Params, Space
+from rasp_tuner.tune import template
+from rasp_tuner.tune.command import Command
+from rasp_tuner.tune.context_sources import ContextSource, context_of
+from rasp_tuner.tune.knob_syntax import knob_of, parse_value
+from rasp_tuner.tune.metric_sources import MetricSource, metric_of
+
+STEPS = 60  # where neither steps nor a time are given
+RESERVED = ("input", "scratch", "run")  # placeholders that are no knobs
+FIELDS = (
+    *("name", "command", "shell", "call", "knobs", "default", "metrics", "contexts", "inputs", "env", "files"),
+    *("timeout", "warmup", "repeats", "seed", "budget", "steps", "time", "final"),
+)
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to go on; may differ when a study is continued."""
+
+    steps: int | None = None  # settings measured, runs of the default among them
+    time_s: float | None = None
+    final_pairs: int | None = None  # of the final comparison, in each situation; 0: none
+
+    @classmethod
+    def parse(cls, fields: Mapping[str, Any]) -> "Limits":
+        steps, time_s, final = fields.get("steps"), seconds("time", fields.get("time")), fields.get("final")
+        if steps is None and time_s is None:
+            steps = STEPS
+        return cls(
+            None if steps is None else whole("steps", steps, 1, 10**7, InvalidSpace),
+            time_s,
+            None if final is None else whole("final", final, 0, 10**6, InvalidSpace),
+        )
+
+
+@dataclass(frozen=True)
+class TuneStudy:
+    """Everything that makes two runs of `rasp tune` the same study."""
+
+    name: str
+    knobs: dict[str, Knob]
+    default: Params
+    metrics: dict[str, MetricSource]
+    contexts: dict[str, ContextSource] = field(default_factory=dict)
+    command: Command | None = None
+    call: str | None = None  # module:function
+    inputs: tuple[str, ...] = ()  # patterns
+    env: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)  # file to write -> its template
+    timeout_s: float | None = None
+    warmup: int = 0
+    repeats: int = 1
+    seed: int = 0
+    budget: float | None = None
+    assumed: tuple[str, ...] = ()  # knobs whose default nobody gave
+
+    def to_json(self) -> dict[str, Any]:
+        """The definition, for the journal's first line."""
+        command = self.command
+        return {
+            "name": self.name,
+            "command": None if command is None else list(command.words),
+            "shell": command is not None and command.shell,
+            "call": self.call,
+            "knobs": Space(self.knobs).to_json(),
+            "default": self.default,
+            "metrics": {
+                name: {**source.metric.to_json(), "from": f"{source.kind}:{source.detail}"}
+                for name, source in self.metrics.items()
+            },
+            "contexts": {name: str(source) for name, source in self.contexts.items()},
+            "inputs": list(self.inputs),
+            "env": self.env,
+            "files": self.files,
+            "timeout": self.timeout_s,
+            "warmup": self.warmup,
+            "repeats": self.repeats,
+            "seed": self.seed,
+            "budget": self.budget,
+        }
+
+    @property
+    def objective(self) -> str:
+        """The metric that progress and pictures show: the first that is to be improved."""
+        return next((name for name, source in self.metrics.items() if source.metric.weight), next(iter(self.metrics)))
+
+    def find_inputs(self) -> list[str]:
+        """The files that the patterns name now, sorted; a word that is no pattern and no file is an input itself."""
+        found: dict[str, None] = {}
+        for pattern in self.inputs:
+            matched = sorted(str(path) for path in _glob(pattern))
+            if not matched and any(sign in pattern for sign in "*?["):
+                raise InvalidSpace(f"inputs: no file matches {pattern!r} in {str(Path.cwd())!r}")
+            found.update(dict.fromkeys(matched or [pattern]))
+        return list(found)
+
+
+def build_study(fields: Mapping[str, Any]) -> TuneStudy:
+    """A study from fields as a study file has them (docs/TUNE.md)."""
+    if unknown := sorted(set(fields) - set(FIELDS)):
+        raise InvalidSpace(f"a study has no field {unknown[0]!r}; it takes {', '.join(FIELDS)}")
+    knobs = {name: knob_of(name, spec) for name, spec in _table(fields, "knobs").items()}
+    if not knobs:
+        raise InvalidSpace("a study needs at least one knob, as in --knob threads=int:1..32:log")
+    for name in knobs:
+        if name in RESERVED:
+            raise InvalidSpace(f"knob {name!r}: {{{name}}} has a meaning of its own; choose another name")
+    given = _table(fields, "default")
+    if unknown := sorted(set(given) - set(knobs)):
+        raise InvalidSpace(f"default names {unknown[0]!r}, which is no knob; there are {', '.join(knobs)}")
+    default = {name: _default_of(name, knob, given.get(name)) for name, knob in knobs.items()}
+    metrics = {name: metric_of(name, spec) for name, spec in (_table(fields, "metrics") or {"time_s": "min"}).items()}
+    call, shell = fields.get("call"), fields.get("shell", False)
+    line = shell if isinstance(shell, str) else fields.get("command")
+    command = Command.parse(line, bool(shell)) if line else None
+    if (command is None) == (call is None):
+        raise InvalidSpace("say what to tune: a command after --, as in -- ./compress --level {level}, or --call m:f")
+    inputs = fields.get("inputs", ())
+    contexts = {name: context_of(name, source) for name, source in _table(fields, "contexts").items()}
+    if inputs and not contexts:  # then the inputs themselves are the situations
+        contexts = {"input": ContextSource("text", "{input}", "category")}
+    study = TuneStudy(
+        name=str(fields.get("name") or _name_of(command, call)),
+        knobs=knobs,
+        default=default,
+        metrics=metrics,
+        contexts=contexts,
+        command=command,
+        call=call,
+        inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),
+        env={name: str(value) for name, value in _table(fields, "env").items()},
+        files={name: str(value) for name, value in _table(fields, "files").items()},
+        timeout_s=seconds("timeout", fields.get("timeout")),
+        warmup=whole("warmup", fields.get("warmup", 0), 0, 10**6, InvalidSpace),
+        repeats=whole("repeats", fields.get("repeats", 1), 1, 10**6, InvalidSpace),
+        seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
+        budget=fields.get("budget"),
+        assumed=tuple(name for name in knobs if name not in given),
+    )
+    _check(study)
+    return study
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], where: str = "") -> list[str]:
+    """What differs between two definitions, one line each.
+
+    >>> differences({"knobs": {"level": 1}, "seed": 0}, {"knobs": {"level": 2}, "seed": 0})
+    ['knobs.level: was 1, is 2']
+    """
+    lines = []
+    for name in [*old, *(name for name in new if name not in old)]:
+        before, after = old.get(name), new.get(name)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += differences(before, after, f"{where}{name}.")
+        elif before != after:
+            lines.append(f"{where}{name}: was {show(before)}, is {show(after)}")
+    return lines
+
+
+def seconds(field: str, value: object) -> float | None:
+    """A duration such as 90, "90s", "10m" or "1h30m", in seconds.
+
+    >>> seconds("time", "1h30m")
+    5400.0
+    """
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0:
+        return float(value)
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    total = (
+        sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
+    )
+    if total <= 0:
+        raise InvalidSpace(f"{field} must be a duration such as 90s, 10m or 1h30m, got {show(value)}")
+    return float(total)
+
+
+def _table(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = fields.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise InvalidSpace(f"{name} must be a table of names and values, got {show(found)}")
+    return found
+
+
+def _default_of(name: str, knob: Knob, given: object) -> Any:
+    if isinstance(given, str):
+        return parse_value(name, knob, given)
+    if given is not None:
+        knob.to_unit(given)
+        return given
+    return knob.choices[0] if isinstance(knob, Categorical) else knob.from_unit(0.5)
+
+
+def _name_of(command: Command | None, call: str | None) -> str:
+    """From the program: ./compress --level 3 is the study `compress`."""
+    first = call or ("" if command is None else command.words[0].split()[0])
+    plain = re.sub(r"[^\w.-]+", "-", Path(first).name.replace(":", ".")).strip("-.")
+    return plain or "study"
+
+
+def _check(study: TuneStudy) -> None:
+    """Placeholders have a knob, and knobs are used."""
+    if not re.fullmatch(r"\w[\w.-]{0,99}", study.name):
+        raise InvalidSpace(f"name must be letters, digits, dots and dashes, got {show(study.name)}")
+    known = [*study.knobs, "scratch", "run", *(["input"] if study.inputs else [])]
+    texts = {f"env {name}": text for name, text in study.env.items()}
+    texts |= {f"files {name}": name for name in study.files}
+    texts |= {f"metric {name}": m.detail for name, m in study.metrics.items() if m.kind != "regex"}
+    texts |= {f"context {name}": source.detail for name, source in study.contexts.items()}
+    if study.command is not None:
+        texts |= {f"word {i} of the command": word for i, word in enumerate(study.command.words, 1)}
+        study.command.check_program()
+    for where, text in texts.items():
+        if "{input}" in text and not study.inputs:
+            raise InvalidSpace(f"{where} has the placeholder {{input}}: name the inputs, as in --inputs 'data/*'")
+        template.check(where, text, known)
+    contents = []
+    for target, source in study.files.items():
+        try:
+            contents.append(Path(source).read_text())
+        except OSError as reason:
+            raise InvalidSpace(f"files: the template of {target!r} cannot be read: {reason}") from reason
+    used = {name for text in [*texts.values(), *contents] for name in template.placeholders(text)}
+    for name in study.knobs if study.command is not None else ():
+        if name not in used:
+            raise InvalidSpace(
+                f"knob {name!r} is used nowhere: put {{{name}}} into the command, into an environment variable"
+                f" (--env NAME={{{name}}}) or into a file (--file TEMPLATE:FILE)"
+            )
+    if study.call is not None and (study.timeout_s is not None or study.env or study.files):
+        raise InvalidSpace("a Python function takes no timeout, env or files: those are for commands")
+
+
+def _glob(pattern: str) -> Sequence[Path]:
+    path = Path(pattern).expanduser()
+    if not path.is_absolute():
+        return [found for found in Path().glob(str(path)) if found.is_file()]
+    return [found for found in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if found.is_file()]

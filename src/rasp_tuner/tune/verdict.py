@@ -1,0 +1,190 @@
+"""The verdict: what the final comparison shows, in words."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rasp_tuner.tune.final import Pair
+from rasp_tuner.tune.metric_sources import MetricSource
+from rasp_tuner.tune.paired import LEVEL, Effect, effect
+from rasp_tuner.tune.words import number_words
+from rasp_tuner.types import KEPT
+
+Outcome = Literal["better", "same", "worse", "default", "untested"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found, over all situations or in one."""
+
+    outcome: Outcome
+    words: str
+    effects: dict[str, Effect]  # of each metric, and of "objective" where there are several
+    pairs: int = 0
+    failed_default: int = 0
+    failed_recommended: int = 0
+
+
+def judge(groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource]) -> Verdict:
+    """The verdict on pairs, one group for each situation: first whether runs fail, then limits, then the objective."""
+    pairs = [pair for group in groups for pair in group]
+    if not pairs:
+        return Verdict("untested", "not compared", {})
+    goals = goals_of(metrics)
+    effects = _effects([stratum for group in groups for stratum in _strata(group)], metrics, goals)
+    failed = sum(pair.default is None for pair in pairs), sum(pair.recommended is None for pair in pairs)
+    counts = len(pairs), *failed
+    found = effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+    said = "every run failed" if found is None else effect_words(found, *_kind_of(goals))
+    for outcome, reason in (_by_failures(pairs), _by_limits(pairs, metrics)):
+        if outcome == "worse":
+            return Verdict("worse", f"worse: keep the default; {reason}", effects, *counts)
+        if outcome == "better":
+            return Verdict("better", f"{reason}; where both ran: {said}", effects, *counts)
+    if found is None:
+        return Verdict("same", f"no difference can be shown: {said}", effects, *counts)
+    lower = found.value < found.neutral
+    better = lower if _kind_of(goals)[0] == "min" else not lower
+    kept = _by_limits(pairs, metrics)[1]
+    words = f"{said}; {kept}" if kept else said
+    return Verdict("same" if not found.is_clear else "better" if better else "worse", words, effects, *counts)
+
+
+def goals_of(metrics: Mapping[str, MetricSource]) -> dict[str, MetricSource]:
+    """The metrics that are to be improved; those with a weight of zero only have a limit to keep."""
+    return {name: source for name, source in metrics.items() if source.metric.weight > 0.0} or dict(metrics)
+
+
+def _by_failures(pairs: Sequence[Pair]) -> tuple[Outcome, str]:
+    """Worse if the recommendation fails more often; better only if chance does not explain that the default does."""
+    default, other = (
+        sum(side is None for side in sides) for sides in zip(*((p.default, p.recommended) for p in pairs), strict=True)
+    )
+    words = f"{other} of {len(pairs)} runs failed with the recommendation, {default} with the default"
+    if other > default:
+        return "worse", words
+    alone = sum(p.default is None and p.recommended is not None for p in pairs)
+    against = sum(p.recommended is None and p.default is not None for p in pairs)
+    chance = 2.0 * sum(math.comb(alone + against, k) for k in range(against + 1)) / 2.0 ** (alone + against)
+    return ("better", f"more reliable: {words}") if chance <= 1.0 - LEVEL else ("same", "")
+
+
+def _by_limits(pairs: Sequence[Pair], metrics: Mapping[str, MetricSource]) -> tuple[Outcome, str]:
+    """Worse if the recommendation breaks a limit; better if it keeps one that the default breaks."""
+    said: list[str] = []
+    outcome: Outcome = "same"
+    both = [(p.default, p.recommended) for p in pairs if p.default is not None and p.recommended is not None]
+    for name, source in metrics.items():
+        limit = source.metric.limit
+        if limit is None or not both:
+            continue
+        sign = 1.0 if source.metric.direction == "min" else -1.0
+        levels = [limit.value * (d[name] if limit.relative else 1.0) for d, _ in both]
+        broken = [
+            sum(sign * side[name] > sign * level for side, level in zip(sides, levels, strict=True))
+            for sides in zip(*both, strict=True)
+        ]
+        allowed = math.ceil((1.0 - KEPT) * len(both))
+        said.append(f"{name} within its limit in {len(both) - broken[1]} of {len(both)} runs")
+        if broken[1] > allowed and broken[1] >= broken[0]:
+            return "worse", said[-1]
+        if broken[0] > allowed >= broken[1]:
+            outcome = "better"
+            said[-1] += f", with the default in {len(both) - broken[0]}"
+    return outcome, "; ".join(said)
+
+
+def effect_words(found: Effect, direction: Literal["min", "max"], is_time: bool, several: bool) -> str:
+    """An effect in words: "faster by 23% (18 to 27%)".
+
+    >>> effect_words(Effect("ratio", 0.77, 0.73, 0.82, 20), "min", True, False)
+    'faster by 23% (18 to 27%)'
+    >>> effect_words(Effect("ratio", 0.99, 0.93, 1.04, 20), "min", True, False)
+    'no difference can be shown: between 7.0% faster and 4.0% slower'
+    """
+    lower, higher = ("better", "worse") if several else ("faster", "slower") if is_time else ("lower", "higher")
+    if not found.is_clear:
+        if not math.isfinite(found.low + found.high) or found.kind == "difference":
+            return f"no difference can be shown ({found.pairs} pair{'s' * (found.pairs != 1)})"
+        return (
+            f"no difference can be shown: between {_share(1 - found.low)} {lower} and {_share(found.high - 1)} {higher}"
+        )
+    word = lower if found.value < found.neutral else higher
+    keep = "worse: keep the default; " if (found.value < found.neutral) != (direction == "min") else ""
+    if found.kind == "difference":
+        sizes = sorted(abs(x) for x in (found.low, found.high))
+        return f"{keep}{word} by {number_words(abs(found.value))} ({' to '.join(map(number_words, sizes))})"
+    low, high = sorted(abs(x - 1.0) for x in (found.low, found.high))
+    bounds = f"{_share(low).rstrip('%')} to {_share(high)}"
+    return f"{keep}{word} by {_share(abs(found.value - 1.0))} ({bounds})"
+
+
+def ratio_words(found: Effect) -> str:
+    """An effect as a number: "0.77 (0.73 to 0.82)".
+
+    >>> ratio_words(Effect("ratio", 0.77, 0.73, 0.82, 20))
+    '0.770 (0.730 to 0.820)'
+    """
+    if found.kind == "ratio":
+        bounds = f"{found.low:.3f} to {found.high:.3f}" if math.isfinite(found.high) else "too few pairs"
+        return f"{found.value:.3f} ({bounds})"
+    return f"{found.value:+.3g} ({found.low:+.3g} to {found.high:+.3g})"
+
+
+def _share(x: float) -> str:
+    percent = 100.0 * x
+    if abs(percent) >= 1000:
+        return f"{percent:,.0f}%"
+    return f"{percent:.0f}%" if abs(percent) >= 9.95 else f"{percent:.1f}%"
+
+
+def _kind_of(goals: Mapping[str, MetricSource]) -> tuple[Literal["min", "max"], bool, bool]:
+    """Direction of the objective, whether it is a time, and whether it is made of several metrics."""
+    if len(goals) > 1:
+        return "min", False, True
+    source = next(iter(goals.values()))
+    return source.metric.direction, source.is_time, False
+
+
+def _effects(
+    groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource], goals: Mapping[str, MetricSource]
+) -> dict[str, Effect]:
+    found = {}
+    both = [[(p.default, p.recommended) for p in group if p.default and p.recommended] for group in groups]
+    for name in metrics:
+        if (one := effect([[(d[name], r[name]) for d, r in group] for group in both])) is not None:
+            found[name] = one
+    if len(goals) > 1 and (whole := effect([[(1.0, _cost(d, r, goals)) for d, r in g] for g in both])) is not None:
+        found["objective"] = whole
+    return found
+
+
+def _strata(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Pairs by input, where each has enough for a deviation of its own; else together."""
+    by_input: dict[str | None, list[Pair]] = {}
+    for pair in pairs:
+        by_input.setdefault(pair.input, []).append(pair)
+    enough = all(
+        sum(p.default is not None and p.recommended is not None for p in own) >= 2 for own in by_input.values()
+    )
+    return list(by_input.values()) if enough else [list(pairs)]
+
+
+def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> float:
+    """Several metrics as one ratio: their weighted geometric mean, below one where the recommendation is better."""
+    total = 0.0
+    for name, source in metrics.items():
+        if default[name] <= 0.0 or other[name] <= 0.0:
+            continue  # has no ratio: the others decide
+        sign = 1.0 if source.metric.direction == "min" else -1.0
+        total += sign * source.metric.weight * math.log(other[name] / default[name])
+    return math.exp(total / sum(source.metric.weight for source in metrics.values()))
+
+
+def gain_words(found: Effect | None, name: str) -> str:
+    """A gain while it is being found, short: "time_s -23% (-27 to -18%)"."""
+    if found is None or found.kind == "difference" or not math.isfinite(found.high):
+        return "not known yet"
+    value, low, high = (100.0 * (x - 1.0) for x in (found.value, found.low, found.high))
+    return f"{name} {value:+.0f}% ({low:+.0f} to {high:+.0f}%)"

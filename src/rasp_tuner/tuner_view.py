@@ -1,0 +1,96 @@
+"""TunerView: what a tuner shows of itself. Nothing here learns, and nothing is left to chance."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from rasp_tuner import context_report
+from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
+from rasp_tuner.core.context_encoder import ContextEncoder, RawContext
+from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.optimizer import Optimizer
+from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.privacy import ContextShield
+from rasp_tuner.space import Params, Space
+from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion
+
+Context = RawContext
+
+
+@methods_on_one_thread
+class TunerView:
+    """The half of a Tuner that only reads."""
+
+    _space: Space
+    _encoder: ContextEncoder | ContextShield
+    _optimizer: Optimizer
+    _ledger: Ledger
+    _default: Array  # [d]
+
+    def recommend(self, context: Context = None) -> Params:
+        """The best parameters known for the nearest context, without exploring; the default while nothing is known.
+
+        Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
+        """
+        return self._space.from_unit(self._recommended(self._encoder.encode_readonly(context)))
+
+    def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
+        """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
+
+        Empty while nothing is known.
+        """
+        seen = self._encoder.encode_readonly(context)
+        point = self._recommended(seen) if params is None else self._space.to_unit(params)
+        return self._optimizer.margins(seen, point)
+
+    def expected_of_default(self, context: Context = None) -> float | None:
+        """The error expected of the default in this context, in units of `Explanation.error`.
+
+        None while too little is known, and under preset "paper".
+        """
+        return self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
+
+    def budget(self) -> Budget | None:
+        """What suggestions have cost and gained against the default so far; None without a budget."""
+        return self._optimizer.budget()
+
+    @property
+    def scales(self) -> dict[str, str]:
+        """On which scale each metric is compared now: "linear" or "log"."""
+        return self._optimizer.scales
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """What each entry of `Explanation.gate` stands for, in words."""
+        return self._optimizer.experts
+
+    def slots(self) -> Slots:
+        """The situations in memory, as copies; for people to look at."""
+        return self._optimizer.slots()
+
+    def context_report(self, progress: Callable[[int, int], None] | None = None) -> ContextReport:
+        """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
+
+        Takes about a second, changes nothing. `progress` is called with the steps done and all of them.
+        """
+        if self._encoder.dim == 0:
+            return untested("this tuner was built without context")
+        seen, slots, names, memory = self._optimizer.recent(), self._optimizer.slots(), None, None
+        if seen.contexts.shape[1] == self._encoder.dim:
+            names, known = self._encoder.labels, slots.contexts[slots.last >= LATEST_SAMPLES]
+            memory = known if len(known) else None
+        scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
+        return context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
+
+    def explain(self, id: str) -> Explanation:
+        """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
+        return self._ledger.explain(id)
+
+    @property
+    def pending(self) -> list[Suggestion]:
+        """Suggestions that wait for an answer, oldest first; they survive save and load."""
+        return [Suggestion(id, self._space.from_unit(record.point)) for id, record in self._ledger.pending.items()]
+
+    def _recommended(self, context: Array) -> Array:
+        best = self._optimizer.best_known(context)
+        return self._default if best is None else self._space.snap(best)

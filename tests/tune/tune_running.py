@@ -1,0 +1,52 @@
+"""What the tests of `rasp tune` share: the command itself, and a program whose best setting is known."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# prints (x - 7)^2 + 1, without noise: nothing about it is timed
+AWK = ["awk", "-v", "x={x}", "BEGIN { print 1 + (x - 7) * (x - 7) }"]
+OPTIONS = ["--knob", "x=int:0..20", "--default", "x=15", "--metric", r"loss:min=regex:^[0-9.]+", "--name", "parabola"]
+
+
+def rasp(*words, cwd, code=0, **more):
+    """Run `rasp tune` to its end; `code` None: any verdict will do."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rasp_tuner", "tune", *map(str, words)],
+        cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **more,
+    )  # fmt: skip
+    assert done.returncode in ((0, 3, 4) if code is None else (code,)), (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def start(*words, cwd):
+    """Start `rasp tune`."""
+    command = [sys.executable, "-m", "rasp_tuner", "tune", *map(str, words)]
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def entries(folder, kind=None):
+    lines = Path(folder, "journal.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [entry for entry in found if kind in (None, entry["kind"])]
+
+
+def wait_for(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
