@@ -30,8 +30,8 @@ def test_it_names_the_knobs_that_changed_and_what_they_are_in_the_default():
     s = tuner.ask({"load": 9.0})
     told = str(tuner.explain(s.id))
     for name, value in s.params.items():
-        shown = f"{value:.6g}" if isinstance(value, float) else str(value)
-        assert (f"{name}={shown} instead of {TODAY[name]}" in told) == (value != TODAY[name])
+        shown, today = (f"{v:.6g}" if isinstance(v, float) else str(v) for v in (value, TODAY[name]))
+        assert (f"{name}={shown} instead of {today}" in told) == (value != TODAY[name])
     assert s.params != TODAY
     assert told.startswith("Changed: ")
 

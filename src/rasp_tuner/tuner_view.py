@@ -5,10 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
 from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
+from rasp_tuner.core import notebook
 from rasp_tuner.core.context_encoder import ContextEncoder, RawContext
 from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Optimizer
 from rasp_tuner.core.threads import methods_on_one_thread
@@ -27,6 +31,7 @@ class TunerView:
     _encoder: ContextEncoder | ContextShield
     _optimizer: Optimizer
     _ledger: Ledger
+    _lineage: Lineage
     _default: Array  # [d]
 
     def recommend(self, context: Context = None) -> Params:
@@ -111,6 +116,21 @@ class TunerView:
     def pending(self) -> list[Suggestion]:
         """Suggestions that wait for an answer, oldest first; they survive save and load."""
         return [Suggestion(id, self._space.from_unit(record.point)) for id, record in self._ledger.pending.items()]
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: every knob with its range, its default and what is recommended now."""
+        contexts, dim = self._optimizer.recent().contexts, self._encoder.dim
+        seen = contexts[-1] if len(contexts) else np.zeros(dim)
+        budget, waiting = self._optimizer.budget(), len(self._ledger.pending)
+        notes = [f"{self._lineage.total} runs learned", f"{waiting} waiting for an answer"]
+        return notebook.tuner_html(
+            repr(self),
+            self._space.knobs,
+            self._space.from_unit(self._default),
+            self._space.from_unit(self._recommended(seen)) if len(seen) == dim else {},  # long contexts are not kept
+            "recommended in the latest situation" if dim else "recommended",
+            notes if budget is None else [*notes, str(budget)],
+        )
 
     def _recommended(self, context: Array) -> Array:
         best = self._optimizer.best_known(context)

@@ -9,6 +9,7 @@ If both models were true, exp(evidence) would be an e-process: an uninformative 
 rate.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
+log = logging.getLogger("rasp_tuner")
 TRUSTED_NATS = 3.0  # odds of twenty to one
 LEAST_NATS = -3.0  # a context may become useful late
 MOST_NATS_A_SAMPLE = 6.0  # that one sample adds or takes
@@ -150,4 +152,6 @@ class ContextGate:
             step = min(max(step, -MOST_NATS_A_SAMPLE), MOST_NATS_A_SAMPLE)
             self.evidence = max(self.evidence + step, LEAST_NATS)
             self.trusted = self.evidence > TRUSTED_NATS
+            if self.trusted:
+                log.info("the context is used from now on: it improves predictions")
         return seen

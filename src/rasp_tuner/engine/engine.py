@@ -4,6 +4,7 @@ ask    context -> believe -> choose -> guard, cost of switching -> point
 tell   metrics -> losses -> forecast of this sample -> calibrate, score families -> every family learns
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 
@@ -31,6 +32,7 @@ from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.space import Rules
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
+log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
@@ -280,6 +282,7 @@ class Engine:
     def _rescaled_for(self, losses: Array) -> Array:
         """The same losses, after the scale was changed if they leave no choice."""
         if self.objective.observe_extreme(losses):
+            self._log_scales("a value far beyond all before it")
             self.gate.reweigh(self.objective.weights)
             self._latest = None
         return losses
@@ -323,7 +326,14 @@ class Engine:
     def _scale_changes(self) -> bool:
         """The same, by a look at the latest samples."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        return bool(self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest]))
+        changes = self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
+        if changes:
+            self._log_scales("it predicts the latest runs better")
+        return bool(changes)
+
+    def _log_scales(self, why: str) -> None:
+        scales = ", ".join(f"{name} {scale}" for name, scale in self.scales.items())
+        log.info("the scale of a metric has changed (%s); now: %s", why, scales)
 
     def _reasons(self, belief: Belief, choice: Choice) -> Reasons:
         """Why this choice: copies, since a belief is large."""
