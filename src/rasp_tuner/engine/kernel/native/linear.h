@@ -11,7 +11,7 @@
 /* Loops that also exist compiled for wider vectors: the same sums in the same order, chosen as the library is loaded. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \
     && !defined(__SANITIZE_ADDRESS__) && !defined(__cplusplus)
-#define WIDER __attribute__((target_clones("default", "avx2", "avx512f")))
+#define WIDER __attribute__((target_clones("default", "avx2")))
 #define PART_OF_EACH static inline __attribute__((always_inline)) /* of its callers, as each is compiled */
 #else
 #define WIDER
