@@ -113,6 +113,11 @@ class TunerView:
         return self._ledger.explain(id)
 
     @property
+    def asked(self) -> int:
+        """How many suggestions were made so far; their ids are s0, s1, ..."""
+        return self._ledger.issued
+
+    @property
     def pending(self) -> list[Suggestion]:
         """Suggestions that wait for an answer, oldest first; they survive save and load."""
         return [Suggestion(id, self._space.from_unit(record.point)) for id, record in self._ledger.pending.items()]
