@@ -1,6 +1,7 @@
 """Tuner: the public face. Names, ids and metrics around an optimizer on the unit box."""
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from rasp_tuner.tuner_view import Context as Context
 from rasp_tuner.tuner_view import TunerView
 from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
 
+log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -137,7 +139,10 @@ class Tuner(TunerView):
         if proposal is None:  # nothing is known yet
             proposal = Proposal(self._default, Explanation(source="default"))
         params, legal = self._space.nearest(proposal.point)
-        return Suggestion(self._ledger.issue(seen, legal, proposal.why), params)
+        id = self._ledger.issue(seen, legal, proposal.why)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("ask %s: %s (%s)", id, params, proposal.why.explanation().source)
+        return Suggestion(id, params)
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
@@ -156,6 +161,8 @@ class Tuner(TunerView):
         self._lineage.add(record.context, point, metrics)
         self._current = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("tell %s: %s", id, dict(metrics))
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
         """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
@@ -170,6 +177,7 @@ class Tuner(TunerView):
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
+        log.info("%s failed: %s", id, " ".join(failure.split()) or "no reason given")
 
     def trial(self, context: Context = None) -> Trial:
         """One ask and its answer around a block: `with tuner.trial(context) as t: ...; t.report(p99_ms=...)`.
@@ -301,7 +309,8 @@ class Tuner(TunerView):
             shield=shield,
             constraints=header.get("constraints", ()),
         )
-        tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
+        contexts, points = arrays["ledger/contexts"], arrays["ledger/points"]
+        tuner._ledger = Ledger.rebuild(header["ledger"], contexts, points, arrays.get("ledger/suggested"))
         tuner._default, tuner._current = arrays["default"], arrays["current"]
         learned = whole("learned", header["learned"], 0, 2**63)
         tuner._lineage = Lineage.rebuild(tuner._seed, header.get("lineage"), learned)

@@ -299,7 +299,7 @@ class LiveStudy:
     def _learn(
         self, record: SuggestionRecord, tell: Callable[[str], None], metrics: Mapping[str, float] | None
     ) -> Explanation | None:
-        """Learn an answer and explain it; None if the tuner had dropped the ask and learned an observation."""
+        """Learn an answer and give its reasons; None if the tuner had dropped the ask and learned an observation."""
         if not (record.late or record.foreign):
             id = self._tuner_id(record)
             try:
@@ -307,7 +307,7 @@ class LiveStudy:
             except ExpiredSuggestion:
                 pass  # asks that diverged in a replay fill the ledger, which dropped this one
             else:
-                return self.tuner.explain(id)
+                return self.tuner.reasons(id)  # for charts
         if metrics is not None:
             self.tuner.observe(record.context, record.learned_params, metrics)
         else:
