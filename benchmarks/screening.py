@@ -3,11 +3,13 @@
 Run: python benchmarks/screening.py                  the paper's domains: is their context recognised within 100 steps?
      python benchmarks/screening.py --noise          contexts that say nothing: how often is it said that they help?
      python benchmarks/screening.py --screened       regret of the screened tuner beside the usual and the context-free
+     python benchmarks/screening.py --time           seconds of CPU for a log of 300 rows
 
 Each stream is the tuner's own run (agent rasp): parameters depend on the context and on what came before.
 """
 
 import argparse
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -144,6 +146,20 @@ def head(first: str) -> None:
     print(f"| {first} | streams | helps | useless | too little data | leakage suspected |\n|---|---|---|---|---|---|")
 
 
+def time_reports(rows: int = 300) -> None:
+    """Of a log in which the first of several features helps."""
+    print("| features | seconds of CPU |\n|---|---|")
+    for features in (1, 3, 8, 16):
+        rng = np.random.default_rng(0)
+        situation, points = np.array(recurring(rows, 2, 7, 15, rng)), rng.uniform(size=(rows, 3))
+        contexts = rng.normal(size=(rows, features))
+        contexts[:, 0] = situation + 0.1 * contexts[:, 0]
+        losses = ((points - 0.2 - 0.6 * situation[:, None]) ** 2).sum(axis=1) + 0.02 * rng.normal(size=rows)
+        begun = time.thread_time()
+        screen(contexts, points, losses)
+        print(f"| {features} | {time.thread_time() - begun:.1f} |", flush=True)
+
+
 def regrets(domain: str, agent: str, seed: int, horizon: int) -> float:
     return sum(row.regret for row in play(Cell(domain, agent, seed, horizon)))
 
@@ -156,10 +172,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name has this in it")
     section = parser.add_mutually_exclusive_group()
     section.add_argument("--noise", action="store_true", help="contexts that say nothing")
+    section.add_argument("--time", action="store_true", help="how long it takes")
     section.add_argument("--screened", action="store_true", help="regret of the screened tuner")
     given = parser.parse_args(arguments)
     seeds, parallel = range(given.streams), Parallel(n_jobs=given.jobs)
-    if given.screened:
+    if given.time:
+        time_reports()
+    elif given.screened:
         print(
             "| domain |",
             " | ".join(AGENTS),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner import Categorical, Float, Int, InvalidValue, Tuner
+from rasp_tuner import Auto, Bool, Categorical, Float, Int, InvalidValue, Optional, PowerOfTwo, Tuner
 
 SPACE = {"n": Int(1, 64, log=True), "x": Float(0.0, 1.0), "c": Categorical(["a", "b", None])}
 TASK = {"space": SPACE, "metrics": {"ms": "min", "tps": "max"}, "context": ["q", "k"]}
@@ -125,3 +125,32 @@ def test_an_empty_log_and_a_tuner_without_context():
     blind = {**TASK, "context": None}
     one = {"params": RECORDS[0]["params"], "metrics": RECORDS[0]["metrics"]}
     assert Tuner.from_log([one, one], **blind)[0].learned == 2
+
+
+def test_a_table_may_have_words_and_knobs_that_do_not_exist_in_every_row(tmp_path):
+    space = {
+        "journal": Categorical(["DELETE", "WAL"]),
+        "sync": Categorical(["OFF", "FULL"], when={"journal": "WAL"}),
+        "cache": Auto(Int(1, 64)),
+        "mmap": Optional(Float(1, 8)),
+        "page": PowerOfTwo(1, 8),
+        "on": Bool(),
+    }
+    rows = [
+        "journal,sync,cache,mmap,page,on,ms",
+        "WAL,FULL,auto,,4,true,3",
+        "DELETE,,16,2.5,8,off,4",
+        "DELETE,FULL,16,2.5,8,0,4",  # the column has a value, but the knob does not exist
+        "WAL,,16,2.5,8,1,5",  # it exists, and is missing
+        "DELETE,,16,2.5,3,1,5",  # not a power of two
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(rows))
+    tuner, report = Tuner.from_log(tmp_path / "log.csv", space=space, metrics={"ms": "min"}, missing="drop", seed=3)
+    assert (report.used, report.dropped) == (3, 2)
+    assert dict(report.why) == {"a parameter is missing": 1, "an illegal value": 1}
+    by_hand = Tuner(space, {"ms": "min"}, seed=3)
+    delete = {"journal": "DELETE", "cache": 16, "mmap": 2.5, "page": 8, "on": False}
+    wal = {"journal": "WAL", "sync": "FULL", "cache": "auto", "mmap": None, "page": 4, "on": True}
+    for params, ms in ((delete, 4.0), (delete, 4.0), (wal, 3.0)):
+        by_hand.observe(None, params, {"ms": ms})
+    assert tuner.recommend() == by_hand.recommend()

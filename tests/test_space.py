@@ -33,8 +33,9 @@ def test_log_float_is_even_in_decades():
 
 def test_human_decimals_come_back_as_typed():
     for x in (0.3, 0.7, 1.1, 9.9, 0.123456789):
-        assert Float(0.1, 10.0).from_unit(Float(0.1, 10.0).to_unit(x)) == x
-        assert Float(0.1, 10.0, log=True).from_unit(Float(0.1, 10.0, log=True).to_unit(x)) == x
+        for log in (False, True):
+            knob = Float(0.1, 10.0, log=log, digits=12)
+            assert knob.from_unit(knob.to_unit(x)) == x
 
 
 def test_stepped_float_knows_only_its_grid():
@@ -71,7 +72,10 @@ def test_values_between_steps_are_refused_however_large_they_are():
 
 
 def test_narrow_log_ranges_keep_human_decimals():
-    for knob, x in ((Float(273.1, 273.2, log=True), 273.1017), (Float(5, 5.0001, log=True), 5.0000004)):
+    for knob, x in (
+        (Float(273.1, 273.2, log=True, digits=12), 273.1017),
+        (Float(5, 5.0001, log=True, digits=12), 5.0000004),
+    ):
         assert knob.from_unit(knob.to_unit(x)) == x
 
 
@@ -136,7 +140,7 @@ def test_categorical_accepts_numpy_scalars_of_its_choices():
         (lambda: Int(0.5, 3), "Int low must be a whole number"),
         (lambda: Int(True, 3), "Int low must be a whole number"),
         (lambda: Int(0, 2**60), "Int high must be a whole number"),
-        (lambda: Int(0, 8, log=True), "low > 0"),
+        (lambda: Int(-1, 8, log=True), "low >= 0"),
         (lambda: Int(0, 8, step=9), "step must be <="),
         (lambda: Int(1, 8, log=True, step=2), "not both"),
         (lambda: Categorical(["a"]), "at least two"),

@@ -28,7 +28,7 @@ from rasp_tuner.paper.memory import PromptMemory
 from rasp_tuner.paper.param_bounds import ParamBounds
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
-from rasp_tuner.space import Categorical, Float, Int
+from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Margin, Metric, Suggestion
 
@@ -41,6 +41,8 @@ __version__ = "0.2.0.dev0"
 __all__ = [
     "AdaptiveHybridTuner",
     "AlreadyAnswered",
+    "Auto",
+    "Bool",
     "BudgetSpent",
     "CandidatePolicy",
     "Categorical",
@@ -62,7 +64,9 @@ __all__ = [
     "MissingExtra",
     "Name",
     "Number",
+    "Optional",
     "ParamBounds",
+    "PowerOfTwo",
     "Preset",
     "PrivacyBudget",
     "PromptMemory",

@@ -186,7 +186,7 @@ def now() -> datetime:
 
 def kind_of(field: str, given: object) -> ContextKind:
     """The kind that an object, a word or JSON as of `kind_json` describes."""
-    if isinstance(given, tuple(KINDS.values())):
+    if isinstance(given, ContextKind):
         return given
     fields: dict[str, Any] = {"kind": given} if isinstance(given, str) else {}
     if isinstance(given, Mapping):
@@ -292,7 +292,8 @@ def _moment(text: str, otherwise: Any) -> object:
     """A text as a datetime or else as `otherwise` reads it; the text itself if it is neither."""
     for read in (otherwise, datetime.fromisoformat):
         try:
-            return read(text)  # type: ignore[no-any-return]
+            read_as: object = read(text)
+            return read_as
         except ValueError:
             continue
     return text

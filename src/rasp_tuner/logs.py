@@ -8,11 +8,14 @@ drop     the record is left out
 median   a missing context value becomes the median of its column; a record that lacks a parameter, a metric or its
          time is left out, for nothing true can be put in its place
 
+The value of a knob that does not exist in its record, because of the record's other values, is not looked at.
+
 A value that is there but illegal (infinite, outside its knob, no number) is refused, or its record left out where
 records may be. Records are learned in the order of the field `time`, if that is given, and of a fingerprint of their
 values otherwise: shuffled, but always the same way. So it does not matter in which order they came.
 """
 
+import contextlib
 import hashlib
 import math
 import os
@@ -31,7 +34,7 @@ from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder
 from rasp_tuner.core.csv_file import read_csv
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.space import Categorical, Float, Knob, Space
+from rasp_tuner.space import Auto, Categorical, Float, Knob, Space
 
 Missing = Literal["refuse", "drop", "median"]
 RULES = ("refuse", "drop", "median")
@@ -160,10 +163,9 @@ def _check_columns(what: str, columns: Iterable[str], needed: Sequence[str]) -> 
 
 def _parsed(text: str | None, knob: Knob | None, kind: ContextKind | None) -> Any:
     """A field of a file as its knob or kind would have it, or as a number; the text itself if it is neither."""
-    if isinstance(knob, Categorical):
-        named = [choice for choice in knob.choices if str(choice) == text]
-        if named:
-            return named[0]
+    if knob is not None and text is not None:
+        with contextlib.suppress(InvalidValue):
+            return knob.from_text(text)
     if text is None or text.strip().lower() in BLANKS:
         return None
     if isinstance(kind, Category | Name):
@@ -186,10 +188,14 @@ def _sample(
     if not isinstance(record, Mapping):
         raise InvalidValue(f"each record must be a mapping with context, params and metrics, got {show(record)}")
     names = encoder.names or range(encoder.dim)
-    choice_none = [name for name, knob in space.knobs.items() if isinstance(knob, Categorical) and None in knob.choices]
+    choice_none = [name for name, knob in space.knobs.items() if _takes_none(knob)]
     lack = None if gaps else "the context is missing"
     context = _values("context", record.get("context"), names, lack, may_lack=encoder.optional)
-    params = _values("params", record.get("params"), space.knobs, "a parameter is missing", choice_none)
+    given = record.get("params")
+    names_in = space.names_in(given) if isinstance(given, Mapping) else list(space.knobs)
+    if isinstance(given, Mapping):  # a table has a value for every knob, also for those that do not exist in this row
+        given = {name: value for name, value in given.items() if name in names_in or name not in space.knobs}
+    params = _values("params", given, names_in, "a parameter is missing", choice_none)
     told = _values("metrics", record.get("metrics"), metrics, "a metric is missing")
     try:
         point = space.to_unit(params)
@@ -228,6 +234,10 @@ def _values(
     if lacking and lack is not None:
         raise _Lacks(f"{field}[{lacking[0]!r}] is missing", lack)
     return values
+
+
+def _takes_none(knob: Knob) -> bool:
+    return knob.word is None if isinstance(knob, Auto) else isinstance(knob, Categorical) and None in knob.choices
 
 
 def _there(value: Any) -> Any:

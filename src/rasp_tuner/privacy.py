@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.contexts import KINDS, ContextKind, Number
+from rasp_tuner.contexts import ContextKind, Number
 from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.core.context_encoder import RawContext, Schema, context_encoder
 from rasp_tuner.core.numerics import LARGEST, Array
@@ -119,11 +119,11 @@ class ContextShield:
         dim: int | None = None,
         noise: GaussianNoise | None = None,
     ) -> None:
-        named = isinstance(ranges, Mapping)
         self.names = list(ranges) if isinstance(ranges, Mapping) else None
         pairs = list(ranges.values()) if isinstance(ranges, Mapping) else list(ranges)
-        kinds = [pair if isinstance(pair, tuple(KINDS.values())) else Number() for pair in pairs]
-        self._encoder = context_encoder(dict(zip(ranges, kinds, strict=True)) if named else len(pairs))
+        kinds = [pair if isinstance(pair, ContextKind) else Number() for pair in pairs]
+        named = None if self.names is None else dict(zip(self.names, kinds, strict=True))
+        self._encoder = context_encoder(len(pairs) if named is None else named)
         limits = np.array(
             [
                 limit

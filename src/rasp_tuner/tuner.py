@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, saved, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.trial import Trial
 from rasp_tuner.tuner_view import Context as Context
 from rasp_tuner.tuner_view import TunerView
 from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
@@ -36,7 +37,7 @@ class Tuner(TunerView):
     `ask` never learns; `tell`, `tell_failed` and `observe` do; a call that raises a RaspError changes nothing. Not
     thread-safe.
 
-    space       knob names -> Float, Int or Categorical
+    space       knob names -> Float, Int, PowerOfTwo, Categorical, Bool, Auto or Optional
     metrics     metric names -> "min", "max" or Metric(direction, weight, scale)
     context     names of numbers; or names with their kinds, as in {"region": Category()} (contexts.py); or a vector
                 length; or None for context-free tuning
@@ -52,6 +53,7 @@ class Tuner(TunerView):
                 default's by more than this share of it; 0.1 is ten percent
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
     screen      True: the context is ignored until it improves predictions; costs twice the time and memory
+    constraints rules that every suggestion keeps, as ["a * b <= 2048"]; the default must keep them, too
     """
 
     def __init__(
@@ -69,12 +71,12 @@ class Tuner(TunerView):
         budget: float | None = BUDGET,
         shield: ContextShield | None = None,
         screen: bool = False,
+        constraints: Sequence[str] = (),
     ) -> None:
-        self._space = Space(space)
+        self._space = Space(space, constraints, default)
         self._encoder = context_encoder(context) if shield is None else shield.check(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
-        middle = np.full(self._space.dim, 0.5)
-        self._default = self._space.snap(middle) if default is None else self._default_point(default)
+        self._default = self._space.default
         self._preset = with_options(preset, switching_cost, guard, screen, budget, default is not None)
         self._seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self._rng = np.random.default_rng(self._seed)
@@ -164,6 +166,13 @@ class Tuner(TunerView):
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
 
+    def trial(self, context: Context = None) -> Trial:
+        """One ask and its answer around a block: `with tuner.trial(context) as t: ...; t.report(p99_ms=...)`.
+
+        A block that raises is told as failed.
+        """
+        return Trial(lambda: self.ask(context), self)
+
     def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
         self._observe(self._encoder.encode(context), params, metrics)
@@ -231,6 +240,8 @@ class Tuner(TunerView):
         """
         header = {
             "space": self._space.to_json(),
+            "constraints": self._space.constraints,
+            "default": self._space.from_unit(self._default),
             "metrics": {name: metric.to_json() for name, metric in self._optimizer.metrics.items()},
             "context": self._encoder.to_json(),
             "preset": {"name": self._preset.name, "constants": dict(self._preset.constants)},
@@ -271,17 +282,19 @@ class Tuner(TunerView):
     @classmethod
     def _rebuild(cls, header: Mapping[str, Any], arrays: Mapping[str, Array], shield: ContextShield | None) -> "Tuner":
         space = Space.from_json(header["space"])
+        default = header.get("default")  # none in snapshots of version 0.1
         if shield is not None:
             shield.restore(header["shield"])
         tuner = cls(
             space.knobs,
             {name: Metric(**{"scale": "linear", **fields}) for name, fields in header["metrics"].items()},
             header["context"],
-            space.from_unit(arrays["default"]),
+            space.from_unit(arrays["default"]) if default is None else default,
             preset=saved(header["preset"]["name"], header["preset"]["constants"]),
             budget=header["preset"]["constants"].get("budget"),  # None in snapshots of version 0.1
             seed=header["seed"],
             shield=shield,
+            constraints=header.get("constraints", ()),
         )
         tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
         tuner._default, tuner._current = arrays["default"], arrays["current"]
@@ -299,6 +312,7 @@ class Tuner(TunerView):
         ]
         return {
             "space": list(self._space.knobs.items()),
+            "constraints": self._space.constraints,
             "metrics": metrics,
             "context": self._encoder.to_json(),
             "shield": self._encoder.mark if isinstance(self._encoder, ContextShield) else None,
@@ -314,15 +328,8 @@ class Tuner(TunerView):
     def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""
         planned = self._space.from_unit(suggested)
-        point = self._space.to_unit({**planned, **params} if isinstance(params, Mapping) else params)
-        ran = self._space.from_unit(point)
+        ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
-
-    def _default_point(self, default: Mapping[str, object]) -> Array:
-        try:
-            return self._space.snap(self._space.to_unit(default, "default"))  # as a snapshot gives it back
-        except InvalidValue as reason:
-            raise InvalidSpace(str(reason)) from reason
 
 
 @one_thread()

@@ -9,7 +9,7 @@ from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Tune
 from rasp_tuner.core import snapshot
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
-TWO = {"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}
+TWO = {"x": Float(0.0, 1.0, digits=12), "y": Float(0.0, 1.0, digits=12)}  # fewer digits hide small changes
 MIXED = {"n": Int(1, 9), "x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c"])}
 
 

@@ -88,6 +88,20 @@ def test_compiled_answers_are_those_of_the_arrays(d: int, c: int, k: int):
 
 
 @needs_library
+def test_the_kernel_of_age_is_an_exponential_to_the_last_digits():
+    """Compiled code has one of its own, which is vectorised."""
+    dims, kernel, rng = Dims(2, 1, 1), native.Native(), np.random.default_rng(3)
+    state, default = play(dims, 1, 12), default_of(dims)
+    ages = np.concatenate(
+        [rng.uniform(0.0, 60.0, 90), rng.uniform(0.0, 14_000.0, 97), [0.0, 1e-9, 14_160.0, 1e9, 1e300]]
+    )
+    state.count[:], state.last[0, : len(ages)], state.steps[:] = len(ages), -ages, 1.0
+    state.counts[:], state.prompts[:], state.keys[:] = 1.0, state.prompts[:, :1], 0.0
+    got = kernel.believe(dims, state, default, np.zeros((1, 1))).kernels[0, 1, : len(ages)]
+    np.testing.assert_allclose(got, np.exp(-ages / 20.0), rtol=4.5e-16, atol=4e-308)
+
+
+@needs_library
 def test_some_rows_and_many_threads_answer_as_each_tuner_alone(monkeypatch: pytest.MonkeyPatch):
     dims, kernel, rng = Dims(3, 2, 1), native.Native(), np.random.default_rng(1)
     state, default = play(dims, 4, 12), default_of(dims)

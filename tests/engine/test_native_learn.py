@@ -186,3 +186,23 @@ def test_memory_stays_within_its_slots_and_forgets_no_sample() -> None:
     n = int(state.count[0])
     assert (state.count < dims.rows).all()
     assert state.counts[0, :n].sum() == state.prompts[0, :n, 0].sum() == state.steps[0] == 420
+
+
+def test_a_whole_ask_and_a_whole_tell_are_their_parts_one_after_the_other() -> None:
+    dims, size, rng = Dims(3, 2, 1), 4, np.random.default_rng(5)
+    kernel, state, default = native.Native(), taught(Dims(3, 2, 1), 4, 12), np.full(3, 0.4)
+    contexts, drawn = rng.normal(size=(size, 2)), draws(dims, size, rng)
+    belief, points, beside = kernel.ask(dims, state, default, contexts, drawn)
+    parts = kernel.believe(dims, state, default, contexts)
+    np.testing.assert_array_equal(belief.buffer, parts.buffer)
+    np.testing.assert_array_equal(points, kernel.choose(dims, state, parts, default, drawn)[0])
+    np.testing.assert_array_equal(beside, kernel.against(dims, state, parts, default, points))
+    losses = ((points - 0.3) ** 2).sum(axis=1, keepdims=True)  # as taught: no outliers, so that densities count
+    other, failed, y = copied(state), np.zeros(size), losses[:, 0]
+    mean, variance, logs = kernel.forecast(dims, other, parts, default, points, y)
+    told = kernel.tell(dims, state, belief, default, points, contexts, losses, failed, y, rows=None)
+    kernel.learn(dims, other, parts, default, points, contexts, losses, failed, logs)
+    for got, wanted in zip(told, (np.array(beside), mean, variance), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    for (name, mine), (_, theirs) in zip(state.items(), other.items(), strict=True):
+        np.testing.assert_array_equal(mine, theirs, err_msg=name)

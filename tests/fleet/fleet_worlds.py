@@ -6,7 +6,11 @@ from rasp_tuner import Float, Tuner
 from rasp_tuner.fleet import Fleet
 from rasp_tuner.fleet.draws import draws
 
-SPACE = {"a": Float(0.0, 1.0), "b": Float(-5.0, 5.0), "c": Float(0.01, 100.0, log=True)}
+SPACE = {  # all digits: a fleet and a tuner may round halves to different sides
+    "a": Float(0.0, 1.0, digits=12),
+    "b": Float(-5.0, 5.0, digits=12),
+    "c": Float(0.01, 100.0, log=True, digits=12),
+}
 DEFAULT = {"a": 0.4, "b": 0.0, "c": 1.0}
 METRICS = {"ms": "min"}
 KNOBS = len(SPACE)

@@ -22,17 +22,27 @@ from rasp_tuner import Categorical, Float, Int, Metric, Tuner, presets
 HERE = Path(__file__).parent
 OWN_STEPS = 12  # of preset `default` on its own
 TAUGHT_STEPS, LOOK_EVERY_STEPS = 60, 4
-SMOOTH = {"rate": Float(1e-3, 1.0, log=True), "timeout": Float(0.1, 10.0)}
+ALL_DIGITS = 12  # as knobs had before version 0.2: their traces are as they were
+SMOOTH = {"rate": Float(1e-3, 1.0, log=True, digits=ALL_DIGITS), "timeout": Float(0.1, 10.0, digits=ALL_DIGITS)}
+ROUNDED = {"rate": Float(1e-3, 1.0, log=True), "timeout": Float(0.1, 10.0)}
 SPACES = {
     "smooth": SMOOTH,
     "discrete": {"pool": Int(1, 5), "codec": Categorical(["lz4", "zstd", "none"]), "cache": Categorical([True, False])},
-    "mixed": {"pool": Int(1, 9), "timeout": Float(0.1, 10.0), "codec": Categorical(["lz4", "zstd"])},
+    "mixed": {
+        "pool": Int(1, 9),
+        "timeout": Float(0.1, 10.0, digits=ALL_DIGITS),
+        "codec": Categorical(["lz4", "zstd"]),
+    },
 }
 
 
 def paper_trace(preset):
     tuner = Tuner(
-        {"pool": Int(1, 64, log=True), "timeout": Float(0.1, 10.0), "codec": Categorical(["lz4", "zstd"])},
+        {
+            "pool": Int(1, 64, log=True),
+            "timeout": Float(0.1, 10.0, digits=ALL_DIGITS),
+            "codec": Categorical(["lz4", "zstd"]),
+        },
         {"ms": "min", "tps": Metric("max", weight=0.5)},
         context=["load"],
         default={"pool": 8, "timeout": 1.0, "codec": "lz4"},
@@ -53,10 +63,10 @@ def paper_trace(preset):
     return rows
 
 
-def own_trace():
+def own_trace(space):
     """Preset `default` on its own; continuous knobs only, a constant of the discrete family is free to change."""
     tuner = Tuner(
-        SMOOTH,
+        space,
         {"ms": "min", "tps": Metric("max", weight=0.5)},
         context=["load"],
         default={"rate": 0.1, "timeout": 2.0},
@@ -119,10 +129,11 @@ PAPER = {
 }
 TRACES = {
     **{name: partial(paper_trace, preset) for name, preset in PAPER.items()},
-    "default_own": own_trace,
+    "default_own": partial(own_trace, SMOOTH),
+    "default_own_rounded": partial(own_trace, ROUNDED),
     **{f"default_taught_{name}": partial(taught_trace, space) for name, space in SPACES.items()},
 }
-TOLERANCES = {"paper": (1e-7, 1e-9), "paper_alert": (1e-7, 1e-9), "default_own": (1e-7, 1e-9)}  # relative, absolute
+TOLERANCES = dict.fromkeys(("paper", "paper_alert", "default_own", "default_own_rounded"), (1e-7, 1e-9))  # rel., abs.
 
 
 def recorded(name):

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rasp_tuner import Categorical, Float, Int, ParamBounds
-from rasp_tuner.space import DIGITS, LARGEST_INT
+from rasp_tuner.space import LARGEST_INT, MOST_DIGITS
 
 unit = st.floats(0.0, 1.0)
 bound = st.floats(-1e300, 1e300)
@@ -20,7 +20,7 @@ def float_knobs(draw):
     assume(high - low >= 1e-300)
     log = draw(st.booleans()) and low > 0 and math.isfinite(high / low)
     if log or draw(st.booleans()):
-        return Float(low, high, log=log)
+        return Float(low, high, log=log, digits=draw(st.integers(1, MOST_DIGITS)))
     steps = draw(st.integers(1, 1000))
     step = (high - low) / steps
     assume(0 < step <= high - low)
@@ -31,7 +31,7 @@ def float_knobs(draw):
 def int_knobs(draw):
     low, high = sorted((draw(st.integers(-LARGEST_INT, LARGEST_INT)), draw(st.integers(-LARGEST_INT, LARGEST_INT))))
     assume(low < high)
-    if low > 0 and draw(st.booleans()):
+    if low >= 0 and draw(st.booleans()):
         return Int(low, high, log=True)
     return Int(low, high, step=draw(st.integers(1, min(high - low, LARGEST_INT))))
 
@@ -72,7 +72,7 @@ def test_the_ends_of_a_float_are_legal(knob):
 def test_decimals_a_person_would_type_come_back_as_typed(low, width, k, log):
     x = low + (width * k / 10**6).quantize(Decimal("1e-8"))
     assume(low <= x <= low + width and (not log or low > 0))
-    knob = Float(float(low), float(low + width), log=log)
+    knob = Float(float(low), float(low + width), log=log, digits=MOST_DIGITS)
     assume(knob.low <= float(x) <= knob.high)
     assert knob.from_unit(knob.to_unit(float(x))) == float(x)
 
@@ -85,7 +85,7 @@ def test_any_other_float_comes_back_within_its_last_digit(knob, u):
     assume(knob.low <= x <= knob.high)
     back = knob.from_unit(knob.to_unit(x))
     scale = x if knob.log else knob.high - knob.low
-    assert abs(back - x) <= 10.0 ** (1 - DIGITS) * scale + 1e-13 * max(abs(knob.low), abs(knob.high))
+    assert abs(back - x) <= 10.0 ** (1 - knob.digits) * scale + 1e-13 * max(abs(knob.low), abs(knob.high))
 
 
 @settings(max_examples=1000)

@@ -78,7 +78,9 @@ def test_prometheus_reads_the_budget_of_those_that_have_one(web):
 def as_of_0_1(definition):
     """What version 0.1 would have stored."""
     metrics = {name: {"direction": m["direction"], "weight": m["weight"]} for name, m in definition["metrics"].items()}
-    return {**{name: value for name, value in definition.items() if name != "budget"}, "metrics": metrics}
+    space = {name: {key: k[key] for key in k if key != "digits"} for name, k in definition["space"].items()}
+    kept = {name: value for name, value in definition.items() if name not in ("budget", "constraints")}
+    return {**kept, "metrics": metrics, "space": space}
 
 
 def store_as_of_0_1(url):
@@ -94,9 +96,10 @@ def test_a_study_of_0_1_opens_as_it_was_and_to_the_same_requests(database):
     told = {**STUDY, "name": "told"}
     wire = StudyDefinition.from_wire(OLD).to_wire()
     linear = {"p99_ms": {"direction": "min", "scale": "linear"}}
+    space = {**STUDY["space"], "t": {**STUDY["space"]["t"], "digits": 12}}
     with running(database) as client:
-        made(client, **{**wire, "metrics": linear, "budget": None})
-        made(client, name="told", metrics=linear, budget=None)
+        made(client, **{**wire, "metrics": linear, "budget": None, "space": space})
+        made(client, name="told", metrics=linear, budget=None, space=space)
         steps(client, 5)
         before = view(client)
     store_as_of_0_1(database)

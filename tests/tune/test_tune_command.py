@@ -234,6 +234,31 @@ def test_a_python_function(tmp_path):
     assert (again.settings, len(seen)) == (result.settings, calls)  # nothing is run twice
 
 
+def test_a_knob_may_exist_only_with_a_value_of_another(tmp_path):
+    """Without its condition its argument is left out, and to a function it is None."""
+    knobs = {
+        "mode": "cat:wal,delete",
+        "sync": {"type": "categorical", "choices": ["--off", "--full"], "when": {"mode": "wal"}},
+    }
+    script = "test $# = $([ $1 = wal ] && echo 2 || echo 1) && echo $(( 7 - 3 * ($# - 1) ))"
+    command = ["sh", "-c", script, "sh", "{mode}", "{sync}"]
+    result = run(tmp_path / "s", 12, 2, command=command, knobs=knobs, default={"mode": "delete"})
+    runs = entries(tmp_path / "s", "run")
+    assert {entry["failure"] for entry in runs} == {""}
+    assert {tuple(entry["params"]) for entry in runs} == {("mode",), ("mode", "sync")}
+    assert result.situations[0].use["mode"] == "wal"
+    assert result.report.exists()
+
+    def work(mode, sync):
+        assert (sync is None) == (mode == "delete")
+        return 7.0 - 3.0 * (mode == "wal")
+
+    called = tune(
+        work, knobs, {"loss": "min"}, default={"mode": "delete"}, steps=12, final=2, out=tmp_path / "f", quiet=True
+    )
+    assert called.situations[0].use["mode"] == "wal"
+
+
 def test_a_function_from_the_command_line_that_returns_a_number(tmp_path):
     (tmp_path / "job.py").write_text("def work(x, **rest):\n    assert not rest\n    return (x - 7) ** 2 + 1\n")
     words = ["--call", "job:work", "--knob", "x=int:0..20", "--default", "x=15", "--metric", "loss", "--steps", 25]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner import Categorical, Float, Int
+from rasp_tuner import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.contexts import Category, Name, Number, TimeOfDay, Weekday
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.tune.command import Command
@@ -30,6 +30,15 @@ from rasp_tuner.tune.template import fill, fill_words
         ("float:0..1:step=0.25", Float(0.0, 1.0, step=0.25)),
         ("cat:lz4,zstd", Categorical(["lz4", "zstd"])),
         ("cat:,--fast", Categorical(["", "--fast"])),
+        ("int:0..256:log", Int(0, 256, log=True)),
+        ("float:0..1:digits=5", Float(0.0, 1.0, digits=5)),
+        ("ordered:low,mid,high", Categorical(["low", "mid", "high"], ordered=True)),
+        ("bool", Bool()),
+        ("pow2:512..65536", PowerOfTwo(512, 65536)),
+        ("auto:int:1..32:log", Auto(Int(1, 32, log=True))),
+        ("optional:float:0.1..10", Optional(Float(0.1, 10.0))),
+        ({"type": "float", "low": 0, "high": 1}, Float(0.0, 1.0)),
+        ({"type": "auto", "word": -1, "knob": {"type": "int", "low": 1, "high": 4}}, Auto(Int(1, 4), word=-1)),
         ({"type": "int", "low": 1, "high": 4}, Int(1, 4)),
         (Int(1, 4), Int(1, 4)),
     ],
@@ -47,6 +56,10 @@ def test_a_knob_in_words(words, knob):
         ("int:8..2", "low < high"),
         ("int:1..8:logarithmic", "logarithmic"),
         ("cat:only", "at least two"),
+        ("bool:yes", "takes nothing more"),
+        ("pow2:3..8", "power of two"),
+        ("auto:cat:a,b", "Auto takes a Float, Int or PowerOfTwo"),
+        ("auto:1..4", "Auto takes a Float, Int or PowerOfTwo"),
         (3, "must look like"),
     ],
 )
@@ -67,7 +80,7 @@ def test_every_legal_value_is_read_from_its_own_text(low, width, data):
 
 
 def test_a_value_outside_is_refused_with_the_knob():
-    with pytest.raises(InvalidValue, match=r"'9' is no value of knob 'k', Int\(low=1"):
+    with pytest.raises(InvalidValue, match=r"'9' is no value of knob 'k': value must lie in \[1, 8\]"):
         parse_value("k", Int(1, 8), "9")
 
 

@@ -141,14 +141,15 @@ def _named(field: str, kind: str, words: list[str]) -> dict[str, str]:
 def _value(name: str, text: str, space: Mapping[str, Mapping[str, Any]]) -> Any:
     if name not in space:
         raise InvalidValue(f"--ran {name!r} is no knob of this study; it has {', '.join(map(plain, space))}")
-    if space[name]["type"] != "categorical":
-        value = _number(f"--ran {name!r}", text)
-        return int(value) if space[name]["type"] == "int" and value.is_integer() else value
-    choices = space[name]["choices"]
-    for choice in choices:
-        if text == choice or (not isinstance(choice, str) and text in (str(choice), json.dumps(choice), shown(choice))):
+    from rasp_tuner.space import knob_from_json
+
+    for choice in space[name].get("choices", ()):
+        if not isinstance(choice, str) and text == shown(choice):
             return choice
-    raise InvalidValue(f"--ran {name!r} must be one of {', '.join(map(plain, choices))}, got {text!r}")
+    try:
+        return knob_from_json(f"space[{name!r}]", space[name]).from_text(text)
+    except InvalidValue as reason:
+        raise InvalidValue(plain(f"--ran {name!r}{str(reason).removeprefix('value')}")) from None
 
 
 def _number(field: str, digits: str) -> float:

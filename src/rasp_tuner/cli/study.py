@@ -111,8 +111,13 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     typer.echo(f"context  {', '.join(map(plain, context)) if isinstance(context, list) else context or 'none'}")
     _columns(
         "knobs",
-        [(plain(knob), _knob(spec), f"default {shown(view['default'][knob])}") for knob, spec in view["space"].items()],
+        [
+            (plain(knob), _knob(spec), f"default {shown(view['default'].get(knob, '-'))}")
+            for knob, spec in view["space"].items()
+        ],
     )
+    if rules := view.get("constraints"):
+        _columns("constraints", [(plain(rule),) for rule in rules])
     scales = view.get("scales", {})  # servers of version 0.1 have none, and no budget
     _columns(
         "metrics",
@@ -341,11 +346,20 @@ def _settings(view: dict[str, Any]) -> list[str]:
 
 
 def _knob(spec: dict[str, Any]) -> str:
+    """A knob in words."""
+    if spec.get("when"):
+        parts = [f"{plain(name)} is {' or '.join(map(shown, values))}" for name, values in spec["when"].items()]
+        return f"{_knob({**spec, 'when': None})}; only if {' and '.join(parts)}"
     if spec["type"] == "categorical":
-        return "one of " + ", ".join(shown(choice) for choice in spec["choices"])
+        order = ", in order" if spec.get("ordered") else ""
+        return "one of " + ", ".join(shown(choice) for choice in spec["choices"]) + order
+    if spec["type"] == "bool":
+        return "false or true"
+    if "knob" in spec:
+        return f"{shown(spec.get('word'))} or {_knob(spec['knob'])}"
     step = spec.get("step")
     extra = [", log"] if spec.get("log") else [f", step {shown(step)}"] if step not in (None, 1) else []
-    return "".join([f"{spec['type']} {shown(spec['low'])} to {shown(spec['high'])}", *extra])
+    return "".join([f"{spec['type'].replace('_', ' ')} {shown(spec['low'])} to {shown(spec['high'])}", *extra])
 
 
 def _columns(head: str, rows: list[tuple[str, ...]]) -> None:

@@ -35,6 +35,9 @@ def tune_command(
     file: Annotated[
         list[str] | None, _option("Write FILE from a template before each run, as conf.template:FILE.", KNOBS)
     ] = None,
+    constraint: Annotated[
+        list[str] | None, _option("A rule between knobs, as 'a * b <= 2048'; repeat it.", KNOBS)
+    ] = None,
     call: Annotated[str | None, _option("A Python function in the place of a command, as module:function.")] = None,
     shell: Annotated[bool, flag("--shell", "The command is one line for /bin/sh; values are quoted in it.")] = False,
     metric: Annotated[
@@ -79,6 +82,7 @@ def tune_command(
         "default": _pairs("default", default),
         "env": _pairs("env", env),
         "files": {target: template for template, target in _pairs("file", file, ":").items()},
+        "constraints": constraint,
         "call": call,
         "shell": shell or None,
         "metrics": _metrics(metric),

@@ -81,8 +81,9 @@ class Client:
     ) -> Study:
         """The study of this definition, created if it does not exist; Conflict if the name has another definition.
 
-        Arguments as for `Tuner`; `settings`: preset, seed, guard, budget, switching_cost, screen, max_pending, lease_s,
-        the seconds after which an unanswered ask counts as expired, and ttl_s, after which records are erased.
+        Arguments as for `Tuner`; `settings`: constraints, preset, seed, guard, budget, switching_cost, screen,
+        max_pending, lease_s, the seconds after which an unanswered ask counts as expired, and ttl_s, after which
+        records are erased.
         """
         definition = {
             "name": name,

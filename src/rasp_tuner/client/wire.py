@@ -9,7 +9,7 @@ from rasp_tuner.contexts import KINDS, kind_json, value_json
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.space import Categorical, Float, Int, Knob, Params, Space
+from rasp_tuner.space import DIGITS, Knob, Params, knob_to_json
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Direction, Metric
 
@@ -55,15 +55,17 @@ def params_json(params: Mapping[str, object], field: str = "params") -> Params:
 def space_json(space: Mapping[str, Knob | Mapping[str, Any]]) -> dict[str, Any]:
     """Knobs as objects of the library, or already as JSON."""
     if not isinstance(space, Mapping):
-        raise InvalidSpace(f"space must map names to Float, Int or Categorical, got {show(space)}")
-    knobs = {name: knob for name, knob in space.items() if isinstance(knob, (Float, Int, Categorical))}
-    made = Space(knobs).to_json() if knobs else {}
-    return {name: _plain(made[name]) if name in made else space[name] for name in space}
+        raise InvalidSpace(f"space must map names to Float, Int, Categorical or another knob, got {show(space)}")
+    return {name: knob if isinstance(knob, Mapping) else _knob_json(name, knob) for name, knob in space.items()}
 
 
-def _plain(knob: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON: lists instead of tuples, no entry for an unset field."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in knob.items() if value is not None}
+def _knob_json(name: str, knob: Knob) -> dict[str, Any]:
+    if not isinstance(knob, Knob):
+        raise InvalidSpace(f"space[{name!r}] must be a knob or its JSON, got {show(knob)}")
+    made = knob_to_json(knob)
+    if made.get("digits") == DIGITS:  # the usual ones; servers of version 0.1 do not know the field
+        del made["digits"]
+    return made
 
 
 def metric_specs_json(metrics: Mapping[str, Metric | Direction | Mapping[str, Any]]) -> dict[str, Any]:

@@ -62,15 +62,15 @@ def fit_blind(points: Array, y: Array) -> Blind:
 def gain(blind: Blind, D: Array, y: Array) -> float:
     """Nats by which y is likelier if the shape of the loss may differ between contexts at distances D; at least 0."""
     scores = [
-        float(log_likelihoods([_seeing(blind, D, weight)], blind.noise * ratios, y).max())
-        for weight, ratios in zip(CONTEXT_WEIGHTS, TESTED_RATIOS, strict=True)
+        float(log_likelihoods([K], blind.noise * ratios, y).max())
+        for K, ratios in zip(_seeing(blind, D), TESTED_RATIOS, strict=True)
     ]
     return max(*scores, blind.score) - blind.score
 
 
 def explained(blind: Blind, D: Array, y: Array) -> float:
     """Share of the blind model's squared errors that the context takes away, each sample forecast from the others."""
-    Ks, noises = [_seeing(blind, D, weight) for weight in CONTEXT_WEIGHTS], blind.noise * QUIETER_RATIOS
+    Ks, noises = _seeing(blind, D), blind.noise * QUIETER_RATIOS
     at = np.unravel_index(int(log_likelihoods(Ks, noises, y).argmax()), (len(Ks), len(noises)))
     before, after = errors_left(blind.K, blind.noise, y), errors_left(Ks[at[0]], float(noises[at[1]]), y)
     return max(1.0 - float(after @ after) / max(float(before @ before), 1e-300), 0.0)
@@ -143,12 +143,11 @@ def shape_of(points: Array) -> tuple[Array, Array]:
     return bowl, rough
 
 
-def _seeing(blind: Blind, D: Array, weight: float) -> Array:
-    """[n, n] the blind covariance with a part that differs between contexts."""
-    K = np.exp(-D)
-    K *= weight * blind.shape
-    K += blind.K
-    return K
+def _seeing(blind: Blind, D: Array) -> list[Array]:
+    """Covariances [n, n]: the blind one with a part that differs between contexts, weak and strong."""
+    changed = np.exp(-D)
+    changed *= blind.shape
+    return [blind.K + weight * changed for weight in CONTEXT_WEIGHTS]
 
 
 def _unit(K: Array) -> Array:

@@ -26,7 +26,7 @@ MIN_INDEPENDENT_LOOKS = 12.0  # and independent looks at it: a context that hard
 MIN_UNEXPLAINED_SHARE = (
     0.25  # of its variance unexplained by the parameters: a context that these follow as closely is not judged either
 )
-MAX_SAMPLES = 192  # samples that are looked at; of more, so many at even distances
+MAX_SAMPLES = 160  # samples that are looked at; of more, so many at even distances
 FEW_FEATURES, MAX_SAMPLES_OF_MANY = 4, 128  # up to so many features; and samples where there are more, to be as fast
 SAME_PARAMETERS_SHARE = 0.9  # share of samples with the same parameters from which on nothing is judged
 FOLLOWED_NOTE = "parameters follow it"

@@ -28,6 +28,7 @@ from rasp_tuner.engine.safety import (
     worth_switching,
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
+from rasp_tuner.space import Rules
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
@@ -49,10 +50,12 @@ class Engine:
         guard: float | None = None,
         budget: float | None = None,
         densities: bool = False,
+        rules: Rules | None = None,
     ) -> None:
         self.objective, self.gate, self.default = objective, gate, default
         self.switching_cost, self.guard = switching_cost, guard
         self.densities = densities  # whether results say how likely each answer was
+        self._rules = rules  # what ties knobs together, if anything does
         self._default_values = default.tolist()
         self._first_looks = len(default) + 1
         self._budget = None if budget is None else BudgetLedger(budget)
@@ -94,7 +97,7 @@ class Engine:
         if self.objective.seen == 0:
             return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
         belief = self.believe(context)
-        choice = belief.choose(rng)
+        choice = self._legal_choice(belief, belief.choose(rng))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
@@ -216,7 +219,25 @@ class Engine:
     def _proven(self, belief: Belief, probability: float) -> Array:
         """The best point known if it is so likely better than the default in this situation; else the default."""
         best = belief.best()
-        return self.default if best is None or self.beside(belief, best).better < probability else best
+        if best is None:
+            return self.default
+        best = self._legal(belief, best)
+        return self.default if self.beside(belief, best).better < probability else best
+
+    def _legal(self, belief: Belief, point: Array) -> Array:
+        """The point, if it keeps the rules of its space; else the best of those near it that do."""
+        if self._rules is None:
+            return point
+        offers = self._rules.offers(point)
+        best: Array = offers[0 if len(offers) == 1 else int(belief.predict(offers)[0].argmin())]
+        return best
+
+    def _legal_choice(self, belief: Belief, choice: Choice) -> Choice:
+        point = self._legal(belief, choice.point)
+        if point is choice.point:
+            return choice
+        mean, variance = predict_one(belief, point)
+        return choice._replace(point=point, mean=mean, variance=variance)
 
     def _replaced(self, belief: Belief, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
         """The choice if it is harmless beside the default; else the best known if that is better; else the default."""

@@ -227,7 +227,10 @@ class LimitedEngine:
         return way
 
     def _legal(self, point: Array) -> Array:
-        """The nearest point whose discrete knobs have legal values."""
+        """The nearest point whose discrete knobs have legal values, and that keeps the rules of its space."""
+        if self._layout.rules is not None:
+            offer: Array = self._layout.rules.offers(point)[0]
+            return offer
         if not self._discrete:
             return point
         legal = point.copy()

@@ -109,7 +109,9 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         odds.append(0.0)
     if any(discrete):
         window = 0 if families else WINDOW_SAMPLES  # the quadratic family keeps one
-        families.append(DiscreteFamily(layout.levels, layout.unordered, layout.default, context_dim, window))
+        families.append(
+            DiscreteFamily(layout.levels, layout.unordered, layout.default, context_dim, window, layout.rules)
+        )
         odds.append(FAMILY_ODDS * (2.0 * share - 1.0))
     gate = EvidenceGate(families, odds)
     return Engine(
@@ -120,6 +122,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         guard=settings.guard,
         budget=settings.budget,
         densities=settings.screen,
+        rules=layout.rules,
     )
 
 

@@ -45,7 +45,8 @@ class Plan:
 
     @cached_property
     def space(self) -> Space:
-        return Space.from_json(self.header["space"])
+        header = self.header  # of version 0.1 it has neither constraints nor the default's values
+        return Space.from_json(header["space"], header.get("constraints", ()), header.get("default"))
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:

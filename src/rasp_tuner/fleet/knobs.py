@@ -1,6 +1,6 @@
 """Knobs of many tuners at once: points of the unit box [n, d] <-> values in the knobs' own units, array by array.
 
-The same rules as in space.py, to rounding: a float has twelve digits of its range, or of the value on a log scale.
+The same rules as in the room `space`, to rounding. The default's values are legal with all their digits.
 """
 
 import math
@@ -16,11 +16,12 @@ from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Tensor
 from rasp_tuner.engine.numbers import Number
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.space import DIGITS, MOST_LEVELS, Categorical, Float, Int, Knob, Space
+from rasp_tuner.space import MOST_DIGITS, MOST_LEVELS, Float, Int, Knob, Space
 
 DOUBLE_DIGITS = 14  # that a float64 surely holds, after the first
-MOST_DIGITS = 300  # before or after the point
-_POWERS = np.array([float(f"1e{k}") for k in range(-MOST_DIGITS, MOST_DIGITS + 1)])  # 10.0**k may be an ulp off
+SAME = 1e-12  # as near to the default's coordinate is the default
+MOST_DECIMALS = 300  # before or after the point
+_POWERS = np.array([float(f"1e{k}") for k in range(-MOST_DECIMALS, MOST_DECIMALS + 1)])  # 10.0**k may be an ulp off
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,18 @@ class Knobs:
     space: Space
 
     def __post_init__(self) -> None:
-        for name, knob in self.space.knobs.items():
-            if isinstance(knob, Float) and knob.step is None:
-                continue
-            if isinstance(knob, Int) and knob.levels > MOST_LEVELS:
-                continue
+        if self.space.constraints:
             raise InvalidSpace(
-                f"a Fleet takes Float knobs without a step and Int knobs of more than {MOST_LEVELS} values;"
-                f" space[{name!r}] is {knob!r}: give it one value, or use one Tuner each, which takes any knob"
+                f"a Fleet takes no constraints, got {self.space.constraints}; use one Tuner each, which takes them"
             )
+        for name, knob in self.space.knobs.items():
+            fine = knob.step is None if isinstance(knob, Float) else isinstance(knob, Int) and knob.levels > MOST_LEVELS
+            if knob.when is not None or not fine:
+                raise InvalidSpace(
+                    f"a Fleet takes Float knobs without a step and Int knobs of more than {MOST_LEVELS} values, which"
+                    f" always exist; space[{name!r}] is {knob!r}: give it one value, or use one Tuner each, which takes"
+                    " any knob"
+                )
 
     def values(self, points: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """The legal values nearest to points [n, d], by name, and their own points: what will really run."""
@@ -49,6 +53,8 @@ class Knobs:
             table = _rounded(xp, unit, low + unit * (high - low), low, high, scale)
             return {name: table[:, i] for i, name in enumerate(self.space.knobs)}, (table - low) / (high - low)
         columns = [_value(xp, knob, points[:, i]) for i, knob in enumerate(self.space.knobs.values())]
+        for i, (value, place) in self._exact.items():
+            columns[i] = xp.where(xp.abs(points[:, i] - place) < SAME, value, columns[i])
         own = [_place(xp, knob, x) for knob, x in zip(self.space.knobs.values(), columns, strict=True)]
         return dict(zip(self.space.knobs, columns, strict=True)), xp.stack(own, axis=1)
 
@@ -56,9 +62,19 @@ class Knobs:
     def _ranges(self) -> Array | None:
         """[3, d] lowest and highest values and what they are rounded by, if all knobs are floats on linear scales."""
         linear = [knob for knob in self.space.knobs.values() if isinstance(knob, Float) and not knob.log]
-        if len(linear) < len(self.space.knobs):
+        if len(linear) < len(self.space.knobs) or self._exact:
             return None
         return np.array([(knob.low, knob.high, _linear_scale(knob)) for knob in linear]).T.copy()
+
+    @cached_property
+    def _exact(self) -> dict[int, tuple[float, float]]:
+        """By position, value and coordinate of knobs whose default has more digits than their other values."""
+        default, places = self.space.from_unit(self.space.default), self.space.default.tolist()
+        return {
+            i: (float(default[name]), places[i])  # type: ignore[arg-type]  # a number: its knob is a Float
+            for i, (name, knob) in enumerate(self.space.knobs.items())
+            if isinstance(knob, Float) and knob.from_unit(places[i]) != default[name]
+        }
 
     def points(self, params: Mapping[str, Tensor]) -> Tensor:
         """Points [n, d] of legal values."""
@@ -70,7 +86,7 @@ class Knobs:
     def illegal(self, params: Mapping[str, Tensor]) -> tuple[str, int, str] | None:
         """Name, position and rule of the first value that breaks one; None if all are legal."""
         for name, knob in self.space.knobs.items():
-            assert not isinstance(knob, Categorical)  # noqa: S101 - checked at birth
+            assert isinstance(knob, Float | Int)  # noqa: S101 - checked at birth
             x = params[name]
             xp = namespace(x)
             rules = [(f"must be a finite number from {knob.low} to {knob.high}", (x >= knob.low) & (x <= knob.high))]
@@ -88,15 +104,16 @@ def _value(xp: Any, knob: Knob, unit: Tensor) -> Tensor:
     unit = xp.clip(unit, 0.0, 1.0)
     if isinstance(knob, Int):
         if knob.log:
-            return xp.clip(xp.round(_mix(xp, unit, knob.low, knob.high)), float(knob.low), float(knob.high))
+            x = xp.round(_mix(xp, unit, knob.low + knob.shift, knob.high + knob.shift)) - knob.shift
+            return xp.clip(x, float(knob.low), float(knob.high))
         return knob.low + knob.step * xp.round(unit * (knob.levels - 1))
     assert isinstance(knob, Float)  # noqa: S101 - checked at birth
     width = knob.high - knob.low
     if knob.log:
         x = _mix(xp, unit, knob.low, knob.high)
-        fine = DIGITS - 1 - xp.floor(xp.log10(xp.clip(x, None, width)))
-        digits = xp.clip(xp.minimum(fine, DOUBLE_DIGITS - xp.floor(xp.log10(x))), -MOST_DIGITS, MOST_DIGITS)
-        scale = xp.take(xp.asarray(_POWERS, device=unit.device), xp.astype(digits, xp.int64) + MOST_DIGITS)
+        fine = (knob.digits or MOST_DIGITS) - 1 - xp.floor(xp.log10(xp.clip(x, None, width)))
+        digits = xp.clip(xp.minimum(fine, DOUBLE_DIGITS - xp.floor(xp.log10(x))), -MOST_DECIMALS, MOST_DECIMALS)
+        scale = xp.take(xp.asarray(_POWERS, device=unit.device), xp.astype(digits, xp.int64) + MOST_DECIMALS)
     else:
         x, scale = knob.low + unit * width, _linear_scale(knob)
     return _rounded(xp, unit, x, knob.low, knob.high, scale)
@@ -105,8 +122,10 @@ def _value(xp: Any, knob: Knob, unit: Tensor) -> Tensor:
 def _linear_scale(knob: Float) -> float:
     """What a value on a linear scale is multiplied by to be rounded."""
     double = math.floor(math.log10(max(abs(knob.low), abs(knob.high))))
-    digits = min(DIGITS - 1 - math.floor(math.log10(knob.high - knob.low)), DOUBLE_DIGITS - double)
-    return float(_POWERS[min(max(digits, -MOST_DIGITS), MOST_DIGITS) + MOST_DIGITS])
+    digits = min(
+        (knob.digits or MOST_DIGITS) - 1 - math.floor(math.log10(knob.high - knob.low)), DOUBLE_DIGITS - double
+    )
+    return float(_POWERS[min(max(digits, -MOST_DECIMALS), MOST_DECIMALS) + MOST_DECIMALS])
 
 
 def _rounded(xp: Any, unit: Tensor, x: Tensor, low: Number, high: Number, scale: Number) -> Tensor:
@@ -122,7 +141,8 @@ def _place(xp: Any, knob: Knob, x: Tensor) -> Tensor:
         return xp.round((x - knob.low) / knob.step) / (knob.levels - 1)
     assert isinstance(knob, Float | Int)  # noqa: S101 - checked at birth
     if knob.log:
-        return xp.log(x / knob.low) / math.log(knob.high / knob.low)
+        shift = knob.shift if isinstance(knob, Int) else 0
+        return xp.log((x + shift) / (knob.low + shift)) / math.log((knob.high + shift) / (knob.low + shift))
     return (x - knob.low) / (knob.high - knob.low)
 
 

@@ -85,10 +85,9 @@ def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> tuple
 
 
 def _check_same_kind(plan: Plan, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    for field in ("space", "metrics", "context", "preset"):
-        if header[field] != plan.header[field]:
-            raise InvalidValue(
-                f"the tuner has another {field} than the fleet: {show(header[field])}, not {show(plan.header[field])}"
-            )
+    for field in ("space", "constraints", "metrics", "context", "preset"):
+        own, theirs = header.get(field) or None, plan.header.get(field) or None
+        if own != theirs:
+            raise InvalidValue(f"the tuner has another {field} than the fleet: {show(own)}, not {show(theirs)}")
     if header.get("shield") is not None or not np.array_equal(arrays["default"], plan.default):
         raise InvalidValue("the tuner has another default than the fleet, or a shield, which a fleet has not")

@@ -8,7 +8,7 @@ from rasp_tuner.errors import RaspError, UnknownSuggestion
 
 FIELD_NAMES = (
     "context|params|metrics|space|default|preset|seed|guard|budget|switching_cost|screen|max_pending|ttl_s|id|reason"
-    "|Float|Int|Categorical"
+    "|constraints|Float|Int|Categorical|PowerOfTwo|Auto"
 )
 
 

@@ -98,7 +98,7 @@ def run_study(
             result = _finish(session, limits, place, progress)
         except BaseException as error:
             progress.close()
-            if not isinstance(error, TuningStopped):
+            if not isinstance(error, (TuningStopped, JournalError)):  # which say themselves how to go on
                 _leave(session, place, progress)
             raise
     return result

@@ -9,6 +9,7 @@ import numpy as np
 
 WIDTH, HEIGHT = 760, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 40
+LEVEL_LABELS, MOST_LABELS = 4, 16  # choices that are named side by side; at a slant
 
 STYLE = """
 :root { --back: #fff; --raised: #f6f8fa; --ink: #16202b; --soft: #566270; --line: #dfe5ea; --accent: #0b66b0;
@@ -16,7 +17,8 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --back: #11161d; --raised: #181f28; --ink: #e7edf3; --soft: #a0adba; --line: #2b3540; --accent: #6cb4f0;
     --base: #8995a2; --good: #4fcfa3; --bad: #ff8a80 } }
-svg.chart { display: block; width: 100%; height: auto; font: 12px system-ui, sans-serif }
+svg.chart { display: block; width: 100%; max-width: none; height: auto; font: 12px system-ui, sans-serif }
+.scroll { overflow-x: auto } .scroll svg.chart { min-width: 36rem }
 svg.chart text { fill: var(--soft) } svg.chart .name { fill: var(--ink) }
 svg.chart .axis { stroke: var(--line) } svg.chart .one { stroke: var(--base); stroke-dasharray: 4 3 }
 svg.chart .suggested { fill: var(--accent); fill-opacity: .55 }
@@ -106,7 +108,7 @@ def timeline(points: Sequence[Point], y_label: str, level: float | None) -> str:
         ]
         line = " ".join(f"{x(at):.1f},{y(min(max(v, y.low), y.high)):.1f}" for at, v in smooth[4:])
         body.append(f'<polyline class="trend" points="{line}"/>')
-    return _svg(WIDTH, HEIGHT, body, f"{y_label} over steps", y_label)
+    return f'<div class="scroll">{_svg(WIDTH, HEIGHT, body, f"{y_label} over steps", y_label)}</div>'
 
 
 def forest(rows: Sequence[tuple[str, float, float, float, str]], x_label: str, neutral: float = 1.0) -> str:
@@ -122,12 +124,12 @@ def forest(rows: Sequence[tuple[str, float, float, float, str]], x_label: str, n
     )
     for i, (label, value, low, high, kind) in enumerate(drawn):
         y = TOP + 30 * i + 15
-        shown = label if len(label) <= 34 else f"{label[:33]}…"
-        body.append(f'<text class="name" x="{left - 14}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>')
+        name = f'<text class="name" x="{left - 14}" y="{y + 4}" text-anchor="end">{escape(shortened(label, 30))}'
+        body.append(f"{name}<title>{escape(label)}</title></text>")
         body.append(f'<line class="bar {kind}" x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y}" y2="{y}"/>')
         body.append(f'<circle class="dot {kind}" cx="{x(value):.1f}" cy="{y}" r="5"/>')
         body.append(f'<text x="{WIDTH - 155}" y="{y + 4}">{_short(value)} ({_short(low)} to {_short(high)})</text>')
-    return _svg(WIDTH, height, body, x_label)
+    return f'<div class="scroll">{_svg(WIDTH, height, body, x_label)}</div>'
 
 
 def knob_panel(
@@ -139,17 +141,21 @@ def knob_panel(
     if not values:
         return ""
     log = _spread_is_wide(values)
-    y = axis_for(_without_far(values, log), height - BOTTOM, TOP + 16, log, (1.0,))
+    y = axis_for(_without_far(values, log), height - BOTTOM, TOP + 24, log, (1.0,))
     body = [_y_axis(y, width)]
     x = places.axis(LEFT, width - RIGHT)
     for tick, label in places.ticks(x):
-        body.append(f'<text x="{x(tick):.1f}" y="{height - BOTTOM + 16}" text-anchor="middle">{escape(label)}</text>')
+        at, floor = x(tick), height - BOTTOM + 16
+        place = f'transform="translate({at + 6:.1f} {floor - 4}) rotate(-24)" text-anchor="end"'
+        if len(places.choices) <= LEVEL_LABELS:
+            place = f'x="{at:.1f}" y="{floor}" text-anchor="middle"'
+        body.append(f"<text {place}>{escape(label)}</text>")
     body.append(f'<line class="axis" x1="{LEFT}" x2="{width - RIGHT}" y1="{height - BOTTOM}" y2="{height - BOTTOM}"/>')
-    for at, kind in [*((value, "one") for value in usual), *((value, "chosen") for value in dict.fromkeys(chosen))]:
-        body.append(f'<line class="{kind}" x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>')
+    for value, kind in [*((value, "one") for value in usual), *((value, "chosen") for value in dict.fromkeys(chosen))]:
+        at = x(value)
+        body.append(f'<line class="{kind}" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP + 8}" y2="{height - BOTTOM}"/>')
     body += [_mark(point, x(point.x), y, 3.2) for point in points]
-    body.append(f'<text class="name" x="{width / 2:.0f}" y="{height - 6}" text-anchor="middle">{escape(name)}</text>')
-    return _svg(width, height, body, f"runs by {name}")
+    return _svg(width, height, body, f"runs by {name}", name)
 
 
 @dataclass(frozen=True)
@@ -168,11 +174,21 @@ class Places:
 
     def ticks(self, axis: Axis) -> list[tuple[float, str]]:
         if self.choices:
-            few = len(self.choices) <= 6
-            return [
-                (float(i), c if len(c) <= 9 else f"{c[:8]}…") for i, c in enumerate(self.choices) if few or i % 3 == 0
-            ]
+            every = math.ceil(len(self.choices) / MOST_LABELS)
+            return [(float(i), shortened(c, 9)) for i, c in enumerate(self.choices) if i % every == 0]
         return [(tick, tick_words(tick)) for tick in axis.ticks(4)]
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters, without its middle: names of files differ at their ends.
+
+    >>> shortened("a-very-long-name-7.txt", 12)
+    'a-ver…-7.txt'
+    """
+    if len(text) <= most:
+        return text
+    end = most // 2
+    return f"{text[: most - end - 1]}…{text[-end:]}"
 
 
 def _short(value: float) -> str:
@@ -235,7 +251,7 @@ def _each(ticks: Sequence[float], draw: Callable[[float], str]) -> str:
 
 
 def _svg(width: float, height: float, body: Sequence[str], title: str, y_label: str = "") -> str:
-    side = f'<text x="{LEFT - 50}" y="{TOP - 2}">{escape(y_label)}</text>' if y_label else ""
+    side = f'<text class="name" x="{LEFT - 50}" y="{TOP - 2}">{escape(y_label)}</text>' if y_label else ""
     return (
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
         f"{side}{''.join(body)}</svg>"

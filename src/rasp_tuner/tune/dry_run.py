@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from rasp_tuner.tune.api import FOLDER
 from rasp_tuner.tune.final import LEAST_PAIRS, USUAL_PAIRS
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
@@ -16,7 +18,7 @@ def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> 
     """Everything that would happen, without doing it."""
     inputs = study.find_inputs()
     runner = runner_of(study)
-    other = {name: knob.from_unit(0.8) for name, knob in study.knobs.items()}
+    other = study.space.from_unit(np.full(study.space.dim, 0.8))
     input = inputs[0] if inputs else None
     assumed = f"  (nobody gave: {', '.join(study.assumed)})" if study.assumed else ""
     lines = [
@@ -26,6 +28,7 @@ def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> 
         f"such as   {runner.shown(placeholder_values(study, other, input))}",
         *(f"writes    {target} from {source}" for target, source in study.files.items()),
         *(f"knob      {name}: {knob}" for name, knob in study.knobs.items()),
+        *(f"keeps     {rule}" for rule in study.constraints),
         *(f"metric    {name}: {source}" for name, source in study.metrics.items()),
         *(f"context   {name}: {source}" for name, source in study.contexts.items()),
     ]

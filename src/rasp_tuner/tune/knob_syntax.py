@@ -1,4 +1,8 @@
-"""Knobs as words: `threads=int:1..32:log`, `ratio=float:0..1`, `codec=cat:lz4,zstd`. One row of KINDS for each kind."""
+"""Knobs as words: `threads=int:1..32:log`, `ratio=float:0..1`, `codec=cat:lz4,zstd`. One row of KINDS for each kind.
+
+Also `effort=ordered:low,mid,high`, `fsync=bool`, `page=pow2:512..65536`, and "auto" or none beside a number, as in
+`threads=auto:int:1..32:log` and `limit=optional:float:0.1..10`.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,7 +10,19 @@ from typing import Any
 
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.space import Categorical, Float, Int, Knob, Space, Value
+from rasp_tuner.space import (
+    DIGITS,
+    Auto,
+    Bool,
+    Categorical,
+    Float,
+    Int,
+    Knob,
+    Optional,
+    PowerOfTwo,
+    Value,
+    knob_from_json,
+)
 
 EXAMPLES = "threads=int:1..32:log, ratio=float:0..1:step=0.1 or codec=cat:lz4,zstd"
 
@@ -18,16 +34,14 @@ def knob_of(name: str, spec: object) -> Knob:
     """A knob from words such as `int:1..32:log`, or from a table such as {type = "int", low = 1, high = 32}.
 
     >>> knob_of("threads", "int:1..32:log")
-    Int(low=1, high=32, log=True, step=1)
+    Int(low=1, high=32, log=True, step=1, when=None)
     >>> knob_of("codec", "cat:lz4,zstd")
-    Categorical(choices=('lz4', 'zstd'))
+    Categorical(choices=('lz4', 'zstd'), ordered=False, when=None)
     """
     if not _NAME.fullmatch(name):
         raise InvalidSpace(f"a knob's name must be a word, for it is a {{placeholder}}, got {show(name)}")
-    if isinstance(spec, Knob):
-        return spec
-    if isinstance(spec, Mapping):
-        return Space.from_json({name: spec}).knobs[name]
+    if isinstance(spec, Knob | Mapping):
+        return knob_from_json(f"knob {name!r}", spec, DIGITS) if isinstance(spec, Mapping) else spec
     if not isinstance(spec, str):
         raise InvalidSpace(f"knob {name!r} must look like {EXAMPLES}, got {show(spec)}")
     kind, _, rest = spec.partition(":")
@@ -45,32 +59,14 @@ def parse_value(name: str, knob: Knob, text: str) -> Value:
     >>> parse_value("threads", Int(1, 8), "4")
     4
     """
-    readers: tuple[Callable[[str], Value], ...] = (_choice(knob), int, float, str)
-    for read in readers:
-        try:
-            value = read(text)
-            knob.to_unit(value)
-        except (ValueError, InvalidValue):
-            continue
-        return value
-    raise InvalidValue(f"{text!r} is no value of knob {name!r}, {knob}")
-
-
-def _choice(knob: Knob) -> Callable[[str], Value]:
-    """Reads the choice that is written this way: "4" may be the number 4."""
-    choices: tuple[Value, ...] = getattr(knob, "choices", ())
-    written = {str(choice): choice for choice in choices}
-
-    def read(text: str) -> Value:
-        if text not in written:
-            raise ValueError(text)
-        return written[text]
-
-    return read
+    try:
+        return knob.check(knob.from_text(text))
+    except InvalidValue as reason:
+        raise InvalidValue(f"{text!r} is no value of knob {name!r}: {reason}") from None
 
 
 def _numeric(make: Callable[..., Knob], read: Callable[[str], Any]) -> Callable[[str], Knob]:
-    """Reads `1..32`, and after it `log` and `step=2`."""
+    """Reads `1..32`, and after it `log`, `step=2` and `digits=4`."""
 
     def parse(rest: str) -> Knob:
         span, *options = rest.split(":")
@@ -80,18 +76,39 @@ def _numeric(make: Callable[..., Knob], read: Callable[[str], Any]) -> Callable[
         fields: dict[str, Any] = {"low": read(match["low"]), "high": read(match["high"])}
         for option in options:
             field, equals, value = option.partition("=")
-            fields[field] = read(value) if equals else True
+            fields[field] = (int if field == "digits" else read)(value) if equals else True
         return make(**fields)
 
     return parse
 
 
-def _categorical(rest: str) -> Knob:
-    return Categorical([choice.strip() for choice in rest.split(",")])
+def _choices(ordered: bool) -> Callable[[str], Knob]:
+    return lambda rest: Categorical([choice.strip() for choice in rest.split(",")], ordered)
+
+
+def _bool(rest: str) -> Knob:
+    if rest:
+        raise ValueError(f"bool takes nothing more, got {rest!r}")
+    return Bool()
+
+
+def _beside_a_number(make: Callable[[Any], Knob]) -> Callable[[str], Knob]:
+    """Reads a number after it, as in `auto:int:1..32`."""
+
+    def parse(rest: str) -> Knob:
+        kind, _, more = rest.partition(":")
+        return make(KINDS[kind](more) if kind in KINDS else rest)
+
+    return parse
 
 
 KINDS: dict[str, Callable[[str], Knob]] = {
     "int": _numeric(Int, int),
     "float": _numeric(Float, float),
-    "cat": _categorical,
+    "cat": _choices(ordered=False),
+    "pow2": _numeric(PowerOfTwo, int),
+    "ordered": _choices(ordered=True),
+    "bool": _bool,
+    "auto": _beside_a_number(Auto),
+    "optional": _beside_a_number(Optional),
 }

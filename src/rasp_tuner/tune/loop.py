@@ -85,6 +85,7 @@ class Session:
             study.default,
             seed=study.seed,
             budget=study.budget,
+            constraints=study.constraints,
         )
         for entry in journal.of_kind("run"):
             run = Run.from_json(entry)

@@ -87,9 +87,10 @@ def measure(
 
 
 def placeholder_values(study: TuneStudy, params: Params, input: str | None) -> dict[str, Value]:
-    """What the names in braces stand for; a knob that does not exist with these settings is empty."""
+    """What the names in braces stand for; a knob that does not exist here is empty, or None to a function."""
     stand_ins: dict[str, Value] = {"scratch": "SCRATCH", "run": "RUN"}
-    return {**dict.fromkeys(study.knobs, ""), **params, **stand_ins, **({} if input is None else {"input": input})}
+    absent: Value = None if study.command is None else ""
+    return {**dict.fromkeys(study.knobs, absent), **params, **stand_ins, **({} if input is None else {"input": input})}
 
 
 class MetricNotFound(InvalidValue):

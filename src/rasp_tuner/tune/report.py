@@ -6,7 +6,7 @@ from html import escape
 from typing import cast
 
 from rasp_tuner.core import html_page
-from rasp_tuner.space import Categorical, Knob, Params, Value
+from rasp_tuner.space import Auto, Categorical, Knob, Params, PowerOfTwo, Value
 from rasp_tuner.tune.charts import STYLE, Places, Point, forest, knob_panel, timeline
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
 from rasp_tuner.tune.paired import METHOD
@@ -30,6 +30,7 @@ h2 { border-color: var(--line) } th, td { border-color: var(--line) }
 .tiles b { display: block; font-size: 1.25rem } .tiles span, .note { color: var(--soft); font-size: .85rem }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); gap: 1rem }
 pre { background: var(--raised); padding: .8rem 1rem; border-radius: 8px; overflow-x: auto; font-size: .85rem }
+td.long { min-width: 9rem }
 td.changed { font-weight: 650; color: var(--good) } .key { display: inline-block; margin-right: 1.2rem }
 .key i { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%; margin-right: .35rem }
 """
@@ -204,14 +205,18 @@ def places_of(knob: Knob) -> Places:
     """Where a knob's values lie in a picture."""
     if isinstance(knob, Categorical):
         return Places(tuple(value_words(choice) for choice in knob.choices))
-    return Places((), float(knob.low), float(knob.high), knob.log)
+    axis = knob.knob if isinstance(knob, Auto) else knob
+    low, log = float(axis.low), isinstance(axis, PowerOfTwo) or axis.log
+    return Places((), 0.5 if log and low == 0.0 else low, float(axis.high), log)
 
 
 def place_of(knob: Knob, value: Value) -> float:
     """Where one value lies in a picture."""
     if isinstance(knob, Categorical):
         return float(knob.choices.index(value))
-    return float(cast(float, value))
+    if isinstance(knob, Auto):  # a word is drawn at the lower end
+        return place_of(knob.knob, knob.knob.low if knob.is_word(value) else value)
+    return max(float(cast(float, value)), places_of(knob).low)
 
 
 def _jitter(knob: Knob, step: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.space import Categorical, Knob, Params, Space
+from rasp_tuner.space import Auto, Categorical, Knob, Params, Space
 from rasp_tuner.tune import template
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.context_sources import ContextSource, context_of
@@ -20,7 +20,7 @@ STEPS = 60  # where neither steps nor a time are given
 RESERVED = ("input", "scratch", "run")  # placeholders that are no knobs
 FIELDS = (
     *("name", "command", "shell", "call", "knobs", "default", "metrics", "contexts", "inputs", "env", "files"),
-    *("timeout", "warmup", "repeats", "seed", "budget", "steps", "time", "final"),
+    *("constraints", "timeout", "warmup", "repeats", "seed", "budget", "steps", "time", "final"),
 )
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
@@ -59,12 +59,17 @@ class TuneStudy:
     inputs: tuple[str, ...] = ()  # patterns
     env: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)  # file to write -> its template
+    constraints: tuple[str, ...] = ()  # that the knobs of every run keep
     timeout_s: float | None = None
     warmup: int = 0
     repeats: int = 1
     seed: int = 0
     budget: float | None = None
     assumed: tuple[str, ...] = ()  # knobs whose default nobody gave
+
+    @property
+    def space(self) -> Space:
+        return Space(self.knobs, self.constraints, self.default)
 
     def to_json(self) -> dict[str, Any]:
         """The definition, for the journal's first line."""
@@ -74,7 +79,8 @@ class TuneStudy:
             "command": None if command is None else list(command.words),
             "shell": command is not None and command.shell,
             "call": self.call,
-            "knobs": Space(self.knobs).to_json(),
+            "knobs": self.space.to_json(),
+            "constraints": list(self.constraints),
             "default": self.default,
             "metrics": {
                 name: {**source.metric.to_json(), "from": f"{source.kind}:{source.detail}"}
@@ -120,14 +126,15 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
     given = _table(fields, "default")
     if unknown := sorted(set(given) - set(knobs)):
         raise InvalidSpace(f"default names {unknown[0]!r}, which is no knob; there are {', '.join(knobs)}")
-    default = {name: _default_of(name, knob, given.get(name)) for name, knob in knobs.items()}
+    full = {name: _default_of(name, knob, given.get(name)) for name, knob in knobs.items()}
+    default = {name: full[name] for name in Space(knobs).names_in(full)}  # knobs with a condition may not exist
     metrics = {name: metric_of(name, spec) for name, spec in (_table(fields, "metrics") or {"time_s": "min"}).items()}
     call, shell = fields.get("call"), fields.get("shell", False)
     line = shell if isinstance(shell, str) else fields.get("command")
     command = Command.parse(line, bool(shell)) if line else None
     if (command is None) == (call is None):
         raise InvalidSpace("say what to tune: a command after --, as in -- ./compress --level {level}, or --call m:f")
-    inputs = fields.get("inputs", ())
+    inputs, rules = fields.get("inputs", ()), fields.get("constraints", ())
     contexts = {name: context_of(name, source) for name, source in _table(fields, "contexts").items()}
     if inputs and not contexts:  # then the inputs themselves are the situations
         contexts = {"input": ContextSource("text", "{input}", "category")}
@@ -142,12 +149,13 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
         inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),
         env={name: str(value) for name, value in _table(fields, "env").items()},
         files={name: str(value) for name, value in _table(fields, "files").items()},
+        constraints=(rules,) if isinstance(rules, str) else tuple(rules),
         timeout_s=seconds("timeout", fields.get("timeout")),
         warmup=whole("warmup", fields.get("warmup", 0), 0, 10**6, InvalidSpace),
         repeats=whole("repeats", fields.get("repeats", 1), 1, 10**6, InvalidSpace),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
         budget=fields.get("budget"),
-        assumed=tuple(name for name in knobs if name not in given),
+        assumed=tuple(name for name in default if name not in given),
     )
     _check(study)
     return study
@@ -199,8 +207,9 @@ def _default_of(name: str, knob: Knob, given: object) -> Any:
     if isinstance(given, str):
         return parse_value(name, knob, given)
     if given is not None:
-        knob.to_unit(given)
-        return given
+        return knob.check(given)
+    if isinstance(knob, Auto):
+        return knob.word
     return knob.choices[0] if isinstance(knob, Categorical) else knob.from_unit(0.5)
 
 
@@ -212,7 +221,8 @@ def _name_of(command: Command | None, call: str | None) -> str:
 
 
 def _check(study: TuneStudy) -> None:
-    """Placeholders have a knob, and knobs are used."""
+    """The default keeps the constraints, placeholders have a knob, and knobs are used."""
+    _ = study.space
     if not re.fullmatch(r"\w[\w.-]{0,99}", study.name):
         raise InvalidSpace(f"name must be letters, digits, dots and dashes, got {show(study.name)}")
     known = [*study.knobs, "scratch", "run", *(["input"] if study.inputs else [])]

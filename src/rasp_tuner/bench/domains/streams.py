@@ -13,7 +13,7 @@ import numpy as np
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.bench.domains.stream_data import load
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.space import Float, Int, Space
+from rasp_tuner.space import MOST_DIGITS, Float, Int, Space
 from rasp_tuner.types import Metric
 
 BATCHES = 100
@@ -28,18 +28,19 @@ LEVELS: dict[str, tuple[float, ...]] = {  # of the table, in the order of its ax
 SCIKIT_LEARN_DEFAULT = {"learning_rate": 0.1, "n_estimators": 100, "max_depth": 3, "subsample": 1.0}
 
 
+KNOBS: dict[str, Float | Int] = {
+    "learning_rate": Float(0.01, 0.5, log=True, digits=MOST_DIGITS),
+    "n_estimators": Int(5, 160, log=True),
+    "max_depth": Int(1, 5),
+    "subsample": Float(0.5, 1.0, step=0.25),
+}
+
+
 class TabularStream(ExperimentDomain[int]):
     """A table of measured losses, one batch a step; after the last batch the first comes again."""
 
     metrics = {"val_mse": Metric("min")}  # noqa: RUF012
-    space = Space(
-        {
-            "learning_rate": Float(0.01, 0.5, log=True),
-            "n_estimators": Int(5, 160, log=True),
-            "max_depth": Int(1, 5),
-            "subsample": Float(0.5, 1.0, step=0.25),
-        }
-    )
+    space = Space(KNOBS)
 
     def __init__(self, name: str, dataset: str) -> None:
         self.name = name
@@ -49,7 +50,7 @@ class TabularStream(ExperimentDomain[int]):
         self._context: Array = table["context"].astype(np.float64)  # [100, d_c]
         self.context_dim = self._context.shape[1]
         self._units = [  # where the levels lie in the unit box
-            np.array([knob.to_unit(level) for level in LEVELS[name]]) for name, knob in self.space.knobs.items()
+            np.array([knob.to_unit(level) for level in LEVELS[name]]) for name, knob in KNOBS.items()
         ]
 
     def build_sequence(self, horizon: int, seed: int) -> Sequence[int]:
@@ -68,7 +69,7 @@ class TabularStream(ExperimentDomain[int]):
         """The MSE measured at the level of the table nearest to each knob (on the knob's own scale)."""
         cell = [
             int(np.abs(units - knob.to_unit(value)).argmin())
-            for knob, units, value in zip(self.space.knobs.values(), self._units, theta, strict=True)
+            for knob, units, value in zip(KNOBS.values(), self._units, theta, strict=True)
         ]
         return float(self._mse[(omega, *cell)])
 

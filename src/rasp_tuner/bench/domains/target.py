@@ -14,7 +14,7 @@ import numpy as np
 from rasp_tuner.bench.domains.base import ExperimentDomain
 from rasp_tuner.bench.domains.schedules import check_horizon, generator
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.space import Float, Space
+from rasp_tuner.space import MOST_DIGITS, Float, Space
 from rasp_tuner.types import Metric
 
 
@@ -42,7 +42,7 @@ class TargetDomain(ExperimentDomain[Condition]):
         self, name: str, box: Mapping[str, tuple[float, float]], metric: str, shape: Shape, noise: float, stream: Stream
     ) -> None:
         self.name = name
-        self.space = Space({knob: Float(low, high) for knob, (low, high) in box.items()})
+        self.space = Space({knob: Float(low, high, digits=MOST_DIGITS) for knob, (low, high) in box.items()})
         self.metrics = {metric: Metric("min")}
         self.context_dim = len(stream(1, generator(0))[0].context)
         self._low, self._high = np.array(list(box.values())).T

@@ -21,7 +21,7 @@ from rasp_tuner.bench.domains.schedules import check_horizon, generator, recurri
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.space import Categorical, Float, Int, Knob, Space
+from rasp_tuner.space import MOST_DIGITS, Categorical, Float, Int, Knob, Space
 from rasp_tuner.types import Metric
 
 Half: TypeAlias = Literal["develop", "report"]
@@ -233,7 +233,7 @@ def _unordered(rng: np.random.Generator) -> list[Knob]:
 def _mixed(rng: np.random.Generator) -> list[Knob]:
     """One to three knobs of each kind."""
     floats, ints, words = rng.integers(1, 4, size=3)
-    made: list[Knob] = [Float(0.0, 1.0) for _ in range(floats)]
+    made: list[Knob] = [Float(0.0, 1.0, digits=MOST_DIGITS) for _ in range(floats)]
     made += [Int(0, int(rng.integers(1, 5))) for _ in range(ints)]
     return made + [Categorical([f"c{i}" for i in range(rng.integers(2, 6))]) for _ in range(words)]
 

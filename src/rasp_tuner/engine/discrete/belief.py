@@ -180,6 +180,7 @@ class DiscreteBelief:
             return None
         knob, level = untried[int(place * len(untried))]
         best[knob] = level
+        best = self.fit.knobs.enabled(best, knob)
         return None if (self._here.failed == best).all(axis=1).any() else best
 
     def _choice(self, point: Array, source: str) -> Choice:

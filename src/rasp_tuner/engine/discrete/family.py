@@ -46,6 +46,7 @@ from rasp_tuner.engine.discrete.merge import merge
 from rasp_tuner.engine.discrete.search import CompiledHere, Search
 from rasp_tuner.engine.discrete.target import Target, target_of
 from rasp_tuner.engine.family import Forecast, Trial
+from rasp_tuner.space import Rules
 from rasp_tuner.types import Slots
 
 FLAT_SLOPE = 1e-9  # slope of the evidence that is but rounding: a knob never moved must not drift
@@ -71,11 +72,12 @@ class DiscreteFamily:
         default: Array,
         context_dim: int,
         window: int = 0,
+        rules: Rules | None = None,
         **constants: float | tuple[float, ...],
     ) -> None:
         self._constants = c = replace(DiscreteConstants(), **constants)  # type: ignore[arg-type]
-        self._knobs = Knobs(levels, unordered, default)
-        self._search = None if self._knobs.tables is None else Search(self._knobs.tables, c)
+        self._knobs = Knobs(levels, unordered, default, rules)
+        self._search = Search(t, c) if rules is None and (t := self._knobs.tables) else None  # it knows no rules
         dim = self._knobs.dim
         logs = np.log([c.va, c.vp, c.length, c.width, c.noise, c.vc, c.rho / (1.0 - c.rho)])
         self._start = np.concatenate([logs, np.zeros(dim)])
@@ -148,9 +150,8 @@ class DiscreteFamily:
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take back what `state` gave: behaviour goes on bit by bit."""
         early = "likeness" not in state  # of rows that had other features, or did not know how alike they are
-        rows = len(state["points"])
         tried = self._knobs.tried(self._knobs.none_tried(), state["points"])
-        state = {**self._empty(), "likeness": np.ones((rows, rows)), "tried": tried, **state}
+        state = {**self._empty(), "likeness": np.ones(2 * [len(state["points"])]), "tried": tried, **state}
         s = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state if name not in DERIVED}
         self._state = s
         self._fit = self._derive()

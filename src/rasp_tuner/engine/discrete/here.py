@@ -173,7 +173,7 @@ class Here:
             np.where(rng.random((c.crossovers, knobs.dim)) < 0.5, elites[first], elites[second]),
             self._additive(effects, shared, elites[0], rng),
         )
-        points = np.concatenate(found)
+        points = knobs.lawful(np.concatenate(found))
         keys = keys_of(points)
         places = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
         for key in (*keys_of(self.failed), *keys_of(self.unreached())):

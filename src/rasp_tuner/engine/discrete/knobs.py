@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.discrete import compiled
+from rasp_tuner.space import Rules
 
 RAMPS = 8  # thresholds of an ordered knob: with more levels, neighbours share a ramp and differ by less
 GRID_VALUES = 21  # values of a knob tried when main effects are minimised
@@ -33,8 +34,14 @@ SWAP_CHANCE = 0.3  # chance that a mutation of several knobs turns one binary kn
 class Knobs:
     """The knobs of one space: their levels, features and moves."""
 
-    def __init__(self, levels: Sequence[Array | None], unordered: Sequence[bool], default: Array) -> None:
-        self.default = np.array(default, dtype=np.float64)
+    def __init__(
+        self,
+        levels: Sequence[Array | None],
+        unordered: Sequence[bool],
+        default: Array,
+        rules: Rules | None = None,
+    ) -> None:
+        self.default, self._rules = np.array(default, dtype=np.float64), rules
         self.dim = len(self.default)
         self.counts = np.array([0 if own is None else len(own) for own in levels])
         self.discrete = self.counts > 0
@@ -120,7 +127,20 @@ class Knobs:
         place = self._places(point[None])[:, knob]
         changed = point.copy()
         changed[knob] = self._elsewhere(point[[knob]], place, np.array([knob]), 0.0, rng)[0]
-        return changed
+        enabled = self.enabled(changed, knob)
+        if enabled is not changed and not np.array_equal(enabled, changed):  # it did not exist: any value is as near
+            level = int(rng.integers(self.counts[knob])) if self.discrete[knob] else 0
+            enabled[knob] = self._table[knob, level] if self.discrete[knob] else rng.random()
+        return enabled
+
+    def enabled(self, point: Array, knob: int) -> Array:
+        """The point [d], with other knobs changed so that this one exists."""
+        return point if self._rules is None else self._rules.enabled(point, knob)
+
+    def lawful(self, points: Array) -> Array:
+        """Points [n, d], with those that are not legal replaced: by the same without what does not exist there, or by
+        the default."""
+        return points if self._rules is None else self._rules.lawful(points)
 
     def none_tried(self) -> Array:
         """[d, 1 + most levels] 1 where a knob was moved from its default, and where it had each of its levels."""

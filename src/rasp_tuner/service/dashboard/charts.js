@@ -86,9 +86,9 @@ export class Charts {
   }
 
   knob(name, knob) {
-    if (knob.type === "categorical")
-      return new ChoicePlot({ title: name, choices: knob.choices.map(shown), height: 150 });
-    return new LinePlot({ title: name, name, knob, height: 150, brief: true });
+    const choices = choicesOf(knob);
+    if (choices) return new ChoicePlot({ title: name, choices: choices.map(shown), height: 150 });
+    return new LinePlot({ title: name, name, knob: axisOf(knob.knob ?? knob), height: 150, brief: true });
   }
 
   knobGrid() {
@@ -143,12 +143,22 @@ export class Charts {
 
   /** The default of a knob as its chart draws it. */
   level(name) {
-    const { type, choices } = this.view.space[name];
+    const choices = choicesOf(this.view.space[name]);
     const given = this.view.default?.[name];
-    if (type !== "categorical") return given;
+    if (!choices) return typeof given === "number" ? given : undefined; // not a word such as "auto"
     const place = choices.indexOf(given);
     return place < 0 ? undefined : place;
   }
+}
+
+function choicesOf(knob) {
+  return knob.type === "bool" ? [false, true] : knob.choices;
+}
+
+/** The range of a number knob as a chart draws it; a logarithmic one that starts at 0 has it just below 1. */
+function axisOf(knob) {
+  const log = knob.log || knob.type === "power_of_two";
+  return { low: log && knob.low === 0 ? 0.5 : knob.low, high: knob.high, log };
 }
 
 /** The error expected of the default, where it is known: the error that came plus the gain. */

@@ -5,7 +5,14 @@ import { value } from "./numbers.js";
 import { shown } from "./suggestions.js";
 
 function range(knob) {
-  if (knob.type === "categorical") return knob.choices.map(shown).join(", ");
+  if (knob.when) {
+    const parts = Object.entries(knob.when).map(([name, values]) => `${name} is ${values.map(shown).join(" or ")}`);
+    return `${range({ ...knob, when: null })}, only if ${parts.join(" and ")}`;
+  }
+  if (knob.type === "categorical") return knob.choices.map(shown).join(knob.ordered ? " < " : ", ");
+  if (knob.type === "bool") return "false, true";
+  if (knob.knob) return `${shown(knob.word ?? null)} or ${range(knob.knob)}`;
+  if (knob.type === "power_of_two") return `${value(knob.low)} to ${value(knob.high)}, powers of two`;
   const step = knob.step && !(knob.type === "int" && knob.step === 1) ? ` in steps of ${value(knob.step)}` : "";
   return `${value(knob.low)} to ${value(knob.high)}${knob.log ? ", logarithmic" : ""}${step}`;
 }
@@ -29,6 +36,7 @@ export function definition(view) {
       name,
       `${metric.direction === "max" ? "higher" : "lower"} is better, weight ${value(metric.weight)}, scale ${metric.scale}`,
     ]),
+    ...(view.constraints?.length ? [["Constraints", view.constraints.join("; ")]] : []),
     ["Context", context],
     ["Preset", `${view.preset}, seed ${view.seed}`],
     [

@@ -15,6 +15,7 @@ const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" 
 
 /** A parameter or a metric as text. */
 export function shown(x) {
+  if (x === undefined) return "–"; // a knob that does not exist beside the others' values
   return typeof x === "number" ? value(x) : x === null ? "none" : String(x);
 }
 

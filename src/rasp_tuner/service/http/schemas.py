@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from rasp_tuner.service.http.context_schemas import (
     ContextSpec,
@@ -14,6 +14,7 @@ from rasp_tuner.service.http.context_schemas import (
     Word,
     dimensions,
 )
+from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -28,7 +29,6 @@ METRICS_EXAMPLE = {"p99_ms": 181.2}
 CONTEXT_EXAMPLE = {"qps": 420.0}
 
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
-KnobValue = str | bool | int | FiniteFloat | None
 ContextField = Annotated[
     dict[Word, ContextValue] | list[ContextValue] | None,
     Field(
@@ -52,30 +52,6 @@ Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["ou
 
 
 M = TypeVar("M", bound=BaseModel)
-
-
-class FloatKnob(StrictModel):
-    type: Literal["float"]
-    low: Number
-    high: Number
-    log: bool = False
-    step: Number | None = None
-
-
-class IntKnob(StrictModel):
-    type: Literal["int"]
-    low: int
-    high: int
-    log: bool = False
-    step: int = 1
-
-
-class CategoricalKnob(StrictModel):
-    type: Literal["categorical"]
-    choices: list[KnobValue] = Field(min_length=2)
-
-
-KnobSpec = Annotated[FloatKnob | IntKnob | CategoricalKnob, Field(discriminator="type")]
 
 
 class MetricSpec(StrictModel):
@@ -109,6 +85,12 @@ class NewStudy(StrictModel):
         default=None,
         description="Share of the default's loss by which the sum of losses may exceed it; needs a default, and is 0.02"
         " if there is one and this field is left out; null: no budget.",
+    )
+    constraints: list[str] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Rules between knobs that every suggestion keeps; the default must keep them.",
+        examples=[["pool * timeout_s <= 100"]],
     )
     switching_cost: Number = 0.0
     screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")

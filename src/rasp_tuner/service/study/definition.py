@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import numpy as np
 
 from rasp_tuner.core.checks import number, whole
 from rasp_tuner.core.context_encoder import context_encoder
 from rasp_tuner.errors import InvalidSpace, RaspError
 from rasp_tuner.presets import NAMES, named
 from rasp_tuner.service.http_errors import from_library_error, invalid
-from rasp_tuner.space import Params, Space
+from rasp_tuner.space import DIGITS, MOST_DIGITS, Params, Space
 from rasp_tuner.tuner import BUDGET, Tuner
 from rasp_tuner.types import Metric
 
@@ -39,6 +37,7 @@ class StudyDefinition:
     max_pending: int = 1000
     ttl_s: float | None = None  # records older than this are erased
     budget: float | None = None  # of the library, 0.02, where a new study has a default of its own
+    constraints: list[str] = field(default_factory=list)
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
@@ -48,12 +47,9 @@ class StudyDefinition:
         """
         check_name(data["name"])
         try:
-            space = Space.from_json({name: _without_unset(fields) for name, fields in data["space"].items()})
+            default, knobs = data.get("default"), _with_digits(data["space"], DIGITS)
+            space = Space.from_json(knobs, data.get("constraints", ()), default)
             metrics = {name: _metric(given) for name, given in data["metrics"].items()}
-            default = data.get("default")
-            point = (
-                space.snap(space.to_unit(default, "default")) if default is not None else space.snap(_center(space.dim))
-            )
             preset = data.get("preset", "default")
             if preset not in NAMES:
                 raise InvalidSpace(f"preset must be one of {list(NAMES)}, got {preset!r}")
@@ -61,10 +57,10 @@ class StudyDefinition:
             budget = data.get("budget", _usual_budget(preset) if default is not None else None)
             definition = cls(
                 name=data["name"],
-                space=_space_json(space.to_json()),
+                space=space.to_json(),
                 metrics={name: metric.to_json() for name, metric in metrics.items()},
                 context=context_encoder(data.get("context")).to_json(),
-                default=space.from_unit(point),
+                default=space.from_unit(space.default),
                 preset=preset,
                 seed=whole("seed", data.get("seed", 0), 0, 2**64 - 1, InvalidSpace),
                 guard=None if guard is None else number("guard", guard, InvalidSpace),
@@ -74,6 +70,7 @@ class StudyDefinition:
                 max_pending=whole("max_pending", data.get("max_pending", 1000), 1, MAX_PENDING_LIMIT, InvalidSpace),
                 ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
                 budget=None if budget is None else number("budget", budget, InvalidSpace),
+                constraints=space.constraints,
             )
             definition.tuner()  # raises on anything else that is wrong
         except RaspError as error:
@@ -102,6 +99,7 @@ class StudyDefinition:
             guard=self.guard,
             budget=self.budget,
             screen=self.screen,
+            constraints=self.constraints,
         )
 
 
@@ -113,11 +111,11 @@ def check_default_given(data: Mapping[str, Any]) -> None:
 
 
 def as_stored(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A definition in JSON as version 0.1 meant it, which had neither scales nor a budget."""
+    """A definition in JSON as version 0.1 meant it, which had neither scales nor a budget, and floats of all digits."""
     metrics = {name: _metric_fields(given) for name, given in data["metrics"].items()}
     for fields in metrics.values():
         fields.setdefault("scale", "linear")  # in its place, the last one: equal studies have equal bytes
-    return {"budget": None, **data, "metrics": metrics}
+    return {"budget": None, **data, "metrics": metrics, "space": _with_digits(data["space"], MOST_DIGITS)}
 
 
 def check_name(name: object) -> str:
@@ -127,8 +125,21 @@ def check_name(name: object) -> str:
     return name
 
 
+def _with_digits(space: Mapping[str, Any], digits: int) -> dict[str, Any]:
+    """Knobs in JSON, without unset fields; floats that say nothing of digits have so many."""
+    return {name: _knob_with_digits(_without_unset(fields), digits) for name, fields in space.items()}
+
+
+def _knob_with_digits(fields: dict[str, Any], digits: int) -> dict[str, Any]:
+    if "knob" in fields:
+        return {**fields, "knob": _knob_with_digits(_without_unset(fields["knob"]), digits)}
+    if fields.get("type") == "float" and "step" not in fields and "digits" not in fields:
+        return {**fields, "digits": digits}
+    return fields
+
+
 def _without_unset(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None or name == "choices"}
+    return {name: value for name, value in fields.items() if value is not None or name in ("choices", "word")}
 
 
 def _metric(given: Any) -> Metric:
@@ -142,18 +153,6 @@ def _metric_fields(given: Any) -> dict[str, Any]:
 def _usual_budget(preset: str) -> float | None:
     """None for a preset that knows no budgets."""
     return BUDGET if "budget" in named(preset, {}).constants else None
-
-
-def _center(dim: int) -> Any:
-    return np.full(dim, 0.5)
-
-
-def _space_json(space: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """As JSON: lists instead of tuples, no entry for an unset field."""
-    return {
-        name: {key: list(value) if isinstance(value, tuple) else value for key, value in _without_unset(fields).items()}
-        for name, fields in space.items()
-    }
 
 
 def _ttl(value: object, lease: float) -> float | None:

@@ -5,6 +5,7 @@ is the engine's prediction just before it learned the step; under preset "paper"
 own runs. After 128 steps the gain is computed for one step in four and counted four times.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,7 +77,7 @@ class History:
         values = [error, gain, novelty]
         values += [None if metrics is None else metrics[name] for name in self._definition.metrics]
         values += [self._default_level(name, expected) for name in self._definition.metrics]
-        values += [self._param_as_number(name, params[name]) for name in self._definition.space]
+        values += [self._param_as_number(name, params) for name in self._definition.space]
         gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
         self.trace.add(np.array([*values, *gate], dtype=np.float64))
         self.gain += (gain or 0.0) * (1 if step < GAIN_EACH_STEP_UNTIL else GAIN_EVERY_STEPS)
@@ -211,10 +212,14 @@ class History:
         run = self._default_runs.get(name)
         return None if run is None else run[1]
 
-    def _param_as_number(self, name: str, value: Any) -> float:
-        """A parameter as a number; for a categorical knob, the index of the choice."""
-        choices = self._choices[name]
-        return float(value) if choices is None else float(choices.index(value))
+    def _param_as_number(self, name: str, params: Mapping[str, Any]) -> float:
+        """A parameter as a number; for a categorical knob, the index of the choice; NaN for a word, or none at all."""
+        if name not in params:
+            return math.nan
+        value, choices, spec = params[name], self._choices[name], self._definition.space[name]
+        if choices is not None:
+            return float(choices.index(value))
+        return math.nan if "knob" in spec and value == spec.get("word") else float(value)
 
     def _mark(self, step: int, at: float, kind: str) -> None:
         self.marks.append({"step": step, "at": at, "kind": kind})

@@ -56,6 +56,7 @@ class LiveStudy:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
         self.history = History(definition, self.tuner.experts)
+        self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
         self.first_at: float | None = None  # of the oldest record
@@ -97,9 +98,9 @@ class LiveStudy:
         if record is None:
             record = self._answers.get(number) or self._read_from_log(number, log)
             if record.status != "pending":
-                return record.check_same_answer(metrics, reason, params)
+                return record.check_same_answer(metrics, reason, params, self._space)
             body |= {"asked_at": record.asked_at, "context": record.context, "params": record.params}
-        if (ran := record.what_ran(params)) is not None:
+        if (ran := record.what_ran(params, self._space)) is not None:
             body["ran"] = ran
         event = self._event("failed" if metrics is None else "tell", at, body, ask=number)
         self.apply(event)
@@ -145,7 +146,7 @@ class LiveStudy:
         suggestion = self.tuner.ask(event.body["context"])
         foreign = suggestion.params != event.body["params"]
         if foreign:
-            Space.from_json(self.definition.space).to_unit(event.body["params"])  # raises if they are not in the space
+            self._space.to_unit(event.body["params"])  # raises if they are not in the space
         self._add_ask(event, suggestion.id, foreign)
 
     def _apply_forgot(self, event: Event) -> None:
@@ -293,7 +294,7 @@ class LiveStudy:
         record = self.pending.get(number) or SuggestionRecord(
             number, b["asked_at"], b["context"], b["params"], late=True
         )
-        return replace(record, ran=record.what_ran(b["ran"])) if "ran" in b else record
+        return replace(record, ran=record.what_ran(b["ran"], self._space)) if "ran" in b else record
 
     def _learn(
         self, record: SuggestionRecord, tell: Callable[[str], None], metrics: Mapping[str, float] | None

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.events import ask_id
+from rasp_tuner.space import Space
 
 Status = Literal["pending", "told", "failed"]
 
@@ -31,17 +32,17 @@ class SuggestionRecord:
         """What the answer is about."""
         return self.params if self.ran is None else self.ran
 
-    def what_ran(self, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    def what_ran(self, params: Mapping[str, Any] | None, space: Space) -> dict[str, Any] | None:
         """All parameters that ran, if `params`, which may leave knobs out, are not what was suggested."""
-        ran = self.params if params is None else {**self.params, **params}
+        ran = self.params if params is None else space.completed(self.params, params)
         return None if ran == self.params else ran
 
     def check_same_answer(
-        self, metrics: Mapping[str, float] | None, reason: str, params: Mapping[str, Any] | None
+        self, metrics: Mapping[str, float] | None, reason: str, params: Mapping[str, Any] | None, space: Space
     ) -> "SuggestionRecord":
         """This record if it is the same answer as before, else a 409."""
         same = self.reason == reason if metrics is None else self.metrics == metrics
-        if not same or self.ran != self.what_ran(params):
+        if not same or self.ran != self.what_ran(params, space):
             raise HttpError(
                 409, "conflict", f"suggestion {ask_id(self.number)!r} was answered before with other values", "id"
             )

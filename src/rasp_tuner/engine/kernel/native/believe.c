@@ -12,7 +12,7 @@
 static const double RECENT_STEPS = 20.0;   /* that the short memory lasts */
 static const double NARROW_WIDTH = 0.3;    /* of the narrow kernel, in deviations of the context */
 static const double FARTHEST_GAP = 26.0;   /* beyond, a kernel is no smaller */
-static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products slow a processor down */
+static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products are slow */
 static const double MOVING_IDLE_NATS = -7.0; /* behind the leader: from there on the moving optimum is idle */
 #ifdef RASP_KNOBS
 enum { MOST_SIDE_BY_SIDE = 0 };
@@ -180,14 +180,15 @@ static void solve(const Dims *dims, const State *one, const Belief *belief, int6
     if (one->curvature[0] > 0.0) pin(dims, one, level, belief->mean + l * p, S, s);
 }
 
-/* K [p, p] of level, curvatures and location in this context. Each is a sum of coefficients of the moving optimum: so are
- * the rows of K of those of their covariance, and its columns of those of these sums. */
+/* K [p, p] of level, curvatures and location in this context: sums of coefficients of the moving optimum. So the rows of
+ * K are sums of rows of the coefficients' covariance, and its columns are sums of columns of these. */
 WIDER static void moving_covariance(const Dims *dims, const State *one, const Belief *belief) {
     int64_t d = dims->d, p = dims->p, m = dims->m, width = 1 + dims->r;
     const double *restrict x = belief->x;
     double ratio = *belief->ratio;
     EACH(i, p) {
-        int64_t many = i <= d ? 1 : width, first = i <= d ? i : 1 + d + (i - 1 - d) * width; /* coefficients in this sum */
+        int64_t many = i <= d ? 1 : width; /* coefficients in this sum, from the first */
+        int64_t first = i <= d ? i : 1 + d + (i - 1 - d) * width;
         const double *from = one->covariance + first * m;
         double *row = belief->K + i * p, sum[MOST_ROWS];
         for (int64_t j = 0; j < m; j++) sum[j] = from[j] * (i <= d ? ratio : x[0]);
@@ -202,7 +203,8 @@ WIDER static void moving_covariance(const Dims *dims, const State *one, const Be
 static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief) {
     int64_t d = dims->d, p = dims->p, width = 1 + dims->r;
     int64_t steps = (int64_t)one->steps[0];
-    int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0 || one->scores[L] > MOVING_IDLE_NATS;
+    int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0;
+    may = may || one->scores[L] > MOVING_IDLE_NATS;
     double a = *belief->a;
     *belief->moving = one->fitted[0] > 0.0 && may ? 1.0 : 0.0;
     if (*belief->moving == 0.0) {

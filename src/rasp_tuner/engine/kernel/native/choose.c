@@ -1,7 +1,7 @@
 /* The next point to run: candidates around the experts' optima and the best tried, and the choice among them.
  *
  * centres  [E + 1, d]       every expert's minimiser, and their mean, in u
- * n        scalar           candidates: the centres, the best tried, and moves from the leader's centre and from the best
+ * n        scalar           candidates: the centres, the best tried, and moves from the leader's centre and that one
  * u        [., d, LANES]    candidates, so many side by side; the last ones are filled up with the default
  * f, Sf    [p, LANES]       features of some candidates side by side, and their products with S
  * h, Kh    [p, LANES]       the same of the moving optimum: slopes of y by its level, curvatures and location
@@ -224,7 +224,8 @@ static void least_known(const Dims *dims, const Belief *belief, int64_t leader, 
     }
     for (int64_t i = 0; i < d; i++) s->covariance[i * (d + 1)] += TIE * trace * draws[i]; /* untried knobs take turns */
     eigen_symmetric(d, s->covariance, s->values, s->axes);
-    for (int64_t j = d > DIRECTIONS ? d - DIRECTIONS : 0; j < d; j++) { /* of a vector and its negative, take the one that any library would */
+    for (int64_t j = d > DIRECTIONS ? d - DIRECTIONS : 0; j < d; j++) {
+        /* of a vector and its negative, take the one that any library would */
         double sign = 0.0;
         for (int64_t i = 0; i < d; i++) sign += s->axes[i * d + j] / (double)(1 + i);
         for (int64_t i = 0; i < d && sign < 0.0; i++) s->axes[i * d + j] *= -1.0;

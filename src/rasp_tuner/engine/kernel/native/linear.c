@@ -28,7 +28,7 @@ WIDER void exp_falling(int64_t n, double *x) {
     EACH(i, n) x[i] = x[i] > -708.0 ? x[i] : -708.0;
     EACH(i, n) {
         double shifted = x[i] * 1.4426950408889634 + to_whole, whole = shifted - to_whole, scale;
-        double r = (x[i] - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10; /* log 2 in two parts */
+        double r = (x[i] - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10; /* log 2, in two */
         double series = 1.0 / 6227020800.0;
         series = series * r + 1.0 / 479001600.0;
         series = series * r + 1.0 / 39916800.0;
@@ -152,7 +152,7 @@ WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scrat
 #endif
 
 /* Of four symmetric positive definite matrices side by side, A [n, n, 4], from their lower triangles; A is used up, and
- * wrong [4] says which are none. While one pivot is divided by, the other three are, too: many times as fast for small n.
+ * wrong [4] says which are none. While one pivot is divided by, so are the other three: faster for small n.
  * A = C D C' with ones on the diagonal of C; C becomes its own inverse X, and the inverse of A is X' D^-1 X. */
 WIDER void inverse_four(int64_t n, double *A, double *inverse, double *scratch, int *wrong) {
     Quad *C = (Quad *)A, *S = (Quad *)inverse, *row = (Quad *)scratch, *by = row + n; /* scratch [2 n, 4] */

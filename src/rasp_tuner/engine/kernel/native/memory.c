@@ -164,8 +164,8 @@ static void observe_context(const Dims *dims, const State *one, const double *co
     }
 }
 
-/* gaps [CANDIDATES, R] += squared distances between `count` slots and those that look for a partner, whose keys are columns of
-   T [width, R] and of own [width, CANDIDATES]. */
+/* gaps [CANDIDATES, R] += squared distances between `count` slots and those that look for a partner; their keys are
+   columns of T [width, R] and of own [width, CANDIDATES]. */
 WIDER static void add_pairs(int64_t width, int64_t R, int64_t count, const double *restrict T,
                             const double *restrict own, double *restrict gaps) {
     enum { HIGH = 4 };
@@ -245,7 +245,8 @@ static void close_ranks(const Dims *dims, const State *one, const bool *left) {
         while (end < R && !left[end]) end++;
         for (size_t i = 0; i < sizeof all / sizeof *all && to != from; i++) {
             const int64_t width = all[i].width;
-            memmove(all[i].rows + to * width, all[i].rows + from * width, sizeof(double) * (size_t)((end - from) * width));
+            const size_t size = sizeof(double) * (size_t)((end - from) * width);
+            memmove(all[i].rows + to * width, all[i].rows + from * width, size);
         }
         to += end - from;
         from = end + 1;

@@ -1,6 +1,6 @@
 /* What a belief expects at given points: of each expert, of their mixture, of a difference, of an observation.
  *
- * The moving optimum at a point u has the slopes h = [1, (u_i - o_i)^2, -2 q_i (u_i - o_i)] by its level, its curvatures
+ * The moving optimum at a point u has slopes h = [1, (u_i - o_i)^2, -2 q_i (u_i - o_i)] by its level, its curvatures
  * q and where the optimum o lies in this context; K [p, p] is the covariance of these.
  *
  * f, h   [p, SIDE]   features of some points, and these slopes there, side by side: matrices are read once for all

@@ -41,7 +41,7 @@ static double median(int64_t n, const double *values) {
     return n % 2 ? middle : 0.5 * (middle + value_reaching(n, values, NULL, half + 1.0));
 }
 
-/* K [n, n], its lower triangle, of samples at points [., d] in contexts [., c]; x and K are scratch of that size too. */
+/* K [n, n], its lower triangle, of samples at points [., d] in contexts [., c]; x and `like` [n, n] are scratch. */
 static void make_kernel(int64_t n, int64_t d, int64_t c, const double *contexts, const double *points,
                         const int64_t *order, double *x, double *like, double *K) {
     double sizes[MOST_SAMPLES];
@@ -115,7 +115,10 @@ void rasp_easier_in_logs(int64_t tuners, int64_t samples, int64_t d, int64_t c, 
                          const double *points, const double *logs, const bool *used, bool *easier) {
     const Dims none = {0};
     double *scratch = borrow(&none, samples * (4 * samples + (d > c ? d : c)));
-    for (int64_t i = 0; i < tuners; i++, contexts += samples * c, points += samples * d, logs += samples, used += samples)
-        easier[i] = easier_in_logs(samples, d, c, contexts, points, logs, used, scratch);
+    for (int64_t i = 0; i < tuners; i++) {
+        const int64_t first = i * samples;
+        easier[i] = easier_in_logs(samples, d, c, contexts + first * c, points + first * d, logs + first, used + first,
+                                   scratch);
+    }
     release(scratch);
 }

@@ -23,6 +23,7 @@ void rasp_tell(const Dims *dims, const State *all, const int64_t *rows, int64_t 
         const double *point = points + i * dims->d;
         rasp_against(dims, all, rows + i, 1, belief, point, beside + 6 * i);
         rasp_forecast(dims, all, rows + i, 1, belief, point, y + i, means + i, variances + i, logs);
-        rasp_learn(dims, all, rows + i, 1, belief, point, contexts + i * dims->c, losses + i * dims->k, failed + i, logs);
+        rasp_learn(dims, all, rows + i, 1, belief, point, contexts + i * dims->c, losses + i * dims->k, failed + i,
+                   logs);
     }
 }

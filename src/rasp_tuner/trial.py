@@ -1,0 +1,81 @@
+"""Trial: one ask and its answer around a block of code."""
+
+import logging
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Protocol
+
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.space import Params
+from rasp_tuner.types import Suggestion
+
+log = logging.getLogger("rasp_tuner")
+
+
+class Answers(Protocol):
+    """Who learns what came of a suggestion: a tuner."""
+
+    def tell(self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None) -> None: ...
+
+    def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None: ...
+
+
+class Trial:
+    """What `with tuner.trial(context) as t:` gives: settings to run, and a place to report what came of them.
+
+    The tuner learns when the block ends: what was reported, or, if the block raises an exception, that these settings
+    failed; the exception goes on. After Ctrl-C the suggestion waits, for nobody knows what would have come of it.
+    """
+
+    def __init__(self, ask: Callable[[], Suggestion], answers: Answers) -> None:
+        self._ask, self._answers = ask, answers
+        self._suggestion: Suggestion | None = None
+        self._metrics: dict[str, float] | None = None
+        self._ran: Mapping[str, object] | None = None
+
+    @property
+    def id(self) -> str:
+        return self._running().id
+
+    @property
+    def params(self) -> Params:
+        """The settings to run."""
+        return self._running().params
+
+    def report(
+        self, metrics: Mapping[str, float] | None = None, /, *, ran: Mapping[str, object] | None = None, **named: float
+    ) -> None:
+        """What came of them, by name or as a mapping; of several reports the last value of each metric counts.
+
+        `ran` says what really ran, for a system that clips or rounds settings.
+        """
+        self._running()
+        self._metrics = {**(self._metrics or {}), **(metrics or {}), **named}
+        self._ran = ran if ran is not None else self._ran
+
+    def __enter__(self) -> "Trial":
+        if self._suggestion is not None:
+            raise InvalidValue("a trial is one run: call tuner.trial(context) again for the next")
+        self._suggestion = self._ask()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        id = self.id
+        if isinstance(error, Exception):
+            log.info("trial %s failed: %s: %s", id, type(error).__name__, error)
+            self._answers.tell_failed(id, f"{type(error).__name__}: {error}", self._ran)
+        elif error is None:
+            if self._metrics is None:
+                raise InvalidValue(
+                    f"the block of trial {id!r} reported nothing: call t.report(p99_ms=...) in it, or answer later with"
+                    f" tuner.tell({id!r}, ...)"
+                )
+            self._answers.tell(id, self._metrics, self._ran)
+            log.debug("trial %s: %s -> %s", id, self.params, self._metrics)
+
+    def _running(self) -> Suggestion:
+        if self._suggestion is None:
+            raise InvalidValue("a trial begins with its block: with tuner.trial(context) as t: ...")
+        return self._suggestion

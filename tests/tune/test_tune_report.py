@@ -1,0 +1,101 @@
+"""The report: one file that needs no network, whatever the numbers and names are."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rasp_tuner import Categorical, Float, Int
+from rasp_tuner.tune import tune
+from rasp_tuner.tune.charts import Axis, Point, axis_for, forest, shortened, timeline
+
+BAD = '<script>alert("x")</script>'
+
+
+class Page(HTMLParser):
+    """Which tags there are, and that they are closed in their order."""
+
+    VOID = frozenset({"meta", "link", "img", "br", "circle", "line", "path", "polyline"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self._open = [], [], []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href")]
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self._open.pop() == tag
+
+
+def report_of(function, tmp_path, knobs, metrics, **more):
+    result = tune(function, knobs, metrics, out=tmp_path / "s", quiet=True, name="study", **more)
+    return result, Page(result.report.read_text()), result.report.read_text()
+
+
+def test_a_page_is_one_file_with_every_picture_and_names_are_no_markup(tmp_path):
+    knobs = {"x": Float(0.1, 10.0, log=True), "kind": Categorical([BAD, "b", "c", "d", "e"]), "n": Int(1, 4)}
+    result, page, text = report_of(
+        lambda x, kind, n, input: {"loss": (x - 3) ** 2 + n + len(kind) / len(input)}, tmp_path, knobs, {"loss": "min"},
+        default={"x": 1.0, "kind": BAD, "n": 4}, inputs=[BAD, "other"], steps=40, final=3,
+    )  # fmt: skip
+    assert result.verdict.outcome == "better"
+    assert page.links == []
+    assert "script" not in page.tags
+    assert page.tags.count("svg") == 2 + len(knobs)  # the comparison, the runs, and one for each knob
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"https?://", text)
+    assert "nan" not in text
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda x: -x, lambda _: 0.0, lambda x: 1e300 * (x + 1), lambda x: x * 1e-300, lambda _: 5]
+)
+def test_any_numbers_can_be_drawn(loss, tmp_path):
+    _, page, text = report_of(
+        lambda x: {"loss": loss(x)}, tmp_path, {"x": Int(0, 8)}, {"loss": "min"}, default={"x": 4}, steps=12, final=2
+    )
+    assert "svg" in page.tags
+    assert "nan" not in text
+
+
+def test_runs_that_fail_are_drawn_as_failures_and_counted(tmp_path):
+    def work(x):
+        if x > 4:
+            raise ValueError("no")
+        return 10.0 - x
+
+    _, _, text = report_of(work, tmp_path, {"x": Int(0, 8)}, {"loss": "min"}, default={"x": 1}, steps=20, final=0)
+    assert 'class="failed"' in text
+    assert "ValueError: no" in text
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20), st.booleans())
+def test_axes_hold_their_values_and_have_few_round_ticks(values, log):
+    axis = axis_for(values, 10.0, 90.0, log)
+    assert all(9.9 <= axis(value) <= 90.1 for value in values)
+    ticks = axis.ticks()
+    assert len(ticks) <= 25
+    assert all(axis.low - 1e-9 * abs(axis.low) <= tick <= axis.high * (1 + 1e-9) for tick in ticks)
+
+
+def test_nothing_to_draw_is_nothing():
+    assert timeline([Point(0.0, None, "failed", "")], "loss", None) == ""
+    assert forest([("a", 1.0, 0.0, float("inf"), "")], "loss") == ""
+    assert Axis(0.0, 10.0, 0.0, 100.0)(5.0) == 50.0
+
+
+@given(st.text(max_size=40), st.integers(3, 20))
+def test_short_names_keep_both_ends(text, most):
+    short = shortened(text, most)
+    assert len(short) <= max(most, 0)
+    assert short == text or (text[0] == short[0] and text[-1] == short[-1])
