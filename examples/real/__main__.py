@@ -80,18 +80,18 @@ def _measure(name: str, seed: int, steps: int, file: Path, where: str) -> None:
             print(f"{where} {name}, seed {seed}: step {step + 1} of {steps}", flush=True)
 
     print(f"{where} {name}, seed {seed}: preparing ...", flush=True)
+    said = harness.about(load(name))
     with tempfile.TemporaryDirectory(prefix="rasp-real-") as folder, load(name)(Path(folder)) as system:
-        rows = harness.measure(system, steps, seed, progress=progress)
-    harness.write(file, rows)
+        rows = harness.measure(system, steps, seed, progress)
+    harness.write(file, rows, said)
 
 
 def _page(runs: Path, docs: Path) -> int:
-    found = {name: [harness.read(file) for file in sorted(runs.glob(f"{name}-*.csv.gz"))] for name in SYSTEMS}
-    measured = {name: rows for name, rows in found.items() if rows}
-    if not measured:
+    found = {name: files for name in SYSTEMS if (files := sorted(runs.glob(f"{name}-*.csv.gz")))}
+    if not found:
         print(f"no runs in {runs}: python -m examples.real all", file=sys.stderr)
         return 1
-    page.write(measured, docs)
+    page.write(found, docs)
     print(f"wrote {docs / 'REAL.md'}")
     return 0
 

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from examples.real.harness import Row
-from rasp_tuner.tune.paired import Effect, effect
+from rasp_tuner.tune.paired import Effect, effect, t_quantile
 
 BASE = "static"
-BLOCK = 10  # steps
+BLOCK = 15  # steps
 RESAMPLES = 2_000
+NORMAL = 1.96  # what Student's t comes to with many degrees of freedom
 EARLY = 50  # steps in which harm counts most
 
 Runs = Sequence[Sequence[Row]]  # of one system, one for each seed
@@ -101,11 +102,12 @@ def interval(x: Array, seed: int = 0) -> Ratio:
     runs, steps = x.shape
     block = min(BLOCK, -(-steps // 5))  # of a short run, at least five
     count = -(-steps // block)
-    rng = np.random.default_rng(seed)
-    starts = rng.integers(steps, size=(RESAMPLES, runs, count))
+    starts = np.random.default_rng(seed).integers(steps, size=(RESAMPLES, runs, count))
     sums = np.stack([np.roll(x, -i, axis=1) for i in range(block)]).sum(axis=0)  # [S, T] of the block that starts here
     means = sums[np.arange(runs)[None, :, None], starts].mean(axis=(1, 2)) / block
-    low, high = np.quantile(means, [0.025, 0.975])
+    # Few blocks, drawn around a run's own mean, vary too little: the factors of n / (n - 1) and of Student's t.
+    few = np.sqrt(count * block / steps * count / (count - 1)) * t_quantile(runs * (count - 1)) / NORMAL
+    low, high = x.mean() + few * (np.quantile(means, [0.025, 0.975]) - x.mean())
     return Ratio(*(float(np.exp(v)) for v in (x.mean(), low, high)))
 
 

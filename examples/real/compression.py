@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Self
 
 import numpy as np
 
 from examples.real.system import Knobs, System, Work, new_seed
-from rasp_tuner import Categorical, Int
+from rasp_tuner import Categorical, Int, PowerOfTwo
 from rasp_tuner.contexts import Category, Number
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.space import Params
@@ -23,7 +24,7 @@ KNOBS: Knobs = {
     "codec": (Categorical(["blosclz", "lz4", "lz4hc", "zlib", "zstd"]), "zstd"),
     "level": (Int(0, 9), 5),
     "filter": (Categorical(["none", "shuffle", "bitshuffle"]), "shuffle"),
-    "typesize": (Categorical([1, 2, 4, 8]), 8),
+    "typesize": (PowerOfTwo(1, 8), 8),
     "block_kb": (Categorical([0, 16, 64, 256, 1024]), 0),  # 0: automatic
     "threads": (Int(1, 4), 2),
 }
@@ -45,6 +46,10 @@ class Compression(System):
     @classmethod
     def missing(cls) -> str | None:
         return None if find_spec("blosc2") else "blosc2 (pip install '.[real]')"
+
+    @classmethod
+    def version(cls) -> str:
+        return f"blosc2 {version('blosc2')}"
 
     def __enter__(self) -> Self:
         rng = np.random.default_rng(0)

@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, fields
@@ -178,9 +180,17 @@ def _said(params: Params, system: System) -> str:
     return "" if params == system.default else json.dumps(list(params.values()), separators=(",", ":"))
 
 
-def write(file: Path, rows: list[Row]) -> None:
-    """The rows as CSV, packed; whole or not at all, and the same bytes for the same rows."""
+def about(system: type[System]) -> str:
+    """What is measured, and where."""
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0] / cores
+    return f"{system.version()}, Python {platform.python_version()}, {cores} cores, load {load:.1f} a core at the start"
+
+
+def write(file: Path, rows: list[Row], said: str) -> None:
+    """The rows as CSV after a line of comment, packed; whole or not at all, and the same bytes for the same rows."""
     text = io.StringIO()
+    text.write(f"# {said}\n")
     table = csv.writer(text, lineterminator="\n")
     table.writerow(field.name for field in fields(Row))
     table.writerows(astuple(row) for row in rows)
@@ -190,9 +200,15 @@ def write(file: Path, rows: list[Row]) -> None:
     part.replace(file)
 
 
+def read_about(file: Path) -> str:
+    """The line of comment."""
+    with gzip.open(file, "rt") as text:
+        return text.readline().removeprefix("# ").strip()
+
+
 def read(file: Path) -> list[Row]:
-    """What `write` wrote."""
+    """The rows."""
     with gzip.open(file, "rt", newline="") as text:
         lines = csv.reader(text)
-        next(lines)  # names
+        next(lines), next(lines)  # comment and names
         return [Row(p, int(s), k, a, float(c), int(f), float(t), said) for p, s, k, a, c, f, t, said in lines]

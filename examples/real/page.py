@@ -1,12 +1,12 @@
 """docs/REAL.md and its pictures, from the rows of runs. No number on the page is typed by hand."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
 
 from examples.real import analysis
 from examples.real.analysis import EARLY, Ratio, Runs, Summary, by_kind, recommended, summaries, versus
-from examples.real.harness import PAIRS
+from examples.real.harness import PAIRS, read, read_about
 from examples.real.picture import NAMES, picture
 from examples.real.systems import SYSTEMS, load
 from rasp_tuner.tune.paired import Effect
@@ -42,19 +42,16 @@ FOOT = f"""## How to read it, and how to repeat it
 """
 
 
-def write(measured: Mapping[str, Runs], docs: Path) -> None:
-    """The page, and one picture for each system beside it."""
+def write(files: Mapping[str, Sequence[Path]], docs: Path) -> None:
+    """The page, and one picture for each system beside it, from the files of runs of each system."""
+    measured = {name: [read(file) for file in own] for name, own in files.items()}
+    found = {name: {summary.agent: summary for summary in summaries(runs)} for name, runs in measured.items()}
+    lines = [HEAD, *_overview(measured, found), "", *_verdicts(measured, found), ""]
     (docs / "images").mkdir(parents=True, exist_ok=True)
     for name, runs in measured.items():
         (docs / "images" / f"real-{name}.svg").write_text(picture(runs, load(name).title))
-    (docs / "REAL.md").write_text(text(measured))
-
-
-def text(measured: Mapping[str, Runs]) -> str:
-    """The page in Markdown."""
-    found = {name: {summary.agent: summary for summary in summaries(runs)} for name, runs in measured.items()}
-    sections = ["\n".join(_system(name, runs, found[name])) for name, runs in measured.items()]
-    return "\n".join([HEAD, *_overview(measured, found), "", *_verdicts(measured, found), "", *sections, FOOT])
+        lines += _system(name, runs, found[name], read_about(files[name][0]))
+    (docs / "REAL.md").write_text("\n".join([*lines, FOOT]))
 
 
 def _overview(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
@@ -98,10 +95,11 @@ def _below(runs: Runs) -> bool:
     return found is not None and found.high < 1.0
 
 
-def _system(name: str, runs: Runs, agents: Mapping[str, Summary]) -> Iterator[str]:
+def _system(name: str, runs: Runs, agents: Mapping[str, Summary], about: str) -> Iterator[str]:
     system = load(name)
     alt = f"{system.title}: total cost so far as times the default's, for each agent"
-    yield f'## {system.title}\n\n{getdoc(system)}\n\n<img src="images/real-{name}.svg" width="620" alt="{alt}">\n'
+    yield f"## {system.title}\n\n{getdoc(system)}\n\nMeasured with {about}.\n"
+    yield f'<img src="images/real-{name}.svg" width="620" alt="{alt}">\n'
     yield f"| agent | ratio | second half | total time | first {EARLY}, worst run | failed runs | think, ms |"
     yield "|---|---|---|---:|---|---:|---:|"
     for s in sorted(agents.values(), key=lambda s: s.overall.value):

@@ -14,14 +14,13 @@ from typing import Any, Self
 import numpy as np
 
 from examples.real.system import Knobs, RunFailed, System, Work, new_seed
-from rasp_tuner import Categorical, Float, Int
+from rasp_tuner import Bool, Float, Int
 from rasp_tuner.contexts import Number
 from rasp_tuner.space import Params
 
 CUSTOMERS, ORDERS = 12_000, 60_000  # rows, as in SCHEMA
 TIMEOUT_MS = 1_500
 START_S = 30.0
-ON_OFF = Categorical(["on", "off"])
 SCHEMA = """
     CREATE TABLE customers (id int PRIMARY KEY, region int, name text);
     CREATE TABLE orders (id int PRIMARY KEY, customer int, product int, amount float8, note text);
@@ -51,11 +50,11 @@ KNOBS: Knobs = {
     "random_page_cost": (Float(1.0, 8.0, log=True), 4.0),
     "effective_io_concurrency": (Int(0, 16), 1),
     "max_parallel_workers_per_gather": (Int(0, 4), 2),
-    "jit": (ON_OFF, "on"),
-    "enable_hashjoin": (ON_OFF, "on"),
-    "enable_mergejoin": (ON_OFF, "on"),
-    "enable_nestloop": (ON_OFF, "on"),
-    "enable_hashagg": (ON_OFF, "on"),
+    "jit": (Bool(), True),
+    "enable_hashjoin": (Bool(), True),
+    "enable_mergejoin": (Bool(), True),
+    "enable_nestloop": (Bool(), True),
+    "enable_hashagg": (Bool(), True),
 }
 COUNTS = ("updates", "joined", "grouped", "listed")
 
@@ -77,11 +76,18 @@ class PostgresSettings(System):
 
     @classmethod
     def missing(cls) -> str | None:
-        if _programs() is None:
+        if not (_programs() / "initdb").exists():
             return "PostgreSQL (Debian's package postgresql)"
         if os.getuid() == 0 and not _has_user():
             return "a user postgres to run PostgreSQL as: it does not run as root"
         return None if find_spec("psycopg") else "psycopg (pip install '.[real]')"
+
+    @classmethod
+    def version(cls) -> str:
+        said = subprocess.run(
+            [_programs() / "postgres", "--version"], check=True, capture_output=True, text=True
+        ).stdout
+        return f"PostgreSQL {said.split()[2]}"
 
     def __enter__(self) -> Self:
         import psycopg
@@ -146,8 +152,6 @@ class PostgresSettings(System):
         """A server of its own in the folder, until `__exit__`."""
         import psycopg
 
-        programs = _programs()
-        assert programs is not None, self.missing()  # noqa: S101
         as_user: list[str] = []
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
             user = pwd.getpwnam("postgres")
@@ -156,7 +160,7 @@ class PostgresSettings(System):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        as_user = [*as_user, "env", f"PATH={programs}:{os.environ['PATH']}"]
+        as_user = [*as_user, "env", f"PATH={_programs()}:{os.environ['PATH']}"]
         made = [*as_user, "initdb", "-D", "db", "-U", "rasp", "-A", "trust", "-E", "UTF8", "--no-sync"]
         subprocess.run(made, check=True, capture_output=True, cwd=self.folder)
         command = [*as_user, "postgres", "-D", "db", "-p", str(port), "-k", str(self.folder), "-h", "127.0.0.1"]
@@ -174,13 +178,11 @@ class PostgresSettings(System):
                 time.sleep(0.1)
 
 
-def _programs() -> Path | None:
-    """The folder of PostgreSQL's programs; Debian keeps them out of the path."""
+def _programs() -> Path:
+    """The folder of PostgreSQL's programs, which Debian keeps out of the path; a false one if there are none."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if found:
-        return found[-1].parent
-    program = shutil.which("initdb")
-    return Path(program).resolve().parent if program else None
+    program = found[-1] if found else Path(shutil.which("initdb") or "nowhere/initdb").resolve()
+    return program.parent
 
 
 def _has_user() -> bool:

@@ -11,11 +11,11 @@ from typing import Self
 import numpy as np
 
 from examples.real.system import Knobs, System, Work, new_seed
-from rasp_tuner import Categorical, Int
+from rasp_tuner import Categorical, Int, PowerOfTwo
 from rasp_tuner.contexts import Number
 from rasp_tuner.space import Params
 
-PAGE_SIZES = (1024, 4096, 16384, 65536)
+PAGE_SIZES = [2**k for k in range(10, 17)]
 ROWS = 40_000  # of the table that is read, about 8 MB
 FEW_ROWS = 4_000  # of the table that is updated
 GROUPS = 2_000
@@ -23,8 +23,8 @@ GROUPS = 2_000
 
 KNOBS: Knobs = {
     "cache_kb": (Int(64, 65_536, log=True), 2000),
-    "mmap_mb": (Categorical([0, 1, 8, 64]), 0),
-    "page_size": (Categorical(PAGE_SIZES), 4096),
+    "mmap_mb": (Int(0, 256, log=True), 0),
+    "page_size": (PowerOfTwo(PAGE_SIZES[0], PAGE_SIZES[-1]), 4096),
     "temp_store": (Categorical(["DEFAULT", "MEMORY"]), "DEFAULT"),
     "threads": (Int(0, 2), 0),
     "journal_mode": (Categorical(["DELETE", "TRUNCATE", "PERSIST", "WAL"]), "DELETE"),
@@ -44,6 +44,10 @@ class SqlitePragmas(System):
     knobs = KNOBS
     context = dict.fromkeys(COUNTS, Number(log=True))
     kinds = ("lookups", "reports", "inserts", "updates")
+
+    @classmethod
+    def version(cls) -> str:
+        return f"SQLite {sqlite3.sqlite_version}"
 
     def __enter__(self) -> Self:
         for page in PAGE_SIZES:

@@ -56,6 +56,11 @@ class System(ABC):
         """What is missing on this machine to run it; None if nothing is."""
         return None
 
+    @classmethod
+    @abstractmethod
+    def version(cls) -> str:
+        """What is measured, for the page."""
+
     @abstractmethod
     def work(self, kind: str, rng: np.random.Generator) -> Work:
         """A piece of work of this kind; its size differs from one to the next."""

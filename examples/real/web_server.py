@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from examples.real.system import Knobs, RunFailed, System, Work, new_seed
-from rasp_tuner import Categorical, Int
+from rasp_tuner import Bool, Categorical, Int
 from rasp_tuner.contexts import Flag, Number
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.space import Params
@@ -26,7 +27,7 @@ FILES = {"small.html": 2, "page.html": 40, "image.bin": 200}  # KB
 KNOBS: Knobs = {
     "loop": (Categorical(["uvloop", "asyncio"]), "uvloop"),
     "workers": (Int(1, 2), 1),
-    "access_log": (Categorical([True, False]), True),
+    "access_log": (Bool(), True),
     "gzip_level": (Int(0, 9), 9),  # 0: off
     "gzip_minimum": (Int(100, 100_000, log=True), 500),
     "chunk_kb": (Int(4, 1024, log=True), 64),
@@ -61,6 +62,10 @@ class WebServer(System):
     def missing(cls) -> str | None:
         lacking = [package for package in ("starlette", "uvicorn", "uvloop") if not find_spec(package)]
         return f"{lacking[0]} (pip install '.[real]')" if lacking else None
+
+    @classmethod
+    def version(cls) -> str:
+        return f"Uvicorn {version('uvicorn')}, Starlette {version('starlette')}"
 
     def __enter__(self) -> Self:
         rng = np.random.default_rng(0)
