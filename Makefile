@@ -5,11 +5,12 @@ BIN := .venv/bin
 DEMO := .venv/.demo-ready
 READY := .venv/.ready
 DOCS := .venv/.docs-ready
+REAL := .venv/.real-ready
 # On a terminal pip shows its own progress; elsewhere each step prints one line.
 INSTALL = $(BIN)/pip install $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test test-quick check docs bench speed clean
+.PHONY: help setup demo test test-quick check docs bench real speed clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -38,6 +39,11 @@ $(DOCS): $(DEMO)
 	@$(INSTALL) --editable '.[demo,docs]'
 	@touch $(DOCS)
 
+$(REAL): $(DEMO)
+	@echo "real setup: installing Blosc2, Optuna, Starlette and psycopg (140 MB) ..."
+	@$(INSTALL) --editable '.[demo,real]'
+	@touch $(REAL)
+
 demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, report in out/demo/report.html
 	$(BIN)/rasp demo --out out
 
@@ -61,6 +67,12 @@ docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
 
 bench: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
+
+# One BLAS thread: the tuners share the cores with what they measure.
+real: export OPENBLAS_NUM_THREADS := 1
+
+real: $(REAL) ## tune SQLite, PostgreSQL, Blosc2 and a web server, into docs/REAL.md; under 30 minutes, can be stopped and continued
+	$(BIN)/python -m examples.real all
 
 speed: $(READY) ## time a step of the tuner beside CMA-ES in the same run; tuner-steps a second of a small fleet
 	$(BIN)/python benchmarks/step_time.py

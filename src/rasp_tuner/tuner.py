@@ -15,7 +15,7 @@ from rasp_tuner.core.ledger import Answered, Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
-from rasp_tuner.core.threads import methods_on_one_thread, one_thread
+from rasp_tuner.core.threads import methods_on_one_thread, one_thread, unguarded
 from rasp_tuner.engine.together import believe_together, can_share
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
@@ -84,6 +84,7 @@ class Tuner(TunerView):
         self._rng = np.random.default_rng(self._seed)
         layout = self._space.layout(self._default)
         self._optimizer = self._preset.build(layout, self._encoder.dim, metrics, self._rng)
+        self._guard = one_thread() if self._optimizer.uses_blas else contextlib.nullcontext()  # around every step
         self._frozen = False
         self._current = self._default  # the latest own suggestion that was answered
         self._lineage = Lineage(self._seed)
@@ -124,15 +125,17 @@ class Tuner(TunerView):
         """How many samples were told, observed or merged."""
         return self._lineage.total
 
+    @unguarded
     def ask(self, context: Context = None) -> Suggestion:
         """Parameters to run in this context, under an id to answer with; the default if nothing is known at all."""
         seen = self._encoder.encode(context)
         first = self._ledger.issued == 0 and not self._lineage.held
         proposal = None
-        if self._frozen and not first:
-            proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
-        elif not first:
-            proposal = self._optimizer.propose(seen, self._current, self._rng)
+        with self._guard:
+            if self._frozen and not first:
+                proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
+            elif not first:
+                proposal = self._optimizer.propose(seen, self._current, self._rng)
         if proposal is None:  # nothing is known yet
             proposal = Proposal(self._default, Explanation(source="default"))
         params, legal = self._space.nearest(proposal.point)
@@ -145,6 +148,7 @@ class Tuner(TunerView):
         """Nothing, if `ask` would take this context; else the error it would raise."""
         self._encoder.encode_readonly(context)
 
+    @unguarded
     def tell(self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None) -> None:
         """Learn what the suggestion `id` led to.
 
@@ -152,7 +156,8 @@ class Tuner(TunerView):
         """
         record = self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
-        outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
+        with self._guard:
+            outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
         self._lineage.add(record.context, point, metrics)
         self._current = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))

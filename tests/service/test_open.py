@@ -229,8 +229,9 @@ def test_the_command_prints_the_page_and_serves_it(tmp_path):
     taught().save(file)
     server = Process(tmp_path / "data", "--open", str(file), "--no-browser")
     try:
-        assert view(httpx.Client(base_url=server.url), "my-run")["learned"] == 40
-        assert httpx.get(f"{server.url}/studies/my-run").status_code == 200
+        with httpx.Client(base_url=server.url) as client:
+            assert view(client, "my-run")["learned"] == 40
+            assert client.get("/studies/my-run").status_code == 200
     finally:
         said, status = server.stop()
     assert (f"{server.url}/studies/my-run" in said, "is gone" in said, status) == (True, False, 0)

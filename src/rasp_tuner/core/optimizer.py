@@ -66,6 +66,10 @@ class Optimizer(Stateful, Protocol):
     def experts(self) -> tuple[str, ...]:
         """Whose weights an explanation's gate holds, in words."""
 
+    @property
+    def uses_blas(self) -> bool:
+        """Whether `propose` and `tell` may call BLAS and leave it to their caller to keep that on one thread."""
+
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         """The next point in this context, where `current` runs now; None while nothing is known.
 

@@ -59,6 +59,10 @@ class ContextGate:
     def experts(self) -> tuple[str, ...]:
         return self.seeing.experts
 
+    @property
+    def uses_blas(self) -> bool:
+        return self.seeing.uses_blas or self.blind.uses_blas
+
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         if self.trusted:
             return self.seeing.propose(context, current, rng)

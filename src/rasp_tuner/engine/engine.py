@@ -12,6 +12,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import FAILED_ERROR, LearnResult, Proposal, Samples, Stateful
+from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Choice, Trial, predict_one
@@ -97,6 +98,10 @@ class Engine:
     def keep(self, context: Array, belief: Belief) -> None:
         """Have this ready: what the families believe in this context, until something is learned."""
         self._latest, self._compared = (context, belief), {}
+
+    @property
+    def uses_blas(self) -> bool:
+        return self.gate.uses_blas
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         """What the gate's families would try, unless guard, budget or the cost of leaving `current` forbid it."""
@@ -323,8 +328,9 @@ class Engine:
             return False
         return self._scale_changes()
 
+    @one_thread()
     def _scale_changes(self) -> bool:
-        """The same, by a look at the latest samples."""
+        """The same, by a look at the latest samples; in NumPy also where families are compiled."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
         changes = self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
         if changes:

@@ -70,6 +70,10 @@ class LimitedEngine:
         own = {model.name: model.engine.scales[model.name] for model in self.limits}
         return {name: {**own, **self.main.scales}[name] for name in self._table.metrics}
 
+    @property
+    def uses_blas(self) -> bool:
+        return self.main.uses_blas or any(model.engine.uses_blas for model in self.limits)
+
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         wanted = self.main.propose(context, current, rng)
         if wanted is None or not self._know:

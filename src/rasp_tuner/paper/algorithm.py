@@ -36,6 +36,10 @@ class PaperOptimizer:
     def metrics(self) -> Mapping[str, Metric]:
         return self.composer.metrics
 
+    @property
+    def uses_blas(self) -> bool:
+        return True
+
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
         """The candidate with the smallest LCB around `current`."""
         seen = self.memory.retrieve(context)

@@ -1,0 +1,1 @@
+"""Proof on real systems: agents in turns on the same work, against the shipped defaults."""
