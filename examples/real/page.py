@@ -55,13 +55,17 @@ def write(files: Mapping[str, Sequence[Path]], docs: Path) -> None:
 
 
 def _overview(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
-    yield f"| system | runs x steps | RASP-Tuner | TPE | RASP-Tuner / TPE | {NAMES[NOISE]} |"
-    yield "|---|---|---|---|---|---|"
+    yield f"| system | runs x steps | RASP-Tuner | budget off | TPE | RASP-Tuner / TPE | {NAMES[NOISE]} |"
+    yield "|---|---|---|---|---|---|---|"
     for name, runs in measured.items():
         runs_count, steps = analysis.table(runs, OURS, "cost_ms").shape
         agents, title = found[name], load(name).title
         link = f"[{title}](#{title.lower().replace(' ', '-')})"
-        cells = [agents[OURS].overall, agents["tpe"].overall, versus(runs, OURS, "tpe"), agents[NOISE].overall]
+        cells = [
+            *(agents[agent].overall for agent in (OURS, "rasp", "tpe")),
+            versus(runs, OURS, "tpe"),
+            agents[NOISE].overall,
+        ]
         yield f"| {link} | {runs_count} x {steps} | {' | '.join(map(str, cells))} |"
 
 

@@ -94,6 +94,7 @@ def test_a_failed_run_is_told_as_one(toy):
     assert failed
     assert all(row.params == "[0]" for row in failed)
     assert {row.agent for row in rows if row.params == "[0]"} == {row.agent for row in failed}
+    assert sum(row.agent == "rasp" for row in failed) <= 3  # its time was the shortest, and yet nobody wants it again
 
 
 def test_the_recommendation_is_compared_with_the_default_in_pairs(toy):
@@ -111,9 +112,7 @@ def test_rows_survive_a_file(toy, tmp_path):
     harness.write(file, rows, harness.about(type(toy)))
     assert harness.read(file) == rows
     assert harness.read_about(file).startswith("Toy 1, Python ")
-    before = file.read_bytes()
-    harness.write(file, rows, harness.read_about(file))
-    assert file.read_bytes() == before
+    assert file.read_bytes()[4:8] == bytes(4)  # no time of writing: the same rows are the same bytes
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
