@@ -1,6 +1,7 @@
 """What an explanation says in the user's words: which knobs, compared with what, how sure, how well known."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,3 +123,10 @@ def test_knobs_that_only_one_side_has():
 def test_notebooks_get_the_same_words_escaped():
     why = Explanation("hint", path="fast", failure="<script>", error=1.0)
     assert why._repr_html_() == "<p>Chosen as hint. Failed: &lt;script&gt;. Learned.</p>"
+
+
+def test_reasons_are_the_same_numbers_without_names():
+    tuner = taught({"ms": "min"})
+    why, reasons = tuner.explain("s39"), tuner.reasons("s39")
+    assert (reasons.params, reasons.default, reasons.metric) == (None, None, None)
+    assert replace(reasons, params=why.params, default=why.default, metric=why.metric) == why

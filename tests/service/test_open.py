@@ -227,7 +227,7 @@ def test_what_cannot_be_opened_is_said_in_one_line(tmp_path):
 def test_the_command_prints_the_page_and_serves_it(tmp_path):
     file = tmp_path / "my run.rasp"
     taught().save(file)
-    server = Process(tmp_path / "data", "--open", str(file), "--no-browser")
+    server = Process(tmp_path / "data", "--open", str(file), "--without-browser")
     try:
         with httpx.Client(base_url=server.url) as client:
             assert view(client, "my-run")["learned"] == 40
@@ -247,7 +247,7 @@ def answers(port):
 def test_without_a_folder_nothing_is_left_behind(tmp_path):
     file, port = tmp_path / "run.rasp", free_port()
     taught(3).save(file)
-    command = [sys.executable, "-m", "rasp_tuner", "serve", "--open", file, "--port", str(port), "--no-browser"]
+    command = [sys.executable, "-m", "rasp_tuner", "serve", "--open", file, "--port", str(port), "--without-browser"]
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, busy, complain, one_line_errors
+from rasp_tuner.cli.common import Json, app, busy, complain, flag, one_line_errors
 from rasp_tuner.core import snapshot
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run_server(
         Path | None, typer.Option("--open", help="A file of Tuner.save, to be looked at as a study in the dashboard.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of that study; by default that of the file.")] = None,
-    browser: Annotated[bool, typer.Option(help="Open the study in a browser, if there is a screen.")] = True,
+    without_browser: Annotated[bool, flag("--without-browser", "Only print the address of that study.")] = False,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any other than loopback needs API keys.")
     ] = "127.0.0.1",
@@ -73,7 +73,7 @@ def run_server(
             def ready() -> None:
                 page = f"{address}/studies/{study}"
                 typer.echo(f"{opened} is at {page} until Ctrl-C{kept}", err=True)
-                if browser and _has_screen():
+                if not without_browser and _has_screen():
                     threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
             saved = (snapshot.read(opened), study)
