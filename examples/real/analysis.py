@@ -100,6 +100,8 @@ def interval(x: Array, seed: int = 0) -> Ratio:
     0.50 (0.50 to 0.50)
     """
     runs, steps = x.shape
+    if steps < 2:
+        return Ratio(float(np.exp(x.mean())), 0.0, np.inf)
     block = min(BLOCK, -(-steps // 5))  # of a short run, at least five
     count = -(-steps // block)
     starts = np.random.default_rng(seed).integers(steps, size=(RESAMPLES, runs, count))

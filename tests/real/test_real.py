@@ -132,6 +132,11 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     assert 0.9 <= held / 300 <= 0.99
 
 
+def test_a_single_step_has_no_interval():
+    found = analysis.interval(np.zeros((3, 1)))
+    assert (found.value, found.low, found.high) == (1.0, 0.0, np.inf)
+
+
 def test_summaries_of_known_costs():
     rows = []
     for step in range(100):
@@ -145,6 +150,7 @@ def test_summaries_of_known_costs():
     assert analysis.running([rows], "rasp")[[0, -1]] == pytest.approx([1.2, 0.85])
 
 
+@pytest.mark.slow
 def test_the_command_measures_what_is_missing_and_writes_the_page(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(harness, "PAIRS", 1)
     where = ["--out", str(tmp_path / "out"), "--docs", str(tmp_path / "docs")]
