@@ -17,7 +17,9 @@ from rasp_tuner.space import Categorical, Float, Int, Layout, Space
 from rasp_tuner.types import Metric
 
 CENTRE = np.array([0.2, 0.7])
-PLAIN = Task(Space({"x": Float(0, 1, digits=12), "y": Float(0, 1, digits=12)}), {"m": Metric("min")}, 0, np.array([0.5, 0.5]))
+PLAIN = Task(
+    Space({"x": Float(0, 1, digits=12), "y": Float(0, 1, digits=12)}), {"m": Metric("min")}, 0, np.array([0.5, 0.5])
+)
 
 
 def search(name, steps, seed=0):
