@@ -182,6 +182,20 @@ def test_tuners_with_limits_merge():
         first.merge(tuner_for(Metric("min", max=150.0), seed=3))
 
 
+def test_a_tell_that_is_refused_changes_nothing():
+    metrics = {"cost": Metric("min", scale="log"), "p99{0} ms": Metric("min", max=LIMIT)}
+    tuner = Tuner({"x": Float(0.0, 1.0)}, metrics, None, {"x": 0.5})
+    for p99_ms in (300.0, 310.0, 280.0, 320.0, 290.0, 330.0):  # nothing keeps the limit
+        suggestion = tuner.ask()
+        tuner.tell(suggestion.id, {"cost": 1.0, "p99{0} ms": p99_ms})
+    suggestion = tuner.ask()
+    assert "to keep the limit of p99{0} ms" in tuner.explain(suggestion.id).source
+    before = tuner.to_bytes()
+    with pytest.raises(InvalidValue, match="must be above 0"):
+        tuner.tell(suggestion.id, {"cost": -1.0, "p99{0} ms": 500.0})
+    assert tuner.to_bytes() == before
+
+
 def test_weights_change_only_of_what_is_minimised():
     tuner = tuner_for(Metric("min", max=LIMIT))
     tuner.reweigh({"cost": 3.0})

@@ -103,8 +103,8 @@ class LimitedEngine:
         for model in self.limits:
             model.engine.objective.to_minimise({model.name: given[model.name]})  # all are checked before any learns
         told = {name: given[name] for name in self._minimised}
+        result = self.main.tell(context, point, told, rng, asked)  # or it refuses them, and nothing has changed
         self._account(context, asked, given)
-        result = self.main.tell(context, point, told, rng, asked)
         for model in self.limits:
             model.engine.tell(context, point, {model.name: given[model.name]}, rng)
         return result
@@ -262,5 +262,5 @@ class LimitedEngine:
     def _instead(wanted: Proposal, point: Array, source: str) -> Proposal:
         """Another point than was wanted; the forecast was of that one."""
         why = wanted.why.explanation()
-        source = source.format(why.source)
+        source = source.replace("{}", why.source)
         return Proposal(point, replace(why, source=source, predicted=None, deviation=None, better=None, level=None))
