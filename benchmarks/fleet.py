@@ -53,8 +53,8 @@ class Worlds:
 
 
 def fleet_seconds(fleet: Fleet | RayFleet, steps: int) -> Iterator[float]:
-    """Seconds of every step of the whole fleet."""
-    worlds = Worlds(len(fleet))
+    """Seconds of every step of the whole fleet; a GPU is done with a step when its time is taken."""
+    worlds, finish = Worlds(len(fleet)), _finisher(fleet)
     for _ in range(steps):
         contexts = worlds.contexts()
         started = time.perf_counter()
@@ -63,7 +63,17 @@ def fleet_seconds(fleet: Fleet | RayFleet, steps: int) -> Iterator[float]:
         losses = worlds.losses(contexts, points)
         started = time.perf_counter()
         fleet.tell({"loss": losses})
+        finish()
         yield asked + time.perf_counter() - started
+
+
+def _finisher(fleet: Fleet | RayFleet) -> Callable[[], None]:
+    """What waits for the GPU of a fleet that has one."""
+    if "device='cuda" not in repr(fleet):
+        return lambda: None
+    import torch
+
+    return torch.cuda.synchronize
 
 
 def loop_seconds(make: Callable[[], Callable[[np.ndarray], np.ndarray]], size: int, steps: int) -> float:

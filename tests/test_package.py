@@ -103,16 +103,15 @@ def test_missing_packages_are_mapped_to_the_extras_that_bring_them():
 
 
 def test_the_wheel_stays_small():
-    """The wheel holds src/rasp_tuner without the C files (pyproject.toml); text in it compresses to about a third."""
-    found = [file for file in SOURCE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
-    files = [file for file in found if file.parent.name != "native"]
+    """The wheel holds src/rasp_tuner, with the C files, which GPUs need; text compresses to about a third."""
+    files = [file for file in SOURCE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     large = {file.stem: file.stat().st_size for file in files if file.stat().st_size > 30_000}
     assert large.pop("libraspkernel", 0) < 400_000  # twice, of loops that exist for wider vectors
     assert large == {}
     with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as wheel:
         for file in files:
             wheel.write(file)
-        assert sum(entry.compress_size for entry in wheel.infolist()) < 700_000
+        assert sum(entry.compress_size for entry in wheel.infolist()) < 1_000_000
 
 
 def test_nothing_is_pickled():

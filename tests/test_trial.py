@@ -37,7 +37,7 @@ def test_a_block_that_raises_is_a_failed_run_and_the_error_goes_on(caplog):
         block()
     assert one.explain(trial.id).failure == "MemoryError: too much"
     assert one.pending == []
-    assert "trial s0 failed: MemoryError: too much" in caplog.text
+    assert "s0 failed: MemoryError: too much" in caplog.text
 
 
 def test_ctrl_c_leaves_the_suggestion_waiting():

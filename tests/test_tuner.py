@@ -187,13 +187,13 @@ def test_explain_speaks_in_plain_words():
     t = tuner()
     first = t.ask(QUIET)
     assert str(t.explain(first.id)) == (
-        "Chosen as default; the context is like nothing seen before (memory is empty). Not answered yet."
+        "All settings are those of the default. Chosen as default. Nothing is known yet. Not answered yet."
     )
     t.tell(first.id, GOOD)
     second = t.ask(QUIET)
     text = str(t.explain(second.id))
-    assert "looks like past situation 0 (weight 1.00 among 1; novelty 0.50)" in text
-    assert "Predicted error" in text
+    assert "The situation is partly known (50% alike to situation 0 in memory)." in text
+    assert "Expected error" in text
     t.tell(second.id, GOOD)
     assert str(t.explain(second.id)).endswith("Learned by the fast path: nothing unusual.")
     t.tell_failed(t.ask(QUIET).id, "oom\nkilled")

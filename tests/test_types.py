@@ -15,8 +15,8 @@ def test_a_metric_is_min_or_max(direction):
 def test_an_explanation_counts_the_experts_that_matter():
     why = Explanation("hint", (4, 2), (0.8, 0.2), (0.7, 0.297, 0.003, 0.0), 0.25, 0.1, 0.4, 0.8, 0.5)
     assert str(why) == (
-        "Chosen as hint; the context looks like past situation 4 (weight 0.80 among 2; novelty 0.40)."
-        " Predicted error 0.25 +- 0.1 (2 of 4 experts count). Not answered yet."
+        "Chosen as hint. Expected error 0.25 +- 0.1. The situation is partly known (60% alike to situation 4 in"
+        " memory). 2 of 4 experts count. Not answered yet."
     )
 
 

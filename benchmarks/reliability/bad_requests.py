@@ -97,11 +97,11 @@ class BadRequests:
 
     def wrong_number(self) -> bytes:
         path = self.rng.choice(["ask", "ask/batch", "tell", "tell/batch", "observe", "recommend"])
-        number = self.rng.choice(WRONG_NUMBERS)
         text = json.dumps(self._right(path))
         for right in ("20.0", "1.0"):
             if right in text:
-                return self._post(path, text.replace(right, number, 1))
+                wrong = [number for number in WRONG_NUMBERS if right == "20.0" or number != "true"]
+                return self._post(path, text.replace(right, self.rng.choice(wrong), 1))  # a context may be true
         raise AssertionError(path)
 
     def wrong_value(self) -> bytes:

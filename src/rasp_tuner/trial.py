@@ -1,6 +1,5 @@
 """Trial: one ask and its answer around a block of code."""
 
-import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol
@@ -8,8 +7,6 @@ from typing import Protocol
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Params
 from rasp_tuner.types import Suggestion
-
-log = logging.getLogger("rasp_tuner")
 
 
 class Answers(Protocol):
@@ -64,7 +61,6 @@ class Trial:
     ) -> None:
         id = self.id
         if isinstance(error, Exception):
-            log.info("trial %s failed: %s: %s", id, type(error).__name__, error)
             self._answers.tell_failed(id, f"{type(error).__name__}: {error}", self._ran)
         elif error is None:
             if self._metrics is None:
@@ -73,7 +69,6 @@ class Trial:
                     f" tuner.tell({id!r}, ...)"
                 )
             self._answers.tell(id, self._metrics, self._ran)
-            log.debug("trial %s: %s -> %s", id, self.params, self._metrics)
 
     def _running(self) -> Suggestion:
         if self._suggestion is None:

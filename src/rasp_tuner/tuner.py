@@ -1,6 +1,7 @@
 """Tuner: the public face. Names, ids and metrics around an optimizer on the unit box."""
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from rasp_tuner.core.ledger import Answered, Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
-from rasp_tuner.core.threads import methods_on_one_thread, one_thread
+from rasp_tuner.core.threads import methods_on_one_thread, one_thread, unguarded
 from rasp_tuner.engine.together import believe_together, can_share
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
@@ -27,6 +28,7 @@ from rasp_tuner.tuner_view import Context as Context
 from rasp_tuner.tuner_view import TunerView
 from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
 
+log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -82,6 +84,7 @@ class Tuner(TunerView):
         self._rng = np.random.default_rng(self._seed)
         layout = self._space.layout(self._default)
         self._optimizer = self._preset.build(layout, self._encoder.dim, metrics, self._rng)
+        self._guard = one_thread() if self._optimizer.uses_blas else contextlib.nullcontext()  # around every step
         self._frozen = False
         self._current = self._default  # the latest own suggestion that was answered
         self._lineage = Lineage(self._seed)
@@ -122,24 +125,30 @@ class Tuner(TunerView):
         """How many samples were told, observed or merged."""
         return self._lineage.total
 
+    @unguarded
     def ask(self, context: Context = None) -> Suggestion:
         """Parameters to run in this context, under an id to answer with; the default if nothing is known at all."""
         seen = self._encoder.encode(context)
         first = self._ledger.issued == 0 and not self._lineage.held
         proposal = None
-        if self._frozen and not first:
-            proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
-        elif not first:
-            proposal = self._optimizer.propose(seen, self._current, self._rng)
+        with self._guard:
+            if self._frozen and not first:
+                proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
+            elif not first:
+                proposal = self._optimizer.propose(seen, self._current, self._rng)
         if proposal is None:  # nothing is known yet
             proposal = Proposal(self._default, Explanation(source="default"))
         params, legal = self._space.nearest(proposal.point)
-        return Suggestion(self._ledger.issue(seen, legal, proposal.why), params)
+        id = self._ledger.issue(seen, legal, proposal.why)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("ask %s: %s (%s)", id, params, proposal.why.explanation().source)
+        return Suggestion(id, params)
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
         self._encoder.encode_readonly(context)
 
+    @unguarded
     def tell(self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None) -> None:
         """Learn what the suggestion `id` led to.
 
@@ -147,10 +156,13 @@ class Tuner(TunerView):
         """
         record = self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
-        outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
+        with self._guard:
+            outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
         self._lineage.add(record.context, point, metrics)
         self._current = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("tell %s: %s", id, dict(metrics))
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
         """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
@@ -165,6 +177,7 @@ class Tuner(TunerView):
         self._lineage.add(record.context, point, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
+        log.info("%s failed: %s", id, " ".join(failure.split()) or "no reason given")
 
     def trial(self, context: Context = None) -> Trial:
         """One ask and its answer around a block: `with tuner.trial(context) as t: ...; t.report(p99_ms=...)`.
@@ -296,7 +309,8 @@ class Tuner(TunerView):
             shield=shield,
             constraints=header.get("constraints", ()),
         )
-        tuner._ledger = Ledger.rebuild(header["ledger"], arrays["ledger/contexts"], arrays["ledger/points"])
+        contexts, points = arrays["ledger/contexts"], arrays["ledger/points"]
+        tuner._ledger = Ledger.rebuild(header["ledger"], contexts, points, arrays.get("ledger/suggested"))
         tuner._default, tuner._current = arrays["default"], arrays["current"]
         learned = whole("learned", header["learned"], 0, 2**63)
         tuner._lineage = Lineage.rebuild(tuner._seed, header.get("lineage"), learned)

@@ -1,12 +1,18 @@
 """TunerView: what a tuner shows of itself. Nothing here learns, and nothing is left to chance."""
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
+
+import numpy as np
 
 from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
+from rasp_tuner.core import notebook
 from rasp_tuner.core.context_encoder import ContextEncoder, RawContext
 from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Optimizer
 from rasp_tuner.core.threads import methods_on_one_thread
@@ -25,6 +31,7 @@ class TunerView:
     _encoder: ContextEncoder | ContextShield
     _optimizer: Optimizer
     _ledger: Ledger
+    _lineage: Lineage
     _default: Array  # [d]
 
     def recommend(self, context: Context = None) -> Params:
@@ -84,12 +91,51 @@ class TunerView:
 
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
+        why, point, metric = self.reasons(id), self._ledger.point(id), self._optimizer.own_metric
+        waiting = self._ledger.pending.get(id)
+        alike = None if waiting is None else self._optimizer.alike(waiting.context)
+        margins = {} if waiting is None else self._optimizer.margins(waiting.context, waiting.point)
+        runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
+        return replace(
+            why,
+            in_context=why.in_context and self._encoder.dim > 0,
+            params=None if point is None else self._space.from_unit(point),
+            default=self._space.from_unit(self._default),
+            metric=metric,
+            direction="min" if metric is None else self._optimizer.metrics[metric].direction,
+            runs=runs,
+            ago=ago,
+            limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
+        )
+
+    def reasons(self, id: str) -> Explanation:
+        """As `explain`, without names and without what is known by now: numbers only, in less than half of its time."""
         return self._ledger.explain(id)
+
+    @property
+    def asked(self) -> int:
+        """How many suggestions were made so far; their ids are s0, s1, ..."""
+        return self._ledger.issued
 
     @property
     def pending(self) -> list[Suggestion]:
         """Suggestions that wait for an answer, oldest first; they survive save and load."""
         return [Suggestion(id, self._space.from_unit(record.point)) for id, record in self._ledger.pending.items()]
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: every knob with its range, its default and what is recommended now."""
+        contexts, dim = self._optimizer.recent().contexts, self._encoder.dim
+        seen = contexts[-1] if len(contexts) else np.zeros(dim)
+        budget, waiting = self._optimizer.budget(), len(self._ledger.pending)
+        notes = [f"{self._lineage.total} runs learned", f"{waiting} waiting for an answer"]
+        return notebook.tuner_html(
+            repr(self),
+            self._space.knobs,
+            self._space.from_unit(self._default),
+            self._space.from_unit(self._recommended(seen)) if len(seen) == dim else {},  # long contexts are not kept
+            "recommended in the latest situation" if dim else "recommended",
+            notes if budget is None else [*notes, str(budget)],
+        )
 
     def _recommended(self, context: Array) -> Array:
         best = self._optimizer.best_known(context)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any, Literal, Protocol
 
 from rasp_tuner.core.checks import number, show
@@ -13,6 +14,8 @@ Direction = Literal["min", "max"]
 Scale = Literal["auto", "linear", "log"]
 Path = Literal["pending", "fast", "slow"]
 KEPT = 0.9  # probability with which a limit is kept
+NEW = 0.7  # novelty above which a situation is called new, and the likeness above which it is known
+SHOWN_CHANGES = 8  # knobs named in an explanation
 _BEFORE_LIMITS = ("direction", "weight", "scale")
 
 
@@ -160,6 +163,15 @@ class Explanation:
     better: float | None = None  # probability that it beats the default here; None for the default itself
     scale: str = "linear"  # on which a single metric was compared: "linear" or "log"
     ran: Params | None = None  # what ran, if it was told and is not what was suggested; the sample is of these
+    level: float | None = None  # what the default was expected to come to, in units of `predicted`
+    in_context: bool = True  # whether the context had a part in it
+    params: Params | None = None  # this and all below is added by `Tuner.explain`, which knows names
+    default: Params | None = None
+    metric: str | None = None  # in whose units predicted, level and error are; None: a sum of several, or an error
+    direction: Direction = "min"  # of that metric: if more of it is better, those numbers have the other sign
+    runs: float | None = None  # earlier runs in a situation like this one; known while the suggestion waits
+    ago: float | None = None  # how many runs ago the latest of them was
+    limits: tuple[str, ...] = ()  # how far it keeps each metric from its limit, in words; while it waits
 
     def explanation(self) -> "Explanation":
         """Itself: the reasons of a suggestion come to this when somebody asks."""
@@ -187,37 +199,100 @@ class Explanation:
             self.better,
             self.scale,
             ran,
+            self.level,
+            self.in_context,
+            self.params,
+            self.default,
+            self.metric,
+            self.direction,
+            self.runs,
+            self.ago,
+            self.limits,
         )
 
     def __str__(self) -> str:
-        known = (
-            f"looks like past situation {self.slots[0]} (weight {self.weights[0]:.2f}"
-            f" among {len(self.slots)}; novelty {self.novelty:.2f})"
-            if self.slots
-            else "is like nothing seen before (memory is empty)"
-        )
-        guess = ""
-        if self.predicted is not None:
-            led = f", led by: {self.expert}" if self.expert else ""
-            guess = (
-                f" Predicted error {self.predicted:.4g} +- {self.deviation:.2g}"
-                f" ({sum(weight >= 0.005 for weight in self.gate)} of {len(self.gate)} experts count{led})."
-            )
-        if self.better is not None:
-            guess += f" Better than the default with a probability of {self.better:.0%}."
+        sentences = [
+            self._changes(),
+            f"Chosen as {self.source}.",
+            self._forecast(),
+            "" if self.better is None else f"Better than the default with a probability of {_chance(self.better)}.",
+            *(f"Limit of {limit}." for limit in self.limits),
+            self._situation(),
+            self._model(),
+            "" if self.ran is None else f"Other settings ran: {', '.join(map(_setting, self.ran.items()))}.",
+            self._outcome(),
+        ]
+        return " ".join(filter(None, sentences))
+
+    def _repr_html_(self) -> str:
+        """The same words, for notebooks."""
+        return f"<p>{escape(str(self))}</p>"
+
+    def _changes(self) -> str:
+        """Which knobs differ from the default, and what they are there."""
+        own, default = self.params, self.default
+        if own is None or default is None:
+            return ""
+        names = [*own, *(name for name in default if name not in own)]
+        changes = [
+            f"without {name}"
+            if name not in own
+            else f"{_setting((name, own[name]))} instead of {_value(default[name]) if name in default else 'none'}"
+            for name in names
+            if name not in own or name not in default or own[name] != default[name]
+        ]
+        if not changes:
+            return "All settings are those of the default."
+        more = len(changes) - SHOWN_CHANGES
+        told = ", ".join(changes[:SHOWN_CHANGES]) + (f" and {more} more" if more > 0 else "")
+        return f"Changed: {told}{'; the rest as in the default' if len(changes) < len(names) else ''}."
+
+    def _forecast(self) -> str:
+        if self.predicted is None:
+            return ""
+        told = f"Expected {self.metric or 'error'} {self._value(self.predicted)} +- {self.deviation:.2g}"
+        if self.level is not None and self.better is not None:
+            told += f"; the default would give {self._value(self.level)}"
+            if self.metric is not None and self.predicted * self.level > 0.0:  # of others a share says nothing
+                share = self.predicted / self.level - 1.0
+                told += f": {abs(share):.0%} {'less' if share < 0.0 else 'more'}"
+        return f"{told}."
+
+    def _situation(self) -> str:
+        """Whether the situation is known."""
+        if self.runs == 0.0 and not self.slots:
+            return "Nothing is known yet."
+        if not self.slots or not self.in_context:
+            return ""
+        known = "new" if self.novelty > NEW else "known" if self.novelty < 1.0 - NEW else "partly known"
+        told = f"The situation {'is' if self.path == 'pending' else 'was'} {known}"
+        if self.runs:
+            told += f": like {_runs(self.runs)} before"
+            told += "" if self.ago is None else f", the latest {_runs(self.ago)} ago"
+        return f"{told} ({1.0 - self.novelty:.0%} alike to situation {self.slots[0]} in memory)."
+
+    def _model(self) -> str:
+        """How the forecast was made."""
+        if self.predicted is None:
+            return ""
+        led = f", led by: {self.expert}" if self.expert else ""
+        told = f"{sum(weight >= 0.005 for weight in self.gate)} of {len(self.gate)} experts count{led}."
         if self.scale == "log":
-            guess += " The metric is compared on a log scale: by factors, not by differences."
+            told += " The metric is compared on a log scale: by factors, not by differences."
+        return told
+
+    def _outcome(self) -> str:
         if self.path == "pending":
-            outcome = "Not answered yet."
+            return "Not answered yet."
+        if self.failure is not None:
+            came = f"Failed: {' '.join(self.failure.split()) or 'no reason given'}"
         else:
-            told = " ".join((self.failure or "").split())
-            came = (
-                f"Observed error {self.error:.4g}" if self.failure is None else f"Failed: {told or 'no reason given'}"
-            )
-            outcome = f"{came}. Learned by the {self.path} path: {self.reason}." if self.reason else f"{came}. Learned."
-        if self.ran is not None:
-            outcome = f"Other settings ran: {', '.join(map(_setting, self.ran.items()))}. {outcome}"
-        return f"Chosen as {self.source}; the context {known}.{guess} {outcome}"
+            came = f"Observed {self.metric or 'error'} {self._value(self.error)}"
+        return f"{came}. Learned by the {self.path} path: {self.reason}." if self.reason else f"{came}. Learned."
+
+    def _value(self, error: float | None) -> str:
+        """An error as the user's metric has it."""
+        return "unknown" if error is None else f"{error if self.direction == 'min' else -error:.4g}"
 
 
 class Why(Protocol):
@@ -227,8 +302,24 @@ class Why(Protocol):
 
 
 def _setting(item: tuple[str, Value]) -> str:
-    name, value = item
-    return f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+    return f"{item[0]}={_value(item[1])}"
+
+
+def _value(value: Value) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _runs(count: float) -> str:
+    return "1 run" if round(count) == 1 else f"{count:.0f} runs"
+
+
+def _chance(probability: float) -> str:
+    """In percent, and never all or nothing.
+
+    >>> [_chance(p) for p in (0.0001, 0.93, 0.9999)]
+    ['under 1%', '93%', 'over 99%']
+    """
+    return "under 1%" if probability < 0.005 else "over 99%" if probability > 0.995 else f"{probability:.0%}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def client(server):
 
 
 def test_a_study_does_what_a_tuner_does(client):
-    study, tuner = client.create("kinds", SPACE, {"loss": "min"}, KINDS), Tuner(SPACE, {"loss": "min"}, KINDS)
+    study, tuner = client.create("context-kinds", SPACE, {"loss": "min"}, KINDS), Tuner(SPACE, {"loss": "min"}, KINDS)
     for i in range(12):
         moment = datetime(2024, 5, 1 + i, 2 * i, 30, tzinfo=UTC)
         context = {"region": "eu", "user": f"u{i % 3}", "cached": np.bool_(i % 2), "at": moment, "day": moment.date()}

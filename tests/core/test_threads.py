@@ -103,6 +103,25 @@ def test_numpys_blas_runs_on_one_thread_inside_and_as_before_outside():
     assert run(code, 2) == ["2", "1", "2"]
 
 
+@pytest.mark.parametrize(("knob", "native", "inside"), [("Int(0, 3)", "1", "1"), ("Float(0, 1)", "0", "1")])
+def test_a_step_that_uses_blas_has_it_on_one_thread(knob, native, inside):
+    """Of a compiled step nothing is asked: it uses none."""
+    code = f"""{COUNT}
+os.environ["RASP_NATIVE"] = "{native}"
+from rasp_tuner import Float, Int, Tuner
+class Told(dict):
+    def __getitem__(self, name):
+        print(count())
+        return super().__getitem__(name)
+tuner = Tuner({{"x": {knob}}}, {{"loss": "min"}})
+for loss in (1.0, 2.0):
+    tuner.tell(tuner.ask().id, Told(loss=loss))
+print(count())
+"""
+    assert set(run(code, 2)[:-1]) == {inside}
+    assert run(code, 2)[-1] == "2"
+
+
 @pytest.mark.parametrize("kind", [ProcessCount, ThreadCount])
 def test_nested_use_restores_once(kind):
     blas = FakeBlas(4)

@@ -194,7 +194,7 @@ def test_a_limited_metric_may_count_besides():
     server = Server(tuner)
     for _ in range(40):
         server.step()
-    assert np.mean(np.array(server.p99s) > LIMIT) < 0.15
+    assert np.mean(np.array(server.p99s) > LIMIT) < 0.2
 
 
 @pytest.mark.parametrize(

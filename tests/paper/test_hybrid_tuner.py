@@ -61,7 +61,7 @@ def test_the_named_tuner_walks_the_same_path():
         return {"loss": float(((theta - 0.3) ** 2).sum())}
 
     plain = AdaptiveHybridTuner(box, 0, metrics={"loss": "min"}, seed=3)
-    named = Tuner({"a": Float(0, 1), "b": Float(0, 1)}, {"loss": "min"}, preset="paper", seed=3)
+    named = Tuner({"a": Float(0, 1, digits=12), "b": Float(0, 1, digits=12)}, {"loss": "min"}, preset="paper", seed=3)
     for theta, _ in plain.run(loss, 40):
         suggestion = named.ask()
         got = np.array([suggestion.params["a"], suggestion.params["b"]])

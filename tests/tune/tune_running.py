@@ -23,8 +23,8 @@ def rasp(*words, cwd, code=0, **more):
 
 
 def start(*words, cwd):
-    """Start `rasp tune`."""
-    command = [sys.executable, "-m", "rasp_tuner", "tune", *map(str, words)]
+    """Start `rasp tune`, as from a terminal: tests that run in the background inherit that Ctrl-C is ignored."""
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "rasp_tuner", "tune", *map(str, words)]
     return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -1,16 +1,23 @@
 """`rasp serve`, `rasp keys`, `rasp doctor`: run and look after the service on its own machine."""
 
 import json
+import os
+import re
+import sys
+import threading
 import time
+import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rasp_tuner.cli.common import Json, app, busy, complain, one_line_errors
+from rasp_tuner.cli.common import Json, app, busy, complain, flag, one_line_errors
+from rasp_tuner.core import snapshot
 
 if TYPE_CHECKING:
     from rasp_tuner.service.storage.store import Store
@@ -23,7 +30,15 @@ Database = Annotated[
 
 @app.command("serve")
 def run_server(
-    data: Data,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the service, with database, lock and backups; with --open a temporary one."),
+    ] = None,
+    opened: Annotated[
+        Path | None, typer.Option("--open", help="A file of Tuner.save, to be looked at as a study in the dashboard.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of that study; by default that of the file.")] = None,
+    without_browser: Annotated[bool, flag("--without-browser", "Only print the address of that study.")] = False,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any other than loopback needs API keys.")
     ] = "127.0.0.1",
@@ -36,13 +51,43 @@ def run_server(
     """Serve studies over HTTP until stopped; open the printed address in a browser for the dashboard.
 
     Example: rasp serve --data ./rasp-data
+    Example: rasp serve --open run.rasp
     """
-    with one_line_errors("serve"):
+    if data is None and opened is None:
+        raise typer.BadParameter("give the folder of the service, or a saved tuner with --open", param_hint="--data")
+    if name is not None and opened is None:
+        raise typer.BadParameter("names the study of a saved tuner: give that with --open", param_hint="--name")
+    with one_line_errors("serve"), ExitStack() as stack:
         with busy("starting"):
             from rasp_tuner.service.server import serve
 
-        typer.echo(f"Serving {data} at http://{host}:{port}", err=True)
-        serve(data, host, port, database, allow_host or ())
+        folder = data or Path(stack.enter_context(TemporaryDirectory(prefix="rasp-")))
+        address = f"http://{host}:{port}"
+        if opened is None:
+            typer.echo(f"Serving {folder} at {address}", err=True)
+            serve(folder, host, port, database, allow_host or ())
+        else:
+            study = name or _study_name(opened)
+            kept = "" if data or database else "; what it learns here is gone then, without --data FOLDER"
+
+            def ready() -> None:
+                page = f"{address}/studies/{study}"
+                typer.echo(f"{opened} is at {page} until Ctrl-C{kept}", err=True)
+                if not without_browser and _has_screen():
+                    threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+
+            saved = (snapshot.read(opened), study)
+            serve(folder, host, port, database, allow_host or (), opened=saved, on_ready=ready)
+
+
+def _study_name(file: Path) -> str:
+    """A name for a study, from that of a file."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).lstrip(".")[:64] or "tuner"
+
+
+def _has_screen() -> bool:
+    """Whether a browser would open beside this terminal, and not in it."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 keys_app = typer.Typer(

@@ -15,7 +15,8 @@ from rasp_tuner.space import Params
 from rasp_tuner.types import Explanation, Path, Why
 
 T = TypeVar("T")
-_NAMES = tuple(field.name for field in fields(Explanation))
+_ADDED = ("params", "default", "metric", "direction", "runs", "ago", "limits")  # by who knows names: not kept here
+_NAMES = tuple(field.name for field in fields(Explanation) if field.name not in _ADDED)
 
 
 class Pending(NamedTuple):
@@ -59,6 +60,7 @@ class Ledger:
         self.issued = 0
         self.pending: dict[str, Pending] = {}
         self.answered: dict[str, Why] = {}
+        self._suggested: dict[str, Array] = {}  # points [d] of the answered ones
 
     def issue(self, context: Array, point: Array, why: Why) -> str:
         """A new id for a suggestion that is now out."""
@@ -79,7 +81,7 @@ class Ledger:
         )
 
     def answer(self, id: str, why: Why) -> None:
-        del self.pending[id]
+        _put(self._suggested, id, self.pending.pop(id).point, self.size)
         _put(self.answered, id, why, self.size)
 
     def explain(self, id: object) -> Explanation:
@@ -87,6 +89,10 @@ class Ledger:
         key = str(id)
         why = (self.answered[key] if key in self.answered else self.pending[key].why).explanation()
         return why if why.ran is None else replace(why, ran=dict(why.ran))  # the caller may change a dict
+
+    def point(self, id: str) -> Array | None:
+        """The suggested point [d]; None of what was answered before a snapshot that does not hold it."""
+        return self.pending[id].point if id in self.pending else self._suggested.get(id)
 
     def _check_known(self, id: object) -> None:
         if not isinstance(id, str):
@@ -106,6 +112,7 @@ class Ledger:
         ledger.issued, ledger.pending = self.issued, dict(self.pending)
         kept = self.size if answered is None else answered
         ledger.answered = dict(itertools.islice(self.answered.items(), max(len(self.answered) - kept, 0), None))
+        ledger._suggested = self._suggested.copy()
         return ledger
 
     def to_json(self) -> dict[str, Any]:
@@ -117,18 +124,26 @@ class Ledger:
         }
 
     def state(self, dim: int, context_dim: int) -> dict[str, Array]:
-        """Contexts [n, d_c] and points [n, d] of the pending ones, in order."""
+        """Contexts [n, d_c] and points [n, d] of the pending ones, in order; points [m, d] of the latest answered."""
         records = list(self.pending.values())
+        suggested = [self._suggested[id] for id in self.answered if id in self._suggested]
         return {
+            "suggested": np.array(suggested).reshape(len(suggested), dim),
             "contexts": np.array([record.context for record in records]).reshape(len(records), context_dim),
             "points": np.array([record.point for record in records]).reshape(len(records), dim),
         }
 
     @classmethod
-    def rebuild(cls, data: Mapping[str, Any], contexts: Array, points: Array) -> "Ledger":
+    def rebuild(
+        cls, data: Mapping[str, Any], contexts: Array, points: Array, suggested: Array | None = None
+    ) -> "Ledger":
+        """The ledger that `to_json` and `state` describe; version 0.1 did not keep what was suggested."""
         ledger = cls(data["size"])
         ledger.issued = whole("issued", data["issued"], 0, 2**63)
         ledger.answered = {id: _explanation(fields) for id, fields in data["answered"]}
+        if suggested is not None:
+            known = list(ledger.answered)[len(ledger.answered) - len(suggested) :]
+            ledger._suggested = dict(zip(known, suggested, strict=True))
         ledger.pending = {
             id: Pending(context, point, _explanation(fields))
             for (id, fields), context, point in zip(data["pending"], contexts, points, strict=True)

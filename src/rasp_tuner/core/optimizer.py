@@ -59,8 +59,16 @@ class Optimizer(Stateful, Protocol):
         """The declared metrics, with the weights they have now."""
 
     @property
+    def own_metric(self) -> str | None:
+        """The metric in whose units errors are, negative if more of it is better; None of a sum."""
+
+    @property
     def experts(self) -> tuple[str, ...]:
         """Whose weights an explanation's gate holds, in words."""
+
+    @property
+    def uses_blas(self) -> bool:
+        """Whether `propose` and `tell` may call BLAS and leave it to their caller to keep that on one thread."""
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         """The next point in this context, where `current` runs now; None while nothing is known.
@@ -98,6 +106,11 @@ class Optimizer(Stateful, Protocol):
 
     def expect(self, context: Array, point: Array) -> float | None:
         """The error expected at a point; None where that is not known."""
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where
+        memory does not say. None where it counts no runs, and while the context is ignored.
+        """
 
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         """How far a point stays from each metric's limit; empty without limits, and while nothing is known."""

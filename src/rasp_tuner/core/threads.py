@@ -146,12 +146,18 @@ def one_thread() -> OneThread:
 
 
 def methods_on_one_thread(cls: Class) -> Class:
-    """The class, with BLAS on one thread in its constructor and in every public method."""
+    """The class, with BLAS on one thread in its constructor and in every public method, unless it is `unguarded`."""
     for name, method in list(vars(cls).items()):
-        if name.startswith("_") and name != "__init__":
+        if (name.startswith("_") and name != "__init__") or getattr(method, "unguarded", False):
             continue
         if isinstance(method, classmethod):
             setattr(cls, name, classmethod(_ONE_THREAD(method.__func__)))
         elif isfunction(method):
             setattr(cls, name, _ONE_THREAD(method))
     return cls
+
+
+def unguarded(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """A method that sees to it itself that BLAS runs on one thread, where it uses BLAS at all."""
+    method.unguarded = True  # type: ignore[attr-defined]
+    return method

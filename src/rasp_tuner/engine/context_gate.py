@@ -9,6 +9,7 @@ If both models were true, exp(evidence) would be an e-process: an uninformative 
 rate.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
+log = logging.getLogger("rasp_tuner")
 TRUSTED_NATS = 3.0  # odds of twenty to one
 LEAST_NATS = -3.0  # a context may become useful late
 MOST_NATS_A_SAMPLE = 6.0  # that one sample adds or takes
@@ -34,7 +36,7 @@ class NotTrusted(NamedTuple):
 
     def explanation(self) -> Explanation:
         made = self.why.explanation()
-        return replace(made, source=f"{made.source} ({NOT_TRUSTED})")
+        return replace(made, source=f"{made.source} ({NOT_TRUSTED})", in_context=False)
 
 
 class ContextGate:
@@ -50,8 +52,16 @@ class ContextGate:
         return self.seeing.metrics
 
     @property
+    def own_metric(self) -> str | None:
+        return self.seeing.own_metric
+
+    @property
     def experts(self) -> tuple[str, ...]:
         return self.seeing.experts
+
+    @property
+    def uses_blas(self) -> bool:
+        return self.seeing.uses_blas or self.blind.uses_blas
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         if self.trusted:
@@ -87,6 +97,9 @@ class ContextGate:
 
     def expect(self, context: Array, point: Array) -> float | None:
         return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        return self.seeing.alike(context) if self.trusted else None
 
     def outlook(self, context: Array, points: Array) -> Array:
         return self.seeing.outlook(context, points) if self.trusted else self.blind.outlook(context[:0], points)
@@ -143,4 +156,6 @@ class ContextGate:
             step = min(max(step, -MOST_NATS_A_SAMPLE), MOST_NATS_A_SAMPLE)
             self.evidence = max(self.evidence + step, LEAST_NATS)
             self.trusted = self.evidence > TRUSTED_NATS
+            if self.trusted:
+                log.info("the context is used from now on: it improves predictions")
         return seen

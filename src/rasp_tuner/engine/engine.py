@@ -4,6 +4,7 @@ ask    context -> believe -> choose -> guard, cost of switching -> point
 tell   metrics -> losses -> forecast of this sample -> calibrate, score families -> every family learns
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import FAILED_ERROR, LearnResult, Proposal, Samples, Stateful
+from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Choice, Trial, predict_one
@@ -31,9 +33,11 @@ from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.space import Rules
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
+log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
+ALIKE = 0.5  # similarity from which on two situations are called alike
 MOST_DEVIATIONS = 1e6  # of a surprise
 
 
@@ -74,6 +78,11 @@ class Engine:
         return self.objective.scales
 
     @property
+    def own_metric(self) -> str | None:
+        names = list(self.metrics)
+        return names[0] if len(names) == 1 else None
+
+    @property
     def experts(self) -> tuple[str, ...]:
         return self.gate.experts
 
@@ -89,6 +98,10 @@ class Engine:
     def keep(self, context: Array, belief: Belief) -> None:
         """Have this ready: what the families believe in this context, until something is learned."""
         self._latest, self._compared = (context, belief), {}
+
+    @property
+    def uses_blas(self) -> bool:
+        return self.gate.uses_blas
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         """What the gate's families would try, unless guard, budget or the cost of leaving `current` forbid it."""
@@ -144,6 +157,12 @@ class Engine:
             return None
         expected: float = self.objective.own_units(predict_one(self.believe(context), point)[0])
         return expected
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        if not self.objective.seen:
+            return 0.0, math.nan
+        slots, alike = self.slots(), self.believe(context).similar() >= ALIKE
+        return float(slots.visits[alike].sum()), float(slots.last[alike].min(initial=math.inf)) + 1.0
 
     def outlook(self, context: Array, points: Array) -> Array:
         """[n] the target expected at points [n, d]; something must have been learned."""
@@ -268,6 +287,7 @@ class Engine:
     def _rescaled_for(self, losses: Array) -> Array:
         """The same losses, after the scale was changed if they leave no choice."""
         if self.objective.observe_extreme(losses):
+            self._log_scales("a value far beyond all before it")
             self.gate.reweigh(self.objective.weights)
             self._latest = None
         return losses
@@ -308,10 +328,18 @@ class Engine:
             return False
         return self._scale_changes()
 
+    @one_thread()
     def _scale_changes(self) -> bool:
-        """The same, by a look at the latest samples."""
+        """The same, by a look at the latest samples; in NumPy also where families are compiled."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        return bool(self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest]))
+        changes = self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
+        if changes:
+            self._log_scales("it predicts the latest runs better")
+        return bool(changes)
+
+    def _log_scales(self, why: str) -> None:
+        scales = ", ".join(f"{name} {scale}" for name, scale in self.scales.items())
+        log.info("the scale of a metric has changed (%s); now: %s", why, scales)
 
     def _reasons(self, belief: Belief, choice: Choice) -> Reasons:
         """Why this choice: copies, since a belief is large."""

@@ -110,6 +110,10 @@ class Family(Stateful, Protocol[B]):
     experts: tuple[str, ...]  # names of its E hypotheses, in words
 
     @property
+    def uses_blas(self) -> bool:
+        """Whether beliefs and `learn` may call BLAS; what else does keeps it on one thread by itself."""
+
+    @property
     def samples(self) -> int:
         """How many it has learned from, failures included."""
 

@@ -84,6 +84,10 @@ class EvidenceGate:
         self._evidence = Evidence(np.zeros(len(self.families)))
 
     @property
+    def uses_blas(self) -> bool:
+        return any(family.uses_blas for family in self.families)
+
+    @property
     def samples(self) -> int:
         """How many were learned from, failures included."""
         return self.families[0].samples

@@ -58,6 +58,10 @@ class LimitedEngine:
         return {name: self.main.metrics.get(name, metric) for name, metric in self._table.metrics.items()}
 
     @property
+    def own_metric(self) -> str | None:
+        return self.main.own_metric
+
+    @property
     def experts(self) -> tuple[str, ...]:
         return self.main.experts
 
@@ -65,6 +69,10 @@ class LimitedEngine:
     def scales(self) -> dict[str, str]:
         own = {model.name: model.engine.scales[model.name] for model in self.limits}
         return {name: {**own, **self.main.scales}[name] for name in self._table.metrics}
+
+    @property
+    def uses_blas(self) -> bool:
+        return self.main.uses_blas or any(model.engine.uses_blas for model in self.limits)
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         wanted = self.main.propose(context, current, rng)
@@ -136,6 +144,9 @@ class LimitedEngine:
 
     def expect(self, context: Array, point: Array) -> float | None:
         return self.main.expect(context, point)
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        return self.main.alike(context)
 
     def budget(self) -> Budget | None:
         return self.main.budget()
@@ -252,4 +263,4 @@ class LimitedEngine:
         """Another point than was wanted; the forecast was of that one."""
         why = wanted.why.explanation()
         source = source.format(why.source)
-        return Proposal(point, replace(why, source=source, predicted=None, deviation=None, better=None))
+        return Proposal(point, replace(why, source=source, predicted=None, deviation=None, better=None, level=None))

@@ -45,6 +45,7 @@ class Reasons(NamedTuple):
             expert=self.experts[gate.index(max(gate))],
             better=None if beside is None or is_default else float(beside.better),
             scale="log" if self.is_log else "linear",
+            level=None if beside is None else self._own_units(float(beside.level)),
         )
 
     def _deviation(self) -> float:

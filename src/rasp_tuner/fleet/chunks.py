@@ -37,10 +37,14 @@ class Chunks:
 
         def one(part: slice) -> Result:
             at = self._device.span(rows[part])
-            taken = tuners.take_beside(rows[part]) if self._kernel.takes_rows else tuners.take(at)
+            whole = isinstance(at, slice) and len(rows[part]) == tuners.size and not self._kernel.takes_rows
+            if whole:  # then views would be of all of it, and nothing is to be put back
+                taken = tuners if keep == "all" else tuners.map(lambda array: array)
+            else:
+                taken = tuners.take_beside(rows[part]) if self._kernel.takes_rows else tuners.take(at)
             with one_thread():
                 result = change(taken, part)
-            if keep != "nothing":
+            if keep != "nothing" and not whole:
                 tuners.put(at, taken, only_records=keep == "records")
             return result
 

@@ -10,6 +10,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.state import Tensor
 from rasp_tuner.errors import InvalidSpace, MissingExtra
 
+MOST_LOCKED = 1 << 26  # bytes of one array that are locked in memory to be read from a GPU
 CPU_CHUNK, TORCH_CHUNK = 250, 131_072  # tuners computed together: as many as a cache holds; as many as memory allows
 
 
@@ -55,7 +56,7 @@ class Device:
         if self._torch is None:
             return np.array(given.cpu() if is_tensor(given) else given, dtype=np.float64)
         if not isinstance(given, self._torch.Tensor):
-            given = np.array(given, dtype=np.float64)
+            given = np.require(given, np.float64, "W")
         return self._torch.as_tensor(given).to(device=self._place, dtype=self._torch.float64, copy=True)
 
     def index(self, rows: Any) -> Tensor:
@@ -76,7 +77,14 @@ def is_tensor(given: object) -> bool:
 
 def host(array: Tensor) -> Array:
     """The array in NumPy."""
-    return array if isinstance(array, np.ndarray) else np.asarray(array.cpu().numpy())
+    if isinstance(array, np.ndarray):
+        return array
+    if array.is_cuda and array.nbytes <= MOST_LOCKED:
+        import torch
+
+        locked = torch.empty(array.shape, dtype=array.dtype, pin_memory=True)  # a GPU writes there at full speed
+        return np.asarray(locked.copy_(array).numpy())
+    return np.asarray(array.cpu().numpy())
 
 
 def _cores() -> int:

@@ -60,15 +60,16 @@ class FleetEngine:
         located = (records.guided == LOCATED)[:, None]  # the fleet knows better than the default
         start = xp.clip(self.default + 0.5 * xp.where(located, tuners.known("location"), 0.0), 0.0, 1.0)
         start = xp.where((records.failures > 0.0)[:, None], drawn[:, : self.dims.knobs], start)  # all so far failed
-        if not xp.any(known):
+        second = known & (records.guided == LOCATED) & (tuners.known("count") < 2.0)
+        careful = tuners.objective.seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
+        some_known, some_second, some_careful = anywhere(known, second, careful)
+        if not some_known:
             return start, None
         belief, points, told = self.kernel.ask(tuners.state, contexts, drawn, tuners.rows)
-        second = known & (records.guided == LOCATED) & (tuners.known("count") < 2.0)
-        if xp.any(second):  # no first probe, where the fleet knows where optima are
+        if some_second:  # no first probe, where the fleet knows where optima are
             points = xp.where(second[:, None], self.kernel.best(tuners.state, belief, tuners.rows), points)
             told = None
-        careful = tuners.objective.seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
-        if xp.any(careful):
+        if some_careful:
             points = self._checked(tuners, belief, points, careful, told)
         return xp.where(known[:, None], points, start), belief
 
@@ -81,14 +82,15 @@ class FleetEngine:
         told, failed = ~samples.failed, samples.failed
         losses = xp.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
         changed = objective.observe_extreme(losses, told)
-        if xp.any(changed):
+        waiting = told & (tuners.records.failures > 0.0)
+        some_changed, some_waiting = anywhere(changed, waiting)
+        if some_changed:
             tuners.reweigh(self.dims, changed)
             belief = None
         if belief is None:
             belief = self.kernel.believe(tuners.state, samples.contexts, tuners.rows)
         self._learn(tuners, belief, samples.points, samples.contexts, losses, failed, samples.asked)
-        waiting = told & (tuners.records.failures > 0.0)
-        if xp.any(waiting):
+        if some_waiting:
             self._learn_failures(tuners, waiting)
 
     def best_known(self, tuners: Tuners, contexts: Tensor) -> Tensor:
@@ -189,9 +191,10 @@ class FleetEngine:
         told, y = ~failed, xp.sum(losses * objective.weights, axis=1)
         steps, noise = tuners.known("steps") + 0.0, noise_of(belief)
         counts = objective.seen > self.dims.knobs + 1  # the first looks are free
-        book = asked and tuners.budget is not None and bool(xp.any(counts))
         open_ = told & (steps > 0.0) & objective.may_rescale
-        look = bool(xp.any(open_))
+        begun = (steps == 0.0) & (tuners.records.guided > 0.0)
+        some_counted, look, some_begun = anywhere(counts, open_, begun)
+        book = asked and tuners.budget is not None and some_counted
         sample = points, contexts, losses, failed, y
         beside, mean, variance = self.kernel.tell(tuners.state, belief, *sample, rows=tuners.rows, beside=book or look)
         if book:
@@ -202,23 +205,20 @@ class FleetEngine:
             xp.abs(y - mean) / xp.sqrt(xp.clip(variance + noise, LEAST_VARIANCE, None)), None, MOST_DEVIATIONS
         )
         tuners.calibration.observe(surprise, told & (steps >= 2.0) & (objective.seen >= 2))
-        begun = (steps == 0.0) & (tuners.records.guided > 0.0)
-        if xp.any(begun):  # what the fleet knew of the level was not relative to the first sample
+        if some_begun:  # what the fleet knew of the level was not relative to the first sample
             tuners.know("level", xp.where(begun, tuners.known("level") - y, tuners.known("level")))
         changed = objective.observe(losses, told)
+        due_now = open_
         if look:
             assert beside is not None  # noqa: S101 - asked for above
             objective.observe_level(y, beside[0], open_)
-            changed = changed | self._rescaled(tuners, open_)
-        if xp.any(changed):
+            due_now = open_ & due(objective.seen)
+        some_changed, some_due = anywhere(changed, due_now)
+        if look and some_due:
+            changed = changed | objective.choose_scale(*recent(tuners, self.default), looked=due_now)
+            some_changed = bool(xp.any(changed))
+        if some_changed:
             tuners.reweigh(self.dims, changed)
-
-    def _rescaled(self, tuners: Tuners, open_: Tensor) -> Tensor:
-        """[n] whose metric changed its scale."""
-        look = open_ & due(tuners.objective.seen)
-        if not namespace(open_).any(look):
-            return look
-        return tuners.objective.choose_scale(*recent(tuners, self.default), looked=look)
 
     def _learn_failures(self, tuners: Tuners, waiting: Tensor) -> None:
         """Learn what failed before the first success, now that it is known what bad means."""
@@ -234,6 +234,13 @@ class FleetEngine:
             self._learn(part, belief, points, contexts, part.objective.worst(), failed, False)
             tuners.put(rows, part)
         tuners.records.failures[...] = xp.where(waiting, 0.0, tuners.records.failures)
+
+
+def anywhere(*masks: Tensor) -> list[bool]:
+    """Of each mask [n], whether it is true for any tuner; asked together, since a GPU has to stop for an answer."""
+    xp = namespace(masks[0])
+    told: list[bool] = xp.any(xp.stack(masks), axis=1).tolist()
+    return told
 
 
 def noise_of(belief: Beliefs) -> Tensor:

@@ -3,6 +3,7 @@
 context -> retrieve -> candidates -> surrogate -> choose -> (the world answers) -> compose -> update
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -34,6 +35,10 @@ class PaperOptimizer:
     @property
     def metrics(self) -> Mapping[str, Metric]:
         return self.composer.metrics
+
+    @property
+    def uses_blas(self) -> bool:
+        return True
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal:
         """The candidate with the smallest LCB around `current`."""
@@ -113,6 +118,14 @@ class PaperOptimizer:
     def expect(self, context: Array, point: Array) -> float | None:
         del context, point
         return None  # errors are relative to their time here: a forecast for today says little about another
+
+    @property
+    def own_metric(self) -> None:
+        """Errors are composed, also of one metric."""
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        del context
+        return None if len(self.memory) else (0.0, math.nan)  # memory here does not count runs
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         del weights

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from rasp_tuner.service.http.asgi import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.http_protocol import BoundedHttpProtocol, close_late_connections
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.sse import SseBroadcaster
+from rasp_tuner.service.storage.opening import open_tuner
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
 THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
@@ -34,9 +35,16 @@ class ServeError(RaspError, RuntimeError):
 class HttpServer(uvicorn.Server):
     """Closes connections whose client is late, and ends live streams before it stops."""
 
-    def __init__(self, config: uvicorn.Config, broadcaster: SseBroadcaster) -> None:
+    def __init__(
+        self, config: uvicorn.Config, broadcaster: SseBroadcaster, on_ready: Callable[[], object] | None = None
+    ) -> None:
         super().__init__(config)
-        self._broadcaster = broadcaster
+        self._broadcaster, self._on_ready = broadcaster, on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._on_ready is not None and self.started:
+            self._on_ready()
 
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_BETWEEN_CHECKS == 0:
@@ -55,8 +63,14 @@ def serve(
     database: str | None = None,
     allow_hosts: Iterable[str] = (),
     limits: Limits | None = None,
+    opened: tuple[bytes, str] | None = None,
+    on_ready: Callable[[], object] | None = None,
 ) -> None:
-    """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM."""
+    """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM.
+
+    opened     a tuner's snapshot, and the name of the study to make of it
+    on_ready   called once requests are answered
+    """
     if importlib.util.find_spec("fastapi") is None:  # fail now, although it is loaded later
         raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
     data.mkdir(parents=True, exist_ok=True)
@@ -68,6 +82,12 @@ def serve(
             raise ServeError(
                 f"refusing to listen on {host} without API keys: make one with `rasp keys create --data {data}`"
             )
+        if opened is not None:
+            try:
+                open_tuner(store, *opened)
+            except BaseException:
+                store.close()
+                raise
         hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_unspecified(host) else set())
         app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback)
         sys.setswitchinterval(THREAD_SWITCH_S)
@@ -75,7 +95,7 @@ def serve(
         config = uvicorn_config(
             app, log_level="warning", timeout_keep_alive=30, timeout_graceful_shutdown=SHUTDOWN_GRACE_S
         )
-        HttpServer(config, app.service.broadcaster).run(sockets=[listener])
+        HttpServer(config, app.service.broadcaster, on_ready).run(sockets=[listener])
 
 
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:

@@ -17,7 +17,7 @@ from rasp_tuner.space import Categorical, Float, Int, Layout, Space
 from rasp_tuner.types import Metric
 
 CENTRE = np.array([0.2, 0.7])
-PLAIN = Task(Space({"x": Float(0, 1), "y": Float(0, 1)}), {"m": Metric("min")}, 0, np.array([0.5, 0.5]))
+PLAIN = Task(Space({"x": Float(0, 1, digits=12), "y": Float(0, 1, digits=12)}), {"m": Metric("min")}, 0, np.array([0.5, 0.5]))
 
 
 def search(name, steps, seed=0):
@@ -206,7 +206,7 @@ class TwoBowls(ExperimentDomain[int]):
     context_dim = 1
 
     def __init__(self, knobs=None):
-        self.space = Space(knobs or {"x": Float(-4.0, 4.0), "y": Float(0.0, 2.0)})
+        self.space = Space(knobs or {"x": Float(-4.0, 4.0, digits=12), "y": Float(0.0, 2.0, digits=12)})
 
     def build_sequence(self, horizon, seed):
         return [step // 20 % 2 for step in range(horizon)]

@@ -62,8 +62,8 @@ DERIVED = Rows._fields  # features of the rows, kept to save time
 class DiscreteFamily:
     """Stored rows, their kernel matrix and its hyperparameters."""
 
+    uses_blas, merge = True, merge
     experts: tuple[str, ...] = ("elites",)
-    merge = merge
 
     def __init__(
         self,

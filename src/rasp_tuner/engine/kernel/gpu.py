@@ -4,7 +4,7 @@ One thread computes one tuner. Work is queued on torch's current stream, in orde
 """
 
 import ctypes
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,12 +13,22 @@ import torch
 from rasp_tuner.engine.kernel import torch_namespace
 from rasp_tuner.engine.kernel.belief import length
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.gpu_compile import CompileError, image
+from rasp_tuner.engine.kernel.gpu_compile import CompileError, Part, image
 from rasp_tuner.engine.kernel.moving import sketch
-from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, Native, NativeBelief, StateStruct
-from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, E, L, State, Tensor, shapes
+from rasp_tuner.engine.kernel.native import ARGUMENTS as TAKEN
+from rasp_tuner.engine.kernel.native import NUMBER, POINTER, Native, NativeBelief, StateStruct
+from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, E, L, State, Tensor, shapes
 
 THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together
+NAMES = (
+    ("believe", "renew_trust"),
+    ("judge", "take_in"),
+    ("choose", "best"),
+    ("predict", "compare", "against", "forecast"),
+)
+ALONE = (1, 2, 3)  # of these parts of native/device.cu: one thread has a tuner
+ARGUMENTS = {**TAKEN, "judge": [POINTER] * 5, "renew_trust": [POINTER], "take_in": [POINTER] * 6}
+MOST_SCRATCH = 1 / 3  # of a GPU's memory
 DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -39,11 +49,8 @@ class Function(NamedTuple):
     """A function that was loaded to a GPU, and how it is started."""
 
     handle: ctypes.c_void_p
-    tuners: int  # that a block begins with
-    threads: int  # in a block
-    fast: int  # bytes of the processor's own memory for a block
-    numbers: int  # of the GPU's memory for a block
-    blocks: int  # at most, where these have such memory
+    lanes: int  # that work on a tuner together
+    fast: int  # bytes of the processor's own memory for these
 
 
 class Gpu:
@@ -108,7 +115,11 @@ class Gpu:
         dims = self._dims
         widths = (dims.knobs, dims.context, dims.columns, 1, E)
         given = zip((points, contexts, losses, failed, logs), widths, strict=True)
-        self._run("learn", state, belief.buffer, *(self._numbers(x, state, width) for x, width in given))
+        points, contexts, losses, failed, logs = (self._numbers(x, state, width) for x, width in given)
+        trust = self._empty(state.size)
+        self._run("judge", state, belief.buffer, points, losses, logs, trust)
+        self._run("renew_trust", state, belief.buffer)
+        self._run("take_in", state, belief.buffer, points, contexts, losses, failed, trust)
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float64, device=self._device)
@@ -125,13 +136,10 @@ class Gpu:
         if state.size == 0:
             return
         function = self._functions[name]
-        blocks = -(-state.size // function.tuners)
-        scratch: Tensor | int = 0
-        if function.numbers:
-            blocks = min(blocks, function.blocks)
-            scratch = self._empty(blocks, function.numbers)
-        types = [POINTER, POINTER, None, NUMBER, POINTER, *ARGUMENTS[name]]
-        values: list[Any] = [self._default, self._sketch, self._arrays(state), state.size, scratch, *given]
+        threads = THREADS if function.lanes == 1 else function.lanes
+        blocks = -(-state.size * function.lanes // threads)
+        types = [POINTER, POINTER, None, NUMBER, *ARGUMENTS[name]]
+        values: list[Any] = [self._default, self._sketch, self._arrays(state), state.size, *given]
         held = [
             value if type_ is None else type_(value.data_ptr() if isinstance(value, torch.Tensor) else value)
             for type_, value in zip(types, values, strict=True)
@@ -139,7 +147,7 @@ class Gpu:
         addresses = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
         with torch.cuda.device(self._device):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            grid, block = (blocks, 1, 1), (function.threads, 1, 1)
+            grid, block = (blocks, 1, 1), (threads, 1, 1)
             _checked(_driver().cuLaunchKernel(function.handle, *grid, *block, function.fast, stream, addresses, None))
 
     def _arrays(self, state: State) -> StateStruct:
@@ -160,51 +168,74 @@ def _driver() -> ctypes.CDLL:
 @lru_cache
 def _functions(dims: Dims, device: int) -> dict[str, Function]:
     """Compiled, or read from the cache, and loaded to the GPU."""
-    told = torch.cuda.get_device_properties(device)
-    asking, learning = _numbers_to_ask(dims), _numbers_to_learn(dims)
-    alone = _Image(1, THREADS, max(asking, learning))
+    told: Any = torch.cuda.get_device_properties(device)
+    numbers = (_numbers_to_believe(dims), _numbers_to_learn(dims), _numbers_to_choose(dims), _numbers_to_predict(dims))
+    parts = [Part(i, 1 if i in ALONE else WARP, numbers[i]) for i in range(len(NAMES))]
+    threads = told.multi_processor_count * told.max_threads_per_multi_processor  # CUDA keeps room for all it could run
+    if 8 * threads * max(part.numbers for part in parts if part.lanes == 1) > MOST_SCRATCH * told.total_memory:
+        raise CompileError("scratch memory would take too much of this GPU")
+    version, capability = str(torch.version.cuda), (told.major, told.minor)
+    with ThreadPoolExecutor(len(parts)) as pool:
+        made = list(
+            pool.map(
+                lambda part: image(dims, part, THREADS if part.lanes == 1 else part.lanes, capability, version), parts
+            )
+        )
     found = {}
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # the first call of all: from here on there is a context
-        for name, handle in _loaded(dims, alone, told, tuple(ARGUMENTS)):
-            found[name] = Function(handle, THREADS, THREADS, 0, 0, 0)
-        if 8 * asking <= told.shared_memory_per_block_optin:
-            for name, handle in _loaded(dims, _Image(WARP, WARP, asking), told, ("believe",)):
-                _checked(_driver().cuFuncSetAttribute(handle, DYNAMIC_SHARED_MEMORY, 8 * asking))
-                found[name] = Function(handle, 1, WARP, 8 * asking, 0, 0)
+        for part, code, names in zip(parts, made, NAMES, strict=True):
+            fast = 8 * part.numbers if part.lanes > 1 else 0
+            if fast > told.shared_memory_per_block_optin:
+                raise CompileError("too many knobs for the fast memory of this GPU")
+            for name in names:
+                handle = _loaded(code, name)
+                if fast:
+                    _checked(_driver().cuFuncSetAttribute(handle, DYNAMIC_SHARED_MEMORY, fast))
+                found[name] = Function(handle, part.lanes, fast)
     return found
 
 
-class _Image(NamedTuple):
-    lanes: int
-    threads: int
-    numbers: int
-
-
-def _loaded(dims: Dims, kind: _Image, told: Any, names: tuple[str, ...]) -> Iterator[tuple[str, ctypes.c_void_p]]:
-    made = image(dims, *kind, (told.major, told.minor), str(torch.version.cuda))
-    module = ctypes.c_void_p()
+def _loaded(made: bytes, name: str) -> ctypes.c_void_p:
+    module, handle = ctypes.c_void_p(), ctypes.c_void_p()
     _checked(_driver().cuModuleLoadData(ctypes.byref(module), made))
-    for name in names:
-        handle = ctypes.c_void_p()
-        _checked(_driver().cuModuleGetFunction(ctypes.byref(handle), module, name.encode()))
-        yield name, handle
+    _checked(_driver().cuModuleGetFunction(ctypes.byref(handle), module, name.encode()))
+    return handle
 
 
-def _numbers_to_ask(dims: Dims) -> int:
-    """Scratch memory of a tuner, at least; native/device.cu stops if it is too little."""
-    d, p = dims.knobs, dims.features
-    return (2 + L) * dims.rows + L * dims.prompt + 5 * p * p + 16 * p + 50 * (d + 3) + 2 * d * d
+# Scratch memory of one tuner: at least what the C files ask for. native/device.cu stops if it is too little.
+
+
+def _numbers_to_believe(dims: Dims) -> int:
+    """And to renew trust."""
+    p, slots, sums = dims.features, L * dims.rows, L * dims.prompt
+    believe = max(sums, 2 * dims.rows) + max(_numbers_to_estimate(dims), slots) + 3 * p * p + (2 * L + 3) * p
+    return max(believe, sums + slots)
+
+
+def _numbers_to_estimate(dims: Dims) -> int:
+    return 2 * dims.features**2 + 5 * dims.features
 
 
 def _numbers_to_learn(dims: Dims) -> int:
-    d, p, q, m = dims.knobs, dims.features, dims.sample, dims.coefficients
-    small = d + dims.columns + q + 2 * p + p * p + dims.context
-    track = d + 2 * p * p + 5 * p
+    d, p, m = dims.knobs, dims.features, dims.coefficients
+    beside = d + dims.columns + dims.sample + 2 * p + p * p
+    track = d + max(_numbers_to_estimate(dims), dims.rows)
     trust = L * dims.prompt + L * dims.rows
-    side, row = min(m, WINDOW_SAMPLES), (m + 8) // 8 * 8 + 4
-    fit = WINDOW_SAMPLES * (3 * d + 6 + dims.rank + row) + max(WINDOW_SAMPLES, m) + 7 * m + 3 * side * side
-    return small + max(track, trust, fit)
+    merge = 48 * dims.rows
+    early = 2 * EARLY_SAMPLES * (EARLY_SAMPLES + 2) + 16 + dims.context
+    side, row, n = min(m, WINDOW_SAMPLES), m + 12, WINDOW_SAMPLES
+    fit = n * (3 * d + 6 + dims.rank + row) + max(n, m) + 7 * m + 3 * side * side
+    return beside + max(track, trust, merge, early, fit)
+
+
+def _numbers_to_choose(dims: Dims) -> int:
+    d, p = dims.knobs, dims.features
+    return p * p + 4 * p + draws_needed(dims) * (d + 3) + 10 * d + 2 * d * d
+
+
+def _numbers_to_predict(dims: Dims) -> int:
+    return dims.features**2 + 2 * dims.features + 2 * dims.knobs
 
 
 def _checked(code: int) -> None:

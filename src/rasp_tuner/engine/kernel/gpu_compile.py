@@ -11,24 +11,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from rasp_tuner.engine.kernel.build import SOURCES
 from rasp_tuner.engine.kernel.state import Dims
 
 MAIN = "device.cu"
 # no multiplication is fused with an addition: a CPU's are not, and results shall be the same to rounding
-OPTIONS = (
-    "--std=c++20",
-    "--device-as-default-execution-space",
-    "--fmad=false",
-    "--split-compile=0",
-    "--diag-suppress=161",
-)
+OPTIONS = ("--std=c++20", "--device-as-default-execution-space", "--fmad=false", "--diag-suppress=161")
 PRELUDE = """
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #define NULL 0
 #define INFINITY __longlong_as_double(0x7ff0000000000000LL)
+static inline void memmove(double *to, const double *from, size_t size) { /* towards the front */
+    for (size_t i = 0; i < size / sizeof(double); i++) to[i] = from[i];
+}
 """
 STANDARD_HEADERS = ("math.h", "stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h")  # NVRTC has them built in
 
@@ -37,15 +35,20 @@ class CompileError(RuntimeError):
     """There is no NVRTC, or it failed."""
 
 
-def image(dims: Dims, lanes: int, threads: int, numbers: int, capability: tuple[int, int], cuda: str) -> bytes:
-    """Machine code for a GPU of this compute capability; `cuda` is the version that torch was built for.
+class Part(NamedTuple):
+    """Some functions of native/device.cu, which are compiled together."""
 
-    lanes, threads, numbers   that work on one tuner; in a block; of scratch memory for each tuner
-    """
+    number: int
+    lanes: int  # that work on a tuner together
+    numbers: int  # of scratch memory that these have
+
+
+def image(dims: Dims, part: Part, threads: int, capability: tuple[int, int], cuda: str) -> bytes:
+    """Machine code for a GPU of this compute capability; `cuda` is the version that torch was built for."""
     options = [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", *OPTIONS]
     sizes = {
         "KNOBS": dims.knobs, "CONTEXT": dims.context, "COLUMNS": dims.columns,
-        "LANES": lanes, "THREADS": threads, "NUMBERS": numbers,
+        "PART": part.number, "LANES": part.lanes, "THREADS": threads, "NUMBERS": part.numbers,
     }  # fmt: skip
     options += [f"-DRASP_{name}={value}" for name, value in sizes.items()]
     made_of = [cuda, PRELUDE, *options, *(f"{name}\0{text}" for name, text in _sources().items())]

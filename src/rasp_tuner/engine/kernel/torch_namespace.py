@@ -24,6 +24,13 @@ def minimum(x: Any, other: Any) -> Any:
     return torch.minimum(x, other) if isinstance(other, torch.Tensor) else torch.clamp(x, max=other)
 
 
+def clip(x: Any, low: Any = None, high: Any = None) -> Any:
+    """Within bounds that are arrays, numbers or None."""
+    if isinstance(low, torch.Tensor) == isinstance(high, torch.Tensor) or low is None or high is None:
+        return torch.clamp(x, low, high)
+    return minimum(maximum(x, low), high)
+
+
 def vecdot(x: Any, other: Any) -> Any:
     """Of the last axes."""
     return (x * other).sum(-1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Samples
+from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
@@ -36,6 +37,10 @@ class QuadraticFamily:
         self._hold(blank(self.dims, 1, start(self.dims)))
 
     @property
+    def uses_blas(self) -> bool:
+        return isinstance(self.one, ArraysOne)
+
+    @property
     def samples(self) -> int:
         return int(self.tuners.steps[0])
 
@@ -46,6 +51,7 @@ class QuadraticFamily:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
         self.one.learn(trial, belief, forecast)
 
+    @one_thread()
     def reweigh(self, weights: Array) -> None:
         reweigh(self.dims, self.tuners, weights[None], ALL)
 

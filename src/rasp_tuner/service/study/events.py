@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze", "forgot"]
+Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze", "forgot", "opened"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -20,6 +20,7 @@ class Event:
     freeze, unfreeze   nothing
     forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and
               are not reused; `records`: how many were erased so far
+    opened    before any record; `tuner`: the snapshot that the study begins with, in base64 (opened.py)
     """
 
     seq: int  # 1, 2, ... within the study

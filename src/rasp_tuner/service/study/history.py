@@ -50,7 +50,7 @@ class History:
     def expected_default_error(self, tuner: Tuner, context: Any) -> float | None:
         """The error expected of the default; call it before the step is learned."""
         step = self.trace.steps
-        if tuner.learned < 3 or (step >= GAIN_EACH_STEP_UNTIL and step % GAIN_EVERY_STEPS):
+        if tuner.learned < 3 or not _has_gain(step):
             return None
         expected = tuner.expected_of_default(context)
         if expected is None and "error" in self._default_runs:
@@ -67,6 +67,7 @@ class History:
         expected: float | None,
         *,
         late: bool = False,
+        known_context: bool = True,
     ) -> None:
         """Add a step: a sample that was told or observed, or that failed (`metrics` None)."""
         step = self.trace.steps
@@ -75,13 +76,13 @@ class History:
         novelty = None if why is None or not why.gate else why.novelty
         self._update_counts(metrics, error, params, why)
         values = [error, gain, novelty]
-        values += [None if metrics is None else metrics[name] for name in self._definition.metrics]
+        values += [None if metrics is None else metrics.get(name) for name in self._definition.metrics]
         values += [self._default_level(name, expected) for name in self._definition.metrics]
         values += [self._param_as_number(name, params) for name in self._definition.space]
         gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
         self.trace.add(np.array([*values, *gate], dtype=np.float64))
         self.gain += (gain or 0.0) * (1 if step < GAIN_EACH_STEP_UNTIL else GAIN_EVERY_STEPS)
-        regime = self.regimes.add(self._encoder.encode(context))
+        regime = self.regimes.add(self._encoder.encode(context)) if known_context else None
         if metrics is None:
             self._mark(step, at, "failed")
         if late:
@@ -106,6 +107,20 @@ class History:
             "gate": gate if gate and gate[0] is not None else None,
         }
 
+    def add_earlier_step(self, at: float, why: Explanation) -> dict[str, float] | None:
+        """Add a step by the explanation that a saved tuner has of it; its metrics, as far as known; None if it failed.
+
+        Its context is not known, and of several metrics only the error is.
+        """
+        params, metrics = why.params if why.ran is None else why.ran, None
+        if why.failure is None:
+            sign = 1.0 if why.direction == "min" else -1.0
+            metrics = {} if why.metric is None or why.error is None else {why.metric: sign * why.error}
+        expected = why.level if _has_gain(self.trace.steps) else None
+        self.add_step(at, None, params or {}, metrics, why, expected, known_context=False)
+        self.latest = {}  # nothing has happened here yet
+        return metrics
+
     def add_mark(self, at: float, kind: str) -> None:
         """Add an event that is no step: freeze, unfreeze."""
         self._mark(self.trace.steps, at, kind)
@@ -113,14 +128,17 @@ class History:
     def chart_data(self, points: int) -> dict[str, Any]:
         """The answer to GET history."""
         steps, weights = self.trace.means([f"gate:{i}" for i in range(len(self.experts))], points)
-        total = self.calibration[0]
+        total, before = self.calibration[0], self.trace.steps - self.regimes.steps  # steps without a context
         return {
             "steps": self.trace.steps,
             "bucket": self.trace.width * self.trace.group(points),
             "gain_total": self.gain,
             "series": {name: self.trace.series_points(name, points) for name in self._shown},
             "gate": {"experts": list(self.experts), "step": steps, "weights": weights},
-            "regimes": [{"regime": label, "from": start, "to": end} for label, start, end in self.regimes.segments],
+            "regimes": [
+                {"regime": label, "from": before + start, "to": before + end}
+                for label, start, end in self.regimes.segments
+            ],
             "events": list(self.marks),
             "calibration": {
                 "expected": list(COVERAGE_LEVELS) if total else [],
@@ -142,7 +160,7 @@ class History:
                     "y": float(x[i, 1]),
                     "visits": float(slots.visits[i]),
                     "regime": regimes[i],
-                    "last_visit": None if np.isnan(slots.last[i]) else int(latest - slots.last[i]),
+                    "last_visit": None if np.isnan(slots.last[i]) else max(int(latest - slots.last[i]), 0),
                 }
                 for i in range(len(regimes))
             ],
@@ -224,6 +242,10 @@ class History:
     def _mark(self, step: int, at: float, kind: str) -> None:
         self.marks.append({"step": step, "at": at, "kind": kind})
         del self.marks[:-MAX_MARKS]
+
+
+def _has_gain(step: int) -> bool:
+    return step < GAIN_EACH_STEP_UNTIL or step % GAIN_EVERY_STEPS == 0
 
 
 def _principal_axes(contexts: Array) -> tuple[Array, float]:

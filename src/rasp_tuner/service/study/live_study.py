@@ -15,6 +15,7 @@ from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, Kind, ask_id, ask_number
 from rasp_tuner.service.study.history import History
+from rasp_tuner.service.study.opened import begin_with
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
@@ -156,6 +157,10 @@ class LiveStudy:
         self.counts.erased = whole("records", event.body["records"], 0, 2**62)
         self._advance(event)
 
+    def _apply_opened(self, event: Event) -> None:
+        begin_with(self, event)
+        self._advance(event)
+
     def _apply_tell(self, event: Event) -> None:
         record = self._ask_answered_by(event)
         metrics = event.body["metrics"]
@@ -284,8 +289,11 @@ class LiveStudy:
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
         self.counts.dropped += _put_bounded(self.pending, event.ask, record, self.definition.max_pending)
-        _put_bounded(self.recent, event.ask, record, RECENT_SUGGESTIONS)
+        self.list_suggestion(record)
         self._advance(event, record=True)
+
+    def list_suggestion(self, record: SuggestionRecord) -> None:
+        _put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
 
     def _ask_answered_by(self, event: Event) -> SuggestionRecord:
         """The ask that an answer belongs to, with what ran; if it was dropped, the answer's event contains it."""
@@ -299,7 +307,7 @@ class LiveStudy:
     def _learn(
         self, record: SuggestionRecord, tell: Callable[[str], None], metrics: Mapping[str, float] | None
     ) -> Explanation | None:
-        """Learn an answer and explain it; None if the tuner had dropped the ask and learned an observation."""
+        """Learn an answer and give its reasons; None if the tuner had dropped the ask and learned an observation."""
         if not (record.late or record.foreign):
             id = self._tuner_id(record)
             try:
@@ -307,7 +315,7 @@ class LiveStudy:
             except ExpiredSuggestion:
                 pass  # asks that diverged in a replay fill the ledger, which dropped this one
             else:
-                return self.tuner.explain(id)
+                return self.tuner.reasons(id)  # for charts
         if metrics is not None:
             self.tuner.observe(record.context, record.learned_params, metrics)
         else:

@@ -288,10 +288,12 @@ void rasp_believe(const Dims *dims, const State *all, const int64_t *rows, int64
                   double *beliefs) {
     int64_t p = dims->p, R = dims->R, length = belief_length(dims), size = p * p * (p <= MOST_SIDE_BY_SIDE ? L : 1);
     Scratch s;
-    Part parts[] = {{&s.gaps, 2 * R}, {&s.W, L * R}, {&s.sums, L * dims->P}, {&s.A, size}, {&s.inverse, size},
-                    {&s.side, 2 * L * p}, {&s.Sf, p}, {&s.estimate, estimate_scratch(dims)},
-                    {&s.prior.mean, p}, {&s.prior.precision, p * p}, {&s.prior.pull, p}};
+    int64_t estimate = estimate_scratch(dims);
+    Part parts[] = {{&s.gaps, L * dims->P > 2 * R ? L * dims->P : 2 * R}, {&s.W, estimate > L * R ? estimate : L * R},
+                    {&s.A, size}, {&s.inverse, size}, {&s.side, 2 * L * p}, {&s.Sf, p}, {&s.prior.mean, p},
+                    {&s.prior.precision, p * p}, {&s.prior.pull, p}};
     double *memory = ALLOCATE(dims, parts);
+    s.sums = s.gaps, s.estimate = s.W; /* the one is needed when the other is no more */
     for (int64_t i = 0; i < n; i++) {
         State one = tuner(dims, all, rows[i]);
         Belief belief = belief_at(dims, beliefs + i * length);

@@ -209,6 +209,7 @@ APART static void mixture_at(const Dims *dims, const Belief *belief, Comparison 
         mix_block(belief, s->weights, each, s->mean + block * LANES, s->variance + block * LANES,
                   s->gain + block * LANES);
     }
+    JOIN();
 }
 
 /* The directions in which the leading expert's optimum is least known, as columns of s->axes, worst last. */
@@ -257,6 +258,7 @@ static void make_candidates(const Dims *dims, const Belief *belief, const double
             for (int c = 0; c < LANES; c++) u[c] = clip(u[c], low, high);
         }
     }
+    JOIN();
 }
 
 /* A move along one knob, drawn at random. */
@@ -289,13 +291,16 @@ void rasp_choose(const Dims *dims, const State *all, const int64_t *rows, int64_
         make_candidates(dims, &belief, draws, &s);
         mixture_at(dims, &belief, &s, many);
         double lowest_score = INFINITY, highest_score = -INFINITY;
+        EACH(j, many) s.gain[j] = s.mean[j] - HORIZON_STEPS * s.gain[j];
+        JOIN();
         for (int64_t j = 0; j < many; j++) {
-            double score = s.gain[j] = s.mean[j] - HORIZON_STEPS * s.gain[j];
+            double score = s.gain[j];
             lowest_score = score < lowest_score ? score : lowest_score;
             highest_score = score > highest_score ? score : highest_score;
         }
         double tie = TIE * (highest_score - lowest_score);
-        for (int64_t j = 0; j < many; j++) s.gain[j] += tie * draws[d + j]; /* ties: either way is as good */
+        EACH(j, many) s.gain[j] += tie * draws[d + j]; /* ties: either way is as good */
+        JOIN();
         int64_t chosen = argmin(many, s.gain);
         sources[i] = chosen <= E ? PREDICTED_OPTIMUM : chosen == E + 1 ? BEST_TRIED : PROBE_NEAR_IT;
         means[i] = s.mean[chosen] + *belief.offset + *belief.origin;

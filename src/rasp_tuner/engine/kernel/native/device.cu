@@ -1,8 +1,9 @@
 /* The kernel for GPUs: the same C files, as C++. ../gpu_compile.py compiles it while a program runs, for tuners of one
- * size, twice: one thread for each tuner (RASP_LANES 1), or the 32 lanes of a warp (see EACH in linear.h).
+ * size, in parts: some functions are done by the 32 lanes of a warp together (RASP_LANES, see EACH in linear.h), and
+ * the others by one thread for each tuner.
  *
- * A thread alone has its scratch memory in the GPU's "local" memory, which is slow if it is much; a warp in the fast
- * memory of its processor, or where there is not enough of that, in some of the GPU's own. */
+ * RASP_NUMBERS of scratch memory are in the fast memory of the processor that a warp runs on; a thread alone has them in
+ * the GPU's "local" memory. */
 #include "learn.h"
 #include "quadratic.h"
 
@@ -27,62 +28,92 @@ void release(double *) {}
 
 enum { ENTRIES = Dims::p * Dims::p };
 enum { LENGTH = 2 * E + 8 + Dims::r + 3 * Dims::d + ENTRIES + L * (2 * Dims::p + 2 * ENTRIES + 1 + Dims::R) };
+#if RASP_LANES > 1
+enum { BLOCKS = 16 }; /* on a processor at once: with fewer registers each, but with something to do in the meantime */
+#else
+enum { BLOCKS = RASP_PART == 1 ? 3 : 2 };
+#endif
 #define KERNEL(name, ...) \
-    extern "C" __global__ void __launch_bounds__(RASP_THREADS) \
-        name(const double *default_, const double *sketch, const State all, const int64_t n, double *shared, __VA_ARGS__)
+    extern "C" __global__ void __launch_bounds__(RASP_THREADS, BLOCKS) \
+        name(const double *default_, const double *sketch, const State all, const int64_t n, __VA_ARGS__)
 
 #if RASP_LANES > 1
 extern __shared__ double fast[];
-/* The tuners of this warp, one after the other. */
-#define TUNERS \
-    const Dims dims = {default_, sketch, shared ? shared + (int64_t)blockIdx.x * RASP_NUMBERS : fast}; \
-    for (int64_t i = blockIdx.x; i < n; i += gridDim.x)
+#define TUNER \
+    const Dims dims = {default_, sketch, fast}; \
+    const int64_t i = blockIdx.x; \
+    if (i < n)
 #else
-#define TUNERS \
+#define TUNER \
     double memory[RASP_NUMBERS]; \
     const Dims dims = {default_, sketch, memory}; \
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; \
     if (i < n)
 #endif
 
+#if RASP_PART == 0
 KERNEL(believe, const double *contexts, double *beliefs) {
-    TUNERS rasp_believe(&dims, &all, &i, 1, contexts + i * dims.c, beliefs + i * LENGTH);
+    TUNER rasp_believe(&dims, &all, &i, 1, contexts + i * dims.c, beliefs + i * LENGTH);
 }
 
-KERNEL(learn, double *beliefs, const double *points, const double *contexts, const double *losses,
-       const double *failed, const double *logs) {
-    TUNERS rasp_learn(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, contexts + i * dims.c,
-                      losses + i * dims.k, failed + i, logs + i * E);
+KERNEL(renew_trust, double *beliefs) {
+    TUNER {
+        const State one = tuner(&dims, &all, i);
+        const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
+        renew_trust(&dims, &one, &belief, borrow(&dims, trust_scratch(&dims)));
+    }
 }
 
-#if RASP_LANES == 1
-KERNEL(predict, double *beliefs, const double *points, int64_t count, double *means, double *variances) {
-    TUNERS rasp_predict(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * count * dims.d, count,
-                        means + i * count, variances + i * count);
+#elif RASP_PART == 1
+KERNEL(judge, double *beliefs, const double *points, const double *losses, const double *logs, double *trust) {
+    TUNER {
+        Work work = make_work(&dims);
+        const State one = tuner(&dims, &all, i);
+        const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
+        trust[i] = judge(&dims, &one, &belief, points + i * dims.d, losses + i * dims.k, logs + i * E, &work);
+    }
 }
 
-KERNEL(compare, double *beliefs, const double *points, const double *others, double *means, double *variances) {
-    TUNERS rasp_compare(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, others + i * dims.d, means + i,
-                        variances + i);
+KERNEL(take_in, double *beliefs, const double *points, const double *contexts, const double *losses,
+       const double *failed, const double *trust) {
+    TUNER {
+        Work work = make_work(&dims);
+        const State one = tuner(&dims, &all, i);
+        const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
+        take_in(&dims, &one, &belief, points + i * dims.d, contexts + i * dims.c, losses + i * dims.k, failed[i] > 0.0,
+                trust[i], &work);
+    }
 }
 
-KERNEL(against, double *beliefs, const double *points, double *out) {
-    TUNERS rasp_against(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, out + i * 6);
-}
-
-KERNEL(forecast, double *beliefs, const double *points, const double *y, double *means, double *variances,
-       double *logs) {
-    TUNERS rasp_forecast(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, y + i, means + i,
-                         variances + i, logs + i * E);
-}
-
+#elif RASP_PART == 2
 KERNEL(choose, double *beliefs, const double *draws, double *points, double *sources, double *means,
        double *variances) {
-    TUNERS rasp_choose(&dims, &all, &i, 1, beliefs + i * LENGTH, draws + i * (dims.d + candidates(&dims)),
+    TUNER rasp_choose(&dims, &all, &i, 1, beliefs + i * LENGTH, draws + i * (dims.d + candidates(&dims)),
                        points + i * dims.d, sources + i, means + i, variances + i);
 }
 
 KERNEL(best, double *beliefs, double *points) {
-    TUNERS rasp_best(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d);
+    TUNER rasp_best(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d);
+}
+
+#else
+KERNEL(predict, double *beliefs, const double *points, int64_t count, double *means, double *variances) {
+    TUNER rasp_predict(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * count * dims.d, count,
+                        means + i * count, variances + i * count);
+}
+
+KERNEL(compare, double *beliefs, const double *points, const double *others, double *means, double *variances) {
+    TUNER rasp_compare(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, others + i * dims.d, means + i,
+                        variances + i);
+}
+
+KERNEL(against, double *beliefs, const double *points, double *out) {
+    TUNER rasp_against(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, out + i * 6);
+}
+
+KERNEL(forecast, double *beliefs, const double *points, const double *y, double *means, double *variances,
+       double *logs) {
+    TUNER rasp_forecast(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, y + i, means + i,
+                         variances + i, logs + i * E);
 }
 #endif

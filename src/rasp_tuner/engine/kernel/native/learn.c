@@ -14,11 +14,15 @@ typedef struct {
     double *block;
 } Work;
 
+static int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
+
+static int64_t learn_scratch(const Dims *dims) {
+    return larger(larger(larger(track_scratch(dims), trust_scratch(dims)), larger(fit_scratch(dims), merge_scratch(dims))),
+                  early_scratch(dims));
+}
+
 static Work make_work(const Dims *dims) {
-    const int64_t p = dims->p;
-    const int64_t needs[] = {dims->c, track_scratch(dims), trust_scratch(dims), fit_scratch(dims)};
-    int64_t scratch = 0;
-    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) scratch = needs[i] > scratch ? needs[i] : scratch;
+    const int64_t p = dims->p, scratch = learn_scratch(dims);
     Work work;
     work.u = work.block = borrow(dims, dims->d + dims->k + dims->q + 2 * p + p * p + scratch);
     work.v = work.u + dims->d;
@@ -31,7 +35,7 @@ static Work make_work(const Dims *dims) {
 }
 
 /* Score the experts by a sample that came to `point`, and move what all situations share; returns trust in it. */
-static double judge(const Dims *dims, const State *one, const Belief *belief, const double *point, double y,
+static double judge_scored(const Dims *dims, const State *one, const Belief *belief, const double *point, double y,
                     const double *logs, Work *work) {
     const double trust = trust_in_sample(dims, one, belief, logs);
     if (trust >= 0.5) {
@@ -47,24 +51,34 @@ static double judge(const Dims *dims, const State *one, const Belief *belief, co
         make_prior(dims, one, &work->prior);
         track(dims, one, belief, &work->prior, work->scratch);
     }
-    if (refresh_now(one)) update_trust(dims, one, belief, work->scratch);
     return trust;
 }
 
-/* A failed sample counts like any other, but is never an outlier. `belief` is null for the first sample. */
-static void learn_one(const Dims *dims, const State *one, const Belief *belief, const double *point,
-                      const double *context, const double *losses, bool failed, const double *logs, Work *work) {
-    const int64_t d = dims->d, k = dims->k;
+/* How far a sample is trusted, before it is taken in. `belief` is null for the first sample. */
+static double judge(const Dims *dims, const State *one, const Belief *belief, const double *point,
+                    const double *losses, const double *logs, Work *work) {
     double trust = 1.0;
+    if (*one->steps >= 2.0)
+        trust = judge_scored(dims, one, belief, point, dot(dims->k, losses, one->weights), logs, work);
+    return *one->steps < EARLY ? 1.0 : trust; /* the first are judged together, and again with every one that comes */
+}
+
+/* Now and then, look again at how far slots are trusted. */
+static void renew_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch) {
+    if (*one->steps >= 2.0 && refresh_now(one)) update_trust(dims, one, belief, scratch);
+}
+
+/* A failed sample counts like any other, but is never an outlier. */
+static void take_in(const Dims *dims, const State *one, const Belief *belief, const double *point,
+                    const double *context, const double *losses, bool failed, double trust, Work *work) {
+    const int64_t d = dims->d, k = dims->k;
     if (*one->steps == 0.0) memcpy(one->first, losses, sizeof(double) * (size_t)k);
     for (int64_t i = 0; i < k; i++) work->v[i] = clip(losses[i] - one->first[i], -LARGEST, LARGEST);
     for (int64_t i = 0; i < d; i++) work->u[i] = 2.0 * (point[i] - dims->default_[i]);
-    if (*one->steps >= 2.0) trust = judge(dims, one, belief, point, dot(k, losses, one->weights), logs, work);
-    if (*one->steps < EARLY) trust = 1.0; /* these are judged together, and again with every one that comes */
     features(dims, work->u, work->psi);
     memcpy(work->psi + dims->p, work->v, sizeof(double) * (size_t)k);
     observe_window(dims, one, work->u, context, work->v, trust);
-    write_sample(dims, one, context, work->psi, trust);
+    write_sample(dims, one, context, work->psi, trust, work->scratch);
     if (*one->steps <= EARLY) {
         one->early[(int64_t)*one->steps - 1] = failed ? FAILED : 0.0;
         recheck_early_samples(dims, one, work->scratch);
@@ -83,8 +97,10 @@ void rasp_learn(const Dims *dims, const State *all, const int64_t *rows, int64_t
         const State one = tuner(dims, all, rows[i]);
         Belief belief = {0};
         if (*one.steps > 0.0) belief = belief_at(dims, beliefs + i * belief_length(dims));
-        learn_one(dims, &one, &belief, points + i * dims->d, contexts + i * dims->c, losses + i * dims->k,
-                  failed[i] > 0.0, *one.steps >= 2.0 ? logs + i * E : NULL, &work);
+        const double *point = points + i * dims->d, *own = losses + i * dims->k;
+        const double trust = judge(dims, &one, &belief, point, own, logs + i * E, &work);
+        renew_trust(dims, &one, &belief, work.scratch);
+        take_in(dims, &one, &belief, point, contexts + i * dims->c, own, failed[i] > 0.0, trust, &work);
     }
     release(work.block);
 }

@@ -27,9 +27,11 @@ static inline double residual_trust(double square, double scale) {
 static inline bool refresh_now(const State *one) { return *one->steps < 100.0 || (int64_t)*one->steps % 4 == 0; }
 
 /* memory.c */
-void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust);
+void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust,
+                  double *scratch);
+int64_t merge_scratch(const Dims *dims);
 void slot_targets(const Dims *dims, const State *one, double *y); /* [N] mean y of each slot */
-APART bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch); /* scratch [c] */
+APART bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch); /* scratch [c + 2 EARLY] */
 
 /* shared.c */
 int64_t estimate_scratch(const Dims *dims); /* numbers that estimate_curvature needs */
@@ -57,6 +59,7 @@ APART void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs);
 APART void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch);
 int64_t trust_scratch(const Dims *dims);
-APART void recheck_early_samples(const Dims *dims, const State *one, double *scratch); /* scratch [c] */
+APART void recheck_early_samples(const Dims *dims, const State *one, double *scratch);
+int64_t early_scratch(const Dims *dims);
 
 #endif

@@ -72,22 +72,21 @@ int cholesky(int64_t n, const double *A, double *lower) {
 
 int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
     if (cholesky(n, A, scratch)) return 1;
-    for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
-        double *own = scratch + i * n, by = 1.0 / own[i];
-        EACH(j, i) {
+    EACH(i, n) scratch[i * (n + 1)] = 1.0 / scratch[i * (n + 1)];
+    JOIN();
+    EACH(j, n) { /* column j of the factor's inverse becomes row j above the diagonal: each needs its own only */
+        double *own = scratch + j * n;
+        for (int64_t i = j + 1; i < n; i++) {
             double sum = 0.0;
-            for (int64_t k = j; k < i; k++) sum += own[k] * scratch[k * n + j];
-            inverse[j] = sum * -by; /* room that is not needed yet */
+            for (int64_t k = j; k < i; k++) sum += scratch[i * n + k] * own[k];
+            own[i] = -sum * scratch[i * (n + 1)];
         }
-        EACH(j, i + 1) own[j] = j < i ? inverse[j] : by;
-        JOIN();
     }
-    for (int64_t i = 0; i < n; i++) {
-        EACH(j, i + 1) {
-            double sum = 0.0;
-            for (int64_t k = i; k < n; k++) sum += scratch[k * n + i] * scratch[k * n + j];
-            inverse[i * n + j] = inverse[j * n + i] = sum;
-        }
+    EACH(at, n * n) {
+        const int i = (int)at / (int)n, j = (int)at % (int)n;
+        double sum = 0.0;
+        for (int64_t k = i > j ? i : j; k < n; k++) sum += scratch[i * n + k] * scratch[j * n + k];
+        inverse[at] = sum;
     }
     JOIN();
     return 0;

@@ -11,7 +11,7 @@
 /* Loops that also exist compiled for wider vectors: the same sums in the same order, chosen as the library is loaded. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) \
     && !defined(__SANITIZE_ADDRESS__) && !defined(__cplusplus)
-#define WIDER __attribute__((target_clones("default", "avx2", "avx512f")))
+#define WIDER __attribute__((target_clones("default", "avx2")))
 #define PART_OF_EACH static inline __attribute__((always_inline)) /* of its callers, as each is compiled */
 #else
 #define WIDER
@@ -35,9 +35,22 @@ static inline int64_t first_of_lane(void) {
 }
 #define EACH(i, n) for (int64_t i = first_of_lane(); i < (n); i += RASP_LANES)
 #define JOIN() __syncwarp()
+static inline double largest_of_lanes(double x) {
+    for (int apart = RASP_LANES / 2; apart > 0; apart /= 2) {
+        const double other = __shfl_xor_sync(0xffffffffu, x, apart);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+static inline double sum_of_lanes(double x) {
+    for (int apart = RASP_LANES / 2; apart > 0; apart /= 2) x += __shfl_xor_sync(0xffffffffu, x, apart);
+    return x;
+}
 #else
 #define EACH(i, n) for (int64_t i = 0; i < (n); i++)
 #define JOIN() ((void)0)
+static inline double largest_of_lanes(double x) { return x; } /* of each lane's own x */
+static inline double sum_of_lanes(double x) { return x; }
 #endif
 
 /* Four numbers that are worked on at once; a row of numbers is read as some of these. */

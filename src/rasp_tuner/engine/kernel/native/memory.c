@@ -104,6 +104,7 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
         EACH(slot, slots)
             add_gaps(width, one->keys + slot * c + start, now, by_wobble, by_spread, near + slot, far + slot);
     }
+    JOIN();
 }
 
 void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps) {
@@ -119,9 +120,10 @@ double context_reach(const State *one) {
 }
 
 bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch) {
-    double near[EARLY], far[EARLY];
+    double *near = scratch + dims->c, *far = near + EARLY;
     const double reach = ALIKE_REACHES * context_reach(one);
-    for (int64_t i = 0; i < dims->c; i++) scratch[i] = one->keys[slot * dims->c + i] + one->origin[i];
+    EACH(i, dims->c) scratch[i] = one->keys[slot * dims->c + i] + one->origin[i];
+    JOIN();
     measure(dims, one, scratch, slot, near, far);
     for (int64_t i = 0; i < slot; i++) {
         if (near[i] < reach) return true;
@@ -131,8 +133,9 @@ bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scrat
 
 void slot_targets(const Dims *dims, const State *one, double *y) {
     const int64_t count = (int64_t)*one->count;
-    for (int64_t slot = 0; slot < count; slot++)
+    EACH(slot, count)
         y[slot] = dot(dims->k, one->prompts + slot * dims->P + dims->p, one->weights) / one->counts[slot];
+    JOIN();
 }
 
 /* Statistics of contexts take in one more. */
@@ -164,6 +167,8 @@ static void observe_context(const Dims *dims, const State *one, const double *co
     }
 }
 
+enum { SOME = 16 }; /* dimensions at a time */
+
 /* gaps [CANDIDATES, R] += squared distances between `count` slots and those that look for a partner; their keys are
    columns of T [width, R] and of own [width, CANDIDATES]. */
 WIDER static void add_pairs(int64_t width, int64_t R, int64_t count, const double *restrict T,
@@ -186,13 +191,13 @@ WIDER static void add_pairs(int64_t width, int64_t R, int64_t count, const doubl
    wobble; the first of these is `first` of the settled ones. Slots in the same place are at no distance: the first
    wins, and not the one whose rounding is luckiest. */
 static void measure_pairs(const Dims *dims, const State *one, const int64_t *settled, int64_t count, int64_t first,
-                          double *gaps) {
-    enum { SOME = 16 }; /* dimensions at a time */
+                          double *gaps, double *T) {
     const int64_t c = dims->c, R = dims->R;
     const Scales scales = make_scales(dims, one, NULL);
-    double T[SOME * (SLOTS + SPARE_SLOTS)] = {0.0}, own[SOME * CANDIDATES], by[SOME];
+    double own[SOME * CANDIDATES], by[SOME];
     double sizes[SLOTS + SPARE_SLOTS] = {0.0};
     memset(gaps, 0, sizeof(double) * (size_t)(CANDIDATES * R));
+    memset(T, 0, sizeof(double) * (size_t)(SOME * R));
     for (int64_t start = 0; start < c; start += SOME) {
         const int64_t width = c - start < SOME ? c - start : SOME;
         for (int64_t i = 0; i < width; i++) {
@@ -216,6 +221,7 @@ static void measure_pairs(const Dims *dims, const State *one, const int64_t *set
             *gap = *gap > SAME_PLACE * (sizes[slot] + sizes[(first + row) % count]) ? least(*gap, LARGEST_GAP) : 0.0;
         }
     }
+    JOIN();
 }
 
 /* One slot takes in another. */
@@ -228,7 +234,8 @@ static void fold(const Dims *dims, const State *one, int64_t near, int64_t gone)
         double *trust = one->trust + i * R;
         trust[near] += share * (trust[gone] - trust[near]);
     }
-    add_scaled(P, 1.0, one->prompts + gone * P, one->prompts + near * P);
+    EACH(i, P) one->prompts[near * P + i] += one->prompts[gone * P + i];
+    JOIN();
     one->counts[near] += one->counts[gone];
     one->last[near] = most(one->last[near], one->last[gone]);
 }
@@ -251,6 +258,7 @@ static void close_ranks(const Dims *dims, const State *one, const bool *left) {
         to += end - from;
         from = end + 1;
     }
+    JOIN();
     *one->count = (double)to;
     *one->latest = (double)(to - 1);
 }
@@ -268,16 +276,18 @@ static int64_t nearest_to(int64_t own, int64_t count, const double *gap, const b
     return nearest;
 }
 
+int64_t merge_scratch(const Dims *dims) { return (CANDIDATES + SOME) * dims->R; }
+
 /* Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh. */
-APART static void merge_slots(const Dims *dims, const State *one) {
+APART static void merge_slots(const Dims *dims, const State *one, double *scratch) {
     const int64_t steps = (int64_t)*one->steps, R = dims->R;
-    double gaps[CANDIDATES * (SLOTS + SPARE_SLOTS)];
+    double *gaps = scratch;
     int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], nearest[CANDIDATES], count = 0; /* by place in `settled` */
     bool out[SLOTS + SPARE_SLOTS] = {false}, left[SLOTS + SPARE_SLOTS] = {false};
     for (int64_t slot = 0; slot < R; slot++)
         if (one->last[slot] <= *one->steps - 1.0 - SHARP_STEPS) settled[count++] = slot;
     const int64_t first = CANDIDATES * (steps / SPARE_SLOTS) % count; /* there are some: few slots are fresh */
-    measure_pairs(dims, one, settled, count, first, gaps);
+    measure_pairs(dims, one, settled, count, first, gaps, gaps + CANDIDATES * R);
     for (int64_t row = 0; row < CANDIDATES; row++) {
         turn[row] = (first + row) % count;
         nearest[row] = nearest_to(turn[row], count, gaps + row * R, out);
@@ -303,19 +313,23 @@ APART static void merge_slots(const Dims *dims, const State *one) {
 }
 
 /* A new slot for one sample, whose prompt holds the sample's own sums. */
-void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust) {
+void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust,
+                  double *scratch) {
     const int64_t c = dims->c, q = dims->q, slot = (int64_t)*one->count;
     double *prompt = one->prompts + slot * dims->P;
     if (*one->steps == 0.0) memcpy(one->origin, context, sizeof(double) * (size_t)c);
     observe_context(dims, one, context);
     for (int64_t i = 0; i < c; i++) one->keys[slot * c + i] = context[i] - one->origin[i];
-    for (int64_t i = 0; i < q; i++)
-        for (int64_t j = i; j < q; j++) *prompt++ = psi[i] * psi[j];
+    EACH(i, q) {
+        double *row = prompt + i * q - i * (i - 1) / 2 - i;
+        for (int64_t j = i; j < q; j++) row[j] = psi[i] * psi[j];
+    }
+    JOIN();
     for (int64_t i = 0; i < L; i++) one->trust[i * dims->R + slot] = trust;
     one->counts[slot] = 1.0;
     one->last[slot] = *one->steps;
     *one->latest = (double)slot;
     *one->steps += 1.0;
     *one->count += 1.0;
-    if (slot + 1 == dims->R) merge_slots(dims, one);
+    if (slot + 1 == dims->R) merge_slots(dims, one, scratch);
 }

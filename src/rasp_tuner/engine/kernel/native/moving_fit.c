@@ -75,6 +75,16 @@ static Fit make_fit(const Dims *dims, double *scratch) {
 
 /* The lower triangle of A [m, m] = R'R for R [n, m] with rows `stride` apart; rows are longer than m by WIDE - 1. */
 WIDER static void square_of(int64_t n, int64_t m, int64_t stride, const double *restrict R, double *restrict A) {
+#if defined(RASP_LANES) && RASP_LANES > 1
+    EACH(at, m * m) {
+        const int i = (int)at / (int)m, j = (int)at % (int)m;
+        double sum = 0.0;
+        if (j > i) continue;
+        for (int64_t s = 0; s < n; s++) sum += R[s * stride + i] * R[s * stride + j];
+        A[at] = sum;
+    }
+    JOIN();
+#else
     for (int64_t i = 0; i < m; i += TALL) {
         for (int64_t j = 0; j < i + TALL && j < m; j += WIDE) {
             double sums[TALL][WIDE] = {{0.0}};
@@ -86,6 +96,7 @@ WIDER static void square_of(int64_t n, int64_t m, int64_t stride, const double *
                 for (int x = 0; x < WIDE && j + x <= i + y; x++) A[(i + y) * m + j + x] = sums[y][x];
         }
     }
+#endif
 }
 
 /* Prior variance of where the optimum of a knob lies, and of how it moves with component j of x. */
@@ -104,34 +115,38 @@ static void shape_covariance(const Fit *fit, double *own, double *common) {
 /* Gaps to the optimum [d, n], and what is left of y [n]. */
 WIDER static void measure_residual(const Fit *fit, const double *theta, double *gaps, double *restrict residual) {
     const int64_t n = fit->n, d = fit->dims->d, size = 1 + fit->dims->r;
-    for (int64_t s = 0; s < n; s++) residual[s] = fit->y[s] - theta[0];
+    EACH(s, n) residual[s] = fit->y[s] - theta[0];
     for (int64_t i = 0; i < d; i++) {
         const double *M = theta + 1 + d + i * size, *u = fit->u + i * WINDOW, q = theta[1 + i];
         double *restrict gap = gaps + i * WINDOW;
-        for (int64_t s = 0; s < n; s++) gap[s] = u[s] - M[0];
-        for (int64_t j = 1; j < size; j++) add_scaled(n, -M[j], fit->x + j * WINDOW, gap);
-        for (int64_t s = 0; s < n; s++) residual[s] -= gap[s] * gap[s] * q;
+        EACH(s, n) gap[s] = u[s] - M[0];
+        for (int64_t j = 1; j < size; j++) EACH(s, n) gap[s] -= M[j] * fit->x[j * WINDOW + s];
+        EACH(s, n) residual[s] -= gap[s] * gap[s] * q;
     }
+    JOIN();
 }
 
 /* pull [m] = precision (prior - theta); returns its product with prior - theta. */
 static double pull_to_prior(const Fit *fit, const double *theta) {
     const int64_t d = fit->dims->d, p = fit->dims->p, size = 1 + fit->dims->r, m = fit->dims->m;
     double *pull = fit->pull, *away = fit->away;
-    for (int64_t i = 0; i < m; i++) away[i] = fit->prior[i] - theta[i];
+    EACH(i, m) away[i] = fit->prior[i] - theta[i];
+    JOIN();
     pull[0] = fit->level_precision * away[0];
-    for (int64_t i = 0; i < d; i++) {
+    EACH(i, d) {
         pull[1 + i] = dot(d, fit->shapes + i * p, away + 1);
         for (int64_t j = 0; j < size; j++) {
             const int64_t at = 1 + d + i * size + j;
             pull[at] = away[at] / move_variance(fit, i, j);
         }
     }
+    JOIN();
     return dot(m, pull, away);
 }
 
 static double cost_of(const Fit *fit, const double *residual) {
-    for (int64_t s = 0; s < fit->n; s++) fit->side[s] = fit->root[s] * residual[s];
+    EACH(s, fit->n) fit->side[s] = fit->root[s] * residual[s];
+    JOIN();
     return dot(fit->n, fit->side, fit->side);
 }
 
@@ -139,18 +154,30 @@ static double cost_of(const Fit *fit, const double *residual) {
 static void solve_factored(int64_t n, const double *lower, double *x) {
     solve_lower(n, lower, x);
     for (int64_t i = n - 1; i >= 0; i--) {
-        x[i] /= lower[i * (n + 1)];
-        add_scaled(i, -x[i], lower + i * n, x);
+        const double own = x[i] / lower[i * (n + 1)];
+        EACH(k, i + 1) x[k] = k < i ? x[k] - own * lower[i * n + k] : own;
+        JOIN();
     }
+}
+
+/* sums [m] += by R for by [n] and R [n, stride] */
+static void add_rows(int64_t n, int64_t m, int64_t stride, const double *by, const double *R, double *sums) {
+#if defined(RASP_LANES) && RASP_LANES > 1
+    EACH(i, m) for (int64_t s = 0; s < n; s++) sums[i] += by[s] * R[s * stride + i];
+    JOIN();
+#else
+    for (int64_t s = 0; s < n; s++) add_scaled(m, by[s], R + s * stride, sums);
+#endif
 }
 
 /* The step by as many equations as there are coefficients; `pull` is that at theta. Returns 0 if there is one. */
 static int step_by_coefficients(const Fit *fit) {
     const int64_t n = fit->n, d = fit->dims->d, p = fit->dims->p, m = fit->dims->m, size = 1 + fit->dims->r;
     double *A = fit->A;
-    memcpy(fit->step, fit->pull, sizeof(double) * (size_t)m);
-    for (int64_t s = 0; s < n; s++) {
+    EACH(i, m) fit->step[i] = fit->pull[i];
+    EACH(s, n) {
         double *J = fit->J + s * fit->stride, root = fit->root[s];
+        fit->side[s] = root * fit->residual[s];
         J[0] = root;
         for (int64_t i = 0; i < d; i++) {
             const double gap = fit->gaps[i * WINDOW + s], slope = -2.0 * fit->theta[1 + i] * (root * gap);
@@ -158,8 +185,8 @@ static int step_by_coefficients(const Fit *fit) {
             for (int64_t j = 0; j < size; j++) J[1 + d + i * size + j] = slope * fit->x[j * WINDOW + s];
         }
         for (int64_t i = m; i < fit->stride; i++) J[i] = 0.0;
-        add_scaled(m, root * fit->residual[s], J, fit->step);
     }
+    add_rows(n, m, fit->stride, fit->side, fit->J, fit->step);
     square_of(n, m, fit->stride, fit->J, A);
     A[0] += fit->level_precision;
     for (int64_t i = 0; i < d; i++) {
@@ -178,30 +205,31 @@ static void make_S(const Fit *fit) {
     shape_covariance(fit, &own, &common);
     for (int64_t i = 0; i < d; i++) {
         const double by = -2.0 * fit->theta[1 + i] * sqrt(fit->location_variance[i]);
-        for (int64_t s = 0; s < n; s++) rows[i * WINDOW + s] = by * (fit->root[s] * fit->gaps[i * WINDOW + s]);
+        EACH(s, n) rows[i * WINDOW + s] = by * (fit->root[s] * fit->gaps[i * WINDOW + s]);
     }
     square_of(d, n, WINDOW, rows, fit->A);
     for (int64_t j = 0; j < size; j++) {
         const double by = j ? sqrt(SLOPE_VARIANCE) : 1.0;
-        for (int64_t s = 0; s < n; s++) rows[j * WINDOW + s] = by * fit->x[j * WINDOW + s];
+        EACH(s, n) rows[j * WINDOW + s] = by * fit->x[j * WINDOW + s];
     }
     square_of(size, n, WINDOW, rows, fit->product);
-    for (int64_t i = 0; i < n; i++)
+    EACH(i, n)
         for (int64_t j = 0; j <= i; j++) fit->A[i * n + j] *= fit->product[i * n + j];
-    memset(sum, 0, sizeof(double) * (size_t)n);
+    EACH(s, n) sum[s] = 0.0;
     for (int64_t i = 0; i < d; i++) {
-        for (int64_t s = 0; s < n; s++) {
+        EACH(s, n) {
             const double gap = fit->gaps[i * WINDOW + s], bend = fit->root[s] * (gap * gap);
             rows[(2 + i) * WINDOW + s] = sqrt(own) * bend;
             sum[s] += bend;
         }
     }
-    for (int64_t s = 0; s < n; s++) rows[s] = level * fit->root[s], sum[s] *= sqrt(common);
+    EACH(s, n) rows[s] = level * fit->root[s], sum[s] *= sqrt(common);
     square_of(2 + d, n, WINDOW, rows, fit->product);
-    for (int64_t i = 0; i < n; i++) {
+    EACH(i, n) {
         for (int64_t j = 0; j <= i; j++) fit->A[i * n + j] += fit->product[i * n + j];
         fit->A[i * (n + 1)] += 1.0;
     }
+    JOIN();
 }
 
 /* J V [n, stride] into J, and J away [n] into side. */
@@ -209,7 +237,7 @@ static void make_JV(const Fit *fit) {
     const int64_t d = fit->dims->d, m = fit->dims->m, size = 1 + fit->dims->r;
     double own, common;
     shape_covariance(fit, &own, &common);
-    for (int64_t s = 0; s < fit->n; s++) {
+    EACH(s, fit->n) {
         double *row = fit->J + s * fit->stride, root = fit->root[s], sum = 0.0, away = root * fit->away[0];
         row[0] = root / fit->level_precision;
         for (int64_t i = 0; i < d; i++) {
@@ -229,6 +257,7 @@ static void make_JV(const Fit *fit) {
         for (int64_t i = m; i < fit->stride; i++) row[i] = 0.0;
         fit->side[s] = away;
     }
+    JOIN();
 }
 
 /* The same step by as many equations as there are samples; `away` is that at theta. */
@@ -237,10 +266,11 @@ static int step_by_samples(const Fit *fit) {
     make_S(fit);
     if (cholesky(n, fit->A, fit->lower)) return 1;
     make_JV(fit);
-    for (int64_t s = 0; s < n; s++) fit->side[s] = fit->root[s] * fit->residual[s] - fit->side[s];
+    EACH(s, n) fit->side[s] = fit->root[s] * fit->residual[s] - fit->side[s];
+    JOIN();
     solve_factored(n, fit->lower, fit->side);
-    memcpy(fit->step, fit->away, sizeof(double) * (size_t)m);
-    for (int64_t s = 0; s < n; s++) add_scaled(m, fit->side[s], fit->J + s * fit->stride, fit->step);
+    EACH(i, m) fit->step[i] = fit->away[i];
+    add_rows(n, m, fit->stride, fit->side, fit->J, fit->step);
     return 0;
 }
 
@@ -253,12 +283,13 @@ WIDER static void solve_rows(int64_t n, int64_t stride, const double *lower, dou
         for (; k + 4 <= i; k += 4) {
             const double *restrict a = R + k * stride, *restrict b = a + stride, *restrict c = b + stride;
             const double *restrict d = c + stride;
-            for (int64_t j = 0; j < stride; j++)
+            EACH(j, stride)
                 row[j] -= (by[k] * a[j] + by[k + 1] * b[j]) + (by[k + 2] * c[j] + by[k + 3] * d[j]);
         }
-        for (; k < i; k++) add_scaled(stride, -by[k], R + k * stride, row);
-        for (int64_t j = 0; j < stride; j++) row[j] *= inverse;
+        for (; k < i; k++) EACH(j, stride) row[j] -= by[k] * R[k * stride + j];
+        EACH(j, stride) row[j] *= inverse;
     }
+    JOIN();
 }
 
 /* The covariance of theta, by what the latest step was made of. Returns 0 if there is one. */
@@ -268,8 +299,9 @@ static int make_covariance(const Fit *fit, double *covariance) {
     if (fit->n >= m) return inverse_spd(m, fit->A, covariance, fit->lower);
     solve_rows(fit->n, fit->stride, fit->lower, fit->J);
     square_of(fit->n, m, fit->stride, fit->J, covariance);
-    for (int64_t i = 0; i < m; i++)
+    EACH(i, m)
         for (int64_t j = 0; j <= i; j++) covariance[j * m + i] = covariance[i * m + j] = -covariance[i * m + j];
+    JOIN();
     shape_covariance(fit, &own, &common);
     covariance[0] += 1.0 / fit->level_precision;
     for (int64_t i = 0; i < d; i++) {
@@ -287,7 +319,8 @@ static int improve(Fit *fit) {
     const double cost = pull_to_prior(fit, fit->theta) + cost_of(fit, fit->residual);
     if (fit->n < m ? step_by_samples(fit) : step_by_coefficients(fit)) return -1;
     for (size_t i = 0; i < sizeof STEP_LENGTHS / sizeof *STEP_LENGTHS; i++) {
-        for (int64_t j = 0; j < m; j++) fit->moved[j] = fit->theta[j] + STEP_LENGTHS[i] * fit->step[j];
+        EACH(j, m) fit->moved[j] = fit->theta[j] + STEP_LENGTHS[i] * fit->step[j];
+        JOIN();
         measure_residual(fit, fit->moved, fit->after, fit->left);
         if (cost_of(fit, fit->left) + pull_to_prior(fit, fit->moved) <= cost) {
             double *theta = fit->theta, *gaps = fit->gaps, *residual = fit->residual;
@@ -302,12 +335,14 @@ static int improve(Fit *fit) {
 /* The root of how far each sample is trusted, over the noise: one that lies far from the fit so far counts little. */
 static void weigh_samples(const Fit *fit, const double *weights, double noise) {
     const int64_t n = fit->n;
-    double squares[WINDOW];
-    for (int64_t s = 0; s < n; s++) squares[s] = fit->residual[s] * fit->residual[s];
+    double *squares = fit->left; /* room that is not needed yet */
+    EACH(s, n) squares[s] = fit->residual[s] * fit->residual[s];
+    JOIN();
     const double half = (double)(1 + (n - 1) / 2), middle = value_reaching(n, squares, NULL, half);
     const double next = n % 2 ? middle : value_reaching(n, squares, NULL, half + 1.0);
     const double usual = most(0.5 * (middle + next) / CHI2_MEDIAN, noise);
-    for (int64_t s = 0; s < n; s++) fit->root[s] = sqrt(residual_trust(squares[s], usual) * weights[s] / noise);
+    EACH(s, n) fit->root[s] = sqrt(residual_trust(squares[s], usual) * weights[s] / noise);
+    JOIN();
 }
 
 /* The window as the fit wants it: samples side by side, y in units of the curvature. */
@@ -315,13 +350,14 @@ static void read_window(const Fit *fit, const State *one, double offset, double 
     const Dims *dims = fit->dims;
     const int64_t d = dims->d, size = 1 + dims->r;
     double x[1 + RANK];
-    for (int64_t s = 0; s < fit->n; s++) {
+    EACH(s, fit->n) {
         encode_reduced(dims, one, one->window_contexts + s * dims->w, x);
         for (int64_t j = 0; j < size; j++) fit->x[j * WINDOW + s] = x[j];
         for (int64_t i = 0; i < d; i++) fit->u[i * WINDOW + s] = one->window_points[s * d + i];
         const double y = dot(dims->k, one->window_losses + s * dims->k, one->weights);
         fit->y[s] = clip((y - offset) / a, -LARGEST_TARGET, LARGEST_TARGET);
     }
+    JOIN();
 }
 
 void fit_moving(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch) {

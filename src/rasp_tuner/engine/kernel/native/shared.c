@@ -75,7 +75,7 @@ double estimate_curvature(const Dims *dims, const Prior *prior, const double *G,
     double *A = scratch, *lower = A + p * p, *centred = lower + p * p, *expected = centred + p;
     double *by_data = expected + p, *by_prior = by_data + p, *by_mean = by_prior + p;
     double evidence[TRIED], logs[TRIED], top = -INFINITY;
-    for (int64_t i = 0; i < p; i++) {
+    EACH(i, p) {
         centred[i] = b[i] - level * G[i * p];
         expected[i] = dot(p, G + i * p, prior->mean);
     }
@@ -84,7 +84,7 @@ double estimate_curvature(const Dims *dims, const Prior *prior, const double *G,
         const double noise = TRIED_NOISES[t];
         evidence[t] = -INFINITY;
         logs[t] = 0.0;
-        for (int64_t i = 0; i < p * p; i++) A[i] = G[i] / noise + prior->precision[i];
+        EACH(i, p * p) A[i] = G[i] / noise + prior->precision[i];
         if (cholesky(p, A, lower))
             continue; /* rounding only: this noise says nothing */
         memcpy(by_data, centred, (size_t)p * sizeof *by_data);
@@ -144,17 +144,19 @@ void reset_noise(const State *one) {
 }
 
 void observe_noise(const State *one, const double *errors, const double *unsure) {
-    for (int expert = 0; expert < E; expert++) {
+    EACH(at, E * NOISES) {
+        const int64_t expert = at / NOISES, i = at % NOISES;
+        double *score = one->noises + at, variance = unsure[expert] + exp(noise_log((int)i));
+        const double far = least(fabs(errors[expert]) / sqrt(FREEDOM * variance), FARTHEST);
+        *score = KEEP * *score + (1.0 - KEEP) * noise_prior((int)i) + STUDENT_NORM - 0.5 * log(variance)
+                 - 0.5 * (FREEDOM + 1.0) * log1p(far * far);
+    }
+    EACH(expert, E) {
         double *scores = one->noises + expert * NOISES, top = -INFINITY;
-        for (int i = 0; i < NOISES; i++) {
-            const double variance = unsure[expert] + exp(noise_log(i));
-            const double far = least(fabs(errors[expert]) / sqrt(FREEDOM * variance), FARTHEST);
-            scores[i] = KEEP * scores[i] + (1.0 - KEEP) * noise_prior(i) + STUDENT_NORM - 0.5 * log(variance)
-                        - 0.5 * (FREEDOM + 1.0) * log1p(far * far);
-            top = most(top, scores[i]);
-        }
+        for (int i = 0; i < NOISES; i++) top = most(top, scores[i]);
         for (int i = 0; i < NOISES; i++) scores[i] -= top;
     }
+    JOIN();
 }
 
 void observe_scores(const State *one, const double *logs) {
@@ -168,9 +170,9 @@ void observe_scores(const State *one, const double *logs) {
 }
 
 /* Deviation of y over the slots that are trusted. */
-static double trusted_spread(const Dims *dims, const State *one) {
+static double trusted_spread(const Dims *dims, const State *one, double *y) {
     const int64_t count = (int64_t)*one->count;
-    double y[SLOTS + SPARE_SLOTS], total = 0.0, sum = 0.0, squares = 0.0;
+    double total = 0.0, sum = 0.0, squares = 0.0;
     slot_targets(dims, one, y);
     for (int64_t i = 0; i < count; i++) {
         const double trust = one->trust[i] + 1e-9;
@@ -225,7 +227,9 @@ static void move_shared(const Dims *dims, const State *one, const double *curvat
     if (*one->largest > 0.0) *one->curvature = clip(*one->curvature, 0.1 * *one->largest, 100.0 * *one->largest);
 }
 
-int64_t track_scratch(const Dims *dims) { return dims->d + estimate_scratch(dims); }
+int64_t track_scratch(const Dims *dims) {
+    return dims->d + (estimate_scratch(dims) > dims->R ? estimate_scratch(dims) : dims->R);
+}
 
 void track(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch) {
     const int64_t p = dims->p;
@@ -242,7 +246,7 @@ void track(const Dims *dims, const State *one, const Belief *belief, const Prior
         likeliest = estimate_curvature(dims, prior, belief->G + local * p * p, belief->b + local * p,
                                        belief->rest[local], a * centred_level(one, *belief->offset, a),
                                        scratch + dims->d);
-        spread = trusted_spread(dims, one);
+        spread = trusted_spread(dims, one, scratch + dims->d);
     }
     const double value = summary(dims, belief, leader, curvatures);
     move_shared(dims, one, curvatures, value, likeliest, spread);

@@ -65,7 +65,8 @@ double trust_in_sample(const Dims *dims, const State *one, const Belief *belief,
     const double *similar = belief->kernels + 2 * dims->R;
     const int64_t count = (int64_t)*one->count;
     double likest = 0.0;
-    for (int64_t i = 0; i < count; i++) likest = most(likest, similar[i]);
+    EACH(i, count) likest = most(likest, similar[i]);
+    likest = largest_of_lanes(likest);
     const double odds = likest > FAMILIAR ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
     const double if_outlier = log(odds / (10.0 * most(*one->largest, *belief->a)));
     const double trust = 1.0 / (1.0 + exp(least(if_outlier - log_mean(logs, belief->weights), 100.0)));
@@ -90,8 +91,8 @@ static void make_form(const Dims *dims, const State *one, const Belief *belief, 
     const int64_t p = dims->p, q = dims->q;
     for (int64_t expert = 0; expert < L; expert++) {
         const double *mean = belief->mean + expert * p;
-        double *at = form + expert;
-        for (int64_t i = 0; i < q; i++) {
+        EACH(i, q) {
+            double *at = form + expert + L * (i * q - i * (i - 1) / 2);
             const double x = i < p ? mean[i] + (i == 0 ? *belief->offset : 0.0) : -one->weights[i - p];
             *at = x * x;
             at += L;
@@ -129,6 +130,25 @@ static inline void form_products(int64_t P, const double *x, const double *form,
    those not in use hold is not looked at. */
 WIDER static void slot_residuals(const Dims *dims, const State *one, const double *form, double *squares) {
     const int64_t P = dims->P, R = dims->R, count = (int64_t)*one->count;
+#if defined(RASP_LANES) && RASP_LANES > 1
+    const int64_t each = RASP_LANES / TOGETHER; /* slots at a time: so many lanes read one, side by side */
+    const int64_t own = threadIdx.x / TOGETHER, part = threadIdx.x % TOGETHER;
+    for (int64_t first = 0; first < count; first += each) {
+        const int64_t slot = first + own < count ? first + own : count - 1;
+        double sums[L] = {0.0};
+#pragma unroll 4
+        for (int64_t i = part; i < P; i += TOGETHER) {
+            const double x = one->prompts[slot * P + i];
+            for (int expert = 0; expert < L; expert++) sums[expert] += x * form[i * L + expert];
+        }
+        for (int expert = 0; expert < L; expert++) {
+            for (int apart = TOGETHER / 2; apart > 0; apart /= 2)
+                sums[expert] += __shfl_xor_sync(0xffffffffu, sums[expert], apart);
+            if (part == 0) squares[expert * R + slot] = most(sums[expert], 0.0) / one->counts[slot];
+        }
+    }
+    JOIN();
+#else
     double sums[TOGETHER * L];
     for (int64_t slot = 0; slot < count; slot += TOGETHER) {
         form_products(P, one->prompts + slot * P, form, sums);
@@ -136,11 +156,26 @@ WIDER static void slot_residuals(const Dims *dims, const State *one, const doubl
             for (int expert = 0; expert < L; expert++)
                 squares[expert * R + slot + s] = most(sums[s * L + expert], 0.0) / one->counts[slot + s];
     }
+#endif
 }
 
 /* The least value for which those up to it weigh so much; each weighs 1 if no weights are given. What cannot be it is
    put aside, time after time: half of the values as a rule. */
 double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
+#if defined(RASP_LANES) && RASP_LANES > 1
+    double below = -INFINITY, reaching = INFINITY; /* the value is above the one, and not above the other */
+    for (int turn = 0;; turn = (turn + 11) % RASP_LANES) {
+        double pivot = reaching, up_to = 0.0;
+        EACH(i, n) if (values[i] > below && values[i] < reaching) pivot = values[i];
+        const unsigned offers = __ballot_sync(0xffffffffu, pivot < reaching);
+        if (!offers) break;
+        pivot = __shfl_sync(0xffffffffu, pivot, (__ffs((int)__funnelshift_r(offers, offers, turn)) - 1 + turn) % RASP_LANES);
+        EACH(i, n) up_to += values[i] <= pivot ? (weights ? weights[i] : 1.0) : 0.0;
+        if (sum_of_lanes(up_to) >= mass) reaching = pivot;
+        else below = pivot;
+    }
+    return reaching < INFINITY ? reaching : below; /* by rounding none may */
+#else
     double low[2][SLOTS + SPARE_SLOTS], high[2][SLOTS + SPARE_SLOTS]; /* values and weights below a pivot, and above */
     while (true) {
         const double a = values[0], b = values[n / 2], c = values[n - 1];
@@ -166,6 +201,7 @@ double value_reaching(int64_t n, const double *values, const double *weights, do
             return pivot;
         }
     }
+#endif
 }
 
 /* Trust each slot by how far it lies from what its expert makes of it, so that outliers count little. */
@@ -179,12 +215,14 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
     for (int64_t expert = 0; expert < L; expert++) {
         const double *own = squares + expert * R, *kernel = belief->kernels + expert * R;
         double total = 0.0;
-        for (int64_t slot = 0; slot < count; slot++) total += kernel[slot];
+        EACH(slot, count) total += kernel[slot];
+        total = sum_of_lanes(total);
         const double middle = value_reaching(count, own, kernel, 0.5 * total);
         const double scale = most(belief->noises[expert] * (a * a), middle / CHI2_MEDIAN);
-        for (int64_t slot = 0; slot < count; slot++)
+        EACH(slot, count)
             if (kernel[slot] > COUNTED) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
     }
+    JOIN();
 }
 
 /* The first samples, in order of time, and which of them are false. */
@@ -193,13 +231,16 @@ typedef struct {
     double y[EARLY];
     double expected[EARLY];         /* prior mean, in units of the curvature */
     double products[EARLY * EARLY]; /* prior covariance, in units of its square */
+    double lower[EARLY * EARLY];    /* scratch: a factor */
     bool may[EARLY], false_[EARLY]; /* which may be false, which are */
 } Early;
+
+int64_t early_scratch(const Dims *dims) { return (int64_t)(sizeof(Early) / sizeof(double)) + dims->c + 2 * EARLY; }
 
 /* The prior of the samples' y under a bowl before any sample. */
 static void make_early_prior(const Dims *dims, const State *one, Early *early) {
     const int64_t d = dims->d, P = dims->P;
-    for (int64_t i = 0; i < early->n; i++) {
+    EACH(i, early->n) {
         const double *phi = one->prompts + i * P; /* the first entries of a prompt are the sums of psi */
         double expected = 0.0, own = 0.0;
         for (int64_t k = 0; k < d; k++) {
@@ -243,15 +284,17 @@ static int64_t order_suspects(const Early *early, int64_t *order) {
 }
 
 /* How many of the ordered samples z [n] are true by the best hypothesis; `curvature` is the bowl's, in units of z. */
-static int64_t best_hypothesis(const Early *early, const int64_t *order, const double *z, int64_t suspects,
+static int64_t best_hypothesis(Early *early, const int64_t *order, const double *z, int64_t suspects,
                                double *curvature) {
     const int64_t n = early->n;
-    double lower[EARLY * EARLY], by_y[EARLY], by_prior[EARLY], best = -INFINITY;
+    double *lower = early->lower, by_y[EARLY], by_prior[EARLY], best = -INFINITY;
     int64_t last = 0;
     for (int rival = 0; rival < RIVALS; rival++) {
-        for (int64_t i = 0; i < n; i++) {
+        EACH(i, n) {
             for (int64_t j = 0; j < n; j++) lower[i * n + j] = early->products[order[i] * EARLY + order[j]];
             lower[i * (n + 1)] += RIVAL_NOISES[rival];
+        }
+        for (int64_t i = 0; i < n; i++) {
             by_y[i] = z[i];
             by_prior[i] = early->expected[order[i]];
         }
@@ -298,13 +341,15 @@ APART static double find_early_outliers(Early *early) {
     const int64_t n = early->n;
     int64_t order[EARLY], spare[EARLY];
     do {
-        memset(early->false_, 0, sizeof early->false_);
+        EACH(i, EARLY) early->false_[i] = false;
+        JOIN();
         sort_indices(n, early->y, order, spare);
         const double size = early->y[order[n - 1]] - early->y[order[0]];
         const double middle = 0.5 * (early->y[order[(n - 1) / 2]] + early->y[order[n / 2]]);
         double z[EARLY], curvature = 0.0;
         if (n < FEWEST_SAMPLES || !(size > 0.0)) return 0.0;
-        for (int64_t i = 0; i < n; i++) early->y[i] -= middle;
+        EACH(i, n) early->y[i] -= middle;
+        JOIN();
         const int64_t suspects = order_suspects(early, order);
         if (suspects == 0) return 0.0;
         for (int64_t i = 0; i < n; i++) z[i] = early->y[order[i]] / size;
@@ -316,24 +361,27 @@ APART static double find_early_outliers(Early *early) {
 
 /* Look again at the first samples: a few false ones among them would bend all that is shared. */
 void recheck_early_samples(const Dims *dims, const State *one, double *scratch) {
-    Early early = {.n = (int64_t)*one->count};
-    const int64_t n = early.n;
+    Early *early = (Early *)scratch;
+    const int64_t n = (int64_t)*one->count;
     int64_t order[EARLY], spare[EARLY];
     bool any = false, found = false;
-    slot_targets(dims, one, early.y);
-    sort_indices(n, early.y, order, spare);
+    scratch += sizeof(Early) / sizeof(double);
+    early->n = n;
+    EACH(i, EARLY) early->may[i] = early->false_[i] = false;
+    slot_targets(dims, one, early->y);
+    sort_indices(n, early->y, order, spare);
     for (int64_t i = n - n / ONE_IN; i < n; i++) {
         const int64_t slot = order[i];
-        early.may[slot] = one->early[slot] != FAILED && seen_before(dims, one, slot, scratch);
-        any = any || early.may[slot];
+        early->may[slot] = one->early[slot] != FAILED && seen_before(dims, one, slot, scratch);
+        any = any || early->may[slot];
     }
     double curvature = 0.0;
     if (any) {
-        make_early_prior(dims, one, &early);
-        curvature = find_early_outliers(&early);
+        make_early_prior(dims, one, early);
+        curvature = find_early_outliers(early);
     }
     for (int64_t i = 0; i < n; i++) {
-        const bool was = one->early[i] == OUTLIER, is = early.false_[i];
+        const bool was = one->early[i] == OUTLIER, is = early->false_[i];
         if (was || is) {
             const double trust = is ? OUTLIER_TRUST : 1.0;
             for (int64_t expert = 0; expert < L; expert++) one->trust[expert * dims->R + i] = trust;
