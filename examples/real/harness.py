@@ -184,7 +184,7 @@ def about(system: type[System]) -> str:
     """What is measured, and where."""
     cores = os.cpu_count() or 1
     load = os.getloadavg()[0] / cores
-    return f"{system.version()}, Python {platform.python_version()}, {cores} cores, load {load:.1f} a core at the start"
+    return f"{system.version()}, Python {platform.python_version()}, {cores} cores, load {load:.1f} a core"
 
 
 def write(file: Path, rows: list[Row], said: str) -> None:

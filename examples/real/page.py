@@ -50,7 +50,7 @@ def write(files: Mapping[str, Sequence[Path]], docs: Path) -> None:
     (docs / "images").mkdir(parents=True, exist_ok=True)
     for name, runs in measured.items():
         (docs / "images" / f"real-{name}.svg").write_text(picture(runs, load(name).title))
-        lines += _system(name, runs, found[name], read_about(files[name][0]))
+        lines += _system(name, runs, found[name], _measured([read_about(file) for file in files[name]]))
     (docs / "REAL.md").write_text("\n".join([*lines, FOOT]))
 
 
@@ -117,6 +117,17 @@ def _system(name: str, runs: Runs, agents: Mapping[str, Summary], about: str) ->
     for kind, found in by_kind(runs, OURS).items():
         yield f"| {kind} | {_effect(found)} | {_effect(again.get(kind))} |"
     yield ""
+
+
+def _measured(abouts: Sequence[str]) -> str:
+    """What was measured, and how busy the machine was when runs began.
+
+    >>> _measured(["Toy 1, 2 cores, load 0.5 a core", "Toy 1, 2 cores, load 1.2 a core"])
+    'Toy 1, 2 cores, load 0.5 to 1.2 a core'
+    """
+    what = dict.fromkeys(about.rpartition(", load ")[0] for about in abouts)
+    loads = sorted(float(about.rpartition(", load ")[2].split()[0]) for about in abouts)
+    return f"{'; '.join(what)}, load {loads[0]:.1f} to {loads[-1]:.1f} a core"
 
 
 def _effect(found: Effect | None) -> str:

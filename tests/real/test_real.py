@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.real import analysis, harness, picture
+from examples.real import analysis, harness, page, picture
 from examples.real.__main__ import main
 from examples.real.system import STRETCH, RunFailed, System, Work, new_seed
 from examples.real.systems import SYSTEMS, load
@@ -117,7 +117,7 @@ def test_rows_survive_a_file(toy, tmp_path):
 
 
 def test_doctests():
-    for module in (analysis, picture):
+    for module in (analysis, page, picture):
         assert doctest.testmod(module).failed == 0
 
 
@@ -162,9 +162,9 @@ def test_the_command_measures_what_is_missing_and_writes_the_page(tmp_path, caps
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == files
     assert "measured before" in capsys.readouterr().out
     assert main(["page", "--runs", str(tmp_path / "out"), *where]) == 0
-    page = (tmp_path / "docs" / "REAL.md").read_text()
-    assert "## SQLite" in page
-    assert "Not measured: postgres, compression, web." in page
+    made = (tmp_path / "docs" / "REAL.md").read_text()
+    assert "## SQLite" in made
+    assert "Not measured: postgres, compression, web." in made
     assert (tmp_path / "docs" / "images" / "real-sqlite.svg").read_text().startswith("<svg")
     assert main(["page", "--runs", str(tmp_path / "none"), *where]) == 1
 
