@@ -267,6 +267,19 @@ def test_a_study_takes_its_name_from_the_program_and_its_situations_from_the_inp
     assert study.contexts["input"].read(ContextReading({"input": "a"}, str)) == "a"
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["echo", "-{x}"], "echo"),
+        (["python3.11", "jobs/nightly.py", "{x}"], "nightly"),
+        (["/usr/bin/python3", "-m", "job", "{x}"], "python3"),
+        (["sh", "-c", "sleep {x}"], "sh"),
+    ],
+)
+def test_a_script_has_the_name_of_its_file_and_not_of_what_runs_it(command, name):
+    assert build_study({**STUDY, "command": command}).name == name
+
+
 def test_the_command_line_overrides_the_file():
     file = {"command": ["a"], "knobs": {"x": 1, "y": 2}, "steps": 5}
     assert merged(file, {"knobs": {"y": 3}, "steps": 9}) == {"command": ["a"], "knobs": {"x": 1, "y": 3}, "steps": 9}

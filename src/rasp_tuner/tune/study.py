@@ -17,6 +17,7 @@ from rasp_tuner.tune.knob_syntax import knob_of, parse_value
 from rasp_tuner.tune.metric_sources import MetricSource, metric_of
 
 STEPS = 60  # where neither steps nor a time are given
+INTERPRETER = re.compile(r"(python|pypy|node|perl|ruby|bash|sh)[0-9.]*")  # what runs is named by the next word
 RESERVED = ("input", "scratch", "run")  # placeholders that are no knobs
 FIELDS = (
     *("name", "command", "shell", "call", "knobs", "default", "metrics", "contexts", "inputs", "env", "files"),
@@ -214,8 +215,11 @@ def _default_of(name: str, knob: Knob, given: object) -> Any:
 
 
 def _name_of(command: Command | None, call: str | None) -> str:
-    """From the program: ./compress --level 3 is the study `compress`."""
-    first = call or ("" if command is None else command.words[0].split()[0])
+    """From the program: ./compress --level 3 is the study `compress`, and so is python compress.py."""
+    words = [] if command is None else [word for one in command.words for word in one.split()]
+    first = call or (words[0] if words else "")
+    if INTERPRETER.fullmatch(Path(first).name) and len(words) > 1 and re.fullmatch(r"[\w./]+", words[1]):
+        first = Path(words[1]).stem
     plain = re.sub(r"[^\w.-]+", "-", Path(first).name.replace(":", ".")).strip("-.")
     return plain or "study"
 
