@@ -1,5 +1,6 @@
 """One picture for each system: total cost so far as times the default's, a line for each agent, as SVG."""
 
+from functools import partial
 from html import escape
 
 import numpy as np
@@ -26,8 +27,8 @@ COLOURS = {
 }
 INK = "#787e86"  # legible on white and on black
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 620, 300, 40, 220, 14, 34
-LOW, HIGH = 0.1, 2.0  # ratios that are drawn, on a log scale
-GRID = (0.1, 0.2, 0.5, 1.0, 2.0)
+TICKS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5, 2.0)  # ratios, on a log scale
+SETTLED = 10  # steps after which a line must fit in; the first few ratios may be anything
 POINTS = 75  # of a line
 
 
@@ -37,16 +38,18 @@ def picture(runs: Runs, title: str) -> str:
     curves = dict(sorted(curves.items(), key=lambda item: -float(item[1][-1])))
     steps = len(next(iter(curves.values())))
     shown = np.unique(np.linspace(0, steps - 1, POINTS).astype(int))
+    ticks = _ticks([float(value) for curve in curves.values() for value in curve[min(SETTLED, steps - 1) :]])
+    y = partial(_y, low=ticks[0], high=ticks[-1])
     parts = []
-    for value in GRID:
+    for value in ticks:
         strength = 0.9 if value == 1.0 else 0.25
         parts += [
-            f'<path d="M{LEFT} {_y(value):.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-opacity="{strength}"/>',
-            f'<text x="{LEFT - 6}" y="{_y(value) + 4:.1f}" text-anchor="end">{value:g}</text>',
+            f'<path d="M{LEFT} {y(value):.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-opacity="{strength}"/>',
+            f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>',
         ]
-    heights = apart([_y(float(curve[-1])) for curve in curves.values()], 17.0, HEIGHT - BOTTOM)
+    heights = apart([y(float(curve[-1])) for curve in curves.values()], 17.0, HEIGHT - BOTTOM)
     for (agent, curve), height in zip(curves.items(), heights, strict=True):
-        points = " ".join(f"{_x(int(i), steps):.1f},{_y(float(curve[i])):.1f}" for i in shown)
+        points = " ".join(f"{_x(int(i), steps):.1f},{y(float(curve[i])):.1f}" for i in shown)
         style = f'stroke="{COLOURS[agent]}" stroke-width="{3 if agent == "rasp-budget" else 1.5}"'
         parts += [
             f'<polyline points="{points}" fill="none" {style}/>',
@@ -79,10 +82,17 @@ def apart(wanted: list[float], gap: float, lowest: float) -> list[float]:
     return placed
 
 
+def _ticks(values: list[float]) -> list[float]:
+    """Those between which the values lie, the default's 1 among them."""
+    low = max([tick for tick in TICKS if tick <= min(values)], default=TICKS[0])
+    high = min([tick for tick in TICKS if tick >= max(*values, 1.1)], default=TICKS[-1])
+    return [tick for tick in TICKS if low <= tick <= high]
+
+
 def _x(step: int, steps: int) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * step / max(1, steps - 1)
 
 
-def _y(ratio: float) -> float:
-    share = np.log(min(max(ratio, LOW), HIGH) / LOW) / np.log(HIGH / LOW)
+def _y(ratio: float, low: float, high: float) -> float:
+    share = np.log(min(max(ratio, low), high) / low) / np.log(high / low)
     return float(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM))
