@@ -334,9 +334,9 @@ def test_an_explanation_names_the_expert_and_the_similar_situations():
     assert all(regime(slot) == 0 for slot in why.slots)  # the situations of its own regime
     assert 0.0 <= why.novelty < 0.2
     text = str(why)
-    assert f"past situation {why.slots[0]}" in text
+    assert f"alike to situation {why.slots[0]} in memory" in text
     assert "experts count" in text
-    assert "Predicted error 5 " in text
+    assert "Expected loss 5 " in text
     strange = tuner.explain(tuner.ask([50.0, 1.0]).id)
     assert strange.novelty > 0.9
 
