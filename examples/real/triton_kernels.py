@@ -23,6 +23,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+DEVICE = "cuda"
 INPUTS, OUTPUTS = 4096, 14336
 HEADS, SHARING, WIDTH = 8, 4, 128  # heads of keys, heads of queries for each, size of a head
 FLAT = 1 << 28  # numbers in a buffer of weights or of keys: far more than the GPU's cache holds
@@ -154,7 +155,7 @@ class Matmul:
     def __init__(self, shapes: Sequence[Shape]) -> None:
         self._x = _random(max(shape["tokens"] for shape in shapes), INPUTS)
         self._weights = _random(FLAT // (INPUTS * OUTPUTS), INPUTS, OUTPUTS).mul_(INPUTS**-0.5)
-        self._y = torch.empty(len(self._x), OUTPUTS, dtype=torch.float16, device="cuda")
+        self._y = torch.empty(len(self._x), OUTPUTS, dtype=torch.float16, device=DEVICE)
 
     def calls(self, params: Settings, shape: Shape, count: int) -> list[Callable[[], None]]:
         x, y = self._x[: shape["tokens"]], self._y[: shape["tokens"]]
@@ -225,6 +226,7 @@ class Gpu:
         self._cache = tempfile.TemporaryDirectory(prefix="rasp-triton-")
         os.environ["TRITON_CACHE_DIR"] = self._cache.name
         processes = min(MOST_PROCESSES, os.cpu_count() or 1)
+        print(f"compiling {len(programs)} programs in {processes} processes ...", flush=True)
         with ProcessPoolExecutor(processes, get_context("spawn"), _get_ready, (self._name,)) as pool:
             return list(pool.map(partial(_compile, self._name), programs))
 
@@ -239,7 +241,7 @@ class Gpu:
     def time(self, params: Settings, shape: Shape, launches: int) -> float:
         """Milliseconds of GPU time of so many launches, each on other weights or keys."""
         calls = self._kernel.calls(params, shape, launches)
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         calls[-1]()
         torch.cuda._sleep(HEAD_START)  # so that the GPU never waits for the host
         start.record()
@@ -269,7 +271,7 @@ def _compile(kernel: str, params: Settings) -> tuple[float, str | None]:
 
 
 def _random(*shape: int) -> Tensor:
-    return torch.randn(shape, dtype=torch.float16, device="cuda")
+    return torch.randn(shape, dtype=torch.float16, device=DEVICE)
 
 
 def _close(found: Tensor, expected: Tensor) -> bool:

@@ -32,17 +32,18 @@ class FakeGpu:
     def time(self, params, shape, launches):
         assert not self.broken(params), "a program was launched that does not compile"
         assert not self.fault(params), "a program was launched that does not fit"
-        rows = shape["requests"] * shape["queries"]
-        waste = -(-rows // params["tile_q"]) * params["tile_q"] / rows
+        rows = shape["requests"] * shape["queries"] if "requests" in shape else shape["tokens"]
+        tile = params.get("tile_q") or params["tile_m"]
+        waste = -(-rows // tile) * tile / rows
         return launches * 1e-3 * rows * waste * (1.0 + 1.0 / params["tile_k"] + 0.1 * abs(params["stages"] - 5))
 
     @staticmethod
     def broken(params):
-        return params["warps"] == 2 and params["tile_q"] < 64
+        return params["warps"] == 2 and params.get("tile_q", 64) < 64
 
     @staticmethod
     def compiling(params):
-        return 100.0 + params["tile_q"]
+        return 100.0 + params.get("tile_q", 0)
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +186,24 @@ def test_without_a_gpu_the_command_says_so_in_a_sentence(tmp_path, capsys, monke
     assert printed.out == ""
     assert printed.err == "Triton kernels cannot be measured here: they need a GPU.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_measures_keeps_and_shows_the_runs_and_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(triton_system, "KNOWN", {})
+    for name, value in (("missing", lambda _: None), ("version", lambda _: "Triton 3, a GPU")):
+        monkeypatch.setattr(triton_system.TritonKernel, name, classmethod(value))
+    monkeypatch.setattr(triton_system.TritonKernel, "_gpu", lambda _: FakeGpu())
+    monkeypatch.setattr(harness, "PAIRS", 1)
+    monkeypatch.setattr("examples.real.__main__.KEPT", tmp_path / "kept")
+    command = ["triton", "--steps", "3", "--seeds", "1", "--out", str(tmp_path / "out"), "--docs", str(tmp_path)]
+    assert main([*command, "--system", "triton-matmul"]) == 0
+    assert "Not measured yet: `python -m examples.real triton`." in (tmp_path / "REAL.md").read_text()
+    assert "measured before" not in capsys.readouterr().out
+    assert main(command) == 0
+    assert "triton-matmul, seed 1: measured before" in capsys.readouterr().out
+    files = ["triton-attention-1.csv.gz", "triton-matmul-1.csv.gz"]
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == files
+    assert "Not measured yet: `python -m examples.real triton`." not in (tmp_path / "REAL.md").read_text()
 
 
 def test_the_page_has_what_was_measured_and_says_what_was_not(system, rows, tmp_path):
