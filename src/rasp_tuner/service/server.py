@@ -1,10 +1,12 @@
 """`serve`: runs the server process until a signal; called by `rasp serve`."""
 
 import fcntl
+import functools
 import importlib.util
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -18,13 +20,14 @@ import uvicorn
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.http.asgi import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.http_protocol import BoundedHttpProtocol, close_late_connections
-from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.opening import open_tuner
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
 THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
 SHUTDOWN_GRACE_S = 5
+RESERVED_FILES = 100  # not for connections: the database, its log, the process's own
 TICKS_BETWEEN_CHECKS = 10  # of uvicorn, 0.1 s each, between checks for late connections
 
 
@@ -100,16 +103,20 @@ def serve(
 
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:
     """The uvicorn configuration: fixed settings and the given ones."""
-    fixed: dict[str, Any] = {"http": BoundedHttpProtocol, "ws": "none", "lifespan": "on", "server_header": False}
+    limits = app.service.limits
+    count = ConnectionCount(min(limits.connections, _open_files() - RESERVED_FILES), limits.connections_of_one)
+    protocol = functools.partial(BoundedHttpProtocol, count=count)
+    fixed: dict[str, Any] = {"http": protocol, "ws": "none", "lifespan": "on", "server_header": False}
     return uvicorn.Config(app, access_log=False, proxy_headers=False, **fixed, **settings)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _open_files() -> int:
+    """How many files and connections the process may open: all that the system lets it ask for."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return sys.maxsize
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
 
 
 def _is_unspecified(host: str) -> bool:

@@ -42,7 +42,7 @@ class Service:
     def __init__(self, store: Store, limits: Limits, *, open_without_keys: bool) -> None:
         self.store, self.limits = store, limits
         self.keys = ApiKeys(store, open_without_keys)
-        self.broadcaster = SseBroadcaster(limits.streams)
+        self.broadcaster = SseBroadcaster(limits.streams, limits.streams_of_one)
         self.telemetry = Telemetry()
         self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe)
         self._waiting = {True: 0, False: 0}  # writes, reads

@@ -59,6 +59,8 @@ ROUTE_SCOPES: dict[tuple[str, str], RequiredScope] = {
 }
 IMPORT_PATH = "/v1/studies/import"
 MAX_PATH_CHARS = 300  # longer than any path with a name and an id
+MAX_QUERY_BYTES = 1_024
+HEADERS_READ = {b"host", b"authorization", b"content-type", b"content-length", b"origin", b"sec-fetch-site"}
 
 SECURITY_HEADERS = [
     (
@@ -107,19 +109,22 @@ class Gateway:
 
     async def _check(self, scope: Message, receive: Receive) -> tuple[str, str | None]:
         """Path and study; stores caller and body in the scope. Raises an HttpError; cheap checks come first."""
-        headers = dict(scope["headers"])
+        headers = _headers(scope)
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
+        if len(scope.get("query_string", b"")) > MAX_QUERY_BYTES:
+            raise HttpError(414, "too_large", f"the query may have at most {MAX_QUERY_BYTES} bytes")
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         path, study, needs = _match_route(method, scope["path"][:MAX_PATH_CHARS])
         if method != "GET":
             self._check_origin(headers)
         caller = self._caller(headers, needs, path, study)
         address = scope["client"][0] if scope.get("client") else "unknown"
-        if not self._buckets.take(caller.name if caller.name != "local" else address):
+        whose = caller.name if caller.name != "local" else address
+        if not self._buckets.take(whose):
             raise HttpError(429, "rate_limited", f"more than {self._limits.rate:g} requests a second", retry_after=1)
         if needs == "write" and self._service.queue_is_full:
             raise http_errors.overloaded()
-        scope["rasp.caller"] = caller
+        scope["rasp.caller"], scope["rasp.whose"] = caller, whose
         if method == "POST":
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
             wanted = (b"application/x-ndjson", b"application/json") if path == IMPORT_PATH else (b"application/json",)
@@ -161,6 +166,16 @@ class Gateway:
             whose = "every study" if study is None else f"study {study!r}"
             raise HttpError(403, "forbidden", f"this key may not {needs} {whose}")
         return caller
+
+
+def _headers(scope: Message) -> dict[bytes, bytes]:
+    """The headers by name; a 400 if one that is read here comes twice, since others may read the other one."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in headers and name in HEADERS_READ:
+            raise HttpError(400, "invalid_request", f"the header {name.decode()} comes twice")
+        headers[name] = value
+    return headers
 
 
 async def send_error(error: HttpError, send: Send) -> None:

@@ -19,8 +19,7 @@ from rasp_tuner.service.study.live_study import LiveStudy
 def add(app: FastAPI, service: Service) -> None:
     @app.post("/v1/studies", **describe("Make a study", schemas.NewStudy, schemas.StudyView, status=201))
     async def create(request: Request) -> Response:
-        wanted = schemas.parse(schemas.NewStudy, json_body(request))
-        schemas.check_size(wanted, service.limits)
+        wanted = schemas.parse_study(json_body(request), service.limits)
         new, view = await service.create(wanted.model_dump(exclude_unset=True), request.scope["rasp.caller"])
         return json_response(view, 201 if new else 200)
 

@@ -113,10 +113,11 @@ def _add_reads(app: FastAPI, service: Service) -> None:
 
     @app.get(f"{STUDY_PATH}/live", **describe("Server-sent events", None, "text/event-stream"))
     async def live(request: Request) -> Response:
-        name = request.path_params["name"]
+        name, caller, whose = request.path_params["name"], request.scope["rasp.caller"], request.scope["rasp.whose"]
         await service.read(name, lambda live, _: live.seq)  # a 404 now instead of an empty stream
-        service.broadcaster.check_stream_limit()
-        return StreamingResponse(service.broadcaster.stream(name), media_type="text/event-stream")
+        service.broadcaster.check_stream_limit(whose)
+        rows = service.broadcaster.stream(name, whose, lambda: service.keys.is_valid(caller))
+        return StreamingResponse(rows, media_type="text/event-stream")
 
 
 def _int_from_query(request: Request, name: str, default: int, most: int) -> int:

@@ -204,6 +204,13 @@ class Store:
         with self.reading() as connection:
             return [KeyRow(*row) for row in connection.execute(sa.select(keys).order_by(keys.c.created))]
 
+    def count_keys(self) -> tuple[int, int]:
+        """How many there are, and how many of them are revoked."""
+        query = sa.select(sa.func.count(), sa.func.count(keys.c.revoked)).select_from(keys)
+        with self.reading() as connection:
+            made, revoked = connection.execute(query).one()
+        return made, revoked
+
     def add_key(self, row: KeyRow) -> None:
         with self.writing() as connection:
             connection.execute(sa.insert(keys), _key_columns(row))
