@@ -240,10 +240,17 @@ class StudyView(NewStudy):
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
+    health: str = Field(description='"good", or all that is wrong with it, in words.')
+
+
+class DamagedStudy(LazyModel):
+    name: str
+    health: str = Field(description="Why it cannot be loaded.")
 
 
 class StudyList(LazyModel):
     studies: list[StudyView]
+    damaged: list[DamagedStudy] = Field(default_factory=list, description="Absent if there are none.")
 
 
 class SuggestionView(LazyModel):
