@@ -239,6 +239,12 @@ class Service:
 
     # asks and answers
 
+    def add_fallbacks(self, name: str, report: bytes) -> None:
+        """Count asks that a client answered without this server, as it reports."""
+        live = self.writer.cache.live.get(name)
+        if live is not None:
+            live.fallbacks.add(report, time.time())
+
     async def ask(self, name: str, contexts: list[Any]) -> list[dict[str, Any]]:
         """One suggestion for each context; a wrong context raises before the first is made."""
 

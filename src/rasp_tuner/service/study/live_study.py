@@ -14,6 +14,7 @@ from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog, Kind, ask_id, ask_number
+from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.history import History
 from rasp_tuner.service.study.opened import begin_with
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
@@ -53,7 +54,7 @@ class LiveStudy:
         self.first_at: float | None = None  # of the oldest record
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
-        self.counts = Counts()
+        self.counts, self.fallbacks = Counts(), FallbackCounts()
         self.pending: dict[int, SuggestionRecord] = {}  # in order of asking, like the tuner's ledger
         self.recent: dict[int, SuggestionRecord] = {}
         self._answers: dict[int, SuggestionRecord] = {}
@@ -236,6 +237,7 @@ class LiveStudy:
             "scales": self.tuner.scales,
             "health": self.health,
             "budget_report": None if budget is None else asdict(budget),
+            "fallbacks": self.fallbacks.view(now),
         }
 
     def recommend(self, context: Any) -> dict[str, Any]:
