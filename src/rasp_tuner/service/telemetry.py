@@ -41,9 +41,11 @@ class Telemetry:
 
 def study_numbers(live: LiveStudy, now: float) -> dict[str, Any]:
     """The numbers of one study."""
-    gate = live.history.latest.get("gate")
+    gate, view = live.history.latest.get("gate"), live.view(now)
     return {
-        **live.view(now),
+        **view,
+        "client_asks": view["fallbacks"]["asks"],
+        "client_fallbacks": view["fallbacks"]["without_server"],
         "regret": -live.history.gain,
         "gate": dict(zip(live.history.experts, gate, strict=True)) if gate else {},
         "diverged": live.counts.diverged,
@@ -74,6 +76,8 @@ class _StudyCollector:
             "pending": "Suggestions not answered yet.",
             "expired": "Suggestions not answered within their lease.",
             "frozen": "1 while the study does not explore.",
+            "client_asks": "Asks of the last hour, as clients report them.",
+            "client_fallbacks": "Of these, how many were answered without the server.",
             "regret": "Sum of error less the error expected of the default; below 0 the tuner is ahead.",
         }
         for name, text in gauges.items():

@@ -25,7 +25,7 @@ def add(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/studies", **describe("All studies the key is for", None, schemas.StudyList))
     async def studies(request: Request) -> Response:
-        return json_response({"studies": await service.list_studies(request.scope["rasp.caller"].study)})
+        return json_response(await service.list_studies(request.scope["rasp.caller"].study))
 
     @app.delete(STUDY_PATH, **describe("Delete it with all it learned", None, None, status=204))
     async def delete(request: Request) -> Response:

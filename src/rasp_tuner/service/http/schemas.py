@@ -225,6 +225,13 @@ class BudgetReport(LazyModel):
     left: float = Field(description="What may still be spent, in the worst case that is likely (95%).")
 
 
+class FallbackReport(LazyModel):
+    """What clients of this study report, of the last hour."""
+
+    without_server: int = Field(description="Asks that a client answered itself: the answer was late, or none came.")
+    asks: int
+
+
 class StudyView(NewStudy):
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
@@ -242,10 +249,18 @@ class StudyView(NewStudy):
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
+    fallbacks: FallbackReport
+    health: str = Field(description='"good", or all that is wrong with it, in words.')
+
+
+class DamagedStudy(LazyModel):
+    name: str
+    health: str = Field(description="Why it cannot be loaded.")
 
 
 class StudyList(LazyModel):
     studies: list[StudyView]
+    damaged: list[DamagedStudy] = Field(default_factory=list, description="Absent if there are none.")
 
 
 class SuggestionView(LazyModel):

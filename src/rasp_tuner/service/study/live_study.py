@@ -7,13 +7,14 @@ and changes nothing.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from rasp_tuner.core.checks import whole
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.events import Event, Kind, ask_id, ask_number
+from rasp_tuner.service.study.events import Event, EventLog, Kind, ask_id, ask_number
+from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.history import History
 from rasp_tuner.service.study.opened import begin_with
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
@@ -24,16 +25,6 @@ from rasp_tuner.types import Explanation
 RECENT_SUGGESTIONS = 200  # that are listed
 TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
-
-
-class EventLog(Protocol):
-    """The study's log on disk, for records that are no longer in memory."""
-
-    def events_of_ask(self, number: int) -> list[Event]:
-        """The ask and, if there is one, its answer."""
-
-    def observation_by_key(self, key: str) -> Event | None:
-        """The observation with this key."""
 
 
 @dataclass(slots=True)
@@ -63,11 +54,12 @@ class LiveStudy:
         self.first_at: float | None = None  # of the oldest record
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
-        self.counts = Counts()
+        self.counts, self.fallbacks = Counts(), FallbackCounts()
         self.pending: dict[int, SuggestionRecord] = {}  # in order of asking, like the tuner's ledger
         self.recent: dict[int, SuggestionRecord] = {}
         self._answers: dict[int, SuggestionRecord] = {}
         self._observed: dict[str, Event] = {}
+        self.problems: dict[str, str] = {}  # what is wrong, in words, by what found it; kept by whoever holds the study
 
     # commands
 
@@ -221,6 +213,11 @@ class LiveStudy:
             count += 1
         return count
 
+    @property
+    def health(self) -> str:
+        """ "good", or all that is wrong, in words."""
+        return "; ".join(self.problems.values()) or "good"
+
     def view(self, now: float) -> dict[str, Any]:
         overdue, counts, budget = self.overdue_count(now), self.counts, self.tuner.budget()
         return {
@@ -238,7 +235,9 @@ class LiveStudy:
             "learned": self.tuner.learned,
             "last_event_at": self.last_at,
             "scales": self.tuner.scales,
+            "health": self.health,
             "budget_report": None if budget is None else asdict(budget),
+            "fallbacks": self.fallbacks.view(now),
         }
 
     def recommend(self, context: Any) -> dict[str, Any]:
