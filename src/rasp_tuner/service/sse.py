@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from rasp_tuner.service.http_errors import HttpError
@@ -16,8 +16,9 @@ HEARTBEAT_S = 15.0
 class SseBroadcaster:
     """The newest row of every watched study. The writer publishes rows; streams on the event loop send them."""
 
-    def __init__(self, max_streams: int) -> None:
-        self._max_streams = max_streams
+    def __init__(self, max_streams: int, has_study: Callable[[str], bool] = lambda _: True) -> None:
+        """`has_study`: a stream ends when its study is deleted, or goes to another server."""
+        self._max_streams, self._has_study = max_streams, has_study
         self._watchers: dict[str, int] = {}
         self._rows: dict[str, tuple[int, dict[str, Any]]] = {}  # study -> (version, row)
         self._lock = threading.Lock()
@@ -51,7 +52,7 @@ class SseBroadcaster:
         try:
             yield b": watching\n\n"
             seen, silent = self._rows.get(name, (0, {}))[0], 0.0
-            while not self._closed:
+            while not self._closed and self._has_study(name):
                 await asyncio.sleep(MIN_INTERVAL_S)
                 with self._lock:
                     version, row = self._rows.get(name, (0, {}))
