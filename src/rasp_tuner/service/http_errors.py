@@ -59,6 +59,27 @@ def stopping() -> HttpError:
     return HttpError(503, "stopping", "the server stops: send it again once it is back", retry_after=1)
 
 
+def lease_over() -> HttpError:
+    message = "this server has lost touch with the database, and others may have its studies: nothing was recorded"
+    return HttpError(503, "lease_over", message, retry_after=1)
+
+
+def moved(name: str) -> HttpError:
+    message = f"study {name!r} has just moved to another server: nothing was recorded, send it again"
+    return HttpError(503, "moved", message, retry_after=1)
+
+
+def owner_away() -> HttpError:
+    message = "the server that has this study does not answer: nothing was recorded; another takes it over, try again"
+    return HttpError(503, "owner_away", message, retry_after=1)
+
+
+def owner_lost() -> HttpError:
+    """Without Retry-After: whether the request was done is not known, so only what is idempotent may be sent again."""
+    message = "the server that has this study went away at work: it may have been recorded; a tell may be sent again"
+    return HttpError(502, "owner_lost", message)
+
+
 def internal_error() -> HttpError:
     return HttpError(500, "internal", "the server made a mistake; its log says more")
 

@@ -25,6 +25,7 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 RequiredScope = Literal["nothing", "read", "write", "admin"]
 RouteAnswer = tuple[int, Any]  # status, and the value of the JSON body
 FastRoute = Callable[[str, bytes], Awaitable[RouteAnswer]]  # study and body -> answer
+Forward = Callable[[Message, Receive, str, str | None, Send], Awaitable[bool]]  # see forward.py
 
 STUDY_PATH = "/v1/studies/{name}"
 ROUTE_SCOPES: dict[tuple[str, str], RequiredScope] = {
@@ -78,9 +79,14 @@ class Gateway:
     """An ASGI application around another; it answers the routes in `fast_routes` itself."""
 
     def __init__(
-        self, app: AsgiApp, service: Service, hosts: Iterable[str], fast_routes: Mapping[tuple[str, str], FastRoute]
+        self,
+        app: AsgiApp,
+        service: Service,
+        hosts: Iterable[str],
+        fast_routes: Mapping[tuple[str, str], FastRoute],
+        forward: Forward | None = None,
     ) -> None:
-        self._app, self._service, self._fast_routes = app, service, fast_routes
+        self._app, self._service, self._fast_routes, self._forward = app, service, fast_routes, forward
         self._keys, self._limits, self._count_rejected = service.keys, service.limits, service.telemetry.count_rejected
         self._hosts = {host.lower() for host in hosts}
         self._buckets = TokenBuckets(self._limits.rate, self._limits.burst)
@@ -88,6 +94,8 @@ class Gateway:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
             path, study = await self._check(scope, receive)
+            if self._forward is not None and await self._forward(scope, receive, path, study, send):
+                return
             handler = self._fast_routes.get((scope["method"], path))
             if handler is not None:
                 status, value = await handler(study or "", scope.get("rasp.body", b""))

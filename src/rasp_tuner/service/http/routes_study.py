@@ -79,7 +79,7 @@ def _as_endpoint(handler: FastRoute) -> Callable[[Request], Awaitable[Response]]
 def _add_reads(app: FastAPI, service: Service) -> None:
     @app.get(STUDY_PATH, **describe("Definition and counts", None, schemas.StudyView))
     async def view(request: Request) -> Response:
-        return json_response(await service.read(request.path_params["name"], lambda live, work: live.view(work.now)))
+        return json_response(await service.read(request.path_params["name"], service.view))
 
     @app.get(f"{STUDY_PATH}/suggestions", **describe("The newest suggestions", None, schemas.Suggestions, limit=50))
     async def suggestions(request: Request) -> Response:
@@ -116,7 +116,7 @@ def _add_reads(app: FastAPI, service: Service) -> None:
         name, caller, whose = request.path_params["name"], request.scope["rasp.caller"], request.scope["rasp.whose"]
         await service.read(name, lambda live, _: live.seq)  # a 404 now instead of an empty stream
         service.broadcaster.check_stream_limit(whose)
-        rows = service.broadcaster.stream(name, whose, lambda: service.keys.is_valid(caller))
+        rows = service.broadcaster.stream(name, whose, lambda: service.keys.is_valid(caller) and service.holds_study(name))
         return StreamingResponse(rows, media_type="text/event-stream")
 
 

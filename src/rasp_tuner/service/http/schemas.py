@@ -251,6 +251,7 @@ class StudyView(NewStudy):
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
     fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
+    server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
 
 
 class DamagedStudy(LazyModel):
@@ -261,6 +262,7 @@ class DamagedStudy(LazyModel):
 class StudyList(LazyModel):
     studies: list[StudyView]
     damaged: list[DamagedStudy] = Field(default_factory=list, description="Absent if there are none.")
+    missing: list[str] = Field(default_factory=list, description="Of servers that do not answer. Absent if none.")
 
 
 class SuggestionView(LazyModel):
