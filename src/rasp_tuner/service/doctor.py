@@ -22,8 +22,8 @@ from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, stud
 MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone notices
 SLOW_FSYNC_MS = 50.0
 REQUIRED_PACKAGES = {
-    "fastapi": "serve",
     "uvicorn": "serve",
+    "pydantic": "serve",
     "sqlalchemy": "serve",
     "prometheus_client": "serve",
     "httpx": "client",

@@ -2,7 +2,6 @@
 
 import fcntl
 import functools
-import importlib.util
 import ipaddress
 import logging
 import os
@@ -86,8 +85,6 @@ def serve(
     advertise  where other servers on the same PostgreSQL reach this one; by default the address it listens on
     lease_s    a server that is silent for so long loses its studies to the others
     """
-    if importlib.util.find_spec("fastapi") is None:  # fail now, although it is loaded later
-        raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
     data.mkdir(parents=True, exist_ok=True)
     with exit_zero_on_sigterm(), folder_lock(data), listening_socket(host, port) as listener:
         store = Store(database or sqlite_url(data), exclusive=True, lease_s=lease_s)

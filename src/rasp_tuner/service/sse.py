@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from rasp_tuner.service.http_errors import HttpError
@@ -50,7 +50,7 @@ class SseBroadcaster:
         """End all streams."""
         self._closed = True
 
-    async def stream(self, name: str, caller: str, is_allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def stream(self, name: str, caller: str, is_allowed: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
         """Server-sent events of one study, until the client disconnects, may not read any more, or the server stops."""
         self._watchers[name] += 1
         self._callers[caller] += 1

@@ -15,7 +15,8 @@ import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service import http_errors
-from rasp_tuner.service.http.gateway import IMPORT_PATH, Message, Receive, Send, send_json
+from rasp_tuner.service.http.answers import send_json
+from rasp_tuner.service.http.route import IMPORT_PATH, Message, Receive, Send
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
