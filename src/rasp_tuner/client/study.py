@@ -167,9 +167,9 @@ class Study:
             known[name] = tuple(why[name]) if isinstance(why[name], list) else why[name]
         return Explanation(**known)
 
-    def freeze(self) -> None:
-        """Stop exploring: until `unfreeze`, every ask gets the recommendation."""
-        self._transport.call("POST", f"{self._path}/freeze")
+    def freeze(self, *, default: bool = False) -> None:
+        """Stop exploring: until `unfreeze`, every ask gets the recommendation, or, if `default`, the default."""
+        self._transport.call("POST", f"{self._path}/freeze", {"at": "default"} if default else None)
 
     def unfreeze(self) -> None:
         """Explore again."""

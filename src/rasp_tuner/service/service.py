@@ -1,7 +1,6 @@
 """Service: called by the routes. It turns each request into a job for the writer and waits for the answer."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study_list import ListQuery, StudyList
 from rasp_tuner.service.telemetry import Telemetry, study_numbers
 
 CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
@@ -45,6 +45,7 @@ class Service:
         self.broadcaster = SseBroadcaster(limits.streams)
         self.telemetry = Telemetry()
         self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe)
+        self._list = StudyList()
         self._waiting = {True: 0, False: 0}  # writes, reads
 
     @property
@@ -108,17 +109,9 @@ class Service:
                 409, "conflict", f"there are {self.limits.studies} studies already, which is the limit", "name"
             )
 
-    async def list_studies(self, only: str | None) -> list[dict[str, Any]]:
-        def run(work: UnitOfWork) -> list[dict[str, Any]]:
-            names = sorted(work.cache.rows) if only is None else [name for name in work.cache.rows if name == only]
-            found = []
-            for name in names:
-                with contextlib.suppress(HttpError):  # a damaged study is left out; a request by name explains
-                    found.append(work.study(name).view(work.now))
-            return found
-
-        views: list[dict[str, Any]] = await self.submit(run, writes=False)
-        return views
+    async def list_studies(self, query: ListQuery) -> dict[str, Any]:
+        found: dict[str, Any] = await self.submit(lambda work: self._list.page(work, query), writes=False)
+        return found
 
     async def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Any:
         """The result of `read` on a study; it must change nothing."""
@@ -156,14 +149,16 @@ class Service:
         """Add a line to the audit log."""
         await self.submit(lambda work: work.audit(caller.name, action, subject), writes=True)
 
-    async def freeze(self, name: str, frozen: bool, caller: Caller) -> dict[str, Any]:
+    async def freeze(self, name: str, frozen: bool, caller: Caller, *, default: bool = False) -> dict[str, Any]:
+        """Stop or start exploring; `default`: every ask gets the default and not the recommendation."""
+
         def run(work: UnitOfWork) -> dict[str, Any]:
             live = work.study(name, writes=True)
-            event = live.freeze(frozen, work.now)
+            event = live.freeze(frozen, work.now, default=default, by=caller.name)
             if event is not None:
                 work.add_event(live, event)
-                work.audit(caller.name, "study frozen" if frozen else "study unfrozen", name)
-            return {"frozen": frozen}
+                work.audit(caller.name, f"study {'frozen' if frozen else 'unfrozen'}{' at default' * default}", name)
+            return {"frozen": frozen, "serves": live.serves, "switched": live.switched}
 
         result: dict[str, Any] = await self.submit(run, writes=True)
         return result

@@ -15,8 +15,8 @@ from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.store import Store, StudyRow
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.events import Event
-from rasp_tuner.service.study.live_study import EventLog, LiveStudy
+from rasp_tuner.service.study.events import Event, EventLog
+from rasp_tuner.service.study.live_study import LiveStudy
 
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
