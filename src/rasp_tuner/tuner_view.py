@@ -20,8 +20,6 @@ from rasp_tuner.core.step_record import StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
-from rasp_tuner.report.page import Shown, tuner_page
-from rasp_tuner.report.situations import some_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Params, Space
 from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion
@@ -116,21 +114,12 @@ class TunerView:
         Gain against the default, metrics and knobs over steps, settings for each situation, experts, budget, limits;
         of the steps in `history`. `texts` as there.
         """
-        names = self._names(texts)
-        history = history_of(self._record, self._ledger, names, self._lineage.total)
-        told = title or f"Tuner of {some_of(list(self._space.knobs), ' and others')}"
-        page = tuner_page(
-            Shown(
-                told,
-                history,
-                names,
-                self._record,
-                self._ledger,
-                self._optimizer,
-                self._lineage.total,
-                self._recommended,
-            )
-        )
+        from rasp_tuner.report.page import Shown, tuner_page  # few programs draw: the others start without it
+
+        names, learned = self._names(texts), self._lineage.total
+        history = history_of(self._record, self._ledger, names, learned)
+        parts = (self._record, self._ledger, self._optimizer)
+        page = tuner_page(Shown(title, history, names, *parts, learned, self._recommended))
         snapshot.write(path, page.encode("utf-8", "replace"))
 
     def explain(self, id: str) -> Explanation:

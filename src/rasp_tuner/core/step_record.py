@@ -18,43 +18,37 @@ from rasp_tuner.core.numerics import Array
 
 MOST_STEPS = 1000  # on record
 LONGEST_CONTEXT = 32  # numbers; those of a longer one are not kept
-FIRST_ROWS = 32  # allocated at first; doubled when full
+FRESH_STEPS = 64  # that wait, as they came, until they are written into the array together: that is faster
 NOBODY = -1  # asked
+
+Fresh = tuple[int, int, bool, list[float], Array, Array]
 
 
 class StepRecord:
-    """A ring of rows [n, 3 + C + d + d_c]; the oldest are written over once there are `MOST_STEPS`."""
+    """The latest `MOST_STEPS` rows [n, 3 + C + d + d_c]."""
 
     def __init__(self, metrics: Sequence[str], dim: int, context_dim: int) -> None:
         self._names = tuple(metrics)
         self._point = 3 + len(self._names)
         self._context = self._point + dim
         self.keeps_context = 0 < context_dim <= LONGEST_CONTEXT
-        self._rows = np.zeros((FIRST_ROWS, self._context + (context_dim if self.keeps_context else 0)))
-        self._held = 0
+        self._rows: Array = np.zeros((0, self._context + (context_dim if self.keeps_context else 0)))
+        self._fresh: list[Fresh] = []
 
     def __len__(self) -> int:
-        return min(self._held, MOST_STEPS)
+        return min(len(self._rows) + len(self._fresh), MOST_STEPS)
 
     def add(self, step: int, asked: int, context: Array, point: Array, metrics: Mapping[str, float] | None) -> None:
         """One more step: the metrics, which were checked, of the point [d] that ran; None if it failed."""
-        if self._held == len(self._rows) < MOST_STEPS:
-            more = min(len(self._rows), MOST_STEPS - len(self._rows))
-            self._rows = np.concatenate([self._rows, np.zeros((more, self._rows.shape[1]))])
-        row = self._rows[self._held % MOST_STEPS]
         values = [0.0] * len(self._names) if metrics is None else [float(metrics[name]) for name in self._names]
-        row[: self._point] = [step, asked, metrics is None, *values]
-        row[self._point : self._context] = point
-        if self.keeps_context:
-            row[self._context :] = context
-        self._held += 1
+        self._fresh.append((step, asked, metrics is None, values, point, context))
+        if len(self._fresh) >= FRESH_STEPS:
+            self._write()
 
     def rows(self, latest: int | None = None) -> Array:
         """A copy of the rows, oldest first; of the latest so many only, if that is given."""
-        count = len(self) if latest is None else min(latest, len(self))
-        at = np.arange(self._held - count, self._held) % MOST_STEPS
-        kept: Array = self._rows[at]
-        return kept
+        self._write()
+        return self._rows[0 if latest is None else max(len(self._rows) - latest, 0) :].copy()
 
     def parts(self) -> tuple[Array, Array, Array, Array]:
         """What the rows hold: numbers and flags [n, 3], metrics [n, C], points [n, d], contexts [n, d_c or 0]."""
@@ -67,9 +61,16 @@ class StepRecord:
             return
         if rows.ndim != 2 or rows.shape[1] != self._rows.shape[1] or len(rows) > MOST_STEPS:
             raise ValueError(f"the record of steps has another shape: {rows.shape}")
-        size = len(self._rows)
-        while size < len(rows):
-            size = min(2 * size, MOST_STEPS)
-        self._rows = np.zeros((size, rows.shape[1]))
-        self._rows[: len(rows)] = rows
-        self._held = len(rows)
+        self._rows, self._fresh = rows, []
+
+    def _write(self) -> None:
+        if not self._fresh:
+            return
+        written = np.empty((len(self._fresh), self._rows.shape[1]))
+        steps, asked, failed, values, points, contexts = zip(*self._fresh, strict=True)
+        written[:, 0], written[:, 1], written[:, 2] = steps, asked, failed
+        written[:, 3 : self._point], written[:, self._point : self._context] = values, points
+        if self.keeps_context:
+            written[:, self._context :] = contexts
+        self._rows = np.concatenate([self._rows, written])[-MOST_STEPS:]
+        self._fresh = []

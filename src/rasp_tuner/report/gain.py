@@ -12,6 +12,7 @@ from statistics import NormalDist
 from rasp_tuner.report.history import Row
 
 WIDTH_95 = 1.96  # deviations on either side that hold 95%
+SETTLED = 10  # steps, after which the scales of several metrics, and so the units of their sum, hardly change
 SUREST = 1e-9  # probability that is told apart from none
 
 
@@ -22,30 +23,39 @@ class Gain:
     step: int
     total: float
     half: float  # width of the 95% interval to either side
-    default: float  # what the default would have come to, summed as sizes
+    steps: int  # that it is summed over
+    default: float | None  # what the default would have come to, summed up without its sign; None if that changed
 
     @property
-    def share(self) -> tuple[float, float, float]:
-        """Of what the default would have come to: the gain, and the ends of its interval."""
-        unit = max(self.default, 1e-300)
+    def share(self) -> tuple[float, float, float] | None:
+        """Of what the default would have come to: the gain, and the ends of its interval; None if that says nothing."""
+        if not self.default:
+            return None
+        unit = self.default
         return self.total / unit, (self.total - self.half) / unit, (self.total + self.half) / unit
 
 
-def running_gain(rows: Iterable[Row], sign: float) -> list[Gain]:
-    """After each own suggestion that did not fail and has a forecast; `sign` is -1 if more is better."""
+def running_gain(rows: Iterable[Row], sign: float, first: int = 0) -> list[Gain]:
+    """After each own suggestion from step `first` on that did not fail and has a forecast.
+
+    `sign` is -1 if more is better.
+    """
     gains: list[Gain] = []
-    total = shared = squares = default = 0.0
+    total = shared = squares = size = 0.0
+    signs: set[float] = set()
     for row in rows:
         level, came, expected = row["expected_default"], row["target"], row["expected"]
-        if level is None or came is None or row["id"] is None:
+        if level is None or came is None or row["id"] is None or row["step"] < first:
             continue
-        default += abs(level)
+        size += abs(level)
+        signs.add(math.copysign(1.0, level))
         if not row["default"]:
             total += sign * (level - came)
             shared += _deviation(sign * (level - expected), row["better"], row["deviation"])
-            squares += row["deviation"] ** 2
-        gains.append(Gain(row["step"], total, WIDTH_95 * (shared + math.sqrt(squares)), default))
-    return [gain for gain in gains if all(map(math.isfinite, (gain.total, gain.half, gain.default)))]
+            squares += row["deviation"] * row["deviation"]
+        half, default = WIDTH_95 * (shared + math.sqrt(squares)), size if len(signs) == 1 else None
+        gains.append(Gain(row["step"], total, half, len(gains) + 1, default))
+    return [gain for gain in gains if all(map(math.isfinite, (gain.total, gain.half)))]
 
 
 def _deviation(difference: float, better: float | None, otherwise: float) -> float:

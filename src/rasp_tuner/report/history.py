@@ -27,6 +27,19 @@ AFTER = (
     "better",
     "target",
 )
+LEAST = (
+    "target",
+    "better",
+    "deviation",
+    "expert",
+    "expected_default",
+    "expected",
+    "id",
+    "default",
+    "failure",
+    "chosen_by",
+)
+SHOWN_NAMES = 8  # of columns for which there is no room
 
 Row = dict[str, Any]
 
@@ -101,13 +114,14 @@ class History(Sequence[Row]):
         if not self._rows:
             return self.note or "No steps yet."
         head, rows = self.texts(SHOWN_ROWS)
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        room, fits = shutil.get_terminal_size((120, 24)).columns, len(head)
-        while fits > 2 and sum(widths[:fits]) + 2 * (fits - 1) > room:
-            fits -= 1
-        lines = ["  ".join(text.rjust(w) for text, w in zip(row[:fits], widths, strict=False)) for row in (head, *rows)]
-        hidden = [f"more columns: {', '.join(head[fits:])}"] if fits < len(head) else []
-        return "\n".join([*lines, *hidden, *self._notes()])
+        every = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        widths = {i: every[i] for i in self._fitting(head, every)}
+        lines = ["  ".join(row[i].rjust(widths[i]) for i in widths).rstrip() for row in (head, *rows)]
+        hidden = [name for i, name in enumerate(head) if i not in widths]
+        more = ", ".join(hidden[:SHOWN_NAMES]) + (
+            f" and {len(hidden) - SHOWN_NAMES} more" * (len(hidden) > SHOWN_NAMES)
+        )
+        return "\n".join([*lines, *([f"more columns: {more}"] if hidden else []), *self._notes()])
 
     __repr__ = __str__
 
@@ -122,6 +136,16 @@ class History(Sequence[Row]):
             f"<div><table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
             f'<div style="opacity:.75">{escape(told)}</div></div>'
         )
+
+    def _fitting(self, head: Sequence[str], widths: Sequence[int]) -> list[int]:
+        """Places of the columns that a terminal has room for; those that matter least go first."""
+        order = [*LEAST, *reversed(self._columns["params"]), *reversed(self._columns["context"])]
+        fits, room = list(range(len(head))), shutil.get_terminal_size((120, 24)).columns
+        for name in order:
+            if sum(widths[i] + 2 for i in fits) - 2 <= room:
+                break
+            fits = [i for i in fits if head[i] != name]
+        return fits
 
     def _notes(self) -> list[str]:
         shown = [f"the latest {SHOWN_ROWS} of {len(self):,} rows"] if len(self) > SHOWN_ROWS else []

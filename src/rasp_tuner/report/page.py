@@ -14,10 +14,10 @@ from rasp_tuner.core.optimizer import Optimizer
 from rasp_tuner.core.step_record import StepRecord
 from rasp_tuner.report.axes import jitter, place_of, places_of
 from rasp_tuner.report.charts import Point, knob_steps, running_total, shares, timeline
-from rasp_tuner.report.gain import Gain, running_gain
+from rasp_tuner.report.gain import SETTLED, Gain, running_gain
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
-from rasp_tuner.report.situations import context_words, grouped
+from rasp_tuner.report.situations import context_words, grouped, some_of
 from rasp_tuner.report.steps import Names
 from rasp_tuner.report.words import number_words, settings_words
 from rasp_tuner.space import Auto, Knob, Params
@@ -36,7 +36,7 @@ DRAWN = 1e300  # larger numbers are drawn there
 class Shown:
     """What a page is made of."""
 
-    title: str
+    title: str | None
     history: History
     names: Names
     record: StepRecord
@@ -52,9 +52,11 @@ class Shown:
 
 def tuner_page(shown: Shown) -> str:
     """The whole page, with nothing to fetch and no script."""
-    gains = running_gain(shown.history, shown.names.sign)
+    title = shown.title or f"Tuner of {some_of(list(shown.names.space.knobs), ' and others')}"
+    first = SETTLED if shown.optimizer.own_metric is None else 0
+    gains = running_gain(shown.history, shown.names.sign, first)
     body = [
-        f"<h1>{escape(shown.title)}</h1>",
+        f"<h1>{escape(title)}</h1>",
         _headline(shown, gains),
         tiles(_facts(shown)),
         *_situations(shown),
@@ -65,29 +67,50 @@ def tuner_page(shown: Shown) -> str:
         *_budget(shown),
         *_steps(shown.history),
     ]
-    return html_page.page(shown.title, body, PAGE_STYLE)
+    return html_page.page(title, body, PAGE_STYLE)
 
 
 def _headline(shown: Shown, gains: Sequence[Gain]) -> str:
     """The outcome in a sentence."""
+    colour, said, note = "", "", ""
     if not shown.learned:
-        return '<p class="verdict">Nothing has been learned yet.</p>'
-    if not gains:
-        return '<p class="verdict">Too little is known yet to compare with the default.</p>'
-    share, low, high = gains[-1].share
-    name = shown.optimizer.own_metric or "The weighted sum of all metrics"
-    more = (share < 0.0) == (shown.names.sign > 0.0)
-    colour = "good" if low > 0.0 else "bad" if high < 0.0 else ""
-    said = f"{name} was {abs(share):.1%} {'higher' if more else 'lower'} than the default would have given"
-    sure = f"95% interval of the gain: {low:+.1%} to {high:+.1%}; {len(gains):,} steps, exploring included"
-    return f'<p class="verdict {colour}">{escape(said)}</p><p class="note">{escape(sure)}</p>'
+        said = "Nothing has been learned yet"
+    elif len(shown.history) and all(row["failed"] for row in shown.history):
+        colour, said = "bad", f"All {len(shown.history):,} runs on record failed"
+    elif not gains:
+        said = "No comparison with the default: no forecasts of it are on record"
+    else:
+        colour, said, note = _compared(shown, gains[-1])
+        note += f"; {len(gains):,} steps, exploring included"
+    return f'<p class="verdict {colour}">{escape(said)}.</p>' + (f'<p class="note">{escape(note)}.</p>' if note else "")
+
+
+def _compared(shown: Shown, gain: Gain) -> tuple[str, str, str]:
+    """Colour, sentence and interval: in percent if that makes sense, else in units of the target."""
+    colour = "good" if gain.total > gain.half else "bad" if gain.total < -gain.half else ""
+    name = shown.optimizer.own_metric
+    word = "higher" if (gain.total < 0.0) == (shown.names.sign > 0.0) else "lower"
+    if name is not None and gain.share is not None:
+        share, low, high = gain.share
+        said = f"{name} was {abs(share):.1%} {word} than the default would have given"
+        return colour, said, f"95% interval of the gain: {low:+.1%} to {high:+.1%}"
+    said = f"{name or 'The weighted sum of all metrics'} was {word} than the default would have given"
+    each = f"{gain.total / gain.steps:+.3g} a step"
+    return colour, said, f"Gain {each}, +- {gain.half / gain.steps:.2g} (95%), in units of the target"
 
 
 def _facts(shown: Shown) -> list[tuple[str, str]]:
     failed, total = sum(row["failed"] for row in shown.history), len(shown.history)
-    facts = [(f"{shown.learned:,}", "runs learned"), (f"{failed:,}", f"of {total:,} on record failed")]
-    facts += [(f"{sum(row['default'] for row in shown.history):,}", "of them with the default")] if total else []
+    facts = [(f"{shown.learned:,}", "runs learned")]
+    if total:
+        facts.append((f"{failed:,}", f"of {total:,} on record failed"))
+        facts.append((f"{sum(row['default'] for row in shown.history):,}", "of them ran the default"))
     facts.append((f"{len(shown.ledger.pending):,}", "wait for an answer"))
+    for name, metric in shown.optimizer.metrics.items():
+        limit, told = metric.limit, [row["metrics"][name] for row in shown.history if row["metrics"] is not None]
+        if limit is not None and not limit.relative and told:
+            kept = sum(value <= limit.value if metric.direction == "min" else value >= limit.value for value in told)
+            facts.append((f"{kept / len(told):.0%}", f"of them kept the limit of {name}, {number_words(limit.value)}"))
     return facts
 
 
@@ -95,8 +118,11 @@ def _situations(shown: Shown) -> list[str]:
     """What to use where, and how far that keeps limits."""
     body = ["<h2>Recommended settings</h2>"]
     contexts = _contexts(shown)
+    knobs = list(shown.names.space.knobs)
     if not contexts:
-        return [*body, '<p class="note">Contexts are not on record, so no situations can be told apart.</p>']
+        why = "Contexts are not on record" if shown.learned else "No situation was met yet"
+        note = f'<p class="note">{why}: tuner.recommend(context) says what is best in one.</p>'
+        return [*body, settings_table(knobs, shown.default, [], "situation", ""), note]
     decoded = [_named(shown, context) for context in contexts]
     points = [shown.best(context) for context in contexts]
     recommended = [shown.names.space.from_unit(point) for point in points]
@@ -111,7 +137,6 @@ def _situations(shown: Shown) -> list[str]:
             (label, name, margin)
             for name, margin in shown.optimizer.margins(contexts[typical], points[typical]).items()
         ]
-    knobs = list(shown.names.space.knobs)
     body.append(settings_table(knobs, shown.default, rows, "situation", "met in"))
     return [*body, *_limits(shown.optimizer.metrics, margins)]
 
@@ -164,27 +189,24 @@ def _gain(shown: Shown, gains: Sequence[Gain]) -> list[str]:
 
 
 def _metrics(shown: Shown) -> list[str]:
-    if not len(shown.history):
-        return [f'<p class="note">{escape(str(shown.history))}</p>']
-    body = ["<h2>Metrics over steps</h2>"]
-    for name, metric in list(shown.optimizer.metrics.items())[:MOST_METRICS]:
-        points = [Point(float(row["step"]), _value(row, name), _mark(row), _note(row)) for row in shown.history]
-        own = name == shown.optimizer.own_metric
-        usual = [
-            (float(r["step"]), _drawn(r["expected_default"]))
-            for r in shown.history
-            if r["expected_default"] is not None
-        ]
-        limit = metric.limit
-        level = limit.value if limit is not None and not limit.relative else None
-        picture = timeline(
-            points, name + (f", limit {number_words(level)}" if level is not None else ""), level, usual if own else ()
-        )
-        body.append(
-            picture or f'<p class="note">All {len(points):,} runs on record failed: {escape(name)} was never seen.</p>'
-        )
-    dashes = "; short dashes: expected of the default" if shown.optimizer.own_metric else ""
-    return [*body, key(f"the default{dashes}"), *_left_out(len(shown.optimizer.metrics) - MOST_METRICS, "metrics")]
+    history = shown.history
+    if not len(history):
+        return [f'<p class="note">{escape(str(history))}</p>']
+    pictures = [_metric(shown, name, metric) for name, metric in list(shown.optimizer.metrics.items())[:MOST_METRICS]]
+    dashes = "; short dashes: what was expected of it" if shown.optimizer.own_metric else ""
+    legend = [key(f"the default{dashes}")] if any(pictures) else ['<p class="note">No run on record has any.</p>']
+    more = _left_out(len(shown.optimizer.metrics) - MOST_METRICS, "metrics")
+    return ["<h2>Metrics over steps</h2>", *pictures, *legend, *more]
+
+
+def _metric(shown: Shown, name: str, metric: Metric) -> str:
+    points = [Point(float(row["step"]), _value(row, name), _mark(row), _note(row)) for row in shown.history]
+    known = [row for row in shown.history if row["expected_default"] is not None and name == shown.optimizer.own_metric]
+    usual = [(float(row["step"]), _drawn(row["expected_default"])) for row in known]
+    limit = metric.limit
+    if limit is None or limit.relative:
+        return timeline(points, name, None, usual)
+    return timeline(points, f"{name}, limit {number_words(limit.value)}", limit.value, usual)
 
 
 def _knobs(shown: Shown) -> list[str]:
