@@ -27,6 +27,10 @@ class Telemetry:
         self.waiting = Gauge("rasp_waiting", "Orders that wait for the writer.", registry=self._registry)
         self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._registry)
         self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._registry)
+        self.owned = Gauge("rasp_studies_owned", "Studies that this server has.", registry=self._registry)
+        self.lease = Gauge("rasp_lease_held", "1 while no other server may take them.", registry=self._registry)
+        self.lost = Gauge("rasp_leases_lost", "Studies that another server took, so far.", registry=self._registry)
+        self.forwarded = Counter("rasp_forwarded", "Requests sent on to another server.", registry=self._registry)
 
     def count_rejected(self, code: str) -> None:
         """Count a refused request."""

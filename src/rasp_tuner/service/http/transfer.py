@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.http.schemas import NewStudy, check_size, parse
+from rasp_tuner.service.http.schemas import parse_study
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
@@ -50,8 +50,7 @@ class StudyImport:
 def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
     """The study of an export, rebuilt by replay; a 422 says what is wrong."""
     header, events = _read(body)
-    wanted = parse(NewStudy, header.get("definition"))
-    check_size(wanted, limits)
+    wanted = parse_study(header.get("definition"), limits)
     definition = StudyDefinition.from_wire(as_stored(wanted.model_dump(exclude_unset=True)))
     if name is not None:
         definition = replace(definition, name=check_name(name))
