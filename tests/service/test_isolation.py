@@ -1,6 +1,7 @@
 """No study hurts another: jobs that fail, long jobs, long loads and states that cannot be saved stay with their own."""
 
 import asyncio
+import json
 import threading
 import time
 
@@ -8,15 +9,19 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import STUDY, ask, running, steps, wait_for
+from serving import STUDY, NoLog, ask, definition, free_port, running, steps, view, wait_for, whole
 
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.server import ServeError, serve
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.fair_queue import FairQueue
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.tables import snapshots
+from rasp_tuner.service.storage.writer import Writer
+from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 
 ME = Caller("me", "admin")
@@ -220,3 +225,77 @@ def test_no_study_takes_all_the_room_of_the_queue(sqlite, monkeypatch):
     said = rounds.run(*batches, service.ask("modest", [{"qps": 1.0}]))
     assert said == [(418, "skipped"), (503, "overloaded"), (503, "overloaded"), (418, "skipped")]
     service.store.close()
+
+
+def test_a_key_with_a_nul_is_refused(web):
+    observed = {"context": {"qps": 1.0}, "params": STUDY["default"], "metrics": {"p99_ms": 1.0}}
+    for key, status in (("a\0b", 422), ("a\ud800b", 400), ("ab", 200)):
+        body = json.dumps({**observed, "key": key})
+        answer = web.post("/v1/studies/web/observe", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == status, answer.text
+    assert view(web)["observations"] == 1
+
+
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308])
+def test_extreme_metrics_leave_a_study_that_can_be_saved_and_shown(value):
+    live = LiveStudy(1, definition(), 0.0)
+    for step in range(6):
+        metric = {"p99_ms": value if step % 2 else -value}
+        live.observe({"qps": 1.0}, live.definition.default, metric, None, float(step), NoLog())
+        live.tell(f"s{live.ask({'qps': 1.0}, float(step)).ask}", float(step), NoLog(), metric)
+    again = study_snapshot.restore(study_snapshot.capture(live)(), 1, live.definition, 0.0)
+    assert whole(again) == whole(live)
+    dumps([live.view(9.0), live.history.chart_data(9), live.history.memory_map(live.tuner), live.suggestions(9, 9.0)])
+
+
+def unsavable(live):
+    """In place of `capture`: one study's state cannot be encoded."""
+
+    def encode():
+        if live.definition.name == "bad":
+            raise ValueError("planted")
+        return encoded()
+
+    encoded = CAPTURE(live)
+    return encode
+
+
+CAPTURE = study_snapshot.capture
+
+
+def test_a_study_that_cannot_be_saved_says_so_and_the_others_are(sqlite, monkeypatch, caplog):
+    monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.SNAPSHOT_EVERY_EVENTS", 4)
+    monkeypatch.setattr(study_snapshot, "capture", unsavable)
+    stopped = []
+    stop = Writer.stop
+    monkeypatch.setattr(Writer, "stop", lambda writer: (stop(writer), stopped.append(writer)))
+    with running(sqlite) as client:
+        for name in ("bad", "good"):
+            client.post("/v1/studies", json={**STUDY, "name": name})
+            steps(client, 3, study=name)
+        wait_for(lambda: view(client, "bad")["health"] != "good", "the mark")
+        assert view(client, "bad")["health"] == "its state cannot be saved (ValueError): a restart will be slow"
+        assert view(client, "good")["health"] == "good"
+        shown = client.get("/metrics").text
+        assert 'rasp_study_problem{problem="snapshot",study="bad"} 1.0' in shown
+        assert 'study="good"} 1.0' not in [line for line in shown.splitlines() if "problem" in line]
+    assert "study 'bad' has no new snapshot" in caplog.text
+    assert [writer.stopped_whole for writer in stopped] == [False]
+    store = Store(sqlite)
+    assert [[seq for seq, _ in store.snapshots(row.id)][:1] for row in store.studies()] == [[6], []]
+    store.close()
+    monkeypatch.setattr(study_snapshot, "capture", CAPTURE)
+    with running(sqlite) as client:
+        assert view(client, "bad")["tells"] == 3
+    assert stopped[1].stopped_whole
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_server_that_could_not_save_all_ends_with_an_error(tmp_path, monkeypatch, saved):
+    def end(server, **_):
+        server.config.app.service.writer.stopped_whole = saved
+        raise SystemExit(0)
+
+    monkeypatch.setattr("rasp_tuner.service.server.HttpServer.run", end)
+    with pytest.raises(SystemExit if saved else ServeError):
+        serve(tmp_path, port=free_port())

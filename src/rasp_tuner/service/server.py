@@ -95,7 +95,11 @@ def serve(
         config = uvicorn_config(
             app, log_level="warning", timeout_keep_alive=30, timeout_graceful_shutdown=SHUTDOWN_GRACE_S
         )
-        HttpServer(config, app.service.broadcaster, on_ready).run(sockets=[listener])
+        try:
+            HttpServer(config, app.service.broadcaster, on_ready).run(sockets=[listener])
+        finally:
+            if not app.service.writer.stopped_whole:  # also after SIGTERM, which exits with 0 otherwise
+                raise ServeError("not every study could be saved, the log above says why: the next start replays more")
 
 
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:

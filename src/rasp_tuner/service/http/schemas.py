@@ -48,6 +48,7 @@ RanField = Annotated[
         examples=[{"pool": 16}],
     ),
 ]
+Key = Annotated[Word, StringConstraints(pattern=r"^[^\x00]*$")]  # PostgreSQL has no text with a NUL
 Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["out of memory"])]
 
 
@@ -138,7 +139,7 @@ class Observe(StrictModel):
     context: ContextField
     params: ParamsField
     metrics: MetricsField
-    key: Word | None = Field(default=None, description="A repeated key changes nothing.", examples=["run-17"])
+    key: Key | None = Field(default=None, description="A repeated key changes nothing.", examples=["run-17"])
 
 
 Limit = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
@@ -155,7 +156,7 @@ class Forget(StrictModel):
         examples=[{"qps": [400, None]}],
     )
     ids: list[Id] = Field(default_factory=list, max_length=10_000)
-    keys: list[Word] = Field(default_factory=list, max_length=10_000, description="Of observations.")
+    keys: list[Key] = Field(default_factory=list, max_length=10_000, description="Of observations.")
 
 
 class Forgotten(LazyModel):

@@ -15,7 +15,7 @@ from rasp_tuner.core.context_encoder import context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.regimes import RegimeTimeline
-from rasp_tuner.service.study.trace import Trace
+from rasp_tuner.service.study.trace import Trace, bounded
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
@@ -72,7 +72,7 @@ class History:
         """Add a step: a sample that was told or observed, or that failed (`metrics` None)."""
         step = self.trace.steps
         error = self._error(metrics, why)
-        gain = None if error is None or expected is None else expected - error
+        gain = None if error is None or expected is None else bounded(expected) - bounded(error)
         novelty = None if why is None or not why.gate else why.novelty
         self._update_counts(metrics, error, params, why)
         values = [error, gain, novelty]
@@ -81,7 +81,7 @@ class History:
         values += [self._param_as_number(name, params) for name in self._definition.space]
         gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
         self.trace.add(np.array([*values, *gate], dtype=np.float64))
-        self.gain += (gain or 0.0) * (1 if step < GAIN_EACH_STEP_UNTIL else GAIN_EVERY_STEPS)
+        self.gain = bounded(self.gain + (gain or 0.0) * (1 if step < GAIN_EACH_STEP_UNTIL else GAIN_EVERY_STEPS))
         regime = self.regimes.add(self._encoder.encode(context)) if known_context else None
         if metrics is None:
             self._mark(step, at, "failed")
@@ -216,7 +216,7 @@ class History:
         if params == self._definition.default:
             for name, value in {"error": error, **metrics}.items():
                 count, mean = self._default_runs.get(name, [0, 0.0])
-                self._default_runs[name] = [count + 1, mean + (value - mean) / (count + 1)]
+                self._default_runs[name] = [count + 1, mean + (bounded(value) - mean) / (count + 1)]
         if why is not None and why.predicted is not None and why.deviation and why.ran is None:
             far = abs(error - why.predicted) / why.deviation
             self.calibration[0] += 1

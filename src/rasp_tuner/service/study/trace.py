@@ -114,6 +114,11 @@ class Trace:
         self.width *= 2
 
 
+def bounded(value: float) -> float:
+    """The value, or the largest that is kept: sums and differences of such stay finite."""
+    return min(max(value, -MAX_ABS_VALUE), MAX_ABS_VALUE)
+
+
 def _clip(values: Array) -> None:
     """Like np.clip in place, but faster on small arrays."""
     np.minimum(values, MAX_ABS_VALUE, out=values)
