@@ -89,9 +89,10 @@ def whole(live):
 
 
 @contextlib.contextmanager
-def running(url, *, limits=None, **settings):
+def running(url, *, limits=None, exclusive=False, **settings):
     """A client of an application on this database, over a real socket; it can be started again afterwards."""
-    app = create_app(Store(url), limits=limits or Limits(), **settings)
+    store = Store(url, exclusive=True) if exclusive else Store(url)
+    app = create_app(store, limits=limits or Limits(), **settings)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = HttpServer(uvicorn_config(app, log_level="critical", timeout_graceful_shutdown=2), app.service.broadcaster)

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 
+import httpx
 import pytest
 import sqlalchemy as sa
 from hypothesis import given
@@ -18,7 +19,7 @@ from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.server import ServeError, serve
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.fair_queue import FairQueue
-from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.store import ADVISORY_LOCK_ID, Store
 from rasp_tuner.service.storage.tables import snapshots
 from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study import study_snapshot
@@ -299,3 +300,69 @@ def test_a_server_that_could_not_save_all_ends_with_an_error(tmp_path, monkeypat
     monkeypatch.setattr("rasp_tuner.service.server.HttpServer.run", end)
     with pytest.raises(SystemExit if saved else ServeError):
         serve(tmp_path, port=free_port())
+
+
+def ready(client):
+    said = client.get("/readyz")
+    return said.status_code == 200, said.json().get("reason")
+
+
+def test_a_server_that_cannot_write_is_not_ready_from_the_start(database, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "probe", full_disk)
+        with running(database) as client:
+            assert ready(client) == (False, "the database cannot be written")
+            assert "rasp_storage_failing 1.0" in client.get("/metrics").text
+            patch.undo()
+            wait_for(lambda: ready(client) == (True, None), "the disk")
+
+
+def test_ready_is_tested_by_a_write_if_the_latest_one_is_old(sqlite, monkeypatch):
+    monkeypatch.setattr("rasp_tuner.service.service.TRUST_WRITE_S", 0.0)
+    with running(sqlite) as client:
+        assert ready(client) == (True, None)
+        monkeypatch.setattr(Store, "probe", full_disk)
+        assert ready(client) == (False, "the database cannot be written")
+
+
+def full_disk(_):
+    raise sa.exc.OperationalError("COMMIT", {}, OSError("No space left on device"))
+
+
+def test_a_writer_that_is_stuck_is_not_ready(sqlite, monkeypatch):
+    monkeypatch.setattr("rasp_tuner.service.service.TRUST_WRITE_S", 0.0)
+    monkeypatch.setattr("rasp_tuner.service.service.TEST_WRITE_S", 0.05)
+    go_on = threading.Event()
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        monkeypatch.setattr(LiveStudy, "recommend", lambda *_: go_on.wait(30) and {})
+        url = f"{client.base_url}/v1/studies/web/recommend"
+        stuck = threading.Thread(target=lambda: httpx.post(url, json={"context": {"qps": 1.0}}, timeout=60))
+        stuck.start()
+        wait_for(lambda: not ready(client)[0], "the stuck writer")
+        go_on.set()
+        stuck.join(30)
+        wait_for(lambda: ready(client)[0], "the writer")
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_server_that_lost_its_database_to_another_says_so(database):
+    """As after a restart of PostgreSQL, if another server is faster to connect."""
+    with running(database, exclusive=True) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 2)
+        thief = sa.create_engine(
+            sa.make_url(database).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
+        )
+        with thief.connect() as connection:
+            connection.exec_driver_sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+            take = f"SELECT pg_try_advisory_lock({ADVISORY_LOCK_ID})"
+            wait_for(lambda: connection.exec_driver_sql(take).scalar(), "the lock")
+            answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1.0}})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage")
+            assert ready(client) == (False, "another server uses this database: stop it, or take another --database")
+            assert "rasp_storage_failing 1.0" in client.get("/metrics").text
+            assert view(client)["tells"] == 2
+        thief.dispose()
+        wait_for(lambda: ready(client) == (True, None), "the lock")
+        steps(client, 1)
