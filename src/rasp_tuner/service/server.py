@@ -115,7 +115,11 @@ def serve(
         )
         keeper = app.service.keeper
         leave = None if keeper is None else keeper.leave
-        HttpServer(config, app.service.broadcaster, on_ready, leave).run(sockets=[listener])
+        try:
+            HttpServer(config, app.service.broadcaster, on_ready, leave).run(sockets=[listener])
+        finally:
+            if not app.service.writer.stopped_whole:  # also after SIGTERM, which exits with 0 otherwise
+                raise ServeError("not every study could be saved, the log above says why: the next start replays more")
 
 
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:

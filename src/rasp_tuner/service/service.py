@@ -379,10 +379,22 @@ class Service:
     async def metrics(self) -> bytes:
         """The answer to /metrics."""
 
-        def run(work: UnitOfWork) -> list[dict[str, Any]]:
-            return [study_numbers(live, work.now) for live in work.cache.live.values()]
+        names: list[str] | None = None
+        numbers: list[dict[str, Any]] = []
 
-        studies = await self.submit(run, writes=False)
+        def run(work: UnitOfWork) -> Any:
+            nonlocal names
+            if names is None:
+                names = list(work.cache.live)[::-1]
+            while names and not work.piece_ends():
+                live = work.cache.live.get(names.pop())
+                if live is not None:
+                    numbers.append(study_numbers(live, work.now))
+            return MORE if names else None
+
+        await self.submit(run, writes=False)
+        self.telemetry.damaged.set(len(self.writer.cache.damaged))
+        self.telemetry.loading.set(self.writer.not_loaded_yet)
         self.telemetry.waiting.set(self._waiting[True])
         self.telemetry.failing.set(self.writer.failing is not None)
         self.telemetry.streams.set(self.broadcaster.streams)
@@ -390,4 +402,4 @@ class Service:
         if self.leases is not None:
             self.telemetry.lease.set(self.leases.holds)
             self.telemetry.lost.set(self.leases.lost_count)
-        return self.telemetry.text(studies)
+        return self.telemetry.text(numbers)

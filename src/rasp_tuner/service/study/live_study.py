@@ -219,7 +219,10 @@ class LiveStudy:
     @property
     def health(self) -> str:
         """ "good", or all that is wrong, in words."""
-        return "; ".join(self.problems.values()) or "good"
+        words, diverged = list(self.problems.values()), self.counts.diverged
+        if diverged:
+            words.append(f"{diverged} replayed asks came out otherwise: the library or the machine has changed")
+        return "; ".join(words) or "good"
 
     @property
     def serves(self) -> str:
