@@ -16,6 +16,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from rasp_tuner.errors import InvalidValue, RaspError
+from rasp_tuner.service.folder import DATABASE, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
 from rasp_tuner.service.storage.tables import audit, events, keys, snapshots, studies
@@ -57,6 +58,8 @@ class Store:
     def __init__(self, url: str, *, exclusive: bool = False) -> None:
         """`exclusive`: refuse a PostgreSQL database that another server uses; for SQLite the folder is locked."""
         self.url = sa.make_url(url)
+        if (file := sqlite_file(self.url)) is not None:
+            make_private_file(file)
         self._readers = _engine(self.url, writes=False, exclusive=False)
         self._writer = _engine(self.url, writes=True, exclusive=exclusive)
         try:
@@ -235,7 +238,7 @@ class Store:
 
 
 def sqlite_url(folder: Path) -> str:
-    return f"sqlite:///{(folder / 'rasp.db').resolve()}"
+    return f"sqlite:///{(folder / DATABASE).resolve()}"
 
 
 def _key_columns(row: KeyRow) -> dict[str, Any]:
