@@ -51,6 +51,10 @@ def overloaded() -> HttpError:
     return HttpError(503, "overloaded", "more requests wait than the server keeps: nothing was done", retry_after=1)
 
 
+def stopping() -> HttpError:
+    return HttpError(503, "stopping", "the server stops: send it again once it is back", retry_after=1)
+
+
 def internal_error() -> HttpError:
     return HttpError(500, "internal", "the server made a mistake; its log says more")
 

@@ -36,11 +36,8 @@ def fast_routes(service: Service) -> dict[tuple[str, str], FastRoute]:
         return 200, {"results": await service.tell_batch(name, tells)}
 
     async def readyz(_: str, __: bytes) -> RouteAnswer:
-        writer = service.writer
-        if writer.is_alive() and writer.ready.is_set() and not writer.failing:
-            return 200, {"ready": True}
-        reason = "the database cannot be written" if writer.failing else "the writer does not run"
-        return 503, {"ready": False, "reason": reason}
+        reason = await service.why_not_ready()
+        return (200, {"ready": True}) if reason is None else (503, {"ready": False, "reason": reason})
 
     return {
         ("POST", f"{STUDY_PATH}/ask"): ask,

@@ -14,7 +14,7 @@ from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import TokenBuckets
-from rasp_tuner.service.service import Service
+from rasp_tuner.service.service import Service, caller_name
 from rasp_tuner.service.study.definition import NAME_PATTERN
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 
@@ -122,6 +122,7 @@ class Gateway:
         if needs == "write" and self._service.queue_is_full:
             raise http_errors.overloaded()
         scope["rasp.caller"] = caller
+        caller_name.set(caller.name)
         if method == "POST":
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
             wanted = (b"application/x-ndjson", b"application/json") if path == IMPORT_PATH else (b"application/json",)

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.errors import InvalidValue, RaspError
 from rasp_tuner.service.folder import DATABASE, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
-from rasp_tuner.service.storage.tables import audit, events, keys, snapshots, studies
+from rasp_tuner.service.storage.tables import audit, events, keys, schema, snapshots, studies
 from rasp_tuner.service.study.events import Event, Kind
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, such as `rasp keys`
@@ -232,9 +233,20 @@ class Store:
             return [dict(row._mapping) for row in connection.execute(query)]
 
     def probe(self) -> None:
-        """Test write: raises while the database cannot be written."""
+        """Test write, which changes nothing: raises while the database cannot be written."""
         with self.writing() as connection:
-            self.add_audit_line(connection, "server", "storage is back", "")
+            connection.execute(sa.update(schema).values(version=schema.c.version))
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether the database failed, rather than refused what it was given."""
+    refused = sa.exc.DataError | sa.exc.IntegrityError | sa.exc.ProgrammingError | sa.exc.NotSupportedError
+    return isinstance(error, SQLAlchemyError | DatabaseTaken) and not isinstance(error, refused)
+
+
+def outage_in_words(error: Exception) -> str:
+    """What /readyz says of a write that failed."""
+    return str(error) if isinstance(error, DatabaseTaken) else "the database cannot be written"
 
 
 def sqlite_url(folder: Path) -> str:

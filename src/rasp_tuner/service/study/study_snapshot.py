@@ -11,8 +11,9 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from rasp_tuner.core import snapshot
+from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, Counts, LiveStudy
+from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, LiveStudy
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.tuner import Tuner
 
@@ -32,6 +33,7 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
         "handed": live.next_ask,
         "floor": live.erased_below,
         "counts": asdict(live.counts),
+        "switched": live.switched,
         "history": live.history.to_json(),
     }
     pending, recent, arrays = list(live.pending.values()), list(live.recent.values()), live.history.state()
@@ -60,6 +62,7 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     live = LiveStudy(id, definition, created, Tuner.from_bytes(plain[_HEADER_LENGTH.size + length :]))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
     live.first_at, live.erased_below = header.get("first_at"), header.get("floor", 0)
+    live.switched = header.get("switched")
     live.next_ask = header.get("handed", live.counts.asks)
     live.history.restore(header["history"], arrays)
     live.recent = _records_by_number(header["recent"])
