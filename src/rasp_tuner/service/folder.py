@@ -5,7 +5,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -37,10 +37,8 @@ def sqlite_file(url: sa.URL) -> Path | None:
 
 def make_private_file(file: Path) -> None:
     """Make an empty file, for this user only, if there is none; SQLite gives its other files the same rights."""
-    try:
+    with suppress(FileExistsError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
-    except FileExistsError:
-        pass
 
 
 def open_to_others(*files: Path) -> list[Path]:

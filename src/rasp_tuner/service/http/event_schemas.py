@@ -12,7 +12,7 @@ MAX_ASKS = 10**15  # numbered in one study: an id has few enough digits to be to
 MAX_SNAPSHOT_CHARS = 100_000_000  # of a saved tuner, in base64
 
 Count = Annotated[int, Field(ge=0, le=MAX_ASKS)]
-Time = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]  # unix seconds
+Time = Annotated[float, Field(ge=0.0, le=1e11, allow_inf_nan=False)]  # unix seconds, of three thousand years
 
 
 class AskBody(StrictModel):

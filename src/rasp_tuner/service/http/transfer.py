@@ -20,6 +20,7 @@ from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.study.clock import MAX_WAIT_S
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_name
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -61,10 +62,12 @@ def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
     live = LiveStudy(0, definition, 0.0)
     unanswered: set[int] = set()
     keys: set[str] = set()
-    earliest, latest = 0.0, time.time() + MAX_AHEAD_S
+    latest = 0.0
+    if events and events[-1].at > time.time() + MAX_AHEAD_S:
+        raise _wrong_event(len(events), "it comes after tomorrow")
     for event in events:
-        if not earliest <= event.at <= latest:
-            raise _wrong_event(event.seq, "it comes before the one it follows, or after tomorrow")
+        if 0.0 < latest - event.at <= MAX_WAIT_S:
+            raise _wrong_event(event.seq, "it comes before the one it follows")
         if event.key is not None and (event.key in keys or event.kind != "observe"):
             raise _wrong_event(event.seq, f"the key {event.key!r} comes twice, or is not of an observation")
         if event.kind in ("tell", "failed"):
@@ -72,7 +75,7 @@ def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
             if number not in unanswered:
                 raise _wrong_event(event.seq, "it answers what was not asked, or was answered before")
             unanswered.remove(number)
-        earliest = event.at
+        latest = event.at
         try:
             live.apply(event)
         except (RaspError, ValueError, KeyError, TypeError) as reason:
