@@ -99,9 +99,9 @@ class Study:
         """Why `id` was suggested and, once told, its result; `str()` gives it in words."""
         return self._run(self._calls.explain(id))
 
-    def freeze(self) -> None:
-        """Stop exploring: until `unfreeze`, every ask gets the recommendation."""
-        self._run(self._calls.set_frozen(True))
+    def freeze(self, *, default: bool = False) -> None:
+        """Stop exploring: until `unfreeze`, every ask gets the recommendation, or, if `default`, the default."""
+        self._run(self._calls.set_frozen(True, default))
 
     def unfreeze(self) -> None:
         """Explore again."""

@@ -163,9 +163,9 @@ class StudyCalls:
             known[name] = tuple(why[name]) if isinstance(why[name], list) else why[name]
         return Explanation(**known)
 
-    def set_frozen(self, frozen: bool) -> Steps[None]:
+    def set_frozen(self, frozen: bool, default: bool = False) -> Steps[None]:
         self._spares.clear()  # they explore, or do not
-        yield from self._post("freeze" if frozen else "unfreeze", {})
+        yield from self._post("freeze" if frozen else "unfreeze", {"at": "default"} if default else {})
 
     def get(self, path: str) -> Steps[dict[str, Any]]:
         found: dict[str, Any] = (yield from self._exchange.call(Request("GET", f"{self.path}{path}"))).body

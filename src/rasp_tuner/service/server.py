@@ -1,10 +1,8 @@
 """`serve`: runs the server process until a signal; called by `rasp serve`."""
 
-import fcntl
 import functools
 import ipaddress
 import logging
-import os
 import resource
 import signal
 import socket
@@ -15,9 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import sqlalchemy as sa
 import uvicorn
 
 from rasp_tuner.errors import RaspError
+from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
 from rasp_tuner.service.http.asgi import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.http_protocol import BoundedHttpProtocol, close_late_connections
 from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
@@ -85,9 +85,17 @@ def serve(
     advertise  where other servers on the same PostgreSQL reach this one; by default the address it listens on
     lease_s    a server that is silent for so long loses its studies to the others
     """
-    data.mkdir(parents=True, exist_ok=True)
-    with exit_zero_on_sigterm(), folder_lock(data), listening_socket(host, port) as listener:
-        store = Store(database or sqlite_url(data), exclusive=True, lease_s=lease_s)
+    make_folder(data)
+    address = database or sqlite_url(data)
+    file = sqlite_file(sa.make_url(address))
+    with (
+        exit_zero_on_sigterm(),
+        folder_lock(data),
+        database_lock(None if file == (data / DATABASE).resolve() else file),
+        listening_socket(host, port) as listener,
+    ):
+        store = Store(address, exclusive=True, lease_s=lease_s)
+        warn_if_open(data, file)
         loopback = is_loopback(host)
         if not loopback and not any(key.revoked is None for key in store.list_keys()):
             store.close()
@@ -112,7 +120,11 @@ def serve(
         )
         keeper = app.service.keeper
         leave = None if keeper is None else keeper.leave
-        HttpServer(config, app.service.broadcaster, on_ready, leave).run(sockets=[listener])
+        try:
+            HttpServer(config, app.service.broadcaster, on_ready, leave).run(sockets=[listener])
+        finally:
+            if not app.service.writer.stopped_whole:  # also after SIGTERM, which exits with 0 otherwise
+                raise ServeError("not every study could be saved, the log above says why: the next start replays more")
 
 
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:
@@ -174,21 +186,3 @@ def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
         except OSError as reason:
             raise ServeError(f"could not listen on {host}:{port}: {reason.strerror}; try another --port") from reason
         yield listener
-
-
-@contextmanager
-def folder_lock(data: Path) -> Iterator[None]:
-    """Lock the folder, so that there is one writer; the system frees the lock however the process ends."""
-    with (data / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as reason:
-            file.seek(0)
-            owner = file.read(20).strip() or "unknown"
-            raise ServeError(
-                f"another server (process {owner}) uses {data}: stop it, or take another --data"
-            ) from reason
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield

@@ -119,6 +119,8 @@ class Gateway:
         """The body as the model of the route; None if it has none."""
         if not isinstance(route.takes, type):
             return None
+        if not body and route.body_is_optional:
+            return route.read({}, self._limits)
         if len(body) < LARGE_BODY_BYTES:
             return route.read(loads(body), self._limits)
         loop = asyncio.get_running_loop()

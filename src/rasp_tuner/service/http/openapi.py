@@ -1,7 +1,7 @@
 """The OpenAPI document, made from the table of routes and the models of requests and answers."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -49,8 +49,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "operationId": f"{named}_{route.method.lower()}",
         "parameters": [
-            {"name": name, "in": "query", "schema": {"type": "integer", "minimum": 1, "default": usual}}
-            for name, usual in route.query.items()
+            {"name": name, "in": "query", "schema": _query_schema(usual)} for name, usual in route.query.items()
         ]
         + [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -59,8 +58,18 @@ def _operation(route: Route) -> dict[str, Any]:
         "responses": {str(route.status): good, "4XX": bad, "5XX": bad},
     }
     if route.takes is not None:
-        operation["requestBody"] = {"required": True, "content": _content(route.takes)}
+        operation["requestBody"] = {"required": not route.body_is_optional, "content": _content(route.takes)}
     return operation
+
+
+def _query_schema(usual: int | str | Sequence[str] | None) -> dict[str, Any]:
+    """Of a parameter by its default: a whole number, which may be absent (None), a text, or one of some words."""
+    if isinstance(usual, str):
+        return {"type": "string", "default": usual}
+    if usual is None or isinstance(usual, int):
+        schema: dict[str, Any] = {"type": "integer", "minimum": 0 if usual == 0 else 1}
+        return schema if usual is None else {**schema, "default": usual}
+    return {"type": "string", "enum": list(usual)}
 
 
 def _content(what: type[BaseModel] | str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
@@ -46,13 +45,6 @@ class Request:
         given = parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         return {name: values[-1] for name, values in given.items()}
 
-    def query_int(self, name: str, default: int, most: int) -> int:
-        """A whole number from the query string."""
-        given = self.query.get(name, str(default))
-        if not (given.isascii() and given.isdigit()) or len(given) > 9 or not 1 <= int(given) <= most:
-            raise invalid(f"{name} must be a whole number from 1 to {most}", name)
-        return int(given)
-
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -84,7 +76,8 @@ class Route:
     takes: type[BaseModel] | str | None = None  # the body: a model, or a content type without one
     gives: type[BaseModel] | str | None = JSON  # the answer, in the same way
     status: int = 200
-    query: Mapping[str, int] = field(default_factory=dict)  # whole numbers and their defaults
+    query: Mapping[str, int | str | Sequence[str] | None] = field(default_factory=dict)  # see openapi.py
+    body_is_optional: bool = False  # without one it is {}
     of_any_study: bool = False  # a key for one study will do, since the answer shows nothing of others
     parse: Callable[[Any, Limits], Any] | None = None  # instead of `schemas.parse`, where sizes depend on limits
 

@@ -5,11 +5,13 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 from rasp_tuner.service.http import schemas
+from rasp_tuner.service.http.query import list_query
 from rasp_tuner.service.http.route import IMPORT_PATH, NDJSON, STUDY_PATH, Request, Response, Route, json_response
 from rasp_tuner.service.http.transfer import export_lines, read_import
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study_list import SORTS
 
 
 async def create(service: Service, request: Request, wanted: schemas.NewStudy) -> Response:
@@ -18,7 +20,7 @@ async def create(service: Service, request: Request, wanted: schemas.NewStudy) -
 
 
 async def studies(service: Service, request: Request, _: None) -> Any:
-    return await service.list_studies(request.caller.study)
+    return await service.list_studies(list_query(request.query, request.caller.study))
 
 
 async def delete(service: Service, request: Request, _: None) -> Response:
@@ -51,8 +53,8 @@ async def forget(service: Service, request: Request, wanted: schemas.Forget) -> 
     return await service.forget(request.study, wanted.model_dump(exclude_defaults=True), request.caller)
 
 
-async def freeze(service: Service, request: Request, _: None) -> Any:
-    return await service.freeze(request.study, True, request.caller)
+async def freeze(service: Service, request: Request, wanted: schemas.Freeze) -> Any:
+    return await service.freeze(request.study, True, request.caller, default=wanted.at == "default")
 
 
 async def unfreeze(service: Service, request: Request, _: None) -> Any:
@@ -78,12 +80,22 @@ ROUTES = [
         studies,
         "All studies the key is for",
         gives=schemas.StudyList,
+        query={"limit": None, "offset": 0, "find": "", "sort": SORTS},
         of_any_study=True,
     ),
     Route("POST", IMPORT_PATH, "admin", take, "Take in an export", NDJSON, schemas.StudyView, status=201),
     Route("DELETE", STUDY_PATH, "admin", delete, "Delete it with all it learned", gives=None, status=204),
     Route("GET", f"{STUDY_PATH}/export", "admin", export, "The log, as lines of JSON", gives=NDJSON),
     Route("POST", f"{STUDY_PATH}/forget", "admin", forget, "Erase records", schemas.Forget, schemas.Forgotten),
-    Route("POST", f"{STUDY_PATH}/freeze", "admin", freeze, "Stop exploring", gives=schemas.Frozen),
+    Route(
+        "POST",
+        f"{STUDY_PATH}/freeze",
+        "admin",
+        freeze,
+        "Stop exploring",
+        schemas.Freeze,
+        schemas.Frozen,
+        body_is_optional=True,  # there was none in version 0.1
+    ),
     Route("POST", f"{STUDY_PATH}/unfreeze", "admin", unfreeze, "Explore again", gives=schemas.Frozen),
 ]

@@ -4,11 +4,14 @@ import functools
 from typing import Any
 
 from rasp_tuner.service.http import schemas
+from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.http.route import STUDY_PATH, Request, Response, Route
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
+
+MAX_UNIX_S = 10**11
 
 
 async def ask(service: Service, request: Request, asked: schemas.Ask) -> Any:
@@ -48,7 +51,7 @@ async def view(service: Service, request: Request, _: None) -> Any:
 
 
 async def suggestions(service: Service, request: Request, _: None) -> Any:
-    limit = request.query_int("limit", 50, 200)
+    limit = int_from_query(request.query, "limit", 50, 1, 200)
     shown = await service.read(request.study, lambda live, work: live.suggestions(limit, work.now))
     return {"suggestions": shown}
 
@@ -61,8 +64,10 @@ async def suggestion(service: Service, request: Request, _: None) -> Any:
 
 
 async def history(service: Service, request: Request, _: None) -> Any:
-    points = request.query_int("points", 600, 1_024)
-    return await service.read(request.study, lambda live, _: live.history.chart_data(points))
+    given = request.query
+    points = int_from_query(given, "points", 600, 1, 1_024)
+    since = int_from_query(given, "since", 1, 1, MAX_UNIX_S) if "since" in given else None
+    return await service.read(request.study, lambda live, _: live.history.chart_data(points, since))
 
 
 async def memory(service: Service, request: Request, _: None) -> Any:
@@ -153,7 +158,7 @@ ROUTES = [
         history,
         "Series for the dashboard",
         gives=schemas.HistoryView,
-        query={"points": 600},
+        query={"points": 600, "since": None},
     ),
     Route("GET", f"{STUDY_PATH}/memory", "read", memory, "Situations in memory", gives=schemas.MemoryView),
     Route("GET", f"{STUDY_PATH}/live", "read", live, "Server-sent events", gives="text/event-stream"),
