@@ -82,4 +82,4 @@ def test_an_export_with_a_fault_is_refused_and_leaves_nothing(export, tmp_path):
             answer = client.post("/v1/studies/import", content=content, headers=NDJSON)
             assert answer.status_code in (400, 422), (answer.text, said)
             assert said in answer.json()["error"]["message"]
-        assert client.get("/v1/studies").json() == {"studies": []}
+        assert client.get("/v1/studies").json()["studies"] == []

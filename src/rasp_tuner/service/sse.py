@@ -83,5 +83,7 @@ def live_row(live: LiveStudy) -> dict[str, Any]:
         "observations": counts.observations,
         "pending": len(live.pending),
         "frozen": live.tuner.frozen,
+        "serves": live.serves,
+        "switched": live.switched,
         "last_event_at": live.last_at,
     }

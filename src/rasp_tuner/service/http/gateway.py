@@ -16,6 +16,7 @@ from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import TokenBuckets
 from rasp_tuner.service.service import Service, caller_name
 from rasp_tuner.service.study.definition import NAME_PATTERN
+from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -88,6 +89,7 @@ class Gateway:
             handler = self._fast_routes.get((scope["method"], path))
             if handler is not None:
                 status, value = await handler(study or "", scope.get("rasp.body", b""))
+                self._count_fallbacks(scope, study)
                 await send_json(status, dumps(value), send)
                 return
         except HttpError as error:
@@ -129,6 +131,12 @@ class Gateway:
             most = self._limits.import_body if path == IMPORT_PATH else self._limits.body
             scope["rasp.body"] = await _read_body(headers, receive, most)
         return path, study
+
+    def _count_fallbacks(self, scope: Message, study: str | None) -> None:
+        """Add what a client reports with a request that was answered."""
+        for name, value in scope["headers"]:
+            if name == FALLBACKS_HEADER and study is not None:
+                self._service.add_fallbacks(study, value)
 
     def _check_host(self, host: str) -> None:
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host

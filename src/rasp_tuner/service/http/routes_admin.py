@@ -9,11 +9,26 @@ from fastapi.responses import Response, StreamingResponse
 from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.gateway import STUDY_PATH
 from rasp_tuner.service.http.openapi import describe
-from rasp_tuner.service.http.routes_study import json_body, json_response
+from rasp_tuner.service.http.routes_study import int_from_query, json_body, json_response
 from rasp_tuner.service.http.transfer import export_lines, read_import
+from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study_list import SORTS, ListQuery
+
+MOST_IN_PAGE, MOST_OFFSET, LONGEST_NAME = 500, 10**9, 64
+
+
+def _list_query(request: Request) -> ListQuery:
+    """Without `limit` all studies, as in version 0.1."""
+    given, only = request.query_params, request.scope["rasp.caller"].study
+    sort = given.get("sort", "name")
+    if sort not in SORTS:
+        raise invalid(f"sort must be one of {', '.join(SORTS)}", "sort")
+    limit = int_from_query(request, "limit", 50, 1, MOST_IN_PAGE) if "limit" in given else None
+    offset = int_from_query(request, "offset", 0, 0, MOST_OFFSET)
+    return ListQuery(only, given.get("find", "")[:LONGEST_NAME], sort, limit, offset)
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -24,9 +39,12 @@ def add(app: FastAPI, service: Service) -> None:
         new, view = await service.create(wanted.model_dump(exclude_unset=True), request.scope["rasp.caller"])
         return json_response(view, 201 if new else 200)
 
-    @app.get("/v1/studies", **describe("All studies the key is for", None, schemas.StudyList))
+    @app.get(
+        "/v1/studies",
+        **describe("All studies the key is for", None, schemas.StudyList, limit=None, offset=0, find="", sort=SORTS),
+    )
     async def studies(request: Request) -> Response:
-        return json_response(await service.list_studies(request.scope["rasp.caller"].study))
+        return json_response(await service.list_studies(_list_query(request)))
 
     @app.delete(STUDY_PATH, **describe("Delete it with all it learned", None, None, status=204))
     async def delete(request: Request) -> Response:
@@ -60,9 +78,12 @@ def add(app: FastAPI, service: Service) -> None:
         wanted = schemas.parse(schemas.Forget, json_body(request)).model_dump(exclude_defaults=True)
         return json_response(await service.forget(request.path_params["name"], wanted, request.scope["rasp.caller"]))
 
-    @app.post(f"{STUDY_PATH}/freeze", **describe("Stop exploring", None, schemas.Frozen))
+    @app.post(f"{STUDY_PATH}/freeze", **describe("Stop exploring", schemas.Freeze, schemas.Frozen))
     async def freeze(request: Request) -> Response:
-        return json_response(await service.freeze(request.path_params["name"], True, request.scope["rasp.caller"]))
+        body = json_body(request) if request.scope["rasp.body"] else {}  # none in calls of version 0.1
+        default = schemas.parse(schemas.Freeze, body).at == "default"
+        caller = request.scope["rasp.caller"]
+        return json_response(await service.freeze(request.path_params["name"], True, caller, default=default))
 
     @app.post(f"{STUDY_PATH}/unfreeze", **describe("Explore again", None, schemas.Frozen))
     async def unfreeze(request: Request) -> Response:

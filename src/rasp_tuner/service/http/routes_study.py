@@ -16,6 +16,8 @@ from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
+MAX_UNIX_S = 10**11
+
 
 def json_response(value: Any, status: int = 200) -> Response:
     return Response(dumps(value), status, media_type="application/json")
@@ -83,7 +85,7 @@ def _add_reads(app: FastAPI, service: Service) -> None:
 
     @app.get(f"{STUDY_PATH}/suggestions", **describe("The newest suggestions", None, schemas.Suggestions, limit=50))
     async def suggestions(request: Request) -> Response:
-        limit = _int_from_query(request, "limit", 50, 200)
+        limit = int_from_query(request, "limit", 50, 1, 200)
         shown = await service.read(request.path_params["name"], lambda live, work: live.suggestions(limit, work.now))
         return json_response({"suggestions": shown})
 
@@ -98,11 +100,15 @@ def _add_reads(app: FastAPI, service: Service) -> None:
 
         return json_response(await service.read(request.path_params["name"], look))
 
-    @app.get(f"{STUDY_PATH}/history", **describe("Series for the dashboard", None, schemas.HistoryView, points=600))
+    @app.get(
+        f"{STUDY_PATH}/history",
+        **describe("Series for the dashboard", None, schemas.HistoryView, points=600, since=None),
+    )
     async def history(request: Request) -> Response:
-        points = _int_from_query(request, "points", 600, 1_024)
+        points = int_from_query(request, "points", 600, 1, 1_024)
+        since = int_from_query(request, "since", 1, 1, MAX_UNIX_S) if "since" in request.query_params else None
         return json_response(
-            await service.read(request.path_params["name"], lambda live, _: live.history.chart_data(points))
+            await service.read(request.path_params["name"], lambda live, _: live.history.chart_data(points, since))
         )
 
     @app.get(f"{STUDY_PATH}/memory", **describe("Situations in memory", None, schemas.MemoryView))
@@ -119,9 +125,9 @@ def _add_reads(app: FastAPI, service: Service) -> None:
         return StreamingResponse(service.broadcaster.stream(name), media_type="text/event-stream")
 
 
-def _int_from_query(request: Request, name: str, default: int, most: int) -> int:
+def int_from_query(request: Request, name: str, default: int, least: int, most: int) -> int:
     """A whole number from the query string."""
     given = request.query_params.get(name, str(default))
-    if not (given.isascii() and given.isdigit()) or len(given) > 9 or not 1 <= int(given) <= most:
-        raise invalid(f"{name} must be a whole number from 1 to {most}", name)
+    if not (given.isascii() and given.isdigit()) or len(given) > 12 or not least <= int(given) <= most:
+        raise invalid(f"{name} must be a whole number from {least} to {most}", name)
     return int(given)

@@ -15,6 +15,7 @@ from rasp_tuner.service.http.context_schemas import (
     dimensions,
 )
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
+from rasp_tuner.service.http.view_schemas import Coverage, Gains, Serves, Switched, Times
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -210,8 +211,16 @@ class Recommended(LazyModel):
     margins: dict[str, MarginReport] = Field(description="Of every metric with a limit; empty while nothing is known.")
 
 
+class Freeze(StrictModel):
+    at: Literal["recommendation", "default"] = Field(
+        default="recommendation", description="What every ask gets: the best known, or the default."
+    )
+
+
 class Frozen(LazyModel):
     frozen: bool
+    serves: Serves
+    switched: Switched | None
 
 
 class BudgetReport(LazyModel):
@@ -224,11 +233,20 @@ class BudgetReport(LazyModel):
     left: float = Field(description="What may still be spent, in the worst case that is likely (95%).")
 
 
+class FallbackReport(LazyModel):
+    """What clients of this study report, of the last hour."""
+
+    without_server: int = Field(description="Asks that a client answered itself: the answer was late, or none came.")
+    asks: int
+
+
 class StudyView(NewStudy):
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
     created: float
     frozen: bool
+    serves: Serves = Field(description="What an ask gets: suggestions, or, frozen, the recommendation or the default.")
+    switched: Switched | None = Field(description="Null if it was never frozen.")
     asks: int
     tells: int
     failures: int
@@ -241,6 +259,11 @@ class StudyView(NewStudy):
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
+    gains: dict[str, Gains] = Field(description="Over the default, of each metric in its own unit.")
+    failure_share: float = Field(description="Of the latest 200 steps or so.")
+    coverage: Coverage
+    alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
+    fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
 
 
@@ -251,7 +274,9 @@ class DamagedStudy(LazyModel):
 
 class StudyList(LazyModel):
     studies: list[StudyView]
-    damaged: list[DamagedStudy] = Field(default_factory=list, description="Absent if there are none.")
+    damaged: list[DamagedStudy] = Field(default_factory=list, description="Those that cannot be loaded.")
+    total: int = Field(description="Studies found, on this page or not.")
+    loading: int = Field(description="Of this page, studies that are still read from disk: ask again.")
 
 
 class SuggestionView(LazyModel):
@@ -290,8 +315,11 @@ class Gate(LazyModel):
 
 class HistoryView(LazyModel):
     steps: int
+    first: int = Field(description="The first step shown.")
     bucket: int
-    gain_total: float
+    times: Times
+    gain_total: float = Field(description="Of one metric in its unit; of several the sum of their mean shares.")
+    gains: dict[str, Gains]
     series: dict[str, Series]
     gate: Gate
     regimes: list[dict[str, int]]

@@ -6,14 +6,17 @@ and changes nothing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from rasp_tuner.core.checks import whole
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.study.alerts import alerts
+from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog, Kind, ask_id, ask_number
+from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.history import History
 from rasp_tuner.service.study.opened import begin_with
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
@@ -23,21 +26,8 @@ from rasp_tuner.types import Explanation
 
 RECENT_SUGGESTIONS = 200  # that are listed
 TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
+LONGEST_ACTOR = 64  # characters of who did something
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
-
-
-@dataclass(slots=True)
-class Counts:
-    """Stored in snapshots by name: do not rename the fields."""
-
-    asks: int = 0
-    tells: int = 0
-    failures: int = 0
-    observations: int = 0
-    late: int = 0
-    dropped: int = 0  # unanswered asks pushed out by newer ones and not answered since
-    diverged: int = 0  # replayed asks with other parameters than in the log, apart from erasures
-    erased: int = 0  # records
 
 
 class LiveStudy:
@@ -53,7 +43,8 @@ class LiveStudy:
         self.first_at: float | None = None  # of the oldest record
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
-        self.counts = Counts()
+        self.counts, self.fallbacks = Counts(), FallbackCounts()
+        self.switched: dict[str, Any] | None = None  # by whom and when it was last frozen or unfrozen
         self.pending: dict[int, SuggestionRecord] = {}  # in order of asking, like the tuner's ledger
         self.recent: dict[int, SuggestionRecord] = {}
         self._answers: dict[int, SuggestionRecord] = {}
@@ -113,11 +104,15 @@ class LiveStudy:
         self.apply(event)
         return event
 
-    def freeze(self, frozen: bool, at: float) -> Event | None:
-        """The event to log, or None if the study is in that state already."""
-        if self.tuner.frozen == frozen:
+    def freeze(self, frozen: bool, at: float, *, default: bool = False, by: str | None = None) -> Event | None:
+        """The event to log, or None if the study is in that state already; `default`: every ask gets the default."""
+        default = frozen and default
+        if (self.tuner.frozen, self.tuner.frozen_at_default) == (frozen, default):
             return None
-        event = self._event("freeze" if frozen else "unfreeze", at, {})
+        body = {"by": by, "at": "default" if default else None}
+        event = self._event(
+            "freeze" if frozen else "unfreeze", at, {name: x for name, x in body.items() if x is not None}
+        )
         self.apply(event)
         return event
 
@@ -155,7 +150,7 @@ class LiveStudy:
     def _apply_tell(self, event: Event) -> None:
         record = self._ask_answered_by(event)
         metrics = event.body["metrics"]
-        expected = self.history.expected_default_error(self.tuner, record.context)
+        expected = self.history.expected_of_default(self.tuner, record.context)
         why = self._learn(record, lambda id: self.tuner.tell(id, metrics, record.ran), metrics)
         late = self._close_ask(event, replace(record, status="told", metrics=metrics))
         self.counts.tells += 1
@@ -171,7 +166,7 @@ class LiveStudy:
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
-        expected = self.history.expected_default_error(self.tuner, context)
+        expected = self.history.expected_of_default(self.tuner, context)
         self.tuner.observe(context, params, metrics)
         self._advance(event, record=True)
         self.counts.observations += 1
@@ -180,14 +175,23 @@ class LiveStudy:
         self.history.add_step(event.at, context, params, metrics, None, expected)
 
     def _apply_freeze(self, event: Event) -> None:
-        self.tuner.freeze()
-        self._advance(event)
-        self.history.add_mark(event.at, "freeze")
+        serves = event.body.get("at")
+        if serves not in (None, "default"):
+            raise ValueError(f"event {event.seq}: a study cannot be frozen at {str(serves)[:80]!r}")
+        self._switch(event, "freeze" if serves is None else "default")
+        self.tuner.freeze(default=serves == "default")
 
     def _apply_unfreeze(self, event: Event) -> None:
+        self._switch(event, "unfreeze")
         self.tuner.unfreeze()
+
+    def _switch(self, event: Event, mark: str) -> None:
+        by = event.body.get("by")  # not in events of version 0.1
+        if not (by is None or (isinstance(by, str) and len(by) <= LONGEST_ACTOR)):
+            raise ValueError(f"event {event.seq}: `by` must be a text of at most {LONGEST_ACTOR} characters")
+        self.switched = {"by": by, "at": event.at}
         self._advance(event)
-        self.history.add_mark(event.at, "unfreeze")
+        self.history.add_mark(event.at, mark, by)
 
     # views
 
@@ -220,12 +224,19 @@ class LiveStudy:
             words.append(f"{diverged} replayed asks came out otherwise: the library or the machine has changed")
         return "; ".join(words) or "good"
 
+    @property
+    def serves(self) -> str:
+        """What an ask gets: suggestions, or, frozen, the recommendation or the default."""
+        return "default" if self.tuner.frozen_at_default else "recommendation" if self.tuner.frozen else "suggestions"
+
     def view(self, now: float) -> dict[str, Any]:
         overdue, counts, budget = self.overdue_count(now), self.counts, self.tuner.budget()
-        return {
+        view = {
             **self.definition.to_wire(),
             "created": self.created,
             "frozen": self.tuner.frozen,
+            "serves": self.serves,
+            "switched": self.switched,
             "asks": counts.asks,
             "tells": counts.tells,
             "failures": counts.failures,
@@ -239,7 +250,10 @@ class LiveStudy:
             "scales": self.tuner.scales,
             "health": self.health,
             "budget_report": None if budget is None else asdict(budget),
+            "fallbacks": self.fallbacks.view(now),
+            **self.history.summary(),
         }
+        return {**view, "alerts": alerts(view)}
 
     def recommend(self, context: Any) -> dict[str, Any]:
         params, margins = self.tuner.recommend(context), self.tuner.margins(context)
@@ -366,22 +380,7 @@ class LiveStudy:
 
     def _suggestion_json(self, record: SuggestionRecord, why: Explanation | None, now: float) -> dict[str, Any]:
         overdue = record.status == "pending" and (self.expires_at(record) < now or record.number not in self.pending)
-        shown: dict[str, Any] = {
-            "id": ask_id(record.number),
-            "asked_at": record.asked_at,
-            "context": record.context,
-            "params": record.params,
-            "status": "expired" if overdue else record.status,
-            "late": record.late and record.status != "pending",
-            "explanation": "" if why is None else str(why),
-        }
-        if record.ran is not None:
-            shown["ran"] = record.ran
-        if record.metrics is not None:
-            shown["metrics"] = record.metrics
-        if record.reason is not None:
-            shown["reason"] = record.reason
-        return shown
+        return record.to_json(overdue, "" if why is None else str(why))
 
 
 def _unknown_suggestion(id: str, erased: bool = False) -> HttpError:

@@ -18,8 +18,9 @@ from rasp_tuner import __version__
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
+from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, Counts, LiveStudy
+from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, LiveStudy
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.tuner import Tuner
 
@@ -39,6 +40,7 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
         "handed": live.next_ask,
         "floor": live.erased_below,
         "counts": asdict(live.counts),
+        "switched": live.switched,
         "history": live.history.to_json(),
         "made_with": made_with(),
     }
@@ -70,6 +72,7 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     live = LiveStudy(id, definition, created, Tuner.from_bytes(tuner))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
     live.first_at, live.erased_below = header.get("first_at"), header.get("floor", 0)
+    live.switched = header.get("switched")
     live.next_ask = header.get("handed", live.counts.asks)
     live.history.restore(header["history"], arrays)
     live.recent = _records_by_number(header["recent"])

@@ -32,6 +32,20 @@ class SuggestionRecord:
         """What the answer is about."""
         return self.params if self.ran is None else self.ran
 
+    def to_json(self, expired: bool, explanation: str) -> dict[str, Any]:
+        """What the views show of it."""
+        shown: dict[str, Any] = {
+            "id": ask_id(self.number),
+            "asked_at": self.asked_at,
+            "context": self.context,
+            "params": self.params,
+            "status": "expired" if expired else self.status,
+            "late": self.late and self.status != "pending",
+            "explanation": explanation,
+        }
+        told = {"ran": self.ran, "metrics": self.metrics, "reason": self.reason}
+        return shown | {name: value for name, value in told.items() if value is not None}
+
     def what_ran(self, params: Mapping[str, Any] | None, space: Space) -> dict[str, Any] | None:
         """All parameters that ran, if `params`, which may leave knobs out, are not what was suggested."""
         ran = self.params if params is None else space.completed(self.params, params)
