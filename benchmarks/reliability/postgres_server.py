@@ -28,7 +28,8 @@ class PostgresServer:
         if not programs and not found:
             raise NoPostgres("install Debian's package postgresql")
         self._folder = (programs[-1] if programs else Path(str(found)).resolve()).parent
-        self._data, self._as_user = data, self._other_user()
+        self._data = data
+        self._as_user = self._other_user()
         self.port = _free_port()
         self.url = f"postgresql://rasp@127.0.0.1:{self.port}/postgres"
         initdb = [*self._as_user, str(self._folder / "initdb"), "-D", str(data / "db"), "-U", "rasp", "-A", "trust"]
