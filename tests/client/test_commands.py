@@ -174,6 +174,7 @@ def test_forget(rasp, name, client):
 def test_freeze(rasp, name):
     assert rasp("study", "freeze", name).stdout == f"{name} is frozen\n"
     assert "frozen" in rasp("study", "show", name).stdout
+    assert rasp("study", "freeze", name, "--default").stdout == f"{name} is frozen at its default\n"
     assert of_json(rasp("study", "unfreeze", name, "--json")) == {"name": name, "frozen": False}
 
 

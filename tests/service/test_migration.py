@@ -51,6 +51,7 @@ def test_an_older_database_is_migrated_after_a_backup(database, tmp_path, versio
         assert client.get("/version").json()["schema"] == SCHEMA_VERSION
     if database.startswith("sqlite"):
         (backup,) = tmp_path.glob(f"rasp.db.v{version}-*.bak")
+        assert backup.stat().st_mode & 0o077 == 0  # for this user only
         engine, table = sa.create_engine(f"sqlite:///{backup}"), "events"
     else:
         engine = driven(database)

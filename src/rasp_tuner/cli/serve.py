@@ -212,9 +212,10 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
 @contextmanager
 def _store(data: Path, database: str | None) -> "Iterator[Store]":
     """The database of a service, which may be running at the same time."""
+    from rasp_tuner.service.folder import make_folder
     from rasp_tuner.service.storage.store import Store, sqlite_url
 
-    data.mkdir(parents=True, exist_ok=True)
+    make_folder(data)
     store = Store(database or sqlite_url(data))
     try:
         yield store

@@ -51,6 +51,14 @@ class Samples:
     losses: Array  # [n, C] what the errors are composed of
 
 
+class Expected(NamedTuple):
+    """An error that is expected on average, and the interval that holds it nine times in ten."""
+
+    mean: float
+    low: float
+    high: float
+
+
 class Optimizer(Stateful, Protocol):
     """The stages of one preset, joined: identify, predict, choose; then learn."""
 
@@ -104,7 +112,7 @@ class Optimizer(Stateful, Protocol):
     def best_known(self, context: Array) -> Array | None:
         """The best point for this context without exploring; None while nothing is known."""
 
-    def expect(self, context: Array, point: Array) -> float | None:
+    def expect(self, context: Array, point: Array) -> Expected | None:
         """The error expected at a point; None where that is not known."""
 
     def alike(self, context: Array) -> tuple[float, float] | None:

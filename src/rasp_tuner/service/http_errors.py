@@ -11,6 +11,8 @@ FIELD_NAMES = (
     "|constraints|Float|Int|Categorical|PowerOfTwo|Auto"
 )
 
+MAX_MESSAGE_CHARS, MAX_FIELD_CHARS = 1_000, 200  # messages quote what was sent
+
 
 class HttpError(Exception):
     """A refused request; `body()` is the JSON that the caller gets."""
@@ -19,7 +21,9 @@ class HttpError(Exception):
         self, status: int, code: str, message: str, field: str | None = None, retry_after: int | None = None
     ) -> None:
         super().__init__(message)
-        self.status, self.code, self.message, self.field, self.retry_after = status, code, message, field, retry_after
+        self.status, self.code, self.retry_after = status, code, retry_after
+        self.message = message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]}..."
+        self.field = field and field[:MAX_FIELD_CHARS]
 
     def body(self) -> dict[str, Any]:
         error = {"code": self.code, "message": self.message}

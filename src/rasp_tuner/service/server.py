@@ -1,10 +1,10 @@
 """`serve`: runs the server process until a signal; called by `rasp serve`."""
 
-import fcntl
+import functools
 import importlib.util
 import ipaddress
 import logging
-import os
+import resource
 import signal
 import socket
 import sys
@@ -14,18 +14,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import sqlalchemy as sa
 import uvicorn
 
 from rasp_tuner.errors import RaspError
+from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
 from rasp_tuner.service.http.asgi import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.http_protocol import BoundedHttpProtocol, close_late_connections
-from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.opening import open_tuner
 from rasp_tuner.service.storage.store import LEASE_S, Store, sqlite_url
 
 THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
 SHUTDOWN_GRACE_S = 5
+RESERVED_FILES = 100  # not for connections: the database, its log, the process's own
 TICKS_BETWEEN_CHECKS = 10  # of uvicorn, 0.1 s each, between checks for late connections
 
 
@@ -85,9 +88,17 @@ def serve(
     """
     if importlib.util.find_spec("fastapi") is None:  # fail now, although it is loaded later
         raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
-    data.mkdir(parents=True, exist_ok=True)
-    with exit_zero_on_sigterm(), folder_lock(data), listening_socket(host, port) as listener:
-        store = Store(database or sqlite_url(data), exclusive=True, lease_s=lease_s)
+    make_folder(data)
+    address = database or sqlite_url(data)
+    file = sqlite_file(sa.make_url(address))
+    with (
+        exit_zero_on_sigterm(),
+        folder_lock(data),
+        database_lock(None if file == (data / DATABASE).resolve() else file),
+        listening_socket(host, port) as listener,
+    ):
+        store = Store(address, exclusive=True, lease_s=lease_s)
+        warn_if_open(data, file)
         loopback = is_loopback(host)
         if not loopback and not any(key.revoked is None for key in store.list_keys()):
             store.close()
@@ -112,21 +123,29 @@ def serve(
         )
         keeper = app.service.keeper
         leave = None if keeper is None else keeper.leave
-        HttpServer(config, app.service.broadcaster, on_ready, leave).run(sockets=[listener])
+        try:
+            HttpServer(config, app.service.broadcaster, on_ready, leave).run(sockets=[listener])
+        finally:
+            if not app.service.writer.stopped_whole:  # also after SIGTERM, which exits with 0 otherwise
+                raise ServeError("not every study could be saved, the log above says why: the next start replays more")
 
 
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:
     """The uvicorn configuration: fixed settings and the given ones."""
-    fixed: dict[str, Any] = {"http": BoundedHttpProtocol, "ws": "none", "lifespan": "on", "server_header": False}
+    limits = app.service.limits
+    count = ConnectionCount(min(limits.connections, _open_files() - RESERVED_FILES), limits.connections_of_one)
+    protocol = functools.partial(BoundedHttpProtocol, count=count)
+    fixed: dict[str, Any] = {"http": protocol, "ws": "none", "lifespan": "on", "server_header": False}
     return uvicorn.Config(app, access_log=False, proxy_headers=False, **fixed, **settings)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _open_files() -> int:
+    """How many files and connections the process may open: all that the system lets it ask for."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return sys.maxsize
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
 
 
 def advertised_url(host: str, port: int, database_host: str | None) -> str:
@@ -170,21 +189,3 @@ def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
         except OSError as reason:
             raise ServeError(f"could not listen on {host}:{port}: {reason.strerror}; try another --port") from reason
         yield listener
-
-
-@contextmanager
-def folder_lock(data: Path) -> Iterator[None]:
-    """Lock the folder, so that there is one writer; the system frees the lock however the process ends."""
-    with (data / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as reason:
-            file.seek(0)
-            owner = file.read(20).strip() or "unknown"
-            raise ServeError(
-                f"another server (process {owner}) uses {data}: stop it, or take another --data"
-            ) from reason
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield

@@ -24,6 +24,7 @@ from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study_list import PAGE_S, ListQuery, StudyList
 from rasp_tuner.service.telemetry import Telemetry, study_numbers
 
 CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
@@ -50,12 +51,13 @@ class Service:
         """`leases`: one of several servers."""
         self.store, self.limits, self.leases = store, limits, leases
         self.keys = ApiKeys(store, open_without_keys)
-        self.broadcaster = SseBroadcaster(limits.streams, self.holds_study)
+        self.broadcaster = SseBroadcaster(limits.streams, limits.streams_of_one)
         self.telemetry = Telemetry()
         if leases is not None:
             begin(leases)
         self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe, leases)
         self.keeper = None if leases is None else LeaseKeeper(leases, self.writer)
+        self._list = StudyList()
         self._waiting = {True: 0, False: 0}  # writes, reads
         self._testing: asyncio.Future[Any] | None = None  # a test write for /readyz
         self._waiting_of: dict[tuple[str | None, bool], int] = {}  # the same, by study
@@ -171,32 +173,37 @@ class Service:
                 409, "conflict", f"there are {self.limits.studies} studies already, which is the limit", "name"
             )
 
-    async def list_studies(self, only: str | None) -> dict[str, list[dict[str, Any]]]:
-        """The views of all `studies`; if some cannot be loaded, also why (`damaged`)."""
-        names: list[str] | None = None
+    async def list_studies(self, query: ListQuery) -> dict[str, Any]:
+        """The views of a page of studies; without a limit it waits for those that are not in memory yet."""
+        names: list[str] = []  # of the page
         views: dict[str, dict[str, Any]] = {}
-        others: list[str] = []
+        left: list[str] | None = None
+        total = 0
 
         def run(work: UnitOfWork) -> Any:
-            nonlocal names
-            if names is None:
-                names = sorted((name for name in work.cache.rows if only in (None, name)), reverse=True)
-            while names and not work.piece_ends():
-                name = names.pop()
-                live = work.cache.live.get(name)
+            nonlocal names, left, total
+            if left is None:
+                names, total = self._list.page(work, query)
+                left = [name for name in reversed(names) if name in work.cache.live]
+            while left and not work.piece_ends():
+                live = work.cache.live.get(name := left.pop())
                 if live is not None:
                     views[name] = self.view(live, work)
-                else:
-                    others.append(name)
-            return MORE if names else dict(work.cache.damaged)
+            return MORE if left else {name: why for name, why in work.cache.damaged.items() if name in names}
 
         damaged: dict[str, str] = await self.submit(run, writes=False)
-        for name in others:  # not in memory yet
-            with contextlib.suppress(HttpError):
+        missing = [name for name in names if name not in views and name not in damaged]
+        until = time.monotonic() + PAGE_S
+        while missing and (query.limit is None or time.monotonic() < until):
+            name = missing.pop(0)
+            with contextlib.suppress(HttpError):  # deleted meanwhile, or damaged: a request by name explains
                 views[name] = await self.read(name, self.view)
-        listed = {"studies": [views[name] for name in sorted(views)]}
-        bad = [{"name": name, "health": damaged[name]} for name in sorted(damaged) if only in (None, name)]
-        return {**listed, "damaged": bad} if bad else listed
+        return {
+            "studies": [views[name] for name in names if name in views],
+            "damaged": [{"name": name, "health": why} for name, why in sorted(damaged.items())],
+            "total": total,
+            "loading": len(missing),
+        }
 
     async def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Any:
         """The result of `read` on a study; it must change nothing."""
@@ -232,14 +239,16 @@ class Service:
         """Add a line to the audit log."""
         await self.submit(lambda work: work.audit(caller.name, action, subject), writes=True)
 
-    async def freeze(self, name: str, frozen: bool, caller: Caller) -> dict[str, Any]:
+    async def freeze(self, name: str, frozen: bool, caller: Caller, *, default: bool = False) -> dict[str, Any]:
+        """Stop or start exploring; `default`: every ask gets the default and not the recommendation."""
+
         def run(work: UnitOfWork) -> dict[str, Any]:
             live = work.study(name, writes=True)
-            event = live.freeze(frozen, work.now)
+            event = live.freeze(frozen, work.now, default=default, by=caller.name)
             if event is not None:
                 work.add_event(live, event)
-                work.audit(caller.name, "study frozen" if frozen else "study unfrozen", name)
-            return {"frozen": frozen}
+                work.audit(caller.name, f"study {'frozen' if frozen else 'unfrozen'}{' at default' * default}", name)
+            return {"frozen": frozen, "serves": live.serves, "switched": live.switched}
 
         result: dict[str, Any] = await self.submit(run, writes=True, study=name)
         return result
@@ -264,6 +273,12 @@ class Service:
         return {"erased": erased, "scrubbed": not self.writer.purging, "backups": backups}
 
     # asks and answers
+
+    def add_fallbacks(self, name: str, report: bytes) -> None:
+        """Count asks that a client answered without this server, as it reports."""
+        live = self.writer.cache.live.get(name)
+        if live is not None:
+            live.fallbacks.add(report, time.time())
 
     async def ask(self, name: str, contexts: list[Any]) -> list[dict[str, Any]]:
         """One suggestion for each context; a wrong context raises before the first is made."""
@@ -364,10 +379,22 @@ class Service:
     async def metrics(self) -> bytes:
         """The answer to /metrics."""
 
-        def run(work: UnitOfWork) -> list[dict[str, Any]]:
-            return [study_numbers(live, work.now) for live in work.cache.live.values()]
+        names: list[str] | None = None
+        numbers: list[dict[str, Any]] = []
 
-        studies = await self.submit(run, writes=False)
+        def run(work: UnitOfWork) -> Any:
+            nonlocal names
+            if names is None:
+                names = list(work.cache.live)[::-1]
+            while names and not work.piece_ends():
+                live = work.cache.live.get(names.pop())
+                if live is not None:
+                    numbers.append(study_numbers(live, work.now))
+            return MORE if names else None
+
+        await self.submit(run, writes=False)
+        self.telemetry.damaged.set(len(self.writer.cache.damaged))
+        self.telemetry.loading.set(self.writer.not_loaded_yet)
         self.telemetry.waiting.set(self._waiting[True])
         self.telemetry.failing.set(self.writer.failing is not None)
         self.telemetry.streams.set(self.broadcaster.streams)
@@ -375,4 +402,4 @@ class Service:
         if self.leases is not None:
             self.telemetry.lease.set(self.leases.holds)
             self.telemetry.lost.set(self.leases.lost_count)
-        return self.telemetry.text(studies)
+        return self.telemetry.text(numbers)

@@ -8,19 +8,22 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http.gateway import IMPORT_PATH, Message, Receive, Send, send_json
+from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StudyRow
+from rasp_tuner.service.study_list import place
 
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
 PASSED_ON = (b"authorization", b"content-type", b"accept")
@@ -183,29 +186,37 @@ class Forwarder:
         return self._client.build_request(scope["method"], url, headers=headers, content=scope.get("rasp.body") or None)
 
     async def _list(self, scope: Message) -> dict[str, Any]:
-        """The studies of all servers; `missing` names those that nobody has shown."""
-        only = scope["rasp.caller"].study
+        """A page of the studies of all servers; `missing` names those that nobody has shown."""
+        given = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        query = list_query(given, scope["rasp.caller"].study)
+        end = None if query.limit is None else min(query.offset + query.limit, MOST_IN_PAGE)
+        wanted = {**given, "offset": "0"} | ({} if end is None else {"limit": str(end)})
         own, names, *others = await asyncio.gather(
-            self._service.list_studies(only),
+            self._service.list_studies(replace(query, offset=0, limit=end)),
             asyncio.to_thread(self._leases.names),
-            *(self._list_of(peer, scope) for peer in self._leases.peers()),
+            *(self._list_of(peer, scope, wanted) for peer in self._leases.peers()),
             return_exceptions=True,
         )
         if isinstance(own, BaseException):
             raise own
-        listed: dict[str, dict[str, Any]] = {"studies": {}, "damaged": {}}
-        for part in (*others, own):
-            for kind, known in listed.items() if isinstance(part, dict) else ():
-                known.update((view["name"], view) for view in part.get(kind, ()))
-        every = {name for name in names if only in (None, name)} if isinstance(names, list) else set()
-        shown = {kind: [known[name] for name in sorted(known)] for kind, known in listed.items()}
-        missing = sorted(every - listed["studies"].keys() - listed["damaged"].keys())
-        return {"studies": shown["studies"], **({"damaged": shown["damaged"]} if shown["damaged"] else {})} | (
-            {"missing": missing} if missing else {}
-        )
+        parts = [part for part in (*others, own) if isinstance(part, dict)]
+        views = {view["name"]: view for part in parts for view in part["studies"]}
+        damaged = {view["name"]: view for part in parts for view in part["damaged"]}
+        ordered = sorted(views.values(), key=lambda view: (place(view, query.sort), view["name"]))
+        page: dict[str, Any] = {
+            "studies": ordered[query.offset : end],
+            "damaged": [damaged[name] for name in sorted(damaged)],
+            "total": sum(part["total"] for part in parts),
+            "loading": sum(part["loading"] for part in parts),
+        }
+        if len(parts) <= len(others) and isinstance(names, list):  # somebody did not answer
+            known = (name for name in names if query.only in (None, name))
+            page["missing"] = sorted(set(known) - views.keys() - damaged.keys())
+        return page
 
-    async def _list_of(self, peer: Peer, scope: Message) -> dict[str, Any]:
-        answer = await asyncio.wait_for(self._client.send(self._request(peer, scope)), LIST_S)
+    async def _list_of(self, peer: Peer, scope: Message, wanted: Mapping[str, str]) -> dict[str, Any]:
+        asked = {**scope, "query_string": urlencode(wanted).encode()}
+        answer = await asyncio.wait_for(self._client.send(self._request(peer, asked)), LIST_S)
         listed: dict[str, Any] = answer.raise_for_status().json()
         return listed
 

@@ -1,5 +1,6 @@
 """The OpenAPI document. Routes read their bodies themselves, so requests and answers are described here."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -19,7 +20,7 @@ def describe(
     takes: type[BaseModel] | str | None,
     gives: type[BaseModel] | str | None,
     status: int = 200,
-    **query: int,
+    **query: int | str | Sequence[str] | None,
 ) -> dict[str, Any]:
     """Arguments of a route's decorator; request and answer are a model, or a content type without one."""
     extra: dict[str, Any] = {}
@@ -27,8 +28,7 @@ def describe(
         extra["requestBody"] = {"required": True, "content": _content(takes)}
     if query:
         extra["parameters"] = [
-            {"name": name, "in": "query", "schema": {"type": "integer", "minimum": 1, "default": usual}}
-            for name, usual in query.items()
+            {"name": name, "in": "query", "schema": _query_schema(usual)} for name, usual in query.items()
         ]
     good: dict[str, Any] = {"description": summary}
     if gives is not None:
@@ -67,6 +67,16 @@ def add(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _query_schema(usual: int | str | Sequence[str] | None) -> dict[str, Any]:
+    """Of a parameter by its default: a whole number, which may be absent (None), a text, or one of some words."""
+    if isinstance(usual, str):
+        return {"type": "string", "default": usual}
+    if usual is None or isinstance(usual, int):
+        schema: dict[str, Any] = {"type": "integer", "minimum": 0 if usual == 0 else 1}
+        return schema if usual is None else {**schema, "default": usual}
+    return {"type": "string", "enum": list(usual)}
 
 
 def _name_path(path: str, operation: dict[str, Any]) -> None:

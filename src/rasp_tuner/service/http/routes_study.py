@@ -10,11 +10,13 @@ from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.fast_routes import fast_routes
 from rasp_tuner.service.http.gateway import STUDY_PATH, FastRoute
 from rasp_tuner.service.http.openapi import describe
-from rasp_tuner.service.http_errors import invalid
+from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
+
+MAX_UNIX_S = 10**11
 
 
 def json_response(value: Any, status: int = 200) -> Response:
@@ -83,7 +85,7 @@ def _add_reads(app: FastAPI, service: Service) -> None:
 
     @app.get(f"{STUDY_PATH}/suggestions", **describe("The newest suggestions", None, schemas.Suggestions, limit=50))
     async def suggestions(request: Request) -> Response:
-        limit = _int_from_query(request, "limit", 50, 200)
+        limit = int_from_query(request.query_params, "limit", 50, 1, 200)
         shown = await service.read(request.path_params["name"], lambda live, work: live.suggestions(limit, work.now))
         return json_response({"suggestions": shown})
 
@@ -98,11 +100,17 @@ def _add_reads(app: FastAPI, service: Service) -> None:
 
         return json_response(await service.read(request.path_params["name"], look))
 
-    @app.get(f"{STUDY_PATH}/history", **describe("Series for the dashboard", None, schemas.HistoryView, points=600))
+    @app.get(
+        f"{STUDY_PATH}/history",
+        **describe("Series for the dashboard", None, schemas.HistoryView, points=600, since=None),
+    )
     async def history(request: Request) -> Response:
-        points = _int_from_query(request, "points", 600, 1_024)
+        points = int_from_query(request.query_params, "points", 600, 1, 1_024)
+        since = (
+            int_from_query(request.query_params, "since", 1, 1, MAX_UNIX_S) if "since" in request.query_params else None
+        )
         return json_response(
-            await service.read(request.path_params["name"], lambda live, _: live.history.chart_data(points))
+            await service.read(request.path_params["name"], lambda live, _: live.history.chart_data(points, since))
         )
 
     @app.get(f"{STUDY_PATH}/memory", **describe("Situations in memory", None, schemas.MemoryView))
@@ -113,15 +121,12 @@ def _add_reads(app: FastAPI, service: Service) -> None:
 
     @app.get(f"{STUDY_PATH}/live", **describe("Server-sent events", None, "text/event-stream"))
     async def live(request: Request) -> Response:
-        name = request.path_params["name"]
+        name, caller, whose = request.path_params["name"], request.scope["rasp.caller"], request.scope["rasp.whose"]
         await service.read(name, lambda live, _: live.seq)  # a 404 now instead of an empty stream
-        service.broadcaster.check_stream_limit()
-        return StreamingResponse(service.broadcaster.stream(name), media_type="text/event-stream")
+        service.broadcaster.check_stream_limit(whose)
 
+        def may_go_on() -> bool:
+            return service.keys.is_valid(caller) and service.holds_study(name)
 
-def _int_from_query(request: Request, name: str, default: int, most: int) -> int:
-    """A whole number from the query string."""
-    given = request.query_params.get(name, str(default))
-    if not (given.isascii() and given.isdigit()) or len(given) > 9 or not 1 <= int(given) <= most:
-        raise invalid(f"{name} must be a whole number from 1 to {most}", name)
-    return int(given)
+        rows = service.broadcaster.stream(name, whose, may_go_on)
+        return StreamingResponse(rows, media_type="text/event-stream")

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import sqlalchemy as sa
 
 from rasp_tuner.errors import RaspError
+from rasp_tuner.service.folder import make_private_file
 from rasp_tuner.service.storage.locks import check_not_served, preparing
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, audit, events, events_key, meta, schema, servers
 
@@ -56,6 +58,7 @@ def _backup(engine: sa.Engine, found: int) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     if engine.dialect.name == "sqlite":
         target = f"{engine.url.database}.v{found}-{stamp}.bak"
+        make_private_file(Path(target))
         raw = engine.raw_connection()  # VACUUM INTO does not run inside a transaction
         try:
             raw.cursor().execute("VACUUM INTO ?", (target,))

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.service.folder import DATABASE, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
 from rasp_tuner.service.storage.locks import DatabaseTaken, share_with_servers
@@ -56,6 +57,8 @@ class Store:
     def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = LEASE_S) -> None:
         """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
+        if (file := sqlite_file(self.url)) is not None:
+            make_private_file(file)
         self._readers = _engine(self.url, writes=False, lease_s=lease_s)
         self._writer = _engine(self.url, writes=True, lease_s=lease_s)
         try:
@@ -219,6 +222,13 @@ class Store:
         with self.reading() as connection:
             return [KeyRow(*row) for row in connection.execute(sa.select(keys).order_by(keys.c.created))]
 
+    def count_keys(self) -> tuple[int, int]:
+        """How many there are, and how many of them are revoked."""
+        query = sa.select(sa.func.count(), sa.func.count(keys.c.revoked)).select_from(keys)
+        with self.reading() as connection:
+            made, revoked = connection.execute(query).one()
+        return made, revoked
+
     def add_key(self, row: KeyRow) -> None:
         with self.writing() as connection:
             connection.execute(sa.insert(keys), _key_columns(row))
@@ -261,7 +271,7 @@ def outage_in_words(error: Exception) -> str:
 
 
 def sqlite_url(folder: Path) -> str:
-    return f"sqlite:///{(folder / 'rasp.db').resolve()}"
+    return f"sqlite:///{(folder / DATABASE).resolve()}"
 
 
 def _key_columns(row: KeyRow) -> dict[str, Any]:

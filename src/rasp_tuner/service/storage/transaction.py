@@ -376,16 +376,20 @@ def load_study(store: Store, row: StudyRow, check: Callable[[], object] = bool) 
     `check` is called before each event, and may raise.
     """
     definition = StudyDefinition.from_stored(row.definition)
-    live = None
+    live = used = None
     for _, data in store.snapshots(row.id):
         try:
-            live = study_snapshot.restore(data, row.id, definition, row.created)
+            live, used = study_snapshot.restore(data, row.id, definition, row.created), data
             break
         except (ValueError, KeyError, TypeError, RaspError):
             continue  # damaged, or from another version: use an older snapshot, or the log alone
     live = live or LiveStudy(row.id, definition, row.created)
-    snapshot_seq = live.seq
+    snapshot_seq, diverged = live.seq, live.counts.diverged
     for event in store.events_after(row.id, live.seq):
         check()
         live.apply(event)
+    if live.counts.diverged > diverged:
+        before = study_snapshot.maker(used) if used else {}
+        said = "study %r: replayed asks came out otherwise. Its snapshot was made with %s, this server is %s"
+        log.warning(said, row.name, before or "an older version", study_snapshot.made_with())
     return live, snapshot_seq

@@ -111,6 +111,11 @@ class Writer(threading.Thread):
         current = self._loader.current if self._not_loaded_yet else None
         return current[0] if current and time.monotonic() - current[1] > PRELOAD_S else None
 
+    @property
+    def not_loaded_yet(self) -> int:
+        """How many studies that were there at the start have not been tried yet."""
+        return len(self._not_loaded_yet)
+
     def run(self) -> None:
         try:
             self._run()

@@ -17,7 +17,8 @@ class Event:
               suggested) if the tuner's ledger had dropped the ask
     failed    reason; the same as for tell
     observe   context, params, metrics
-    freeze, unfreeze   nothing
+    freeze    at: "default" if asks get the default and not the recommendation; by: who did it, not in version 0.1
+    unfreeze  by
     forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and
               are not reused; `records`: how many were erased so far
     opened    before any record; `tuner`: the snapshot that the study begins with, in base64 (opened.py)
