@@ -267,12 +267,3 @@ def test_two_servers_do_not_share_a_folder(process):
     with pytest.raises(ChildProcessError, match=r"rasp: another server \(process \d+\) uses .*: stop it") as refused:
         Process(process.data)
     assert str(refused.value).count("\n") == 2  # where it would serve, and why it does not
-
-
-def test_two_servers_do_not_share_a_postgresql_database(postgres):
-    first = Store(postgres, exclusive=True)
-    with pytest.raises(Exception, match="another server uses this database"):
-        Store(postgres, exclusive=True)
-    Store(postgres).close()  # `rasp keys` may come in
-    first.close()
-    Store(postgres, exclusive=True).close()

@@ -1,22 +1,29 @@
 """No study hurts another: jobs that fail, long jobs, long loads and states that cannot be saved stay with their own."""
 
 import asyncio
+import json
 import threading
 import time
 
+import httpx
 import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import STUDY, ask, running, steps, wait_for
+from serving import STUDY, NoLog, ask, definition, free_port, running, steps, view, wait_for, whole
 
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.server import ServeError, serve
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.fair_queue import FairQueue
+from rasp_tuner.service.storage.locks import SERVER_LOCK
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.tables import snapshots
+from rasp_tuner.service.storage.writer import Writer
+from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 
 ME = Caller("me", "admin")
@@ -79,7 +86,7 @@ def test_a_job_that_fails_leaves_no_rows_behind(database, monkeypatch):
         work.create_study(work.study("good").definition)  # the name is taken: the database refuses it
 
     asked, failed = rounds.run(service.ask("good", [{"qps": 1.0}]), service.submit(half, writes=True, study="other"))
-    assert (asked[0]["id"], failed) == ("s0", (500, "internal"))
+    assert (asked[0]["id"], failed) == ("s0", (503, "moved"))  # as if another server had made it
     assert "half" not in {line["action"] for line in service.store.audit(10)}
     assert rounds.run(service.ask("good", [{"qps": 1.0}]))[0][0]["id"] == "s1"
     service.store.close()
@@ -220,3 +227,145 @@ def test_no_study_takes_all_the_room_of_the_queue(sqlite, monkeypatch):
     said = rounds.run(*batches, service.ask("modest", [{"qps": 1.0}]))
     assert said == [(418, "skipped"), (503, "overloaded"), (503, "overloaded"), (418, "skipped")]
     service.store.close()
+
+
+def test_a_key_with_a_nul_is_refused(web):
+    observed = {"context": {"qps": 1.0}, "params": STUDY["default"], "metrics": {"p99_ms": 1.0}}
+    for key, status in (("a\0b", 422), ("a\ud800b", 400), ("ab", 200)):
+        body = json.dumps({**observed, "key": key})
+        answer = web.post("/v1/studies/web/observe", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == status, answer.text
+    assert view(web)["observations"] == 1
+
+
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308])
+def test_extreme_metrics_leave_a_study_that_can_be_saved_and_shown(value):
+    live = LiveStudy(1, definition(), 0.0)
+    for step in range(6):
+        metric = {"p99_ms": value if step % 2 else -value}
+        live.observe({"qps": 1.0}, live.definition.default, metric, None, float(step), NoLog())
+        live.tell(f"s{live.ask({'qps': 1.0}, float(step)).ask}", float(step), NoLog(), metric)
+    again = study_snapshot.restore(study_snapshot.capture(live)(), 1, live.definition, 0.0)
+    assert whole(again) == whole(live)
+    dumps([live.view(9.0), live.history.chart_data(9), live.history.memory_map(live.tuner), live.suggestions(9, 9.0)])
+
+
+def unsavable(live):
+    """In place of `capture`: one study's state cannot be encoded."""
+
+    def encode():
+        if live.definition.name == "bad":
+            raise ValueError("planted")
+        return encoded()
+
+    encoded = CAPTURE(live)
+    return encode
+
+
+CAPTURE = study_snapshot.capture
+
+
+def test_a_study_that_cannot_be_saved_says_so_and_the_others_are(sqlite, monkeypatch, caplog):
+    monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.SNAPSHOT_EVERY_EVENTS", 4)
+    monkeypatch.setattr(study_snapshot, "capture", unsavable)
+    stopped = []
+    stop = Writer.stop
+    monkeypatch.setattr(Writer, "stop", lambda writer: (stop(writer), stopped.append(writer)))
+    with running(sqlite) as client:
+        for name in ("bad", "good"):
+            client.post("/v1/studies", json={**STUDY, "name": name})
+            steps(client, 3, study=name)
+        wait_for(lambda: view(client, "bad")["health"] != "good", "the mark")
+        assert view(client, "bad")["health"] == "its state cannot be saved (ValueError): a restart will be slow"
+        assert view(client, "good")["health"] == "good"
+        shown = client.get("/metrics").text
+        assert 'rasp_study_problem{problem="snapshot",study="bad"} 1.0' in shown
+        assert 'study="good"} 1.0' not in [line for line in shown.splitlines() if "problem" in line]
+    assert "study 'bad' has no new snapshot" in caplog.text
+    assert [writer.stopped_whole for writer in stopped] == [False]
+    store = Store(sqlite)
+    assert [[seq for seq, _ in store.snapshots(row.id)][:1] for row in store.studies()] == [[6], []]
+    store.close()
+    monkeypatch.setattr(study_snapshot, "capture", CAPTURE)
+    with running(sqlite) as client:
+        assert view(client, "bad")["tells"] == 3
+    assert stopped[1].stopped_whole
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_server_that_could_not_save_all_ends_with_an_error(tmp_path, monkeypatch, saved):
+    def end(server, **_):
+        server.config.app.service.writer.stopped_whole = saved
+        raise SystemExit(0)
+
+    monkeypatch.setattr("rasp_tuner.service.server.HttpServer.run", end)
+    with pytest.raises(SystemExit if saved else ServeError):
+        serve(tmp_path, port=free_port())
+
+
+def ready(client):
+    said = client.get("/readyz")
+    return said.status_code == 200, said.json().get("reason")
+
+
+def test_a_server_that_cannot_write_is_not_ready_from_the_start(database, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "probe", full_disk)
+        with running(database) as client:
+            assert ready(client) == (False, "the database cannot be written")
+            assert "rasp_storage_failing 1.0" in client.get("/metrics").text
+            patch.undo()
+            wait_for(lambda: ready(client) == (True, None), "the disk")
+
+
+def test_ready_is_tested_by_a_write_if_the_latest_one_is_old(sqlite, monkeypatch):
+    monkeypatch.setattr("rasp_tuner.service.service.TRUST_WRITE_S", 0.0)
+    with running(sqlite) as client:
+        assert ready(client) == (True, None)
+        monkeypatch.setattr(Store, "probe", full_disk)
+        assert ready(client) == (False, "the database cannot be written")
+
+
+def full_disk(_):
+    raise sa.exc.OperationalError("COMMIT", {}, OSError("No space left on device"))
+
+
+def test_a_writer_that_is_stuck_is_not_ready(sqlite, monkeypatch):
+    monkeypatch.setattr("rasp_tuner.service.service.TRUST_WRITE_S", 0.0)
+    monkeypatch.setattr("rasp_tuner.service.service.TEST_WRITE_S", 0.05)
+    go_on = threading.Event()
+    with running(sqlite) as client:
+        client.post("/v1/studies", json=STUDY)
+        monkeypatch.setattr(LiveStudy, "recommend", lambda *_: go_on.wait(30) and {})
+        url = f"{client.base_url}/v1/studies/web/recommend"
+        stuck = threading.Thread(target=lambda: httpx.post(url, json={"context": {"qps": 1.0}}, timeout=60))
+        stuck.start()
+        wait_for(lambda: not ready(client)[0], "the stuck writer")
+        go_on.set()
+        stuck.join(30)
+        wait_for(lambda: ready(client)[0], "the writer")
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_server_that_lost_its_database_to_another_says_so(database):
+    """As after a restart of PostgreSQL, if another server is faster to connect."""
+    with running(database, exclusive=True) as client:
+        client.post("/v1/studies", json=STUDY)
+        steps(client, 2)
+        thief = sa.create_engine(
+            sa.make_url(database).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
+        )
+        with thief.connect() as connection:
+            connection.exec_driver_sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+            take = f"SELECT pg_try_advisory_lock({SERVER_LOCK})"
+            wait_for(lambda: connection.exec_driver_sql(take).scalar(), "the lock")
+            answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1.0}})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage")
+            is_ready, why = ready(client)
+            assert not is_ready
+            assert why.startswith("a server of an older version uses this database")
+            assert "rasp_storage_failing 1.0" in client.get("/metrics").text
+            assert view(client)["tells"] == 2
+        thief.dispose()
+        wait_for(lambda: ready(client) == (True, None), "the lock")
+        steps(client, 1)

@@ -15,7 +15,7 @@ from typing import Any
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.http.event_schemas import checked_event
-from rasp_tuner.service.http.schemas import NewStudy, check_size, parse
+from rasp_tuner.service.http.schemas import parse_study
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
@@ -54,8 +54,7 @@ class StudyImport:
 def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
     """The study of an export, rebuilt by replay; a 422 says what is wrong."""
     header, events = _read(body)
-    wanted = parse(NewStudy, header.get("definition"))
-    check_size(wanted, limits)
+    wanted = parse_study(header.get("definition"), limits)
     definition = StudyDefinition.from_wire(as_stored(wanted.model_dump(exclude_unset=True)))
     if name is not None:
         definition = replace(definition, name=check_name(name))

@@ -23,6 +23,7 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.fair_queue import FairQueue
+from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.snapshot_task import SnapshotTask
 from rasp_tuner.service.storage.store import Store, is_outage, outage_in_words
@@ -63,10 +64,15 @@ class Writer(threading.Thread):
     """Started once, stopped once; `put` may be called from the event loop's thread."""
 
     def __init__(
-        self, store: Store, published: Callable[[Sequence[LiveStudy]], None], committed: Callable[[float], None]
+        self,
+        store: Store,
+        published: Callable[[Sequence[LiveStudy]], None],
+        committed: Callable[[float], None],
+        leases: Leases | None = None,
     ) -> None:
         super().__init__(name="rasp-writer", daemon=True)
-        self.store, self.cache = store, StudyCache(store)
+        self.store, self.cache, self._leases = store, StudyCache(store, leases), leases
+        self.rows_changed = False  # other studies are ours than we know: read the list again
         self.failing: str | None = None  # why the latest commit failed, if no test write has succeeded since
         self.ready = threading.Event()
         self._published, self._committed = published, committed
@@ -76,7 +82,7 @@ class Writer(threading.Thread):
         self.committed_at = 0.0  # monotonic, of the latest write that succeeded
         self._loader = StudyLoader(store, lambda loaded: self.put(WriterJob(lambda _: self._adopt(loaded), False)))
         self._not_loaded_yet = {row.id for row in self.cache.rows.values()}  # of those that were there at the start
-        self._snapshots = SnapshotTask(self.cache, self._put_own)
+        self.snapshots = SnapshotTask(self.cache, self._put_own)
         self.stopped_whole = True  # every study has a snapshot of its last state
         self.purging = True  # rows of deleted studies may be left in tables or files
         self._purge_at = 0.0
@@ -97,13 +103,18 @@ class Writer(threading.Thread):
         self._retention.stop()
         self.join()
         self._loader.stop()
-        self._snapshots.stop()
+        self.snapshots.stop()
 
     @property
     def loading(self) -> str | None:
         """The study whose first load keeps the server from being ready, if there is one."""
         current = self._loader.current if self._not_loaded_yet else None
         return current[0] if current and time.monotonic() - current[1] > PRELOAD_S else None
+
+    @property
+    def not_loaded_yet(self) -> int:
+        """How many studies that were there at the start have not been tried yet."""
+        return len(self._not_loaded_yet)
 
     def run(self) -> None:
         try:
@@ -128,6 +139,8 @@ class Writer(threading.Thread):
             self._round()
         self.ready.set()
         while not self._stopping:
+            if self.rows_changed:
+                self._refresh_rows()
             purge_now = self.purging and time.monotonic() >= self._purge_at
             if not self._receive(0.0 if purge_now else IDLE_WAIT_S) and not self._waiting:
                 self._idle()
@@ -141,15 +154,15 @@ class Writer(threading.Thread):
     def _end(self) -> None:
         """Finish the waiting jobs and store a snapshot of every study."""
         self._loader.stop()
-        self._snapshots.stop()
+        self.snapshots.stop()
         self._receive(0.0)
         while self._waiting:
             self._round()
         self._refuse_waiting()
-        unsaved = self._snapshots.unsaved()
+        unsaved = self.snapshots.unsaved()
         for first in range(0, len(unsaved), SNAPSHOTS_PER_COMMIT):
             for live in unsaved[first : first + SNAPSHOTS_PER_COMMIT]:
-                if (run := self._snapshots.final(live)) is not None:
+                if (run := self.snapshots.final(live)) is not None:
                     self._waiting.add(WriterJob(run, writes=True), SERVER, None)
             while self._waiting:
                 self._round()
@@ -204,8 +217,9 @@ class Writer(threading.Thread):
             if job.writes and not isinstance(outcome, HttpError):
                 if refused is None:
                     outcome = http_errors.storage_failed()
-                elif any(live.id in refused for live in changes.studies.values()):
-                    outcome = http_errors.internal_error()
+                elif hit := [name for name, live in changes.studies.items() if live.id in refused]:
+                    gone = any(changes.studies[name].id in work.moved for name in hit)
+                    outcome = http_errors.moved(hit[0]) if gone else http_errors.internal_error()
             if outcome is MORE and not self._stopping:
                 self._waiting.add(job, job.caller, job.study)
             elif job.future is not None:
@@ -215,7 +229,7 @@ class Writer(threading.Thread):
             self.purging |= work.deletes_study
             self._published(list(work.changed.values()))
             for live, share in work.event_shares():
-                self._snapshots.count(live, share * work.cpu_s)
+                self.snapshots.count(live, share * work.cpu_s)
 
     def _think_ahead(self, work: UnitOfWork) -> None:
         """Compute at once what the asks of different studies need; a study that is told something first is left out."""
@@ -289,6 +303,17 @@ class Writer(threading.Thread):
         if live is not None or error is not None:
             self._waiting.release(name)
 
+    def _refresh_rows(self) -> None:
+        """Take in studies that became ours, drop those that are not."""
+        self.rows_changed = False
+        try:
+            self.cache.refresh()
+        except SQLAlchemyError as error:
+            log.error("the list of studies could not be read: %s", error)
+        else:
+            names = [name for name in list(self.cache.rows) if self.cache.must_be_loaded(name)]
+            self._loader.load_ahead(self.cache.rows[name] for name in names)
+
     def _refuse_waiting(self) -> None:
         _answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
 
@@ -340,7 +365,7 @@ class Writer(threading.Thread):
         """Delete some rows of deleted studies; once none are left, clean the files."""
         self._purge_at = time.monotonic()
         try:
-            gone = self.store.deleted_studies()
+            gone = (self._leases or self.store).deleted_studies()
             for study in gone:
                 with self.store.writing() as connection:
                     if self.store.purge_rows(connection, study):
