@@ -8,6 +8,7 @@ from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.http.route import STUDY_PATH, Request, Response, Route
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.service import Answer, Service
+from rasp_tuner.service.sse import live_row
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
@@ -76,13 +77,13 @@ async def memory(service: Service, request: Request, _: None) -> Any:
 
 async def live(service: Service, request: Request, _: None) -> Response:
     name = request.study
-    await service.read(name, lambda live, _: live.seq)  # a 404 now instead of an empty stream
+    latest = await service.read(name, lambda live, _: live_row(live))  # a 404 now instead of an empty stream
     service.broadcaster.check_stream_limit(request.account)
 
     def is_allowed() -> bool:
         return service.keys.is_valid(request.caller) and service.holds_study(name)
 
-    rows = service.broadcaster.stream(name, request.account, is_allowed)
+    rows = service.broadcaster.stream(name, latest, request.account, is_allowed)
     return Response(rows, content_type="text/event-stream")
 
 
