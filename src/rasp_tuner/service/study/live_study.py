@@ -173,7 +173,7 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self.history.add_step(event.at, record.context, record.learned_params, None, why, None, late=late)
+        self.history.add_step(event.at, record.context, record.learned_params, None, why, {}, late=late)
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]

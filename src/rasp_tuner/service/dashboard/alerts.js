@@ -1,0 +1,33 @@
+// What is wrong with a study, in words: what the server says, and what only the page can know.
+
+import { h } from "./dom.js";
+
+/** All that is wrong; empty where all is well. */
+export function alertsOf(view) {
+  const health = view.health && view.health !== "good" ? [`${view.health[0].toUpperCase()}${view.health.slice(1)}.`] : [];
+  return [...health, ...(view.alerts ?? [])];
+}
+
+export class Alerts {
+  constructor() {
+    this.element = h("section", { class: "alerts", "aria-label": "Alerts", role: "status" });
+    this.key = null;
+  }
+
+  show(words, learned) {
+    const key = JSON.stringify([words, learned > 0]);
+    if (key === this.key) return;
+    this.key = key;
+    this.element.dataset.state = words.length ? "bad" : "good";
+    this.element.hidden = !words.length && !learned;
+    this.element.replaceChildren(
+      words.length
+        ? h(
+            "ul",
+            {},
+            words.map((text) => h("li", {}, text)),
+          )
+        : h("p", {}, "No alerts."),
+    );
+  }
+}
