@@ -287,7 +287,7 @@ def test_values_far_from_all_others_do_not_set_the_axis_and_get_a_mark(tab):
 def test_alerts_and_gains_are_said_in_words(tab):
     def alarming(route):
         body = route.fetch().json()
-        body |= {"alerts": ["23% of the latest runs failed."], "health": "no snapshot since 3 h", "server": "http://b"}
+        body |= {"alerts": ["No snapshot since 3 h.", "23% of the latest runs failed."], "server": "http://b"}
         body["fallbacks"] = {"asks": 72, "without_server": 70}
         route.fulfill(json=body)
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rasp_tuner import Categorical, Float, Int
+from rasp_tuner.report.axes import Axis, axis_for, shortened
+from rasp_tuner.report.charts import Point, forest, timeline
 from rasp_tuner.tune import tune
-from rasp_tuner.tune.charts import Axis, Point, axis_for, forest, shortened, timeline
 
 BAD = '<script>alert("x")</script>'
 

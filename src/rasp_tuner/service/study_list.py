@@ -1,18 +1,15 @@
 """The list of studies: sorted and cut into pages, fast also where there are thousands."""
 
-import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.study.live_study import LiveStudy
 
 Sort = Literal["recent", "name", "alerts", "gain", "learned"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
-PAGE_S = 0.1  # that a page may keep the writer; what is not loaded by then comes with a later request
+PAGE_S = 0.1  # that sorting may keep the writer, and that a page waits for studies which are read from disk
 UNKNOWN = float("inf")  # comes last
 
 
@@ -29,14 +26,11 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What studies are sorted by; valid while the study has the same id and events."""
+    """What a study is sorted by; valid while it has the same id and events."""
 
     id: int
     seq: int
-    recent: float
-    alerts: int
-    gain: float
-    learned: int
+    place: dict[Sort, float]
 
 
 class StudyList:
@@ -45,37 +39,29 @@ class StudyList:
     def __init__(self) -> None:
         self._facts: dict[str, Facts] = {}
 
-    def page(self, work: UnitOfWork, query: ListQuery) -> dict[str, Any]:
-        """The answer to GET /v1/studies; called by the writer."""
-        rows, until = work.cache.rows, UNKNOWN if query.limit is None else time.monotonic() + PAGE_S
-        wanted = query.find.casefold()
+    def page(self, work: UnitOfWork, query: ListQuery) -> tuple[list[str], int]:
+        """The names on the page, in order, and how many were found in all; called by the writer."""
+        rows, wanted = work.cache.rows, query.find.casefold()
         names = sorted(name for name in rows if query.only in (None, name) and wanted in name.casefold())
         if query.sort != "name":
-            names.sort(key=self._key(work, query.sort, names, until))
+            names.sort(key=self._key(work, query.sort, names))
         end = None if query.limit is None else query.offset + query.limit
-        views, loading = [], 0
-        for name in names[query.offset : end]:
-            if name not in work.cache.live and time.monotonic() > until:
-                loading += 1
-                continue
-            with contextlib.suppress(HttpError):  # a damaged study is left out; a request by name explains
-                views.append(work.study(name).view(work.now))
-        return {"studies": views, "total": len(names), "loading": loading}
+        return names[query.offset : end], len(names)
 
-    def _key(self, work: UnitOfWork, sort: Sort, names: list[str], until: float) -> Callable[[str], float]:
-        """The order of a sort: newest, most alerts, worst gain or most learned first."""
-        self._look(work, names, until)
+    def _key(self, work: UnitOfWork, sort: Sort, names: list[str]) -> Callable[[str], float]:
+        """The order of a sort; what is not known yet comes last, or by the time it was made."""
+        self._look(work, names)
         known, rows = self._facts, work.cache.rows
-        keys: dict[Sort, Callable[[str], float]] = {
-            "recent": lambda name: -known[name].recent if name in known else -rows[name].created,
-            "alerts": lambda name: -known[name].alerts if name in known else UNKNOWN,
-            "gain": lambda name: known[name].gain if name in known else UNKNOWN,
-            "learned": lambda name: -known[name].learned if name in known else UNKNOWN,
-        }
-        return keys[sort]
 
-    def _look(self, work: UnitOfWork, names: list[str], until: float) -> None:
-        live = work.cache.live
+        def key(name: str) -> float:
+            if name in known:
+                return known[name].place[sort]
+            return -rows[name].created if sort == "recent" else UNKNOWN
+
+        return key
+
+    def _look(self, work: UnitOfWork, names: list[str]) -> None:
+        live, until = work.cache.live, time.monotonic() + PAGE_S
         for name in [name for name in self._facts if name not in live]:
             del self._facts[name]
         for name in names:
@@ -84,12 +70,18 @@ class StudyList:
                 continue
             if time.monotonic() > until:
                 return  # the rest keeps its place
-            self._facts[name] = _facts(study, work.now)
+            view = study.view(work.now)
+            self._facts[name] = Facts(study.id, study.seq, {sort: place(view, sort) for sort in SORTS})
 
 
-def _facts(live: LiveStudy, now: float) -> Facts:
-    view = live.view(now)
-    shares = [gain["lately"]["mean_share"] for gain in view["gains"].values() if gain["lately"] is not None]
-    gain = min((share for share in shares if share is not None), default=UNKNOWN)
-    recent = live.created if live.last_at is None else live.last_at
-    return Facts(live.id, live.seq, recent, len(view["alerts"]), gain, view["learned"])
+def place(view: Mapping[str, Any], sort: Sort) -> float:
+    """What a study is sorted by: newest, most alerts, worst gain or most learned first; all alike by name."""
+    if sort == "recent":
+        recent: float = view["last_event_at"] or view["created"]
+        return -recent
+    if sort == "gain":
+        shares = [gain["lately"]["mean_share"] for gain in view["gains"].values() if gain["lately"] is not None]
+        return min((share for share in shares if share is not None), default=UNKNOWN)
+    if sort == "alerts":
+        return -float(len(view["alerts"]))
+    return -float(view["learned"]) if sort == "learned" else 0.0

@@ -25,8 +25,14 @@ class Telemetry:
             "rasp_commit_seconds", "Time a commit takes.", buckets=HISTOGRAM_BUCKETS_S, registry=self._registry
         )
         self.waiting = Gauge("rasp_waiting", "Orders that wait for the writer.", registry=self._registry)
+        self.damaged = Gauge("rasp_damaged_studies", "Studies that cannot be loaded.", registry=self._registry)
+        self.loading = Gauge("rasp_loading_studies", "Studies not loaded since the start.", registry=self._registry)
         self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._registry)
         self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._registry)
+        self.owned = Gauge("rasp_studies_owned", "Studies that this server has.", registry=self._registry)
+        self.lease = Gauge("rasp_lease_held", "1 while no other server may take them.", registry=self._registry)
+        self.lost = Gauge("rasp_leases_lost", "Studies that another server took, so far.", registry=self._registry)
+        self.forwarded = Counter("rasp_forwarded", "Requests sent on to another server.", registry=self._registry)
 
     def count_rejected(self, code: str) -> None:
         """Count a refused request."""
@@ -44,11 +50,14 @@ def study_numbers(live: LiveStudy, now: float) -> dict[str, Any]:
     gate, view = live.history.latest.get("gate"), live.view(now)
     return {
         **view,
+        "client_asks": view["fallbacks"]["asks"],
+        "client_fallbacks": view["fallbacks"]["without_server"],
         "alerts": len(view["alerts"]),
         "held": view["coverage"]["held"],
         "regret": -live.history.gain,
         "gate": dict(zip(live.history.experts, gate, strict=True)) if gate else {},
         "diverged": live.counts.diverged,
+        "problems": list(live.problems),
     }
 
 
@@ -76,6 +85,8 @@ class _StudyCollector:
             "pending": "Suggestions not answered yet.",
             "expired": "Suggestions not answered within their lease.",
             "frozen": "1 while the study does not explore.",
+            "client_asks": "Asks of the last hour, as clients report them.",
+            "client_fallbacks": "Of these, how many were answered without the server.",
             "failure_share": "Share of the latest runs that failed.",
             "alerts": "Things that are wrong with the study; its page says which.",
             "regret": "Sum of error less the error expected of the default; below 0 the tuner is ahead.",
@@ -115,6 +126,15 @@ class _StudyCollector:
             for expert, weight in study["gate"].items():
                 weights.add_metric([study["name"], expert], weight)
         yield weights
+        problems = GaugeMetricFamily(
+            "rasp_study_problem",
+            "1 for what is wrong with a study; its view says it in words.",
+            labels=["study", "problem"],
+        )
+        for study in self._studies:
+            for problem in study["problems"]:
+                problems.add_metric([study["name"], problem], 1.0)
+        yield problems
 
 
 def _gauge(title: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:

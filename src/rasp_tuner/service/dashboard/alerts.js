@@ -1,12 +1,6 @@
-// What is wrong with a study, in words: what the server says, and what only the page can know.
+// What is wrong with a study, in words.
 
 import { h } from "./dom.js";
-
-/** All that is wrong; empty where all is well. */
-export function alertsOf(view) {
-  const health = view.health && view.health !== "good" ? [`${view.health[0].toUpperCase()}${view.health.slice(1)}.`] : [];
-  return [...health, ...(view.alerts ?? [])];
-}
 
 export class Alerts {
   constructor() {

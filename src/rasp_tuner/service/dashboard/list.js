@@ -1,7 +1,6 @@
 // The list of studies: a page of them, sorted and sifted by the server, so that thousands cost no more than fifty.
 
 import { Refused, get } from "./api.js";
-import { alertsOf } from "./alerts.js";
 import { h, write } from "./dom.js";
 import { verdict } from "./gains.js";
 import { ago, percent, signed, whole } from "./numbers.js";
@@ -185,7 +184,7 @@ class Card {
     write(this.gain, amount);
     this.gain.dataset.verdict = verdict(gain);
     this.gain.title = gain ? `gain of ${name} over the default lately` : "";
-    const words = alertsOf(study);
+    const words = study.alerts;
     write(this.alert, words.length > 1 ? `${words[0]} And ${words.length - 1} more.` : (words[0] ?? ""));
   }
 }

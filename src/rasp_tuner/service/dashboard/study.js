@@ -1,7 +1,7 @@
 // One study: fetches what changed, and hands it to the parts that show it.
 
 import { get, path, post, watch } from "./api.js";
-import { Alerts, alertsOf } from "./alerts.js";
+import { Alerts } from "./alerts.js";
 import { Budget, scales } from "./budget.js";
 import { Charts } from "./charts.js";
 import { definition } from "./definition.js";
@@ -232,7 +232,7 @@ class StudyPage {
   showAlerts() {
     const { tells, failures, observations } = this.view;
     const lost = this.lost ? ["The connection to the server is lost: what this page shows may be old."] : [];
-    this.alerts.show([...lost, ...alertsOf(this.view)], tells + failures + observations);
+    this.alerts.show([...lost, ...this.view.alerts], tells + failures + observations);
   }
 
   showWhen() {

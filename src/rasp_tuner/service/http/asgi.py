@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,7 +15,11 @@ from rasp_tuner.service.http.fast_routes import fast_routes
 from rasp_tuner.service.http.gateway import AsgiApp, Gateway, Message, Receive, Send
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
-from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.leases import Leases
+from rasp_tuner.service.storage.store import LEASE_S, Store
+
+if TYPE_CHECKING:
+    from rasp_tuner.service.http.forward import Forwarder
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RELOAD_KEYS_S = 0.5  # another process may change them
@@ -27,7 +32,8 @@ class Application:
 
     def __init__(self, service: Service, hosts: Iterable[str]) -> None:
         self.service = service
-        self._gateway = Gateway(self._call_fastapi, service, hosts, fast_routes(service))
+        self._forwarder = _forwarder(service)
+        self._gateway = Gateway(self._call_fastapi, service, hosts, fast_routes(service), self._forwarder)
         self._loading: asyncio.Task[AsgiApp]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -47,6 +53,8 @@ class Application:
         service = self.service
         await receive()
         service.writer.start()
+        if service.keeper is not None:
+            service.keeper.start()
         await asyncio.to_thread(service.writer.ready.wait)
         stopping = asyncio.Event()
         reloading = asyncio.create_task(_reload_keys(service, stopping))
@@ -57,7 +65,9 @@ class Application:
         await asyncio.gather(reloading, self._loading, return_exceptions=True)
         service.broadcaster.close()
         await asyncio.to_thread(service.writer.stop)
-        service.store.close()
+        if self._forwarder is not None:
+            await self._forwarder.close()
+        await asyncio.to_thread(service.close)
         await send({"type": "lifespan.shutdown.complete"})
 
 
@@ -67,9 +77,25 @@ def create_app(
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits | None = None,
     open_without_keys: bool = True,
+    advertise: str = "http://127.0.0.1:8321",
+    lease_s: float = LEASE_S,
 ) -> Application:
-    """The application on a store, which it closes at the end; `hosts` are the allowed Host headers."""
-    return Application(Service(store, limits or Limits(), open_without_keys=open_without_keys), hosts)
+    """The application on a store, which it closes at the end; `hosts` are the allowed Host headers.
+
+    advertise   where other servers reach this one, if several use the database
+    """
+    leases = Leases(store, advertise, lease_s) if store.is_shared else None
+    service = Service(store, limits or Limits(), open_without_keys=open_without_keys, leases=leases)
+    return Application(service, hosts)
+
+
+def _forwarder(service: Service) -> "Forwarder | None":
+    """What sends requests on to other servers; not loaded if there can be none."""
+    if service.leases is None:
+        return None
+    from rasp_tuner.service.http.forward import Forwarder
+
+    return Forwarder(service, service.leases)
 
 
 def _load_fastapi(service: Service) -> AsgiApp:

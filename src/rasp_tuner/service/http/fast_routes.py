@@ -5,7 +5,7 @@ So a server answers asks and tells before FastAPI is loaded. FastAPI has these r
 
 from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.gateway import STUDY_PATH, FastRoute, RouteAnswer
-from rasp_tuner.service.http_errors import HttpError, invalid
+from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.json_codec import loads
 from rasp_tuner.service.service import Answer, Service
 
@@ -22,13 +22,11 @@ def fast_routes(service: Service) -> dict[tuple[str, str], FastRoute]:
         return 200, await service.tell(name, told.id, told.metrics, params=told.params)
 
     async def ask_batch(name: str, body: bytes) -> RouteAnswer:
-        asked = schemas.parse(schemas.AskBatch, loads(body))
-        _check_batch(service, "contexts", len(asked.contexts))
+        asked = schemas.parse_batch(schemas.AskBatch, loads(body), "contexts", service.limits)
         return 200, {"suggestions": await service.ask(name, list(asked.contexts))}
 
     async def tell_batch(name: str, body: bytes) -> RouteAnswer:
-        told = schemas.parse(schemas.TellBatch, loads(body))
-        _check_batch(service, "tells", len(told.tells))
+        told = schemas.parse_batch(schemas.TellBatch, loads(body), "tells", service.limits)
         for i, tell in enumerate(told.tells):
             if (tell.metrics is None) == (tell.failed is None):
                 raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
@@ -36,11 +34,8 @@ def fast_routes(service: Service) -> dict[tuple[str, str], FastRoute]:
         return 200, {"results": await service.tell_batch(name, tells)}
 
     async def readyz(_: str, __: bytes) -> RouteAnswer:
-        writer = service.writer
-        if writer.is_alive() and writer.ready.is_set() and not writer.failing:
-            return 200, {"ready": True}
-        reason = "the database cannot be written" if writer.failing else "the writer does not run"
-        return 503, {"ready": False, "reason": reason}
+        reason = await service.why_not_ready()
+        return (200, {"ready": True}) if reason is None else (503, {"ready": False, "reason": reason})
 
     return {
         ("POST", f"{STUDY_PATH}/ask"): ask,
@@ -49,9 +44,3 @@ def fast_routes(service: Service) -> dict[tuple[str, str], FastRoute]:
         ("POST", f"{STUDY_PATH}/tell/batch"): tell_batch,
         ("GET", "/readyz"): readyz,
     }
-
-
-def _check_batch(service: Service, field: str, count: int) -> None:
-    most = service.limits.batch
-    if count > most:
-        raise HttpError(413, "too_large", f"{field} may hold at most {most}, got {count}", field)

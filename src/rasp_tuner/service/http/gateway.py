@@ -14,8 +14,9 @@ from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import TokenBuckets
-from rasp_tuner.service.service import Service
+from rasp_tuner.service.service import Service, caller_name
 from rasp_tuner.service.study.definition import NAME_PATTERN
+from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -24,6 +25,7 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 RequiredScope = Literal["nothing", "read", "write", "admin"]
 RouteAnswer = tuple[int, Any]  # status, and the value of the JSON body
 FastRoute = Callable[[str, bytes], Awaitable[RouteAnswer]]  # study and body -> answer
+Forward = Callable[[Message, Receive, str, str | None, Send], Awaitable[bool]]  # see forward.py
 
 STUDY_PATH = "/v1/studies/{name}"
 ROUTE_SCOPES: dict[tuple[str, str], RequiredScope] = {
@@ -59,6 +61,8 @@ ROUTE_SCOPES: dict[tuple[str, str], RequiredScope] = {
 }
 IMPORT_PATH = "/v1/studies/import"
 MAX_PATH_CHARS = 300  # longer than any path with a name and an id
+MAX_QUERY_BYTES = 1_024
+HEADERS_READ = {b"host", b"authorization", b"content-type", b"content-length", b"origin", b"sec-fetch-site"}
 
 SECURITY_HEADERS = [
     (
@@ -75,9 +79,14 @@ class Gateway:
     """An ASGI application around another; it answers the routes in `fast_routes` itself."""
 
     def __init__(
-        self, app: AsgiApp, service: Service, hosts: Iterable[str], fast_routes: Mapping[tuple[str, str], FastRoute]
+        self,
+        app: AsgiApp,
+        service: Service,
+        hosts: Iterable[str],
+        fast_routes: Mapping[tuple[str, str], FastRoute],
+        forward: Forward | None = None,
     ) -> None:
-        self._app, self._service, self._fast_routes = app, service, fast_routes
+        self._app, self._service, self._fast_routes, self._forward = app, service, fast_routes, forward
         self._keys, self._limits, self._count_rejected = service.keys, service.limits, service.telemetry.count_rejected
         self._hosts = {host.lower() for host in hosts}
         self._buckets = TokenBuckets(self._limits.rate, self._limits.burst)
@@ -85,9 +94,12 @@ class Gateway:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
             path, study = await self._check(scope, receive)
+            if self._forward is not None and await self._forward(scope, receive, path, study, send):
+                return
             handler = self._fast_routes.get((scope["method"], path))
             if handler is not None:
                 status, value = await handler(study or "", scope.get("rasp.body", b""))
+                self._count_fallbacks(scope, study)
                 await send_json(status, dumps(value), send)
                 return
         except HttpError as error:
@@ -107,19 +119,23 @@ class Gateway:
 
     async def _check(self, scope: Message, receive: Receive) -> tuple[str, str | None]:
         """Path and study; stores caller and body in the scope. Raises an HttpError; cheap checks come first."""
-        headers = dict(scope["headers"])
+        headers = _headers(scope)
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
+        if len(scope.get("query_string", b"")) > MAX_QUERY_BYTES:
+            raise HttpError(414, "too_large", f"the query may have at most {MAX_QUERY_BYTES} bytes")
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         path, study, needs = _match_route(method, scope["path"][:MAX_PATH_CHARS])
         if method != "GET":
             self._check_origin(headers)
         caller = self._caller(headers, needs, path, study)
         address = scope["client"][0] if scope.get("client") else "unknown"
-        if not self._buckets.take(caller.name if caller.name != "local" else address):
+        whose = caller.name if caller.name != "local" else address
+        if not self._buckets.take(whose):
             raise HttpError(429, "rate_limited", f"more than {self._limits.rate:g} requests a second", retry_after=1)
         if needs == "write" and self._service.queue_is_full:
             raise http_errors.overloaded()
-        scope["rasp.caller"] = caller
+        scope["rasp.caller"], scope["rasp.whose"] = caller, whose
+        caller_name.set(caller.name)
         if method == "POST":
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
             wanted = (b"application/x-ndjson", b"application/json") if path == IMPORT_PATH else (b"application/json",)
@@ -128,6 +144,12 @@ class Gateway:
             most = self._limits.import_body if path == IMPORT_PATH else self._limits.body
             scope["rasp.body"] = await _read_body(headers, receive, most)
         return path, study
+
+    def _count_fallbacks(self, scope: Message, study: str | None) -> None:
+        """Add what a client reports with a request that was answered."""
+        for name, value in scope["headers"]:
+            if name == FALLBACKS_HEADER and study is not None:
+                self._service.add_fallbacks(study, value)
 
     def _check_host(self, host: str) -> None:
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
@@ -161,6 +183,16 @@ class Gateway:
             whose = "every study" if study is None else f"study {study!r}"
             raise HttpError(403, "forbidden", f"this key may not {needs} {whose}")
         return caller
+
+
+def _headers(scope: Message) -> dict[bytes, bytes]:
+    """The headers by name; a 400 if one that is read here comes twice, since others may read the other one."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in headers and name in HEADERS_READ:
+            raise HttpError(400, "invalid_request", f"the header {name.decode()} comes twice")
+        headers[name] = value
+    return headers
 
 
 async def send_error(error: HttpError, send: Send) -> None:

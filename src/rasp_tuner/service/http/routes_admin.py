@@ -9,33 +9,19 @@ from fastapi.responses import Response, StreamingResponse
 from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.gateway import STUDY_PATH
 from rasp_tuner.service.http.openapi import describe
-from rasp_tuner.service.http.routes_study import int_from_query, json_body, json_response
+from rasp_tuner.service.http.query import list_query
+from rasp_tuner.service.http.routes_study import json_body, json_response
 from rasp_tuner.service.http.transfer import export_lines, read_import
-from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study_list import SORTS, ListQuery
-
-MOST_IN_PAGE, MOST_OFFSET, LONGEST_NAME = 500, 10**9, 64
-
-
-def _list_query(request: Request) -> ListQuery:
-    """Without `limit` all studies, as in version 0.1."""
-    given, only = request.query_params, request.scope["rasp.caller"].study
-    sort = given.get("sort", "name")
-    if sort not in SORTS:
-        raise invalid(f"sort must be one of {', '.join(SORTS)}", "sort")
-    limit = int_from_query(request, "limit", 50, 1, MOST_IN_PAGE) if "limit" in given else None
-    offset = int_from_query(request, "offset", 0, 0, MOST_OFFSET)
-    return ListQuery(only, given.get("find", "")[:LONGEST_NAME], sort, limit, offset)
+from rasp_tuner.service.study_list import SORTS
 
 
 def add(app: FastAPI, service: Service) -> None:
     @app.post("/v1/studies", **describe("Make a study", schemas.NewStudy, schemas.StudyView, status=201))
     async def create(request: Request) -> Response:
-        wanted = schemas.parse(schemas.NewStudy, json_body(request))
-        schemas.check_size(wanted, service.limits)
+        wanted = schemas.parse_study(json_body(request), service.limits)
         new, view = await service.create(wanted.model_dump(exclude_unset=True), request.scope["rasp.caller"])
         return json_response(view, 201 if new else 200)
 
@@ -44,7 +30,9 @@ def add(app: FastAPI, service: Service) -> None:
         **describe("All studies the key is for", None, schemas.StudyList, limit=None, offset=0, find="", sort=SORTS),
     )
     async def studies(request: Request) -> Response:
-        return json_response(await service.list_studies(_list_query(request)))
+        return json_response(
+            await service.list_studies(list_query(request.query_params, request.scope["rasp.caller"].study))
+        )
 
     @app.delete(STUDY_PATH, **describe("Delete it with all it learned", None, None, status=204))
     async def delete(request: Request) -> Response:

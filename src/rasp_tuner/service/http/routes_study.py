@@ -10,7 +10,7 @@ from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.fast_routes import fast_routes
 from rasp_tuner.service.http.gateway import STUDY_PATH, FastRoute
 from rasp_tuner.service.http.openapi import describe
-from rasp_tuner.service.http_errors import invalid
+from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
@@ -81,11 +81,11 @@ def _as_endpoint(handler: FastRoute) -> Callable[[Request], Awaitable[Response]]
 def _add_reads(app: FastAPI, service: Service) -> None:
     @app.get(STUDY_PATH, **describe("Definition and counts", None, schemas.StudyView))
     async def view(request: Request) -> Response:
-        return json_response(await service.read(request.path_params["name"], lambda live, work: live.view(work.now)))
+        return json_response(await service.read(request.path_params["name"], service.view))
 
     @app.get(f"{STUDY_PATH}/suggestions", **describe("The newest suggestions", None, schemas.Suggestions, limit=50))
     async def suggestions(request: Request) -> Response:
-        limit = int_from_query(request, "limit", 50, 1, 200)
+        limit = int_from_query(request.query_params, "limit", 50, 1, 200)
         shown = await service.read(request.path_params["name"], lambda live, work: live.suggestions(limit, work.now))
         return json_response({"suggestions": shown})
 
@@ -105,8 +105,10 @@ def _add_reads(app: FastAPI, service: Service) -> None:
         **describe("Series for the dashboard", None, schemas.HistoryView, points=600, since=None),
     )
     async def history(request: Request) -> Response:
-        points = int_from_query(request, "points", 600, 1, 1_024)
-        since = int_from_query(request, "since", 1, 1, MAX_UNIX_S) if "since" in request.query_params else None
+        points = int_from_query(request.query_params, "points", 600, 1, 1_024)
+        since = (
+            int_from_query(request.query_params, "since", 1, 1, MAX_UNIX_S) if "since" in request.query_params else None
+        )
         return json_response(
             await service.read(request.path_params["name"], lambda live, _: live.history.chart_data(points, since))
         )
@@ -119,15 +121,12 @@ def _add_reads(app: FastAPI, service: Service) -> None:
 
     @app.get(f"{STUDY_PATH}/live", **describe("Server-sent events", None, "text/event-stream"))
     async def live(request: Request) -> Response:
-        name = request.path_params["name"]
+        name, caller, whose = request.path_params["name"], request.scope["rasp.caller"], request.scope["rasp.whose"]
         await service.read(name, lambda live, _: live.seq)  # a 404 now instead of an empty stream
-        service.broadcaster.check_stream_limit()
-        return StreamingResponse(service.broadcaster.stream(name), media_type="text/event-stream")
+        service.broadcaster.check_stream_limit(whose)
 
+        def may_go_on() -> bool:
+            return service.keys.is_valid(caller) and service.holds_study(name)
 
-def int_from_query(request: Request, name: str, default: int, least: int, most: int) -> int:
-    """A whole number from the query string."""
-    given = request.query_params.get(name, str(default))
-    if not (given.isascii() and given.isdigit()) or len(given) > 12 or not least <= int(given) <= most:
-        raise invalid(f"{name} must be a whole number from {least} to {most}", name)
-    return int(given)
+        rows = service.broadcaster.stream(name, whose, may_go_on)
+        return StreamingResponse(rows, media_type="text/event-stream")

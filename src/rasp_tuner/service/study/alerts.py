@@ -11,8 +11,21 @@ FALLBACK_SHARE, LEAST_FALLBACKS = 0.1, 10  # of the asks of clients
 
 def alerts(view: Mapping[str, Any]) -> list[str]:
     """One sentence for each thing that is wrong, the worst first; empty where all is well."""
-    found = [_failures(view), *_losses(view), _fallbacks(view), _coverage(view), _budget(view), _expired(view)]
+    found = [
+        _health(view),
+        _failures(view),
+        *_losses(view),
+        _fallbacks(view),
+        _coverage(view),
+        _budget(view),
+        _expired(view),
+    ]
     return [words for words in found if words]
+
+
+def _health(view: Mapping[str, Any]) -> str:
+    health: str = view["health"]
+    return "" if health == "good" else f"{health[:1].upper()}{health[1:]}."
 
 
 def _failures(view: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
 from rasp_tuner.service.study.regimes import RegimeTimeline
-from rasp_tuner.service.study.trace import MAX_ABS_VALUE, LatestSteps, Trace, Window
+from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
@@ -87,7 +87,7 @@ class History:
         row = np.array([*values, *gate], dtype=np.float64)
         self.trace.add(row)
         self.latest_steps.add(row)
-        self.gain = _finite(self.gain + (gain or 0.0) * self._weight(step))
+        self.gain = bounded(self.gain + (gain or 0.0) * self._weight(step))
         if metrics is None:
             self._mark(step, at, "failed")
         if late:
@@ -307,10 +307,6 @@ class History:
     def _mark(self, step: int, at: float, kind: str, by: str | None = None) -> None:
         self.marks.append({"step": step, "at": at, "kind": kind} | ({} if by is None else {"by": by}))
         del self.marks[:-MAX_MARKS]
-
-
-def _finite(value: float) -> float:
-    return min(max(value, -MAX_ABS_VALUE), MAX_ABS_VALUE)
 
 
 def _series_before_times(definition: StudyDefinition) -> list[str]:
