@@ -34,6 +34,7 @@ MAX_HASHED_WIDTH = 64
 MAX_VALUES = 64  # of a category that names them
 DAY_S = 86_400.0
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+OTHER = "other"  # what any text is that a category does not name
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -73,6 +74,13 @@ class Number:
             raise InvalidValue(f"must be a finite number, got {show(value)}") from None
         return [scaled] if self.missing is None else [scaled, 0.0]
 
+    def decode(self, numbers: Sequence[float]) -> float | None:
+        """The value, on a log scale but for rounding; None if it was missing."""
+        if len(numbers) == 2 and numbers[1]:
+            return None
+        value = numbers[0]
+        return float(f"{math.copysign(math.expm1(abs(value)), value):.12g}") if self.log else value
+
     def _scaled(self, value: float) -> float:
         value = min(max(value, -LARGEST), LARGEST)
         return math.copysign(math.log1p(abs(value)), value) if self.log else value
@@ -93,6 +101,10 @@ class Flag:
         if text not in YES + NO:
             raise InvalidValue(f"must be True or False, got {show(value)}")
         return [float(text in YES), 0.0]
+
+    def decode(self, numbers: Sequence[float]) -> bool | None:
+        """The value; None if it was missing."""
+        return None if numbers[1] else numbers[0] == 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +141,12 @@ class Category:
         known = [float(text == own) for own in self.values]
         return [*known, float(text not in self.values), 0.0]
 
+    def decode(self, numbers: Sequence[float]) -> str | None:
+        """The text if it is one of the usual ones, else "other"; of a hash a mark. None if it was missing."""
+        if numbers[-1] or self.values is None:
+            return _mark(numbers)
+        return [*self.values, OTHER][list(numbers).index(1.0)]
+
 
 @dataclass(frozen=True, slots=True)
 class Name:
@@ -150,6 +168,10 @@ class Name:
             return [*[0.0] * self.width, 1.0]
         return [*_direction(_text_or(InvalidValue, "must be a text", value), self.width), 0.0]
 
+    def decode(self, numbers: Sequence[float]) -> str | None:
+        """A mark in the place of the text, of which only a hash is known; None if it was missing."""
+        return _mark(numbers)
+
 
 @dataclass(frozen=True, slots=True)
 class TimeOfDay:
@@ -162,6 +184,13 @@ class TimeOfDay:
     def encode(self, value: object) -> list[float]:
         return [0.0, 0.0, 1.0] if _is_missing(value) else [*_on_circle(_seconds(value) / DAY_S), 0.0]
 
+    def decode(self, numbers: Sequence[float]) -> str | None:
+        """As in "13:45:00"; None if it was missing."""
+        if numbers[2]:
+            return None
+        minutes, seconds = divmod(round(_turn(numbers) * DAY_S) % int(DAY_S), 60)
+        return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
+
 
 @dataclass(frozen=True, slots=True)
 class Weekday:
@@ -173,6 +202,10 @@ class Weekday:
 
     def encode(self, value: object) -> list[float]:
         return [0.0, 0.0, 1.0] if _is_missing(value) else [*_on_circle(_day(value) / len(DAYS)), 0.0]
+
+    def decode(self, numbers: Sequence[float]) -> str | None:
+        """As in "Monday"; None if it was missing."""
+        return None if numbers[2] else DAYS[round(_turn(numbers) * len(DAYS)) % len(DAYS)].capitalize()
 
 
 ContextKind: TypeAlias = Number | Flag | Category | Name | TimeOfDay | Weekday
@@ -257,8 +290,19 @@ def _direction(text: str, width: int) -> list[float]:
     return [one / length for one in numbers]
 
 
+def _mark(numbers: Sequence[float]) -> str | None:
+    """The same for equal texts, and nearly always another for others; None if there was none."""
+    packed = struct.pack(f"<{len(numbers)}d", *numbers)
+    return None if numbers[-1] else f"#{hashlib.blake2b(packed, digest_size=3).hexdigest()}"
+
+
 def _on_circle(turn: float) -> list[float]:
     return [math.cos(2.0 * math.pi * turn), math.sin(2.0 * math.pi * turn)]
+
+
+def _turn(numbers: Sequence[float]) -> float:
+    """Where a point lies on the circle: from 0 to 1."""
+    return math.atan2(numbers[1], numbers[0]) / (2.0 * math.pi) % 1.0
 
 
 def _seconds(value: object) -> float:

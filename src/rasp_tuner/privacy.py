@@ -167,6 +167,10 @@ class ContextShield:
     def to_json(self) -> dict[str, Any] | list[str] | int | None:
         return self._encoder.to_json()
 
+    def decode(self, kept: Array) -> list[Any]:
+        """[dim] as it is kept: no names, and no way back."""
+        return kept.tolist()  # type: ignore[no-any-return]
+
     def check(self, schema: Schema) -> "ContextShield":
         """Itself, if it is one for contexts like these."""
         if context_encoder(schema).to_json() != self.to_json():

@@ -15,6 +15,7 @@ from rasp_tuner.core.ledger import Answered, Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
+from rasp_tuner.core.step_record import NOBODY, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread, one_thread, unguarded
 from rasp_tuner.engine.together import believe_together, can_share
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
@@ -85,9 +86,10 @@ class Tuner(TunerView):
         layout = self._space.layout(self._default)
         self._optimizer = self._preset.build(layout, self._encoder.dim, metrics, self._rng)
         self._guard = one_thread() if self._optimizer.uses_blas else contextlib.nullcontext()  # around every step
-        self._frozen = False
+        self._frozen, self._frozen_at_default = False, False
         self._current = self._default  # the latest own suggestion that was answered
         self._lineage = Lineage(self._seed)
+        self._record = StepRecord(list(self._optimizer.metrics), self._space.dim, self._encoder.dim)
 
     @classmethod
     def from_log(
@@ -132,7 +134,9 @@ class Tuner(TunerView):
         first = self._ledger.issued == 0 and not self._lineage.held
         proposal = None
         with self._guard:
-            if self._frozen and not first:
+            if self._frozen and self._frozen_at_default:
+                proposal = Proposal(self._default, Explanation(source="default (frozen)"))
+            elif self._frozen and not first:
                 proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
             elif not first:
                 proposal = self._optimizer.propose(seen, self._current, self._rng)
@@ -158,7 +162,7 @@ class Tuner(TunerView):
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
             outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
-        self._lineage.add(record.context, point, metrics)
+            self._note(id, record.context, point, metrics)
         self._current = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
         if log.isEnabledFor(logging.DEBUG):
@@ -174,7 +178,7 @@ class Tuner(TunerView):
             raise InvalidValue(f"reason must be a string, got {show(reason)}")
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
-        self._lineage.add(record.context, point, None)
+        self._note(id, record.context, point, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
         log.info("%s failed: %s", id, " ".join(failure.split()) or "no reason given")
@@ -194,19 +198,27 @@ class Tuner(TunerView):
         """Learn that a run nobody asked for crashed or was invalid."""
         seen, point = self._encoder.encode(context), self._space.to_unit(params)
         self._optimizer.tell_failed(seen, point, self._rng)
-        self._lineage.add(seen, point, None)
+        self._note(None, seen, point, None)
 
-    def freeze(self) -> None:
-        """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""
-        self._frozen = True
+    def freeze(self, *, default: bool = False) -> None:
+        """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned.
+
+        With `default=True` every ask gets the default: back to what ran before, in one call.
+        """
+        self._frozen, self._frozen_at_default = True, default is True
 
     def unfreeze(self) -> None:
         """Explore again."""
-        self._frozen = False
+        self._frozen, self._frozen_at_default = False, False
 
     @property
     def frozen(self) -> bool:
         return self._frozen
+
+    @property
+    def frozen_at_default(self) -> bool:
+        """Whether every ask gets the default."""
+        return self._frozen_at_default
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Change the weights of some metrics; everything ever told is seen in the new light at once."""
@@ -249,7 +261,7 @@ class Tuner(TunerView):
     def capture(self, explained: int | None = None) -> Callable[[], bytes]:
         """A snapshot of this moment, copied fast; calling it, later and in any thread, makes the bytes.
 
-        `explained` keeps the explanations of only so many of the latest answers, which take most of the time and room.
+        `explained` keeps only so many of the latest steps and explanations, which take most of the time and room.
         """
         header = {
             "space": self._space.to_json(),
@@ -264,10 +276,13 @@ class Tuner(TunerView):
             "lineage": self._lineage.to_json(),
             "frozen": self._frozen,
         }
+        if self._frozen_at_default:
+            header["frozen_at_default"] = True
         if isinstance(self._encoder, ContextShield):
             header["shield"] = self._encoder.state()
         ledger, dims = self._ledger.copy(explained), (self._space.dim, self._encoder.dim)
         arrays = {"default": self._default.copy(), "current": self._current.copy()}
+        arrays["history/rows"] = self._record.rows(explained)
         state = {name: array.copy() for name, array in self._optimizer.state().items()}
 
         def encode() -> bytes:
@@ -314,7 +329,9 @@ class Tuner(TunerView):
         tuner._default, tuner._current = arrays["default"], arrays["current"]
         learned = whole("learned", header["learned"], 0, 2**63)
         tuner._lineage = Lineage.rebuild(tuner._seed, header.get("lineage"), learned)
+        tuner._record.restore(arrays.get("history/rows"))
         tuner._frozen = header["frozen"] is True
+        tuner._frozen_at_default = tuner._frozen and header.get("frozen_at_default") is True
         tuner._optimizer.restore(arrays)
         tuner._rng.bit_generator.state = header["random"]
         return tuner
@@ -337,7 +354,13 @@ class Tuner(TunerView):
     def _observe(self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
         point = self._space.to_unit(params)
         self._optimizer.tell(seen, point, metrics, self._rng)
-        self._lineage.add(seen, point, metrics)
+        self._note(None, seen, point, metrics)
+
+    def _note(self, id: str | None, context: Array, point: Array, metrics: Mapping[str, float] | None) -> None:
+        """Put a sample that was learned on record."""
+        asked = NOBODY if id is None else int(id[1:])
+        self._record.add(self._lineage.total, asked, context, point, metrics)
+        self._lineage.add(context, point, metrics)
 
     def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
         """The point that ran, and its parameters if they are not the suggested ones."""

@@ -1,7 +1,8 @@
 """TunerView: what a tuner shows of itself. Nothing here learns, and nothing is left to chance."""
 
 import math
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -9,14 +10,18 @@ import numpy as np
 
 from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
-from rasp_tuner.core import notebook
-from rasp_tuner.core.context_encoder import ContextEncoder, RawContext
+from rasp_tuner.core import notebook, snapshot
+from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Optimizer
+from rasp_tuner.core.optimizer import Expected, Optimizer
+from rasp_tuner.core.step_record import StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
+from rasp_tuner.report.history import History
+from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Params, Space
 from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion
 
@@ -32,7 +37,10 @@ class TunerView:
     _optimizer: Optimizer
     _ledger: Ledger
     _lineage: Lineage
+    _preset: Preset
+    _record: StepRecord
     _default: Array  # [d]
+    _copy: Optimizer | None = None  # of the optimizer, made when it is needed
 
     def recommend(self, context: Context = None) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
@@ -55,7 +63,32 @@ class TunerView:
 
         None while too little is known, and under preset "paper".
         """
-        return self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
+        expected = self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
+        return None if expected is None else expected.mean
+
+    def default_levels(self, context: Context = None) -> dict[str, Expected]:
+        """What the default is expected to give of each metric in this context, in the metric's own units.
+
+        Each with the interval that holds it nine times in ten. Empty while too little is known, and under preset
+        "paper". With several metrics it takes as long as a few asks.
+        """
+        metrics, seen = self._optimizer.metrics, self._encoder.encode_readonly(context)
+        optimizer = self._optimizer if len(metrics) == 1 else self._copy_of_optimizer()
+        found = {}
+        for name, metric in metrics.items():
+            expected = optimizer.expect_alone(name, seen, self._default)
+            if expected is not None:
+                mean, low, high = expected
+                found[name] = expected if metric.direction == "min" else Expected(-mean, -high, -low)
+        return found
+
+    def _copy_of_optimizer(self) -> Optimizer:
+        """Another one that knows the same; it is kept, since making one takes longer than copying its state."""
+        if self._copy is None:
+            layout, dim = self._space.layout(self._default), self._encoder.dim
+            self._copy = self._preset.build(layout, dim, self._optimizer.metrics, np.random.default_rng(0))
+        self._copy.restore({name: array.copy() for name, array in self._optimizer.state().items()})
+        return self._copy
 
     def budget(self) -> Budget | None:
         """What suggestions have cost and gained against the default so far; None without a budget."""
@@ -88,6 +121,34 @@ class TunerView:
             memory = known if len(known) else None
         scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
         return context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
+
+    def history(self, texts: Mapping[str, Iterable[str]] | None = None) -> History:
+        """The latest steps, up to 1,000, as a table: contexts, what ran, what came, who chose it and what was expected.
+
+        `texts` names texts of contexts, as in {"region": ["eu", "us"]}: a tuner keeps only hashes of those, so that
+        others are shown as marks.
+        """
+        return history_of(self._record, self._ledger, self._names(texts), self._lineage.total)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        texts: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        """Write a page to look at: one HTML file that needs no network and no script.
+
+        Gain against the default, metrics and knobs over steps, settings for each situation, experts, budget, limits;
+        of the steps in `history`. `texts` as there.
+        """
+        from rasp_tuner.report.page import Shown, tuner_page  # few programs draw: the others start without it
+
+        names, learned = self._names(texts), self._lineage.total
+        history = history_of(self._record, self._ledger, names, learned)
+        parts = (self._record, self._ledger, self._optimizer)
+        page = tuner_page(Shown(title, history, names, *parts, learned, self._recommended))
+        snapshot.write(path, page.encode("utf-8", "replace"))
 
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
@@ -135,6 +196,23 @@ class TunerView:
             self._space.from_unit(self._recommended(seen)) if len(seen) == dim else {},  # long contexts are not kept
             "recommended in the latest situation" if dim else "recommended",
             notes if budget is None else [*notes, str(budget)],
+        )
+
+    def _names(self, texts: Mapping[str, Iterable[str]] | None) -> Names:
+        """What the numbers on record are called."""
+        encoder = self._encoder
+        decode: Decoder = encoder.decode
+        named = None if isinstance(encoder, ContextShield) else encoder.names
+        if texts:
+            decode = with_texts(decode, encoder.kinds if isinstance(encoder, KindEncoder) else {}, texts)
+        metric, metrics = self._optimizer.own_metric, self._optimizer.metrics
+        return Names(
+            self._space,
+            self._default,
+            [f"context[{i}]" for i in range(encoder.dim)] if named is None else named,
+            decode,
+            list(metrics),
+            1.0 if metric is None or metrics[metric].direction == "min" else -1.0,
         )
 
     def _recommended(self, context: Array) -> Array:

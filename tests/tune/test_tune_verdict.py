@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rasp_tuner.report.situations import clusters
+from rasp_tuner.report.words import duration_words, number_words
 from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.metric_sources import metric_of
 from rasp_tuner.tune.paired import effect, gain, t_quantile
-from rasp_tuner.tune.situations import clusters
 from rasp_tuner.tune.verdict import judge
-from rasp_tuner.tune.words import duration_words, number_words
 
 TIME = {"time_s": metric_of("time_s", "min")}
 POSITIVE = st.floats(1e-3, 1e3)

@@ -9,6 +9,7 @@ from rasp_tuner.cli import bench as bench
 from rasp_tuner.cli import forget as forget
 from rasp_tuner.cli import screen as screen
 from rasp_tuner.cli import serve as serve
+from rasp_tuner.cli import show as show
 from rasp_tuner.cli import study as study
 from rasp_tuner.cli import tail as tail
 from rasp_tuner.cli import theory as theory

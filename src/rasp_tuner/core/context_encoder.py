@@ -110,6 +110,11 @@ class ContextEncoder:
         """A vector that another encoder of this schema made, as it may be kept: a shield changes it."""
         return encoded
 
+    def decode(self, encoded: Array) -> dict[str, Any] | list[Any]:
+        """The context of a vector [d_c], as far as that tells: by name, or a list where there are no names."""
+        values = encoded.tolist()
+        return values if self.names is None else dict(zip(self.names, values, strict=True))
+
     def to_json(self) -> dict[str, Any] | list[str] | int | None:
         return self.names if self.names is not None else (self.dim or None)
 
@@ -159,6 +164,10 @@ class KindEncoder(ContextEncoder):
             except InvalidValue as reason:
                 raise InvalidValue(f"context[{name!r}] {reason}") from None
         return np.array(encoded)
+
+    def decode(self, encoded: Array) -> dict[str, Any] | list[Any]:
+        values, own = encoded.tolist(), zip(self.kinds.items(), self.features, strict=True)
+        return {name: kind.decode([values[i] for i in places]) for (name, kind), places in own}
 
     def to_json(self) -> dict[str, Any] | list[str] | int | None:
         return {name: kind_json(kind) for name, kind in self.kinds.items()}

@@ -21,6 +21,11 @@ summary { cursor: pointer; font-weight: 600 }
 @media (max-width: 40rem) { .wide img { max-width: none } }
 """
 
+_POLICY = (  # a page needs its own style and pictures; whatever a name or text smuggles in, nothing else loads or runs
+    '<meta http-equiv="Content-Security-Policy" '
+    "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+)
+
 
 class Savable(Protocol):
     """A Matplotlib figure, as far as a page needs it: importing Matplotlib here would make it part of the core."""
@@ -33,7 +38,7 @@ def page(title: str, body: Iterable[str], style: str = "") -> str:
     """The whole document, with nothing to fetch; `style` is added to the usual one."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
+        f'<meta name="viewport" content="width=device-width">{_POLICY}'
         f"<title>{escape(title)}</title><style>{STYLE}{style}</style></head><body>{''.join(body)}</body></html>"
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rasp_tuner.core import snapshot
 from rasp_tuner.errors import JournalError, RaspError, SnapshotFileError, TuningStopped
+from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Knob, Value
 from rasp_tuner.tune.context_sources import ContextValue
 from rasp_tuner.tune.final import compare, pairs_each
@@ -20,7 +21,6 @@ from rasp_tuner.tune.report import as_html
 from rasp_tuner.tune.result import TuneResult, conclude
 from rasp_tuner.tune.situations import situations_of
 from rasp_tuner.tune.study import Limits, TuneStudy, build_study
-from rasp_tuner.tune.words import settings_words
 
 log = logging.getLogger("rasp_tuner.tune")
 

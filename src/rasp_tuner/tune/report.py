@@ -3,38 +3,22 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import cast
 
 from rasp_tuner.core import html_page
-from rasp_tuner.space import Auto, Categorical, Knob, Params, PowerOfTwo, Value
-from rasp_tuner.tune.charts import STYLE, Places, Point, forest, knob_panel, timeline
+from rasp_tuner.report.axes import jitter, place_of, places_of
+from rasp_tuner.report.charts import Point, forest, knob_panel, timeline
+from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
+from rasp_tuner.report.words import duration_words, number_words, settings_words, value_words
+from rasp_tuner.space import Knob, Params
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
 from rasp_tuner.tune.paired import METHOD
 from rasp_tuner.tune.result import TuneResult, headline
 from rasp_tuner.tune.verdict import Outcome, ratio_words
-from rasp_tuner.tune.words import duration_words, number_words, settings_words, value_words
 
 MOST_ROWS = 2000  # of the table of runs
 MOST_PANELS = 24  # pictures of knobs
 
 COLOURS: Mapping[Outcome, str] = {"better": "good", "worse": "bad", "same": "", "default": "", "untested": ""}
-PAGE_STYLE = (
-    STYLE
-    + """
-body { background: var(--back); color: var(--ink); max-width: 62rem }
-h2 { border-color: var(--line) } th, td { border-color: var(--line) }
-.verdict { font-size: 1.6rem; line-height: 1.25; font-weight: 650; margin: .3rem 0 1rem }
-.good { color: var(--good) } .bad { color: var(--bad) }
-.tiles { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0 }
-.tiles div { background: var(--raised); border-radius: 8px; padding: .5rem .9rem }
-.tiles b { display: block; font-size: 1.25rem } .tiles span, .note { color: var(--soft); font-size: .85rem }
-.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); gap: 1rem }
-pre { background: var(--raised); padding: .8rem 1rem; border-radius: 8px; overflow-x: auto; font-size: .85rem }
-td.long { min-width: 9rem }
-td.changed { font-weight: 650; color: var(--good) } .key { display: inline-block; margin-right: 1.2rem }
-.key i { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%; margin-right: .35rem }
-"""
-)
 
 
 def as_html(result: TuneResult, shown: Callable[[Params], str], finished: bool = True) -> str:
@@ -83,25 +67,15 @@ def _tiles(result: TuneResult) -> str:
         (duration_words(spent), "spent tuning"),
         (f"{len(result.pairs):,}", "pairs in the final comparison"),
     ]
-    tiles = "".join(f"<div><b>{value}</b><span>{escape(name)}</span></div>" for value, name in facts)
-    return f'<div class="tiles">{tiles}</div>'
+    return tiles(facts)
 
 
 def _settings_table(result: TuneResult) -> str:
     """One row for each situation; what differs from the default is marked."""
-    default = result.study.default
     alone = len(result.situations) <= 1
-    head = "".join(f'<th class="words">{escape(name)}</th>' for name in result.study.knobs)
-    names = list(result.study.knobs)
-    rows = [f'<tr><td class="words">default</td>{_cells(names, default, default)}<td class="words"></td></tr>']
-    for found in result.situations:
-        label = "use" if alone else found.situation.label
-        said = f'<td class="words long">{escape(found.verdict.words)}</td>'
-        rows.append(f'<tr><td class="words long">{escape(label)}</td>{_cells(names, found.use, default)}{said}</tr>')
-    return (
-        f'<div class="wide"><table><thead><tr><th class="words">{"" if alone else "situation"}</th>{head}'
-        f'<th class="words">against the default</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    )
+    rows = [("use" if alone else found.situation.label, found.use, found.verdict.words) for found in result.situations]
+    corner = "" if alone else "situation"
+    return settings_table(list(result.study.knobs), result.study.default, rows, corner, "against the default")
 
 
 def _commands(result: TuneResult, shown: Callable[[Params], str]) -> str:
@@ -112,14 +86,6 @@ def _commands(result: TuneResult, shown: Callable[[Params], str]) -> str:
             label = "use" if len(result.situations) == 1 else found.situation.label
             lines.append(f"# {label}\n{shown(found.use)}")
     return f"<pre>{escape(chr(10).join(lines))}</pre>"
-
-
-def _cells(names: Sequence[str], params: Params, default: Params) -> str:
-    def cell(name: str) -> str:
-        changed = " changed" if params.get(name) != default.get(name) else ""
-        return f'<td class="words{changed}">{escape(value_words(params[name])) if name in params else "-"}</td>'
-
-    return "".join(map(cell, names))
 
 
 def _comparison(result: TuneResult) -> list[str]:
@@ -163,18 +129,12 @@ def _pictures(result: TuneResult) -> list[str]:
         Point(float(run.step), value, _mark_of(run), _note(run, metric))
         for run, value in zip(runs, values, strict=True)
     ]
-    key = (
-        '<p class="note"><span class="key"><i style="background:var(--accent)"></i>tried</span>'
-        '<span class="key"><i style="border:2px solid var(--base)"></i>default, run to compare with</span>'
-        '<span class="key"><b style="color:var(--bad)">&times;</b> failed</span>'
-        '<span class="key"><b style="color:var(--accent)">&mdash;</b> median of ten</span></p>'
-    )
-    body = ["<h2>Runs</h2>", timeline(points, label, level), key]
+    body = ["<h2>Runs</h2>", timeline(points, label, level), key("default, run to compare with")]
     panels = []
     for name, knob in list(study.knobs.items())[:MOST_PANELS]:
         places = places_of(knob)
         at = [
-            Point(place_of(knob, run.params[name]) + _jitter(knob, run.step), p.y, p.mark, p.note)
+            Point(place_of(knob, run.params[name]) + jitter(knob, run.step), p.y, p.mark, p.note)
             for run, p in zip(runs, points, strict=True)
             if name in run.params
         ]
@@ -199,29 +159,6 @@ def _note(run: Run, metric: str) -> str:
     came = run.failure if run.metrics is None else f"{metric} {number_words(run.metrics[metric])}"
     where = f" on {run.input}" if run.input else ""
     return f"step {run.step}{where}: {settings_words(run.params)}: {came}"
-
-
-def places_of(knob: Knob) -> Places:
-    """Where a knob's values lie in a picture."""
-    if isinstance(knob, Categorical):
-        return Places(tuple(value_words(choice) for choice in knob.choices))
-    axis = knob.knob if isinstance(knob, Auto) else knob
-    low, log = float(axis.low), isinstance(axis, PowerOfTwo) or axis.log
-    return Places((), 0.5 if log and low == 0.0 else low, float(axis.high), log)
-
-
-def place_of(knob: Knob, value: Value) -> float:
-    """Where one value lies in a picture."""
-    if isinstance(knob, Categorical):
-        return float(knob.choices.index(value))
-    if isinstance(knob, Auto):  # a word is drawn at the lower end
-        return place_of(knob.knob, knob.knob.low if knob.is_word(value) else value)
-    return max(float(cast(float, value)), places_of(knob).low)
-
-
-def _jitter(knob: Knob, step: int) -> float:
-    """Runs with the same choice side by side, in a pattern that shows no order."""
-    return 0.36 * (step * 0.618034 % 1.0) - 0.18 if isinstance(knob, Categorical) else 0.0
 
 
 def _method(result: TuneResult) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rasp_tuner.report.words import number_words
 from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.metric_sources import MetricSource
 from rasp_tuner.tune.paired import LEVEL, Effect, effect
-from rasp_tuner.tune.words import number_words
 from rasp_tuner.types import KEPT
 
 Outcome = Literal["better", "same", "worse", "default", "untested"]
