@@ -1,7 +1,8 @@
 """Measure agents on real systems, and write docs/REAL.md from the measurements.
 
     python -m examples.real run --system sqlite --steps 150 --seeds 1     # one system, some minutes
-    python -m examples.real all                                            # all systems: what `make real` does
+    python -m examples.real all                                            # all without a GPU: what `make real` does
+    python -m examples.real triton                                         # those on a GPU, some minutes
     python -m examples.real page                                           # docs/REAL.md from the checked-in runs
 
 A finished run is one file; what is there is not measured again, so a command that was stopped goes on.
@@ -17,21 +18,28 @@ from pathlib import Path
 
 from examples.real import harness, page
 from examples.real.analysis import summaries
-from examples.real.systems import SYSTEMS, load
+from examples.real.systems import ON_GPU, SYSTEMS, load
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).parent / "runs"  # checked in
+STEPS, SEEDS = 150, 4
+GPU_STEPS, GPU_SEEDS = 240, 2  # longer runs: a server meets the same shapes again and again
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     if options.command == "page":
         return _page(options.runs, options.docs)
-    names = options.system or list(SYSTEMS)
+    on_gpu = options.command == "triton"
+    names = options.system or [name for name in SYSTEMS if (name in ON_GPU) == on_gpu]
     lacking = {name: reason for name in names if (reason := load(name).missing()) is not None}
+    if on_gpu and lacking:
+        print(f"Triton kernels cannot be measured here: they need {lacking.popitem()[1]}.", file=sys.stderr)
+        return 1
     for name, reason in lacking.items():
         print(f"{name}: left out, it needs {reason}")
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    steps = options.steps or (GPU_STEPS if on_gpu else STEPS)
+    seeds = range(options.first_seed, options.first_seed + (options.seeds or (GPU_SEEDS if on_gpu else SEEDS)))
     todo = [(name, seed) for name in names if name not in lacking for seed in seeds]
     began = time.monotonic()
     for done, (name, seed) in enumerate(todo):
@@ -39,13 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
         if file.exists():
             print(f"{name}, seed {seed}: measured before ({file})")
         else:
-            _measure(name, seed, options.steps, file, f"[{done + 1}/{len(todo)}, {_minutes(began)}]")
+            _measure(name, seed, steps, file, f"[{done + 1}/{len(todo)}, {_minutes(began)}]")
     for name in dict.fromkeys(name for name, _ in todo):
         runs = [harness.read(file) for file in sorted(options.out.glob(f"{name}-*.csv.gz"))]
         print(f"\n{load(name).title}: times the default's cost, {len(runs)} runs")
         for found in sorted(summaries(runs), key=lambda found: found.overall.value):
             print(f"  {found.agent:13} {found.overall}   first 50 of the worst run {found.early_worst}")
-    if options.command == "all":
+    if options.command != "run":
         KEPT.mkdir(exist_ok=True)
         for name in dict.fromkeys(name for name, _ in todo):  # systems that could not run keep what they had
             for file in KEPT.glob(f"{name}-*.csv.gz"):
@@ -59,10 +67,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     form = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m examples.real", description=__doc__, formatter_class=form)
-    parser.add_argument("command", choices=["run", "all", "page"])
+    parser.add_argument("command", choices=["run", "all", "triton", "page"])
     parser.add_argument("--system", action="append", choices=list(SYSTEMS), help="may be given several times")
-    parser.add_argument("--steps", type=int, default=150)
-    parser.add_argument("--seeds", type=int, default=4, help="how many runs of each system")
+    parser.add_argument("--steps", type=int, help=f"of a run: {STEPS}; triton: {GPU_STEPS}")
+    parser.add_argument("--seeds", type=int, help=f"how many runs of each system: {SEEDS}; triton: {GPU_SEEDS}")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "real", help="where runs are written")
     parser.add_argument("--runs", type=Path, default=KEPT, help="page: where runs are read")

@@ -51,11 +51,14 @@ class Summary:
     early_total_worst: float  # the same as a ratio of sums
     failed: int
     think_ms: float  # median of a step
+    build_s: float  # compiling, mean of a run
+    total_built: float  # `total` with compiling, the default's too
 
 
 def summaries(runs: Runs) -> list[Summary]:
     """All agents but the default."""
     costs = {agent: table(runs, agent, "cost_ms") for agent in agents_of(runs)}
+    builds = {agent: _building(runs, agent) for agent in costs}
     found = []
     for agent, own in costs.items():
         if agent == BASE:
@@ -73,6 +76,8 @@ def summaries(runs: Runs) -> list[Summary]:
                 float((own[:, :EARLY].sum(axis=1) / costs[BASE][:, :EARLY].sum(axis=1)).max()),
                 int(table(runs, agent, "failed").sum()),
                 float(np.median(table(runs, agent, "think_ms"))),
+                builds[agent] / len(runs) / 1000.0,
+                float((own.sum() + builds[agent]) / (costs[BASE].sum() + builds[BASE])),
             )
         )
     return found
@@ -86,6 +91,11 @@ def table(runs: Runs, agent: str, field: str) -> Array:
     """A field of an agent's rows as [S, T]."""
     found = [[getattr(row, field) for row in run if row.agent == agent and row.phase == "tune"] for run in runs]
     return np.array(found, dtype=np.float64)
+
+
+def _building(runs: Runs, agent: str) -> float:
+    """Milliseconds that an agent's programs took to compile, of all runs."""
+    return sum(row.cost_ms for run in runs for row in run if row.agent == agent and row.phase == "build")
 
 
 def versus(runs: Runs, agent: str, other: str) -> Ratio:

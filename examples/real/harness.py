@@ -22,6 +22,7 @@ from rasp_tuner.space import Params, Space
 from rasp_tuner.types import Metric
 
 AGENTS = ("static", "static-again", "random", "tpe", "tpe-each", "cma-es", "rasp", "rasp-budget")
+PEERS = ("autotune", "best-fixed")  # where the system has a tuner of its own
 METRIC = "cost_ms"
 PAIRS = 12  # of each kind of work in the final comparison
 WARM_UPS = 2  # runs of the default for each kind of work before anything counts
@@ -36,9 +37,12 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured piece of work. Steps of the final comparison start at 0 again: pairs of a kind."""
+    """One measured piece of work. Steps of the final comparison start at 0 again: pairs of a kind.
 
-    phase: str  # "tune", or "final"
+    "build" is what an agent's first use of a compiled program took; it is in no other row.
+    """
+
+    phase: str  # "tune", "final" or "build"
     step: int
     kind: str
     agent: str
@@ -53,6 +57,7 @@ class Ours:
 
     def __init__(self, system: System, seed: int, budget: float | None) -> None:
         settings: dict[str, Any] = {} if budget is None else {"budget": budget or None}
+        settings["constraints"] = system.constraints
         self.tuner = Tuner(system.space, {METRIC: "min"}, system.context, system.default, seed=seed, **settings)
 
     def ask(self, work: Work) -> tuple[str, Params]:
@@ -65,12 +70,15 @@ class Ours:
     def tell_failed(self, id: str) -> None:
         self.tuner.tell_failed(id)
 
+    def recommend(self, work: Work) -> Params:
+        return self.tuner.recommend(work.context)
+
 
 class Blind:
     """An agent of the benchmark that does not see the context."""
 
     def __init__(self, name: str, system: System, seed: int) -> None:
-        self._space = Space(system.space)
+        self._space = Space(system.space, system.constraints, system.default)
         task = Task(self._space, {METRIC: Metric("min")}, 0, self._space.to_unit(system.default))
         self._agent = bench_agents.create(name, task, seed)
 
@@ -84,6 +92,56 @@ class Blind:
 
     def tell_failed(self, id: str) -> None:
         self._agent.tell_failed(id)
+
+
+class Autotune:
+    """A system's own tuner, as `triton.autotune`: for a new context it tries all candidates, then keeps the best."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._best: dict[tuple[object, ...], Params] = {}
+
+    def search(self, work: Work) -> tuple[float, tuple[Params, ...]]:
+        """Tries the candidates on this work, unless it knows the context: what that cost, and which it tried."""
+        if (key := _key(work)) in self._best:
+            return 0.0, ()
+        tried = self._system.candidates
+        costs = [_timed(self._system, params, work) for params in tried]
+        ran = [(cost, i) for i, (cost, failed) in enumerate(costs) if not failed]
+        self._best[key] = tried[min(ran)[1]] if ran else self._system.default
+        return sum(cost for cost, _ in ran), tried
+
+    def ask(self, work: Work) -> tuple[str, Params]:
+        return "", self._best[_key(work)]
+
+    def tell(self, id: str, cost: float) -> None:
+        """It has learned while searching."""
+
+    def tell_failed(self, id: str) -> None:
+        """It has learned while searching."""
+
+    def recommend(self, work: Work) -> Params:
+        return self._best.get(_key(work), self._system.default)
+
+
+class Fixed:
+    """The same settings always."""
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+
+    def ask(self, work: Work) -> tuple[str, Params]:
+        return "", self.recommend(work)
+
+    def tell(self, id: str, cost: float) -> None:
+        """Nothing is learned."""
+
+    def tell_failed(self, id: str) -> None:
+        """Nothing is learned."""
+
+    def recommend(self, work: Work) -> Params:
+        del work
+        return self._params
 
 
 class OneForEachKind:
@@ -114,28 +172,36 @@ def build(name: str, system: System, seed: int) -> Agent:
         return Ours(system, seed, 0.0 if name == "rasp" else None)
     if name == "tpe-each":
         return OneForEachKind(lambda i: Blind("tpe", system, 1000 * seed + i))
+    if name == "autotune":
+        return Autotune(system)
+    if name == "best-fixed":
+        return Fixed(system.best_fixed())
     return Blind("static" if name == "static-again" else name, system, seed)
 
 
 def measure(system: System, steps: int, seed: int, progress: Callable[[int], object] | None = None) -> list[Row]:
     """All rows of one run: the tuning, then pairs of recommendation and default."""
     rng = np.random.default_rng([seed, 2])
-    agents = {name: build(name, system, seed) for name in AGENTS}
+    names = AGENTS + PEERS if system.candidates else AGENTS
+    agents = {name: build(name, system, seed) for name in names}
+    built: dict[str, set[str]] = {name: set() for name in names}
     for kind in system.kinds:
         for _ in range(WARM_UPS):
             system.run(system.default, system.work(kind, rng))
     rows: list[Row] = []
     for step, work in enumerate(system.sequence(steps, seed)):
-        order = rng.permutation(AGENTS).tolist()
-        rows += [_turn(system, step, name, agents[name], work) for name in order]
+        for name in rng.permutation(names).tolist():
+            row, used = _turn(system, step, name, agents[name], work)
+            rows += [*_builds(system, row, used, built[name]), row]
         if progress is not None:
             progress(step)
-    tuned = {name: agent.tuner for name, agent in agents.items() if isinstance(agent, Ours)}
+    tuned = {name: agent for name, agent in agents.items() if isinstance(agent, Ours | Autotune | Fixed)}
     return rows + list(_final(system, tuned, rng))
 
 
-def _turn(system: System, step: int, name: str, agent: Agent, work: Work) -> Row:
-    """One agent does one piece of work."""
+def _turn(system: System, step: int, name: str, agent: Agent, work: Work) -> tuple[Row, list[Params]]:
+    """One agent does one piece of work; and all settings that it ran for that."""
+    searched, tried = agent.search(work) if isinstance(agent, Autotune) else (0.0, ())
     thinking = time.thread_time_ns()
     id, params = agent.ask(work)
     thinking = time.thread_time_ns() - thinking
@@ -146,28 +212,41 @@ def _turn(system: System, step: int, name: str, agent: Agent, work: Work) -> Row
     else:
         agent.tell(id, cost)
     thinking += time.thread_time_ns() - after
-    return _row("tune", step, work.kind, name, cost, failed, _said(params, system), thinking / 1e6)
+    row = _row("tune", step, work.kind, name, searched + cost, failed, _said(params, system), thinking / 1e6)
+    return row, [*tried, params, *([system.default] if failed else ())]  # which then did the work
 
 
-def _final(system: System, tuners: Mapping[str, Tuner], rng: np.random.Generator) -> Iterator[Row]:
+def _builds(system: System, row: Row, used: list[Params], known: set[str]) -> Iterator[Row]:
+    """What had to be compiled for the settings of a turn that the agent had not used before."""
+    for program, took in filter(None, map(system.built, used)):
+        if program not in known:
+            known.add(program)
+            yield _row("build", row.step, row.kind, row.agent, took, False, program)
+
+
+def _final(system: System, tuners: Mapping[str, Ours | Autotune | Fixed], rng: np.random.Generator) -> Iterator[Row]:
     """Recommendations measured again beside the default, the default also beside itself; interleaved."""
     for pair in range(PAIRS):
         for kind in system.kinds:
             work = system.work(kind, rng)
             sides: dict[str, Params] = {"static": system.default, "static-again": system.default}
-            sides |= {name: tuner.recommend(work.context) for name, tuner in tuners.items()}
+            sides |= {name: tuner.recommend(work) for name, tuner in tuners.items()}
             for name in rng.permutation(list(sides)).tolist():
                 cost, failed = _timed(system, sides[name], work)
                 yield _row("final", pair, kind, name, cost, failed, _said(sides[name], system))
 
 
 def _timed(system: System, params: Params, work: Work) -> tuple[float, bool]:
-    """Cost of a run and whether it failed; a failed run costs the time until it did."""
+    """Cost of a run and whether it failed."""
     began = time.perf_counter()
     try:
         return system.run(params, work), False
-    except RunFailed:
-        return 1000.0 * (time.perf_counter() - began), True
+    except RunFailed as failure:
+        return failure.cost_ms or 1000.0 * (time.perf_counter() - began), True
+
+
+def _key(work: Work) -> tuple[object, ...]:
+    return tuple(work.context.values())
 
 
 def _row(

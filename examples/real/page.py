@@ -1,14 +1,14 @@
 """docs/REAL.md and its pictures, from the rows of runs. No number on the page is typed by hand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
 
 from examples.real import analysis
 from examples.real.analysis import EARLY, Ratio, Runs, Summary, by_kind, recommended, summaries, versus
-from examples.real.harness import PAIRS, read, read_about
+from examples.real.harness import PAIRS, PEERS, read, read_about
 from examples.real.picture import NAMES, picture
-from examples.real.systems import SYSTEMS, load
+from examples.real.systems import ON_GPU, SYSTEMS, load
 from rasp_tuner.tune.paired import Effect
 
 OURS = "rasp-budget"
@@ -25,8 +25,8 @@ checked-in runs by `python -m examples.real page`; `make real` measures them aga
 Every step is one piece of work. All agents do it, one after another in random order, so that the machine's noise hits
 all alike. A ratio is an agent's cost as times the default's on the same work: below one is better. It is the geometric
 mean over all steps, with everything that exploring cost. Intervals are 95%, by a bootstrap of blocks of
-{analysis.BLOCK} steps. Only RASP-Tuner sees the context; "{NAMES["tpe-each"]}" is for somebody who knows the kinds
-beforehand.
+{analysis.BLOCK} steps. Of the general tuners only RASP-Tuner sees the context; "{NAMES["tpe-each"]}" is for
+somebody who knows the kinds beforehand.
 """
 FOOT = f"""## How to read it, and how to repeat it
 
@@ -39,6 +39,7 @@ FOOT = f"""## How to read it, and how to repeat it
   run, with a t interval of log ratios.
 - `make real` needs PostgreSQL (Debian's package `postgresql`); what cannot run is left out and named. Stopped, it goes
   on. The raw runs are in `examples/real/runs`: one line for each piece of work and agent.
+- The Triton kernels need a GPU, PyTorch and Triton: `python -m examples.real triton` measures them alone.
 """
 
 
@@ -51,6 +52,12 @@ def write(files: Mapping[str, Sequence[Path]], docs: Path) -> None:
     for name, runs in measured.items():
         (docs / "images" / f"real-{name}.svg").write_text(picture(runs, load(name).title))
         lines += _system(name, runs, found[name], _measured([read_about(file) for file in files[name]]))
+    for name in SYSTEMS:
+        if name not in measured:
+            how = "triton" if name in ON_GPU else f"run --system {name}"
+            lines.append(
+                f"## {load(name).title}\n\n{getdoc(load(name))}\n\nNot measured yet: `python -m examples.real {how}`.\n"
+            )
     (docs / "REAL.md").write_text("\n".join([*lines, FOOT]))
 
 
@@ -86,7 +93,7 @@ def _verdicts(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
         kept = {name: agents[agent].early_worst.value <= MOST_EARLY for name, agents in found.items()}
         yield _said(f"Budget {words}: at most {MOST_EARLY} in the first {EARLY} steps of every run", kept)
     if left_out := [name for name in SYSTEMS if name not in measured]:
-        yield f"- Not measured: {', '.join(left_out)}."
+        yield f"- Not measured yet: {', '.join(load(name).title for name in left_out)}."
 
 
 def _said(claim: str, holds: Mapping[str, bool]) -> str:
@@ -109,14 +116,28 @@ def _system(name: str, runs: Runs, agents: Mapping[str, Summary], about: str) ->
     for s in sorted(agents.values(), key=lambda s: s.overall.value):
         cells = [s.overall, s.late, f"{s.total:.2f}", s.early_worst, s.failed, f"{s.think_ms:.1f}"]
         yield f"| {NAMES[s.agent]} | {' | '.join(map(str, cells))} |"
+    if any(s.build_s for s in agents.values()):
+        yield from _built(agents.values())
     ours, noise = (_effect(recommended(runs, agent)) for agent in (OURS, NOISE))
     yield f"\nFinal comparison: recommendation / default {ours}; default / default {noise}.\n"
+    for agent in PEERS:
+        if (peer := recommended(runs, agent)) is not None:
+            yield f"The same for {NAMES[agent]}: {_effect(peer)}.\n"
     yield "| kind of work | recommendation / default | default / default |"
     yield "|---|---|---|"
     again = by_kind(runs, NOISE)
     for kind, found in by_kind(runs, OURS).items():
         yield f"| {kind} | {_effect(found)} | {_effect(again.get(kind))} |"
     yield ""
+
+
+def _built(agents: Iterable[Summary]) -> Iterator[str]:
+    """What compiling adds, which the other table leaves out."""
+    yield "\nWith compiling, as if every agent had to compile each program once for itself:\n"
+    yield "| agent | compiling, s a run | total time with it |"
+    yield "|---|---:|---:|"
+    for s in sorted(agents, key=lambda s: s.total_built):
+        yield f"| {NAMES[s.agent]} | {s.build_s:.1f} | {s.total_built:.2f} |"
 
 
 def _measured(abouts: Sequence[str]) -> str:

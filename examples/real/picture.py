@@ -14,6 +14,8 @@ NAMES = {
     "tpe-each": "TPE for each kind of work",
     "cma-es": "CMA-ES",
     "random": "random search",
+    "autotune": "Triton's autotuner",
+    "best-fixed": "best fixed tile",
     "static-again": "the default again",
 }
 COLOURS = {
@@ -23,6 +25,8 @@ COLOURS = {
     "tpe-each": "#0d9aa8",
     "cma-es": "#2f9e5f",
     "random": "#a177c9",
+    "autotune": "#b5306f",
+    "best-fixed": "#8a6d3b",
     "static-again": "#787e86",
 }
 INK = "#787e86"  # legible on white and on black

@@ -17,7 +17,11 @@ STRETCH = (2, 7)  # steps for which a kind of work goes on: from 2 to 6
 
 
 class RunFailed(Exception):
-    """The settings could not run, or took too long."""
+    """The settings could not run, or took too long; the work costs `cost_ms`, or else the time until the failure."""
+
+    def __init__(self, reason: str, cost_ms: float | None = None) -> None:
+        super().__init__(reason)
+        self.cost_ms = cost_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class System(ABC):
     knobs: ClassVar[Knobs]
     context: ClassVar[Schema]
     kinds: ClassVar[tuple[str, ...]]
+    constraints: ClassVar[tuple[str, ...]] = ()
+    candidates: ClassVar[
+        tuple[Params, ...]
+    ] = ()  # what its own tuner tries for each new context; none: it has no tuner
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # empty; the system may write there
@@ -68,6 +76,15 @@ class System(ABC):
     @abstractmethod
     def run(self, params: Params, work: Work) -> float:
         """Milliseconds that this work takes with these settings; raises RunFailed."""
+
+    def built(self, params: Params) -> tuple[str, float] | None:
+        """What these settings are compiled to, and the milliseconds that takes; None where nothing is compiled."""
+        del params
+        return None
+
+    def best_fixed(self) -> Params:
+        """The settings that are best for all work together, in hindsight; asked for where there are candidates."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -4,13 +4,15 @@ from importlib import import_module
 
 from examples.real.system import System
 
-# A system on a GPU (Triton kernels) goes here, too; `missing` says where it cannot run.
 SYSTEMS = {
     "sqlite": "sqlite_pragmas:SqlitePragmas",
     "postgres": "postgres_settings:PostgresSettings",
     "compression": "compression:Compression",
     "web": "web_server:WebServer",
+    "triton-matmul": "triton_system:Matmul",
+    "triton-attention": "triton_system:Attention",
 }
+ON_GPU = ("triton-matmul", "triton-attention")  # what `python -m examples.real triton` measures
 
 
 def load(name: str) -> type[System]:

@@ -86,7 +86,7 @@ class Tuner(TunerView):
         layout = self._space.layout(self._default)
         self._optimizer = self._preset.build(layout, self._encoder.dim, metrics, self._rng)
         self._guard = one_thread() if self._optimizer.uses_blas else contextlib.nullcontext()  # around every step
-        self._frozen = False
+        self._frozen, self._frozen_at_default = False, False
         self._current = self._default  # the latest own suggestion that was answered
         self._lineage = Lineage(self._seed)
         self._record = StepRecord(list(self._optimizer.metrics), self._space.dim, self._encoder.dim)
@@ -134,7 +134,9 @@ class Tuner(TunerView):
         first = self._ledger.issued == 0 and not self._lineage.held
         proposal = None
         with self._guard:
-            if self._frozen and not first:
+            if self._frozen and self._frozen_at_default:
+                proposal = Proposal(self._default, Explanation(source="default (frozen)"))
+            elif self._frozen and not first:
                 proposal = Proposal(self._recommended(seen), Explanation(source="recommendation (frozen)"))
             elif not first:
                 proposal = self._optimizer.propose(seen, self._current, self._rng)
@@ -198,17 +200,25 @@ class Tuner(TunerView):
         self._optimizer.tell_failed(seen, point, self._rng)
         self._note(None, seen, point, None)
 
-    def freeze(self) -> None:
-        """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned."""
-        self._frozen = True
+    def freeze(self, *, default: bool = False) -> None:
+        """Stop exploring: until `unfreeze`, every ask gets the recommendation. What is told is still learned.
+
+        With `default=True` every ask gets the default: back to what ran before, in one call.
+        """
+        self._frozen, self._frozen_at_default = True, default is True
 
     def unfreeze(self) -> None:
         """Explore again."""
-        self._frozen = False
+        self._frozen, self._frozen_at_default = False, False
 
     @property
     def frozen(self) -> bool:
         return self._frozen
+
+    @property
+    def frozen_at_default(self) -> bool:
+        """Whether every ask gets the default."""
+        return self._frozen_at_default
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Change the weights of some metrics; everything ever told is seen in the new light at once."""
@@ -266,6 +276,8 @@ class Tuner(TunerView):
             "lineage": self._lineage.to_json(),
             "frozen": self._frozen,
         }
+        if self._frozen_at_default:
+            header["frozen_at_default"] = True
         if isinstance(self._encoder, ContextShield):
             header["shield"] = self._encoder.state()
         ledger, dims = self._ledger.copy(explained), (self._space.dim, self._encoder.dim)
@@ -319,6 +331,7 @@ class Tuner(TunerView):
         tuner._lineage = Lineage.rebuild(tuner._seed, header.get("lineage"), learned)
         tuner._record.restore(arrays.get("history/rows"))
         tuner._frozen = header["frozen"] is True
+        tuner._frozen_at_default = tuner._frozen and header.get("frozen_at_default") is True
         tuner._optimizer.restore(arrays)
         tuner._rng.bit_generator.state = header["random"]
         return tuner

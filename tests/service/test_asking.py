@@ -143,13 +143,13 @@ def test_recommend_changes_nothing(web):
 
 def test_a_frozen_study_suggests_the_recommendation(web):
     steps(web, 14)
-    assert web.post("/v1/studies/web/freeze", headers={"content-type": "application/json"}).json() == {"frozen": True}
+    frozen = web.post("/v1/studies/web/freeze", headers={"content-type": "application/json"}).json()
+    assert (frozen["frozen"], frozen["serves"]) == (True, "recommendation")
     best = web.post("/v1/studies/web/recommend", json={"context": {"qps": 1.0}}).json()["params"]
     assert [ask(web)["params"] for _ in range(3)] == [best] * 3
     assert view(web)["frozen"] is True
-    assert web.post("/v1/studies/web/unfreeze", headers={"content-type": "application/json"}).json() == {
-        "frozen": False
-    }
+    thawed = web.post("/v1/studies/web/unfreeze", headers={"content-type": "application/json"}).json()
+    assert (thawed["frozen"], thawed["serves"]) == (False, "suggestions")
     kinds = [mark["kind"] for mark in web.get("/v1/studies/web/history").json()["events"]]
     assert kinds[-2:] == ["freeze", "unfreeze"]
 

@@ -11,5 +11,7 @@ def test_the_default_level_is_the_belief_wherever_a_gain_is_judged_and_nothing_e
     gain = dict(zip(series["gain"]["step"], series["gain"]["mean"], strict=True))
     level = dict(zip(series["default:p99_ms"]["step"], series["default:p99_ms"]["mean"], strict=True))
     assert 8 < len(gain) < 40
-    assert level.keys() == gain.keys()
-    assert all(abs(level[step] - error[step] - gain[step]) < 1e-9 for step in gain)
+    assert gain[0] == 0.0  # the default ran, and nothing was known of it
+    assert level.keys() == gain.keys() - {0}
+    ran_default = [step for step in level if gain[step] == 0.0]
+    assert all(abs(level[step] - error[step] - gain[step]) < 1e-9 for step in level if step not in ran_default)

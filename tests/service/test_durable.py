@@ -1,6 +1,7 @@
 """The log is the truth: what is answered is on disk, what is not is undone, and a restart changes nothing."""
 
 import time
+import tracemalloc
 import zlib
 
 import httpx
@@ -83,6 +84,12 @@ def test_a_snapshot_of_an_older_version_is_read():
     mark, _, plain = study_snapshot.capture(live)().partition(b"\n")
     assert mark == b"still 2"
     assert whole(study_snapshot.restore(zlib.compress(plain, 1), 1, definition(), 5.0)) == whole(live)
+    for damaged in (zlib.compress(plain)[:-9], zlib.compress(bytes(study_snapshot.MAX_UNPACKED_BYTES + 1), 1)):
+        tracemalloc.start()
+        with pytest.raises(ValueError, match="cut off, or unpacks to more"):
+            study_snapshot.restore(damaged, 1, definition(), 5.0)
+        assert tracemalloc.get_traced_memory()[1] < 3 * study_snapshot.MAX_UNPACKED_BYTES
+        tracemalloc.stop()
 
 
 def snapshots_of(url):
@@ -99,7 +106,7 @@ def test_a_snapshot_is_made_when_the_replay_since_the_latest_would_take_long(sql
         steps(client, 6)
         time.sleep(0.5)
         assert snapshots_of(sqlite) == []  # twelve events are no reason
-        monkeypatch.setattr("rasp_tuner.service.storage.writer.MAX_REPLAY_CPU_S", 1e-9)
+        monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.MAX_REPLAY_CPU_S", 1e-9)
         ask(client)
         wait_for(lambda: snapshots_of(sqlite) == [13], "the snapshot", 10.0)
 
@@ -230,7 +237,7 @@ def test_a_commit_that_fails_for_any_reason_is_answered(sqlite, monkeypatch):
 
         monkeypatch.setattr(Store, "append", broken)
         answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1}})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
         monkeypatch.setattr(Store, "append", append)
         assert ask(client)["id"] == "s3"
 
@@ -260,12 +267,3 @@ def test_two_servers_do_not_share_a_folder(process):
     with pytest.raises(ChildProcessError, match=r"rasp: another server \(process \d+\) uses .*: stop it") as refused:
         Process(process.data)
     assert str(refused.value).count("\n") == 2  # where it would serve, and why it does not
-
-
-def test_two_servers_do_not_share_a_postgresql_database(postgres):
-    first = Store(postgres, exclusive=True)
-    with pytest.raises(Exception, match="another server uses this database"):
-        Store(postgres, exclusive=True)
-    Store(postgres).close()  # `rasp keys` may come in
-    first.close()
-    Store(postgres, exclusive=True).close()

@@ -239,7 +239,7 @@ def fill(client, folder):
 
 
 def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monkeypatch):
-    monkeypatch.setattr("rasp_tuner.service.storage.writer.SNAPSHOT_EVERY_EVENTS", 10)
+    monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.SNAPSHOT_EVERY_EVENTS", 10)
     with running(sqlite) as client:
         fill(client, tmp_path)
         started = time.monotonic()
@@ -275,7 +275,7 @@ def keep_snapshots(_, connection, study):
 )
 def test_bytes_that_are_left_are_found(sqlite, tmp_path, monkeypatch, name, fault, where):
     """The scan of the test above sees it when one of the steps of an erasure is left out."""
-    monkeypatch.setattr("rasp_tuner.service.storage.writer.SNAPSHOT_EVERY_EVENTS", 10)
+    monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.SNAPSHOT_EVERY_EVENTS", 10)
     monkeypatch.setattr(f"rasp_tuner.service.storage.{name}", fault)
     with running(sqlite) as client:
         fill(client, tmp_path)

@@ -24,8 +24,8 @@ def test_a_trace_of_any_length_keeps_means_and_extremes(count, points):
     trace = Trace(["a", "silent"])
     for value in values:
         trace.add(np.array([value, np.nan]))
-    drawn = trace.series_points("a", points)
-    width = trace.width * trace.group(points)
+    drawn = trace.window(points).points("a")
+    width = trace.window(points).bucket
     assert trace.used <= MAX_BUCKETS
     assert len(drawn["step"]) <= points
     assert drawn["step"] == list(range(0, count, width))
@@ -33,18 +33,18 @@ def test_a_trace_of_any_length_keeps_means_and_extremes(count, points):
         piece = values[start : start + width]
         assert drawn["mean"][i] == pytest.approx(piece.mean(), abs=1e-9)
         assert (drawn["min"][i], drawn["max"][i]) == (piece.min(), piece.max())
-    assert trace.series_points("silent", points)["step"] == []
+    assert trace.window(points).points("silent")["step"] == []
     again = Trace(["a", "silent"])
-    again.restore(trace.state())
-    assert again.series_points("a", points) == drawn
+    again.restore(trace.state(), trace.series)
+    assert again.window(points).points("a") == drawn
 
 
 def test_a_trace_takes_what_numbers_there_are():
     trace = Trace(["a"])
     for value in (1e308, -1e308, np.inf, np.nan, 5e-324):
         trace.add(np.array([value]))
-    assert len(trace.series_points("a", 600)["mean"]) == 3
-    json.dumps(trace.series_points("a", 600), allow_nan=False)
+    assert len(trace.window(600).points("a")["mean"]) == 3
+    json.dumps(trace.window(600).points("a"), allow_nan=False)
 
 
 def labels(contexts):
@@ -89,9 +89,8 @@ def test_history_of_a_study(web):
     drawn = web.get("/v1/studies/web/history?points=10").json()
     assert drawn["steps"] == 15
     assert drawn["bucket"] == 2
-    assert {"error", "gain", "novelty", "metric:p99_ms", "default:p99_ms", "param:pool", "param:t"} == set(
-        drawn["series"]
-    )
+    named = ["error", "gain", "novelty", "metric:p99_ms", "default:p99_ms", "gain:p99_ms", "param:pool", "param:t"]
+    assert set(drawn["series"]) == set(named)
     for series in drawn["series"].values():
         assert len(series["step"]) == len(series["mean"]) == len(series["min"]) == len(series["max"]) <= 10
         assert all(

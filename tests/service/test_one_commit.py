@@ -1,7 +1,6 @@
 """Asks of several studies in one commit."""
 
 import asyncio
-import queue
 
 import pytest
 from serving import SPACES, STUDY
@@ -32,15 +31,16 @@ class Commits:
         async def commit():
             tasks = [asyncio.ensure_future(call) for call in calls]
             await asyncio.sleep(0.0)
-            jobs = []
-            while True:
-                try:
-                    jobs.append(self.service.writer._jobs.get_nowait())
-                except queue.Empty:
-                    break
+            writer, jobs = self.service.writer, []
+            while not writer._inbox.empty():
+                jobs.append(writer._inbox.get_nowait())
             assert sum(job.future is not None for job in jobs) == len(calls)  # the others store snapshots
             for part in [jobs] if together else [[job] for job in jobs]:
-                self.service.writer._process(part)
+                for job in part:
+                    writer.put(job)
+                writer._receive(0.0)
+                while writer._waiting:
+                    writer._round()
             return await asyncio.gather(*tasks, return_exceptions=True)
 
         return [said.body() if isinstance(said, HttpError) else said for said in asyncio.run(commit())]

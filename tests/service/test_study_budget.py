@@ -38,7 +38,7 @@ def test_what_is_measured_against_a_default_needs_one(client, option):
     error = answer.json()["error"]
     assert error["field"] == option
     assert error["message"].endswith("give that as default")
-    assert client.get("/v1/studies").json() == {"studies": []}
+    assert client.get("/v1/studies").json()["studies"] == []
 
 
 def test_the_view_and_the_reasons_are_those_of_a_tuner(client):

@@ -71,8 +71,23 @@ def spoilt(content):
     yield sealed([{**lines[0], "events": 1}, {**lines[1], "ask": 5}]), "event 1"
     yield sealed([{**lines[0], "events": 1}, {**lines[1], "body": {}}]), "event 1"
     yield sealed([{**lines[0], "events": 2}, lines[1], {**lines[1], "seq": 2, "kind": "tell"}]), "event 2"
-    told = {"seq": 2, "kind": "tell", "at": 9e9, "ask": 0, "body": {"metrics": {"p99_ms": 1.0}}}
+    told = {"seq": 2, "kind": "tell", "at": lines[1]["at"], "ask": 0, "body": {"metrics": {"p99_ms": 1.0}}}
     yield sealed([{**lines[0], "events": 3}, lines[1], told, {**told, "seq": 3}]), "event 3"
+    yield sealed([{**lines[0], "events": 2}, lines[1], {**told, "at": 1e308}]), "line 3, event 2: at"
+    yield sealed([{**lines[0], "events": 2}, lines[1], {**told, "at": 9e9}]), "line 3, event 2: it comes"
+    yield sealed([{**lines[0], "events": 2}, lines[1], {**told, "at": -1.0}]), "line 3, event 2: at"
+    forgot = {"seq": 1, "kind": "forgot", "at": 0.0, "body": {"handed": 2**62, "records": 1}}
+    yield sealed([{**lines[0], "events": 1}, forgot]), "line 2, event 1: handed"
+    yield sealed([{**lines[0], "events": 1}, {**lines[1], "ask": 2**62}]), "line 2, event 1: ask"
+    failed = {**told, "kind": "failed", "body": {"reason": "x" * 1_000_000}}
+    yield sealed([{**lines[0], "events": 2}, lines[1], failed]), "line 3, event 2: reason"
+    seen = {"context": {"qps": 1}, "params": {"pool": 3, "t": 1.0}, "metrics": {"p99_ms": 4.0}}
+    observed = {"seq": 1, "kind": "observe", "at": 0.0, "body": seen, "key": "k"}
+    yield sealed([{**lines[0], "events": 2}, observed, {**observed, "seq": 2}]), "line 3, event 2: the key 'k' comes"
+    long = {**observed, "body": {**seen, "context": {"qps": "x" * 2_000}}}
+    yield sealed([{**lines[0], "events": 1}, long]), "line 2, event 1: context"
+    yield sealed([{**lines[0], "events": 1}, {**observed, "key": "k\0"}]), "line 2, event 1: key"
+    yield sealed([{**lines[0], "events": 1}, {**observed, "body": {**seen, "more": 1}}]), "line 2, event 1: more"
     yield sealed([{**lines[0], "definition": {"name": "x"}}, *lines[1:]]), "space"
 
 
@@ -82,4 +97,4 @@ def test_an_export_with_a_fault_is_refused_and_leaves_nothing(export, tmp_path):
             answer = client.post("/v1/studies/import", content=content, headers=NDJSON)
             assert answer.status_code in (400, 422), (answer.text, said)
             assert said in answer.json()["error"]["message"]
-        assert client.get("/v1/studies").json() == {"studies": []}
+        assert client.get("/v1/studies").json()["studies"] == []

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -224,12 +223,21 @@ def delete(
 
 
 @studies.command("freeze")
-def freeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> None:
+def freeze(
+    name: Name,
+    default: Annotated[bool, flag("--default", "Every ask returns the default: back to what ran before.")] = False,
+    url: Url = URL,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
     """Stop exploring: every ask returns the recommendation; tells are still learned.
 
     Example: rasp study freeze checkout
+    Or: rasp study freeze checkout --default
     """
-    _switch(name, url, key, as_json, True)
+    with talking(url, key) as client:
+        client.study(name, default={}).freeze(default=default)
+        _said(name, True, as_json, " at its default" if default else "")
 
 
 @studies.command("unfreeze")
@@ -238,7 +246,9 @@ def unfreeze(name: Name, url: Url = URL, key: Key = None, as_json: Json = False)
 
     Example: rasp study unfreeze checkout
     """
-    _switch(name, url, key, as_json, False)
+    with talking(url, key) as client:
+        client.study(name, default={}).unfreeze()
+        _said(name, False, as_json)
 
 
 @app.command("ask")
@@ -318,15 +328,11 @@ def read_definition(file: Path) -> dict[str, Any]:
     return definition
 
 
-def _switch(name: str, url: str, key: str | None, as_json: bool, frozen: bool) -> None:
-    with talking(url, key) as client:
-        study = client.study(name, default={})
-        switch: Callable[[], None] = study.freeze if frozen else study.unfreeze
-        switch()
-        if as_json:
-            emit({"name": name, "frozen": frozen})
-        else:
-            typer.echo(f"{name} {'is frozen' if frozen else 'explores'}")
+def _said(name: str, frozen: bool, as_json: bool, where: str = "") -> None:
+    if as_json:
+        emit({"name": name, "frozen": frozen})
+    else:
+        typer.echo(f"{name} {'is frozen' if frozen else 'explores'}{where}")
 
 
 def _next_ask(view: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 docs/CLIENT.md says what it does when the server is slow, refuses a request, or is down.
 """
 
+from rasp_tuner.client.async_client import AsyncClient, AsyncStudy
 from rasp_tuner.client.client import Client
 from rasp_tuner.client.errors import (
     AccessDenied,
@@ -13,12 +14,15 @@ from rasp_tuner.client.errors import (
     UnknownStudy,
 )
 from rasp_tuner.client.fallback import is_fallback
-from rasp_tuner.client.study import Study, TellReply
+from rasp_tuner.client.study import Study
+from rasp_tuner.client.study_calls import TellReply
 
 Told = TellReply  # the former name
 
 __all__ = [
     "AccessDenied",
+    "AsyncClient",
+    "AsyncStudy",
     "Client",
     "ClientError",
     "Conflict",

@@ -1,20 +1,18 @@
 """Client: a connection to one server; it creates and opens studies."""
 
 import os
+import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
-from rasp_tuner.client.outbox import Outbox
+from rasp_tuner.client.client_calls import ClientCalls, Metrics, Space
+from rasp_tuner.client.exchange import AskDeadline, key_headers
 from rasp_tuner.client.study import Study
-from rasp_tuner.client.transport import Transport, positive_seconds
-from rasp_tuner.client.wire import context_schema_json, metric_specs_json, params_json, space_json
-from rasp_tuner.core.checks import whole
+from rasp_tuner.client.study_calls import StudyCalls
+from rasp_tuner.client.transport import Transport
 from rasp_tuner.core.context_encoder import Schema
-from rasp_tuner.space import Knob
-from rasp_tuner.types import Direction, Metric
 
 URL = "http://127.0.0.1:8321"
 
@@ -25,8 +23,10 @@ class Client:
     url           where `rasp serve` listens
     key           an API key, `rasp_...`; not needed on the server's own machine while the server has no keys
     timeout       seconds a call may take, with all its retries, before it raises ServerUnavailable
-    ask_deadline  seconds after which `ask` and `recommend` answer without the server; None: they wait, and raise
+    ask_deadline  seconds after which `ask` and `recommend` answer without the server; "auto": four times as long as the
+                  slowest recent answer took, between 0.1 and `timeout`; None: they wait, and raise
     queue         how many tells wait in memory for a server that is down; beyond that the oldest are dropped
+    prefetch      after every tell, ask for the next step in the background, in the context of the latest ask
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class Client:
         key: str | None = None,
         *,
         timeout: float = 5.0,
-        ask_deadline: float | None = 0.05,
+        ask_deadline: AskDeadline = "auto",
         queue: int = 10_000,
+        prefetch: bool = False,
     ) -> None:
-        self._deadline = None if ask_deadline is None else positive_seconds("ask_deadline", ask_deadline)
-        size = whole("queue", queue, 1, 10_000_000)
-        self._transport = Transport(url, key, timeout)
-        self._outbox = Outbox(self._transport, size)
+        self._calls = ClientCalls(url, timeout, ask_deadline, queue, prefetch, threading.Event)
+        self._transport = Transport(self._calls.exchange.url, key_headers(key))
+        self._run = self._transport.run
         own = weakref.WeakMethod(self._after_fork)
         os.register_at_fork(after_in_child=lambda: (forked := own()) and forked())
 
     def __repr__(self) -> str:
-        return f"<Client of {self._transport.url}>"
+        return f"<Client of {self.url}>"
 
     def __enter__(self) -> "Client":
         return self
@@ -63,18 +63,18 @@ class Client:
     @property
     def queued(self) -> int:
         """How many tells wait to be sent."""
-        return len(self._outbox)
+        return len(self._calls.outbox)
 
     @property
     def dropped(self) -> int:
         """How many queued tells were lost: pushed out of the full queue, or refused by the server."""
-        return self._outbox.dropped
+        return self._calls.outbox.dropped
 
     def create(
         self,
         name: str,
-        space: Mapping[str, Knob | Mapping[str, Any]],
-        metrics: Mapping[str, Metric | Direction | Mapping[str, Any]],
+        space: Space,
+        metrics: Metrics,
         context: Schema = None,
         default: Mapping[str, object] | None = None,
         **settings: Any,
@@ -85,21 +85,12 @@ class Client:
         max_pending, lease_s, the seconds after which an unanswered ask counts as expired, and ttl_s, after which
         records are erased.
         """
-        definition = {
-            "name": name,
-            "space": space_json(space),
-            "metrics": metric_specs_json(metrics),
-            "context": context_schema_json(context),
-            **settings,
-        }
-        if default is not None:
-            definition["default"] = params_json(default, "default")
-        return self.create_from(definition)[0]
+        return self._study(self._run(self._calls.create(name, space, metrics, context, default, settings)))
 
     def create_from(self, definition: Mapping[str, Any]) -> tuple[Study, bool]:
         """The study of a definition in the JSON of the HTTP API, and whether it is new."""
-        answer = self._transport.call("POST", "/v1/studies", definition)
-        return self._study(answer.body), answer.status == 201
+        study, new = self._run(self._calls.create_from(definition))
+        return self._study(study), new
 
     def study(self, name: str, default: Mapping[str, object] | None = None) -> Study:
         """An existing study; raises UnknownStudy if the server has none of this name.
@@ -107,36 +98,30 @@ class Client:
         With `default` no request is made, so a program can start and run on the default while the server is down. The
         study must then be created by someone else, or `ask` raises UnknownStudy.
         """
-        if default is not None:
-            return self._study({"name": name, "default": params_json(default, "default")})
-        return self._study(self._transport.call("GET", f"/v1/studies/{quote(name, safe='')}").body)
+        return self._study(self._run(self._calls.study(name, default)))
 
     def studies(self) -> list[dict[str, Any]]:
         """The views of all studies that the key allows."""
-        views: list[dict[str, Any]] = self._transport.call("GET", "/v1/studies").body["studies"]
-        return views
+        return self._run(self._calls.studies())
 
     def import_study(self, lines: Iterable[str], name: str | None = None) -> Study:
         """The study of an export, rebuilt on this server under its own name or another."""
-        content = "".join(f"{line.rstrip()}\n" for line in lines).encode()
-        path = "/v1/studies/import" + ("" if name is None else f"?name={quote(name, safe='')}")
-        timeout = max(self._transport.timeout, 600.0)  # the server replays it before it answers
-        return self._study(self._transport.call("POST", path, content=content, idempotent=False, timeout=timeout).body)
+        return self._study(self._run(self._calls.import_study(lines, name)))
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Whether all queued tells were sent within so many seconds."""
-        return self._outbox.flush(timeout)
+        return self._run(self._calls.outbox.flush(timeout))
 
     def close(self, timeout: float = 1.0) -> None:
         """Wait so many seconds for queued tells to be sent, then drop them and close all connections."""
-        self._outbox.flush(timeout)
-        self._outbox.close()
+        self.flush(timeout)
+        self._calls.outbox.close()
         self._transport.close()
 
     def _after_fork(self) -> None:
         """Reset in the child of a fork: a web server may make the client before it forks its workers."""
         self._transport.reset_after_fork()
-        self._outbox.reset_after_fork()
+        self._calls.reset_after_fork()
 
-    def _study(self, view: Mapping[str, Any]) -> Study:
-        return Study(view["name"], view["default"], self._transport, self._outbox, self._deadline)
+    def _study(self, calls: StudyCalls) -> Study:
+        return Study(calls, self._transport)

@@ -13,9 +13,10 @@ class ClientError(RaspError):
 class ServerUnavailable(ClientError, ConnectionError):
     """The server did not answer in time, or is not able to now; `retry_after` seconds if it said so."""
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, retry_after: float | None = None, *, reached: bool = True) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.reached = reached  # False: the request certainly did not arrive
 
 
 class AccessDenied(ClientError, PermissionError):

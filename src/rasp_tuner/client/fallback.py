@@ -1,7 +1,9 @@
 """Answers without the server: remembered recommendations, and the suggestions made from them."""
 
+import logging
 import threading
 import uuid
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +18,10 @@ from rasp_tuner.space import Params
 FALLBACK_PREFIX = "fallback-"
 MAX_CONTEXTS = 64  # with a remembered recommendation
 MAX_OPEN_FALLBACKS = 1_000  # newest, that can still be told
+WINDOW_ASKS, LEAST_ASKS = 100, 20  # newest asks whose share of fallbacks is watched; before the first warning
+WARN_SHARE, FINE_SHARE = 0.2, 0.05  # of fallbacks: a warning; the next warning needs fewer in between
+
+log = logging.getLogger("rasp_tuner.client")
 
 
 def is_fallback(id: str) -> bool:
@@ -109,6 +115,48 @@ class Fallbacks:
             if made.metrics != metrics or made.ran != ran:
                 raise AlreadyAnswered(f"suggestion {id!r} was answered before with other values")
             return None
+
+
+class FallbackShare:
+    """How many asks were answered without the server: counted, logged, and reported to the server; thread-safe."""
+
+    def __init__(self, study: str) -> None:
+        self._study = study
+        self.asks = self.fallbacks = 0  # in all
+        self._reported = (0, 0)  # fallbacks and asks
+        self._newest: deque[bool] = deque(maxlen=WINDOW_ASKS)
+        self._warned = False
+        self._lock = threading.Lock()
+
+    def count(self, fell_back: bool) -> None:
+        """Count an ask; warn when many of the newest were answered without the server."""
+        with self._lock:
+            self.asks += 1
+            self.fallbacks += fell_back
+            self._newest.append(fell_back)
+            recent, asks = sum(self._newest), len(self._newest)
+            many = asks >= LEAST_ASKS and recent > WARN_SHARE * asks
+            if many and not self._warned:
+                log.warning(
+                    "study %r: %d of the latest %d asks were answered without the server: little is tuned."
+                    " Is it up, and is ask_deadline long enough?",
+                    self._study,
+                    recent,
+                    asks,
+                )
+            self._warned = many or (self._warned and recent > FINE_SHARE * asks)
+
+    def take_report(self) -> tuple[int, int]:
+        """Fallbacks and asks since the latest report, to send along with a request."""
+        with self._lock:
+            report = self.fallbacks - self._reported[0], self.asks - self._reported[1]
+            self._reported = self.fallbacks, self.asks
+        return report
+
+    def report_lost(self, report: tuple[int, int]) -> None:
+        """The request failed: the next one says it again."""
+        with self._lock:
+            self._reported = self._reported[0] - report[0], self._reported[1] - report[1]
 
 
 def _position(context: Any) -> Array:

@@ -51,6 +51,14 @@ class Samples:
     losses: Array  # [n, C] what the errors are composed of
 
 
+class Expected(NamedTuple):
+    """An error that is expected on average, and the interval that holds it nine times in ten."""
+
+    mean: float
+    low: float
+    high: float
+
+
 class Optimizer(Stateful, Protocol):
     """The stages of one preset, joined: identify, predict, choose; then learn."""
 
@@ -104,8 +112,11 @@ class Optimizer(Stateful, Protocol):
     def best_known(self, context: Array) -> Array | None:
         """The best point for this context without exploring; None while nothing is known."""
 
-    def expect(self, context: Array, point: Array) -> float | None:
+    def expect(self, context: Array, point: Array) -> Expected | None:
         """The error expected at a point; None where that is not known."""
+
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        """The same of one metric, as a loss in its own units. It may change weights: to be asked of a copy."""
 
     def alike(self, context: Array) -> tuple[float, float] | None:
         """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where

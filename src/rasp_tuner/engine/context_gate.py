@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
-from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
+from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal, Samples
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
@@ -95,8 +95,13 @@ class ContextGate:
     def best_known(self, context: Array) -> Array | None:
         return self.seeing.best_known(context) if self.trusted else self.blind.best_known(context[:0])
 
-    def expect(self, context: Array, point: Array) -> float | None:
+    def expect(self, context: Array, point: Array) -> Expected | None:
         return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
+
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        if self.trusted:
+            return self.seeing.expect_alone(name, context, point)
+        return self.blind.expect_alone(name, context[:0], point)
 
     def alike(self, context: Array) -> tuple[float, float] | None:
         return self.seeing.alike(context) if self.trusted else None

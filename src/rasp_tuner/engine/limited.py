@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import Array, under
-from rasp_tuner.core.optimizer import LearnResult, Proposal, Samples
+from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal, Samples
 from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel
@@ -142,8 +142,14 @@ class LimitedEngine:
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         return {model.name: model.margin(context, point) for model in self.limits} if self._know else {}
 
-    def expect(self, context: Array, point: Array) -> float | None:
+    def expect(self, context: Array, point: Array) -> Expected | None:
         return self.main.expect(context, point)
+
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        limited = {model.name: model for model in self.limits}
+        if name in limited and name not in self._minimised:
+            return limited[name].engine.expect(context, point)
+        return self.main.expect_alone(name, context, point)
 
     def alike(self, context: Array) -> tuple[float, float] | None:
         return self.main.alike(context)

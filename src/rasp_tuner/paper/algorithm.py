@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, under
-from rasp_tuner.core.optimizer import FAILED_ERROR, LearnResult, Proposal, Samples, Stateful
+from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.paper.adaptation import HybridAdaptation, ReplayBuffer
 from rasp_tuner.paper.candidates import CandidatePolicy
@@ -115,9 +115,13 @@ class PaperOptimizer:
     def experts(self) -> tuple[str, ...]:
         return tuple(f"network {i + 1}" for i in range(self.surrogate.experts))
 
-    def expect(self, context: Array, point: Array) -> float | None:
+    def expect(self, context: Array, point: Array) -> Expected | None:
         del context, point
         return None  # errors are relative to their time here: a forecast for today says little about another
+
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        del name
+        return self.expect(context, point)
 
     @property
     def own_metric(self) -> None:

@@ -5,7 +5,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,16 +15,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner import __version__
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.server import ServeError, folder_lock
+from rasp_tuner.service.folder import DATABASE, FolderTaken, folder_lock, open_to_others
 from rasp_tuner.service.storage import migration
 from rasp_tuner.service.storage.store import sqlite_url
-from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, studies
+from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, snapshots, studies
+from rasp_tuner.service.study.study_snapshot import made_with, maker
 
 MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone notices
 SLOW_FSYNC_MS = 50.0
+MAX_SNAPSHOTS_READ = 20
 REQUIRED_PACKAGES = {
-    "fastapi": "serve",
     "uvicorn": "serve",
+    "pydantic": "serve",
     "sqlalchemy": "serve",
     "prometheus_client": "serve",
     "httpx": "client",
@@ -50,7 +53,7 @@ def examine(data: Path, database: str | None) -> Iterator[HealthCheck]:
         yield _disk(data)
         yield _sync(data)
         yield _server(data)
-    if database is not None or (data / "rasp.db").exists():
+    if database is not None or (data / DATABASE).exists():
         yield from _database(database or sqlite_url(data))
     else:
         yield HealthCheck("database", True, "none yet; the first `rasp serve` makes one")
@@ -78,7 +81,9 @@ def _folder(data: Path) -> HealthCheck:
         return HealthCheck("folder", False, f"{data} is not there", f"rasp serve --data {data} makes it")
     if not os.access(data, os.W_OK | os.X_OK):
         return HealthCheck("folder", False, f"{data} cannot be written", "give this user the right to write there")
-    return HealthCheck("folder", True, f"{data} can be written")
+    found = open_to_others(data, data / DATABASE)
+    said = f"{data} can be written{'; other users of this machine may use it' if found else ''}"
+    return HealthCheck("folder", True, said, f"chmod go-rwx {' '.join(map(str, found))}" if found else "")
 
 
 def _disk(data: Path) -> HealthCheck:
@@ -113,7 +118,7 @@ def _server(data: Path) -> HealthCheck:
     try:
         with folder_lock(data):
             return HealthCheck("server", True, "none runs on this folder")
-    except ServeError:
+    except FolderTaken:
         return HealthCheck("server", True, "one runs on this folder")
 
 
@@ -146,7 +151,36 @@ def _tables(engine: sa.Engine) -> Iterator[HealthCheck]:
             table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
             for table in (studies, events, keys)
         }
+        makers = Counter(_maker(data) for data in _newest_snapshots(connection))
+    if makers:
+        said = ", ".join(f"{number} by {words}" for words, number in makers.most_common(3))
+        same = set(makers) == {_words(made_with())}
+        mend = (
+            "" if same else f"this is {_words(made_with())}: replayed asks may differ; rasp_diverged_total counts them"
+        )
+        yield HealthCheck("snapshots", True, said, mend)
     yield HealthCheck("content", True, ", ".join(f"{number} {name}" for name, number in count.items()))
+
+
+def _newest_snapshots(connection: sa.Connection) -> Iterator[bytes]:
+    """The newest snapshot of some studies."""
+    newest = sa.select(snapshots.c.study, sa.func.max(snapshots.c.seq)).group_by(snapshots.c.study)
+    for study, seq in connection.execute(newest.limit(MAX_SNAPSHOTS_READ)).all():
+        where = (snapshots.c.study == study) & (snapshots.c.seq == seq)
+        yield connection.execute(sa.select(snapshots.c.data).where(where)).scalar_one()
+
+
+def _maker(data: bytes) -> str:
+    try:
+        return _words(maker(data))
+    except (ValueError, RaspError):
+        return "nobody: it is damaged"
+
+
+def _words(made: Mapping[str, str]) -> str:
+    if not made:
+        return "an older version"
+    return f"rasp-tuner {made['version']} ({made['kernel']}, NumPy {made['numpy']}, {made['machine']})"
 
 
 def _driver(url: str) -> str:

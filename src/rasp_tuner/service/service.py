@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +15,23 @@ from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.erasure import Replay, erasure_query
+from rasp_tuner.service.storage.lease_keeper import LeaseKeeper, begin
+from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.storage.writer import Writer, WriterJob
+from rasp_tuner.service.storage.writer import MORE, Writer, WriterJob
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study_list import PAGE_S, ListQuery, StudyList
 from rasp_tuner.service.telemetry import Telemetry, study_numbers
 
 CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
+TRUST_WRITE_S = 2.0  # for how long a write that succeeded shows that the next one will
+TEST_WRITE_S = 2.0  # how long /readyz waits for a test write
+
+caller_name: ContextVar[str] = ContextVar("caller_name", default="local")  # whose request it is; the gateway sets it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +47,36 @@ class Answer:
 class Service:
     """One store, one writer; all methods are called on the event loop."""
 
-    def __init__(self, store: Store, limits: Limits, *, open_without_keys: bool) -> None:
-        self.store, self.limits = store, limits
+    def __init__(self, store: Store, limits: Limits, *, open_without_keys: bool, leases: Leases | None = None) -> None:
+        """`leases`: one of several servers."""
+        self.store, self.limits, self.leases = store, limits, leases
         self.keys = ApiKeys(store, open_without_keys)
-        self.broadcaster = SseBroadcaster(limits.streams)
+        self.broadcaster = SseBroadcaster(limits.streams, limits.streams_of_one)
         self.telemetry = Telemetry()
-        self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe)
+        if leases is not None:
+            begin(leases)
+        self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe, leases)
+        self.keeper = None if leases is None else LeaseKeeper(leases, self.writer)
+        self._list = StudyList()
         self._waiting = {True: 0, False: 0}  # writes, reads
+        self._testing: asyncio.Future[Any] | None = None  # a test write for /readyz
+        self._waiting_of: dict[tuple[str | None, bool], int] = {}  # the same, by study
+
+    def close(self) -> None:
+        """Called when the writer has stopped."""
+        if self.keeper is not None:
+            self.keeper.stop()
+        if self.leases is not None:
+            self.leases.close()
+        self.store.close()
+
+    def holds_study(self, name: str) -> bool:
+        """Whether this server has the study; with one server every study that there is."""
+        return name in self.writer.cache.rows or (self.leases is not None and name in self.leases.taken)
+
+    def view(self, live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+        """A study as its routes show it, with the server that has it if there may be several."""
+        return {**live.view(work.now), "server": None if self.leases is None else self.leases.url}
 
     @property
     def queue_is_full(self) -> bool:
@@ -61,18 +92,52 @@ class Service:
         study: str | None = None,
         asks: Sequence[Any] = (),
     ) -> Any:
-        """The answer of a job, or the HttpError it raised; a 503 at once if too many jobs wait."""
+        """The answer of a job, or the HttpError it raised; a 503 at once if too many jobs wait.
+
+        No study may take more than half of the room: those of others must find some.
+        """
         if not self.writer.is_alive():
             raise http_errors.storage_failed()
-        if self._waiting[writes] + weight > self.limits.waiting:
+        if writes and self.leases is not None and not self.leases.holds:
+            raise http_errors.lease_over()
+        waiting, of_study = self._waiting[writes], self._waiting_of.get((study, writes), 0)
+        if waiting + weight > self.limits.waiting or of_study + weight > max(self.limits.waiting // 2, 1):
             raise http_errors.overloaded()
-        self._waiting[writes] += weight
+        self._add_waiting(study, writes, weight)
         future = asyncio.get_running_loop().create_future()
-        self.writer.put(WriterJob(run, writes, future, study, asks))
+        self.writer.put(WriterJob(run, writes, future, study, asks, caller_name.get()))
         try:
             return await future
         finally:
-            self._waiting[writes] -= weight
+            self._add_waiting(study, writes, -weight)
+
+    def _add_waiting(self, study: str | None, writes: bool, weight: int) -> None:
+        self._waiting[writes] += weight
+        left = self._waiting_of.get((study, writes), 0) + weight
+        if left:
+            self._waiting_of[study, writes] = left
+        else:
+            del self._waiting_of[study, writes]
+
+    async def why_not_ready(self) -> str | None:
+        """Why no durable tell can be taken now; None: one can. A test write is made if the latest write is old."""
+        writer = self.writer
+        if not (writer.is_alive() and writer.ready.is_set()):
+            return "the writer does not run"
+        if self.leases is not None and not self.leases.holds:
+            return http_errors.lease_over().message
+        if writer.loading is not None:
+            return f"study {writer.loading!r} is being built from its log"
+        if not writer.failing and time.monotonic() - writer.committed_at > TRUST_WRITE_S:
+            if self._testing is None or self._testing.done():
+                self._testing = asyncio.ensure_future(self.submit(lambda _: writer.probe(), writes=False))
+            try:
+                await asyncio.wait_for(asyncio.shield(self._testing), TEST_WRITE_S)
+            except TimeoutError:
+                return f"the writer has not come to a test write for {TEST_WRITE_S:g} s"
+            except HttpError as error:
+                return error.message
+        return writer.failing
 
     # studies
 
@@ -85,21 +150,21 @@ class Service:
         older = StudyDefinition.from_wire(as_stored(request))
 
         def run(work: UnitOfWork) -> tuple[bool, dict[str, Any]]:
-            if definition.name in work.cache.rows:
+            if work.cache.row(definition.name) is not None:
                 live = work.study(definition.name)
                 if live.definition not in (definition, older):
                     message = (
                         f"study {definition.name!r} exists with another definition; delete it or take another name"
                     )
                     raise HttpError(409, "conflict", message, "name")
-                return False, live.view(work.now)
+                return False, self.view(live, work)
             check_default_given(request)
             self._check_study_limit(work)
             live = work.create_study(definition)
             work.audit(caller.name, "study created", definition.name)
-            return True, live.view(work.now)
+            return True, self.view(live, work)
 
-        result: tuple[bool, dict[str, Any]] = await self.submit(run, writes=True)
+        result: tuple[bool, dict[str, Any]] = await self.submit(run, writes=True, study=definition.name)
         return result
 
     def _check_study_limit(self, work: UnitOfWork) -> None:
@@ -108,28 +173,48 @@ class Service:
                 409, "conflict", f"there are {self.limits.studies} studies already, which is the limit", "name"
             )
 
-    async def list_studies(self, only: str | None) -> list[dict[str, Any]]:
-        def run(work: UnitOfWork) -> list[dict[str, Any]]:
-            names = sorted(work.cache.rows) if only is None else [name for name in work.cache.rows if name == only]
-            found = []
-            for name in names:
-                with contextlib.suppress(HttpError):  # a damaged study is left out; a request by name explains
-                    found.append(work.study(name).view(work.now))
-            return found
+    async def list_studies(self, query: ListQuery) -> dict[str, Any]:
+        """The views of a page of studies; without a limit it waits for those that are not in memory yet."""
+        names: list[str] = []  # of the page
+        views: dict[str, dict[str, Any]] = {}
+        left: list[str] | None = None
+        total = 0
 
-        views: list[dict[str, Any]] = await self.submit(run, writes=False)
-        return views
+        def run(work: UnitOfWork) -> Any:
+            nonlocal names, left, total
+            if left is None:
+                names, total = self._list.page(work, query)
+                left = [name for name in reversed(names) if name in work.cache.live]
+            while left and not work.piece_ends():
+                live = work.cache.live.get(name := left.pop())
+                if live is not None:
+                    views[name] = self.view(live, work)
+            return MORE if left else {name: why for name, why in work.cache.damaged.items() if name in names}
+
+        damaged: dict[str, str] = await self.submit(run, writes=False)
+        missing = [name for name in names if name not in views and name not in damaged]
+        until = time.monotonic() + PAGE_S
+        while missing and (query.limit is None or time.monotonic() < until):
+            name = missing.pop(0)
+            with contextlib.suppress(HttpError):  # deleted meanwhile, or damaged: a request by name explains
+                views[name] = await self.read(name, self.view)
+        return {
+            "studies": [views[name] for name in names if name in views],
+            "damaged": [{"name": name, "health": why} for name, why in sorted(damaged.items())],
+            "total": total,
+            "loading": len(missing),
+        }
 
     async def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Any:
         """The result of `read` on a study; it must change nothing."""
-        return await self.submit(lambda work: read(work.study(name), work), writes=False)
+        return await self.submit(lambda work: read(work.study(name), work), writes=False, study=name)
 
     async def delete(self, name: str, caller: Caller) -> None:
         def run(work: UnitOfWork) -> None:
             work.delete_study(name)
             work.audit(caller.name, "study deleted", name)
 
-        await self.submit(run, writes=True)
+        await self.submit(run, writes=True, study=name)
 
     async def import_study(self, new: LiveStudy, events: list[Event], caller: Caller) -> dict[str, Any]:
         """Add an imported study with all its events in one commit; returns its view."""
@@ -137,35 +222,35 @@ class Service:
 
         def run(work: UnitOfWork) -> dict[str, Any]:
             name = new.definition.name
-            if name in work.cache.rows:
+            if work.cache.row(name) is not None:
                 raise HttpError(
                     409, "conflict", f"a study {name!r} exists already; import it under another name", "name"
                 )
             self._check_study_limit(work)
-            live = work.adopt_study(new)
-            for event in events:
-                work.add_event(live, event)
+            live = work.adopt_study(new, events)
             work.add_snapshot(live.id, live.seq, snapshot)
             work.audit(caller.name, "study imported", name)
-            return live.view(work.now)
+            return self.view(live, work)
 
-        view: dict[str, Any] = await self.submit(run, writes=True)
+        view: dict[str, Any] = await self.submit(run, writes=True, study=new.definition.name)
         return view
 
     async def audit(self, caller: Caller, action: str, subject: str) -> None:
         """Add a line to the audit log."""
         await self.submit(lambda work: work.audit(caller.name, action, subject), writes=True)
 
-    async def freeze(self, name: str, frozen: bool, caller: Caller) -> dict[str, Any]:
+    async def freeze(self, name: str, frozen: bool, caller: Caller, *, default: bool = False) -> dict[str, Any]:
+        """Stop or start exploring; `default`: every ask gets the default and not the recommendation."""
+
         def run(work: UnitOfWork) -> dict[str, Any]:
             live = work.study(name, writes=True)
-            event = live.freeze(frozen, work.now)
+            event = live.freeze(frozen, work.now, default=default, by=caller.name)
             if event is not None:
                 work.add_event(live, event)
-                work.audit(caller.name, "study frozen" if frozen else "study unfrozen", name)
-            return {"frozen": frozen}
+                work.audit(caller.name, f"study {'frozen' if frozen else 'unfrozen'}{' at default' * default}", name)
+            return {"frozen": frozen, "serves": live.serves, "switched": live.switched}
 
-        result: dict[str, Any] = await self.submit(run, writes=True)
+        result: dict[str, Any] = await self.submit(run, writes=True, study=name)
         return result
 
     async def forget(self, name: str, wanted: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
@@ -179,7 +264,7 @@ class Service:
                 work.audit(caller.name, "records erased", f"{name}: {erased}")
             return done
 
-        while erased and not await self.submit(finish, writes=True):
+        while erased and not await self.submit(finish, writes=True, study=name):
             await asyncio.to_thread(replay.catch_up)
         backups = await self.submit(lambda work: work.remove_backups(), writes=True)
         until = time.monotonic() + CLEAN_FILES_WAIT_S
@@ -189,17 +274,29 @@ class Service:
 
     # asks and answers
 
+    def add_fallbacks(self, name: str, report: bytes) -> None:
+        """Count asks that a client answered without this server, as it reports."""
+        live = self.writer.cache.live.get(name)
+        if live is not None:
+            live.fallbacks.add(report, time.time())
+
     async def ask(self, name: str, contexts: list[Any]) -> list[dict[str, Any]]:
         """One suggestion for each context; a wrong context raises before the first is made."""
 
-        def run(work: UnitOfWork) -> list[dict[str, Any]]:
+        made: list[dict[str, Any]] = []
+
+        def run(work: UnitOfWork) -> Any:
             live = work.study(name, writes=True)
-            for i, context in enumerate(contexts if len(contexts) > 1 else []):
+            for i, context in enumerate(contexts if len(contexts) > 1 and not made else []):
                 try:
                     live.tuner.check_context(context)
                 except RaspError as error:
                     raise http_errors.invalid(f"contexts[{i}]: {error}", f"contexts[{i}]") from error
-            return [self._suggest(work, live, context) for context in contexts]
+            for context in contexts[len(made) :]:
+                made.append(self._suggest(work, live, context))
+                if work.piece_ends() and len(made) < len(contexts):
+                    return MORE
+            return made
 
         suggestions: list[dict[str, Any]] = await self.submit(
             run, writes=True, weight=len(contexts), study=name, asks=contexts
@@ -233,9 +330,15 @@ class Service:
     async def tell_batch(self, name: str, tells: list[Answer]) -> list[dict[str, Any]]:
         """One result for each tell; each is accepted or rejected on its own."""
 
-        def run(work: UnitOfWork) -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = []
+
+        def run(work: UnitOfWork) -> Any:
             live = work.study(name, writes=True)
-            return [self._tell_in_batch(work, live, tell) for tell in tells]
+            for tell in tells[len(told) :]:
+                told.append(self._tell_in_batch(work, live, tell))
+                if work.piece_ends() and len(told) < len(tells):
+                    return MORE
+            return told
 
         results: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(tells), study=name)
         return results
@@ -276,11 +379,27 @@ class Service:
     async def metrics(self) -> bytes:
         """The answer to /metrics."""
 
-        def run(work: UnitOfWork) -> list[dict[str, Any]]:
-            return [study_numbers(live, work.now) for live in work.cache.live.values()]
+        names: list[str] | None = None
+        numbers: list[dict[str, Any]] = []
 
-        studies = await self.submit(run, writes=False)
+        def run(work: UnitOfWork) -> Any:
+            nonlocal names
+            if names is None:
+                names = list(work.cache.live)[::-1]
+            while names and not work.piece_ends():
+                live = work.cache.live.get(names.pop())
+                if live is not None:
+                    numbers.append(study_numbers(live, work.now))
+            return MORE if names else None
+
+        await self.submit(run, writes=False)
+        self.telemetry.damaged.set(len(self.writer.cache.damaged))
+        self.telemetry.loading.set(self.writer.not_loaded_yet)
         self.telemetry.waiting.set(self._waiting[True])
-        self.telemetry.failing.set(self.writer.failing)
+        self.telemetry.failing.set(self.writer.failing is not None)
         self.telemetry.streams.set(self.broadcaster.streams)
-        return self.telemetry.text(studies)
+        self.telemetry.owned.set(len(self.writer.cache.rows))
+        if self.leases is not None:
+            self.telemetry.lease.set(self.leases.holds)
+            self.telemetry.lost.set(self.leases.lost_count)
+        return self.telemetry.text(numbers)

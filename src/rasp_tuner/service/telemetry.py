@@ -25,8 +25,14 @@ class Telemetry:
             "rasp_commit_seconds", "Time a commit takes.", buckets=HISTOGRAM_BUCKETS_S, registry=self._registry
         )
         self.waiting = Gauge("rasp_waiting", "Orders that wait for the writer.", registry=self._registry)
+        self.damaged = Gauge("rasp_damaged_studies", "Studies that cannot be loaded.", registry=self._registry)
+        self.loading = Gauge("rasp_loading_studies", "Studies not loaded since the start.", registry=self._registry)
         self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._registry)
         self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._registry)
+        self.owned = Gauge("rasp_studies_owned", "Studies that this server has.", registry=self._registry)
+        self.lease = Gauge("rasp_lease_held", "1 while no other server may take them.", registry=self._registry)
+        self.lost = Gauge("rasp_leases_lost", "Studies that another server took, so far.", registry=self._registry)
+        self.forwarded = Counter("rasp_forwarded", "Requests sent on to another server.", registry=self._registry)
 
     def count_rejected(self, code: str) -> None:
         """Count a refused request."""
@@ -41,12 +47,17 @@ class Telemetry:
 
 def study_numbers(live: LiveStudy, now: float) -> dict[str, Any]:
     """The numbers of one study."""
-    gate = live.history.latest.get("gate")
+    gate, view = live.history.latest.get("gate"), live.view(now)
     return {
-        **live.view(now),
+        **view,
+        "client_asks": view["fallbacks"]["asks"],
+        "client_fallbacks": view["fallbacks"]["without_server"],
+        "alerts": len(view["alerts"]),
+        "held": view["coverage"]["held"],
         "regret": -live.history.gain,
         "gate": dict(zip(live.history.experts, gate, strict=True)) if gate else {},
         "diverged": live.counts.diverged,
+        "problems": list(live.problems),
     }
 
 
@@ -74,11 +85,17 @@ class _StudyCollector:
             "pending": "Suggestions not answered yet.",
             "expired": "Suggestions not answered within their lease.",
             "frozen": "1 while the study does not explore.",
+            "client_asks": "Asks of the last hour, as clients report them.",
+            "client_fallbacks": "Of these, how many were answered without the server.",
+            "failure_share": "Share of the latest runs that failed.",
+            "alerts": "Things that are wrong with the study; its page says which.",
             "regret": "Sum of error less the error expected of the default; below 0 the tuner is ahead.",
         }
         for name, text in gauges.items():
             title = "rasp_regret_against_default" if name == "regret" else f"rasp_{name}"
             yield _gauge(title, text, {study["name"]: study[name] for study in self._studies})
+        held = {study["name"]: study["held"] for study in self._studies if study["held"] is not None}
+        yield _gauge("rasp_coverage", "Share of outcomes within the intervals that should hold 0.9 of them.", held)
         budget = {
             "spent": "What suggestions have cost more than the default, in steps of its loss.",
             "earned": "What suggestions have surely gained on the default, in steps of its loss.",
@@ -89,11 +106,35 @@ class _StudyCollector:
         }
         for name, text in budget.items():
             yield _gauge(f"rasp_budget_{name}", text, {study: report[name] for study, report in reports.items()})
+        gains = {
+            study["name"]: {metric: gain["lately"] for metric, gain in study["gains"].items() if gain["lately"]}
+            for study in self._studies
+        }
+        for suffix, text in {"": "in the unit of the metric", "_share": "as a share of the default's level"}.items():
+            title = f"rasp_gain{suffix}"
+            gauge = GaugeMetricFamily(
+                title, f"Mean gain of a step over the default lately, {text}.", labels=["study", "metric", "bound"]
+            )
+            for name, found in gains.items():
+                for metric, gain in found.items():
+                    for bound in ("low", "mean", "high"):  # of the interval that holds it nine times in ten
+                        if gain[f"{bound}{suffix}"] is not None:
+                            gauge.add_metric([name, metric, bound], gain[f"{bound}{suffix}"])
+            yield gauge
         weights = GaugeMetricFamily("rasp_gate_weight", "Weight of each expert.", labels=["study", "expert"])
         for study in self._studies:
             for expert, weight in study["gate"].items():
                 weights.add_metric([study["name"], expert], weight)
         yield weights
+        problems = GaugeMetricFamily(
+            "rasp_study_problem",
+            "1 for what is wrong with a study; its view says it in words.",
+            labels=["study", "problem"],
+        )
+        for study in self._studies:
+            for problem in study["problems"]:
+                problems.add_metric([study["name"], problem], 1.0)
+        yield problems
 
 
 def _gauge(title: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:

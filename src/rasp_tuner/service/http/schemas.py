@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from rasp_tuner.service.http.context_schemas import (
     ContextSpec,
     ContextValue,
+    ContextValues,
     ContextWord,
     LazyModel,
     Number,
@@ -15,7 +16,8 @@ from rasp_tuner.service.http.context_schemas import (
     dimensions,
 )
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
-from rasp_tuner.service.http_errors import invalid
+from rasp_tuner.service.http.view_schemas import Coverage, Gains, Serves, Switched, Times
+from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
@@ -28,9 +30,10 @@ PARAMS_EXAMPLE = {"pool": 8, "timeout_s": 1.0, "codec": "lz4"}
 METRICS_EXAMPLE = {"p99_ms": 181.2}
 CONTEXT_EXAMPLE = {"qps": 420.0}
 
+Key = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00]*$")]  # no database takes a NUL
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
 ContextField = Annotated[
-    dict[Word, ContextValue] | list[ContextValue] | None,
+    ContextValues,
     Field(
         default=None,
         description="By name, or in order; absent for a study without context. Texts, booleans and null are for kinds"
@@ -74,11 +77,11 @@ class NewStudy(StrictModel):
     metrics: dict[Word, MetricSpec | Literal["min", "max"]] = Field(
         min_length=1, examples=[{"p99_ms": {"direction": "min"}}]
     )
-    context: list[Word] | dict[Word, ContextSpec | ContextWord] | int | None = Field(
+    context: Annotated[list[Word], Field(fail_fast=True)] | dict[Word, ContextSpec | ContextWord] | int | None = Field(
         default=None, examples=[["qps"], {"qps": "number", "region": "category"}]
     )
     default: ParamsField | None = None
-    preset: str = "default"
+    preset: Word = "default"
     seed: int = Field(default=0, ge=0, le=2**64 - 1)
     guard: Number | None = Field(default=None, description="Needs a default.")
     budget: Number | None = Field(
@@ -86,7 +89,7 @@ class NewStudy(StrictModel):
         description="Share of the default's loss by which the sum of losses may exceed it; needs a default, and is 0.02"
         " if there is one and this field is left out; null: no budget.",
     )
-    constraints: list[str] = Field(
+    constraints: list[Annotated[str, StringConstraints(max_length=2_000)]] = Field(
         default_factory=list,
         max_length=64,
         description="Rules between knobs that every suggestion keeps; the default must keep them.",
@@ -104,9 +107,7 @@ class Ask(StrictModel):
 
 
 class AskBatch(StrictModel):
-    contexts: list[dict[Word, ContextValue] | list[ContextValue] | None] = Field(
-        min_length=1, examples=[[CONTEXT_EXAMPLE]]
-    )
+    contexts: Annotated[list[ContextValues], Field(fail_fast=True)] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
 
 
 class Tell(StrictModel):
@@ -131,14 +132,14 @@ class TellItem(StrictModel):
 
 
 class TellBatch(StrictModel):
-    tells: list[TellItem] = Field(min_length=1)
+    tells: Annotated[list[TellItem], Field(fail_fast=True)] = Field(min_length=1)
 
 
 class Observe(StrictModel):
     context: ContextField
     params: ParamsField
     metrics: MetricsField
-    key: Word | None = Field(default=None, description="A repeated key changes nothing.", examples=["run-17"])
+    key: Key | None = Field(default=None, description="A repeated key changes nothing.", examples=["run-17"])
 
 
 Limit = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
@@ -154,8 +155,10 @@ class Forget(StrictModel):
         description="A value, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
         examples=[{"qps": [400, None]}],
     )
-    ids: list[Id] = Field(default_factory=list, max_length=10_000)
-    keys: list[Word] = Field(default_factory=list, max_length=10_000, description="Of observations.")
+    ids: Annotated[list[Id], Field(fail_fast=True)] = Field(default_factory=list, max_length=10_000)
+    keys: Annotated[list[Key], Field(fail_fast=True)] = Field(
+        default_factory=list, max_length=10_000, description="Of observations."
+    )
 
 
 class Forgotten(LazyModel):
@@ -209,8 +212,16 @@ class Recommended(LazyModel):
     margins: dict[str, MarginReport] = Field(description="Of every metric with a limit; empty while nothing is known.")
 
 
+class Freeze(StrictModel):
+    at: Literal["recommendation", "default"] = Field(
+        default="recommendation", description="What every ask gets: the best known, or the default."
+    )
+
+
 class Frozen(LazyModel):
     frozen: bool
+    serves: Serves
+    switched: Switched | None
 
 
 class BudgetReport(LazyModel):
@@ -223,11 +234,20 @@ class BudgetReport(LazyModel):
     left: float = Field(description="What may still be spent, in the worst case that is likely (95%).")
 
 
+class FallbackReport(LazyModel):
+    """What clients of this study report, of the last hour."""
+
+    without_server: int = Field(description="Asks that a client answered itself: the answer was late, or none came.")
+    asks: int
+
+
 class StudyView(NewStudy):
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
     created: float
     frozen: bool
+    serves: Serves = Field(description="What an ask gets: suggestions, or, frozen, the recommendation or the default.")
+    switched: Switched | None = Field(description="Null if it was never frozen.")
     asks: int
     tells: int
     failures: int
@@ -240,10 +260,26 @@ class StudyView(NewStudy):
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
+    gains: dict[str, Gains] = Field(description="Over the default, of each metric in its own unit.")
+    failure_share: float = Field(description="Of the latest 200 steps or so.")
+    coverage: Coverage
+    alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
+    fallbacks: FallbackReport
+    health: str = Field(description='"good", or all that is wrong with it, in words.')
+    server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
+
+
+class DamagedStudy(LazyModel):
+    name: str
+    health: str = Field(description="Why it cannot be loaded.")
 
 
 class StudyList(LazyModel):
     studies: list[StudyView]
+    damaged: list[DamagedStudy] = Field(default_factory=list, description="Those that cannot be loaded.")
+    total: int = Field(description="Studies found, on this page or not.")
+    loading: int = Field(description="Of this page, studies that are still read from disk: ask again.")
+    missing: list[str] = Field(default_factory=list, description="Of servers that do not answer. Absent if none.")
 
 
 class SuggestionView(LazyModel):
@@ -282,8 +318,11 @@ class Gate(LazyModel):
 
 class HistoryView(LazyModel):
     steps: int
+    first: int = Field(description="The first step shown.")
     bucket: int
-    gain_total: float
+    times: Times
+    gain_total: float = Field(description="Of one metric in its unit; of several the sum of their mean shares.")
+    gains: dict[str, Gains]
     series: dict[str, Series]
     gate: Gate
     regimes: list[dict[str, int]]
@@ -321,19 +360,32 @@ def parse(model: type[M], value: Any) -> M:
     except ValidationError as reason:
         first = reason.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(str(part)[:80] for part in first["loc"])
-        raise invalid(f"{field or 'the body'}: {first['msg']}"[:500], field[:200] or None) from None
+        raise invalid(f"{field or 'the body'}: {first['msg']}", field or None) from None
 
 
-def check_size(wanted: NewStudy, limits: Limits) -> None:
-    """Raise a 422 if the study is larger than this server allows."""
-    context = wanted.context if isinstance(wanted.context, int) else dimensions(wanted.context or ())
-    for field, count, most in (
-        ("space", len(wanted.space), limits.knobs),
-        ("metrics", len(wanted.metrics), limits.metrics),
-        ("context", context, limits.context),
-    ):
-        if count > most:
+def parse_batch(model: type[M], field: str, value: Any, limits: Limits) -> M:
+    """A batch; a 413 if `field` has more entries than this server allows."""
+    if (count := _entries(value, field)) > limits.batch:
+        raise HttpError(413, "too_large", f"{field} may hold at most {limits.batch}, got {count}", field)
+    return parse(model, value)
+
+
+def parse_study(value: Any, limits: Limits) -> NewStudy:
+    """The definition of a new study; a 422 if it is wrong, or larger than this server allows."""
+    for field, most in (("space", limits.knobs), ("metrics", limits.metrics)):
+        if (count := _entries(value, field)) > most:
             raise invalid(f"{field} may have at most {most} entries, got {count}", field)
+    wanted = parse(NewStudy, value)
+    context = wanted.context if isinstance(wanted.context, int) else dimensions(wanted.context or ())
+    if context > limits.context:
+        raise invalid(f"context may have at most {limits.context} entries, got {context}", "context")
     for name, knob in wanted.space.items():
         if isinstance(knob, CategoricalKnob) and len(knob.choices) > limits.choices:
             raise invalid(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")
+    return wanted
+
+
+def _entries(value: Any, field: str) -> int:
+    """How many a field has. Counted before they are checked: to collect the errors of many takes seconds."""
+    given = value.get(field) if isinstance(value, dict) else None
+    return len(given) if isinstance(given, list | dict) else 0

@@ -19,9 +19,12 @@ log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
 
 class RetentionTask:
-    """`submit` hands the last step to the writer. `start_if_due` is called in the writer's thread only."""
+    """`submit` hands the last step to the writer, with the name of its study.
 
-    def __init__(self, store: Store, submit: Callable[[Callable[[UnitOfWork], None]], None]) -> None:
+    `start_if_due` is called in the writer's thread only.
+    """
+
+    def __init__(self, store: Store, submit: Callable[[Callable[[UnitOfWork], None], str], None]) -> None:
         self._store, self._submit = store, submit
         self._pool = ThreadPoolExecutor(1, "rasp-retention")
         self._next_check_at = 0.0
@@ -55,7 +58,7 @@ class RetentionTask:
         except Exception:
             log.exception("a study could not be replayed without its old records: they are still there")
         if erased:
-            self._submit(lambda work: self._finish(replay, work))
+            self._submit(lambda work: self._finish(replay, work), replay.name)
         else:
             self._next_check_at, self._replay = time.monotonic() + RETRY_AFTER_FAILURE_S, None
 

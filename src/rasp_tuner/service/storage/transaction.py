@@ -3,20 +3,22 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors
-from rasp_tuner.service.http_errors import HttpError
-from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.leases import Leases
+from rasp_tuner.service.storage.store import Store, StudyRow, is_outage
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.events import Event
-from rasp_tuner.service.study.live_study import EventLog, LiveStudy
+from rasp_tuner.service.study.events import Event, EventLog
+from rasp_tuner.service.study.live_study import LiveStudy
+
+RETRY_LOAD_S = 1.0  # after a load that the database failed
 
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
@@ -35,42 +37,72 @@ class StoredEventLog:
 
 
 class StudyCache:
-    """Studies by name, in memory. A study is loaded from snapshot and log when it is first needed."""
+    """Studies by name, in memory; each was loaded from snapshot and log."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.rows = {row.name: row for row in store.studies()}
+    def __init__(self, store: Store, leases: Leases | None = None) -> None:
+        """With `leases`, only the studies that this server owns."""
+        self._store, self.leases = store, leases
+        self.rows = self._read_rows()
         self.live: dict[str, LiveStudy] = {}
         self._stale: dict[str, LiveStudy] = {}  # changed by a failed commit; readable while the database is not
         self._snapshot_seqs: dict[int, int] = {}  # study -> seq of the snapshot it was loaded from
         self._replay_cpu_s: dict[int, float] = {}  # study -> CPU seconds that loading took
-        self.damaged: set[str] = set()  # studies whose logs cannot be replayed; a restart tries again
+        self._problems: dict[int, dict[str, str]] = {}  # study -> what is wrong with it, kept when it is loaded again
+        self._unreadable: dict[str, float] = {}  # studies the database failed to give, until when none tries again
+        self.damaged: dict[str, str] = {}  # studies whose logs cannot be replayed, and why; a restart tries again
+
+    def must_be_loaded(self, name: str) -> bool:
+        """Whether there is such a study, not in memory, and it is worth trying now."""
+        known = name in self.live or name in self.damaged or self._failed_lately(name)
+        return not known and self.row(name) is not None
+
+    def row(self, name: str) -> StudyRow | None:
+        """Its row, also of a study that this server has just taken."""
+        if self.leases is not None and (taken := self.leases.taken.pop(name, None)) is not None:
+            self._set_row(taken)
+        return self.rows.get(name)
 
     def study(self, name: str, writes: bool) -> LiveStudy:
-        """The study; raises a 404 if there is none."""
+        """The study, loaded now if nobody has done it before; raises a 404 if there is none."""
         live = self.live.get(name)
         if live is not None:
             return live
-        row = self.rows.get(name)
+        row = self.row(name)
         if row is None:
-            raise http_errors.unknown_study(name)
+            raise http_errors.unknown_study(name) if self.leases is None else http_errors.moved(name)
         if name in self.damaged:
             raise http_errors.damaged_study(name)
-        started = time.thread_time()
-        try:
-            live, self._snapshot_seqs[row.id] = load_study(self._store, row)
-        except (ValueError, KeyError, TypeError, RaspError) as reason:
-            log.exception("study %r cannot be built from its log", name)
-            self.damaged.add(name)
-            raise http_errors.damaged_study(name) from reason
-        except SQLAlchemyError:
-            if writes or name not in self._stale:
-                raise
-            return self._stale[name]
-        self._replay_cpu_s[row.id] = time.thread_time() - started
-        self._stale.pop(name, None)
-        self.live[name] = live
-        return live
+        if not self._failed_lately(name):
+            started = time.thread_time()
+            try:
+                live, snapshot_seq = load_study(self._store, row)
+                self.adopt(row, live, snapshot_seq, time.thread_time() - started)
+                return live
+            except Exception as error:  # noqa: BLE001 - hurts only this study; it is logged
+                self.note_failed_load(name, error)
+                return self.study(name, writes)
+        if writes or name not in self._stale:
+            raise http_errors.storage_failed()
+        return self._stale[name]
+
+    def _failed_lately(self, name: str) -> bool:
+        return time.monotonic() < self._unreadable.get(name, 0.0)
+
+    def adopt(self, row: StudyRow, live: LiveStudy, snapshot_seq: int, cpu_s: float) -> None:
+        """Take in a study that was loaded."""
+        self._snapshot_seqs[row.id], self._replay_cpu_s[row.id] = snapshot_seq, cpu_s
+        self._stale.pop(row.name, None)
+        self._unreadable.pop(row.name, None)
+        self.put(self.rows.get(row.name, row), live)
+
+    def note_failed_load(self, name: str, error: Exception) -> None:
+        """Take note that a study cannot be loaded: for now if the database failed, else until the next start."""
+        if isinstance(error, SQLAlchemyError):
+            log.error("study %r could not be loaded, the database failed: %s", name, error)
+            self._unreadable[name] = time.monotonic() + RETRY_LOAD_S
+        else:
+            log.error("study %r cannot be built from its log", name, exc_info=error)
+            self.damaged[name] = f"its log cannot be replayed ({type(error).__name__}): the server's log says why"
 
     def snapshot_seq(self, live: LiveStudy) -> int:
         """The seq of the snapshot it was loaded from; 0 for none."""
@@ -81,13 +113,18 @@ class StudyCache:
         return self._replay_cpu_s.get(live.id, 0.0)
 
     def put(self, row: StudyRow, live: LiveStudy) -> None:
+        live.problems = self._problems.setdefault(row.id, live.problems)
         self.rows[row.name], self.live[row.name] = row, live
 
     def remove(self, name: str) -> None:
-        self.rows.pop(name, None)
+        row = self.rows.pop(name, None)
         self.live.pop(name, None)
         self._stale.pop(name, None)
-        self.damaged.discard(name)
+        self._unreadable.pop(name, None)
+        self.damaged.pop(name, None)
+        if row is not None:
+            for known in (self._snapshot_seqs, self._replay_cpu_s, self._problems):
+                known.pop(row.id, None)
 
     def discard(self, studies: Iterable[LiveStudy]) -> None:
         """Drop studies whose changes were not committed, and reread the list of names."""
@@ -95,60 +132,111 @@ class StudyCache:
             if self.live.pop(live.definition.name, None) is not None:
                 self._stale[live.definition.name] = live
         try:
-            self.rows = {row.name: row for row in self._store.studies()}
+            self.refresh()
         except SQLAlchemyError:
             return  # keep the known names until the database can be read
-        for name in [name for name in self.live if name not in self.rows]:
+
+    def refresh(self) -> None:
+        """Read again which studies there are, or are ours; drops those that are not."""
+        found = self._read_rows()
+        for name in [name for name in (*self.rows, *self.live) if name not in found]:
             self.remove(name)
+        for row in found.values():
+            self._set_row(row)
 
-    def preload(self, seconds: float) -> None:
-        """Load studies that were not needed yet, newest first, for at most so long."""
-        until = time.monotonic() + seconds
-        for name in self.rows:
-            if name not in self.live and name not in self.damaged:
-                if time.monotonic() >= until:
-                    return
-                with suppress(HttpError):  # damaged: the other studies are served
-                    self.study(name, writes=True)
+    def _set_row(self, row: StudyRow) -> None:
+        known = self.rows.get(row.name)
+        if known is not None and (known.id, known.epoch) != (row.id, row.epoch):
+            self.remove(row.name)  # it was replaced, or another server had it meanwhile
+        self.rows[row.name] = row
+
+    def _read_rows(self) -> dict[str, StudyRow]:
+        owner = None if self.leases is None else self.leases.id
+        return {row.name: row for row in self._store.studies(owner)}
 
 
-class RolledBack(Exception):
-    """A job failed half-way, so its commit was not made."""
+class TransactionLost(Exception):
+    """The transaction has ended early: nothing of it can be committed."""
+
+
+class JobChanges:
+    """What one job of a commit has touched."""
+
+    def __init__(self, first_entry: int) -> None:
+        self.studies: dict[str, LiveStudy] = {}  # that it may have changed
+        self.first_entry = first_entry  # of the commit's events, the first that is its own
+        self.savepoint: sa.NestedTransaction | None = None  # once it has written to the database itself
 
 
 class UnitOfWork:
-    """The changes of one commit."""
+    """The changes of one commit, job by job: one that fails is undone, the others are committed."""
 
-    def __init__(self, store: Store, cache: StudyCache, now: float) -> None:
-        self.store, self.cache, self.now = store, cache, now
+    def __init__(self, store: Store, cache: StudyCache, now: float, piece_ends: Callable[[], bool] = bool) -> None:
+        """`piece_ends` says whether a long job should let others run."""
+        self.store, self.cache, self.now, self.piece_ends = store, cache, now, piece_ends
         self.changed: dict[str, LiveStudy] = {}
-        self.failed = False  # a job failed half-way: do not commit
+        self.broken: dict[str, LiveStudy] = {}  # half-changed by a job that failed: to be loaded again
         self.deletes_study = False
         self.cpu_s = 0.0  # CPU seconds that the changes took
         self._entries: list[tuple[int, Event]] = []
         self._writable: dict[str, LiveStudy] = {}
+        self._job: JobChanges | None = None
         self._stack = ExitStack()
         self._connection: sa.Connection | None = None
+        self._lost = False
+        self.moved: set[int] = set()  # studies that were to be changed, and that another server has
+        self._epochs: dict[int, int] = {}  # of studies with events
+        self._handed_over: list[tuple[StudyRow, str | None]] = []  # with their new owners
+
+    @contextmanager
+    def job(self) -> Iterator[JobChanges]:
+        """The changes of one job; `undo_job` takes them back."""
+        job = self._job = JobChanges(len(self._entries))
+        try:
+            yield job
+            if job.savepoint is not None:
+                job.savepoint.commit()
+        finally:
+            self._job = None
+            self._writable |= job.studies
+
+    def undo_job(self, job: JobChanges) -> None:
+        """Take back what a job did that failed half-way. Studies it touched must be loaded again."""
+        del self._entries[job.first_entry :]
+        self.broken |= job.studies
+        try:
+            if job.savepoint is not None:
+                job.savepoint.rollback()
+        except SQLAlchemyError as error:
+            log.error("a request could not be undone by itself: %s", error)
+            self._lost = True
 
     def study(self, name: str, writes: bool = False) -> LiveStudy:
         """The study, to read or to write; raises a 404 if there is none."""
         live = self.cache.study(name, writes)
         if writes:
-            self._writable[name] = live
+            self._touch(live)
         return live
+
+    def _touch(self, live: LiveStudy) -> None:
+        (self._writable if self._job is None else self._job.studies)[live.definition.name] = live
 
     def event_log(self, live: LiveStudy) -> EventLog:
         return StoredEventLog(self.store, live.id)
 
     def add_event(self, live: LiveStudy, event: Event) -> None:
         """Add an event to the commit; `live` has already applied it."""
-        self.changed[live.definition.name] = live
+        name = live.definition.name
+        self.changed[name] = live
+        self._epochs[live.id] = self.cache.rows[name].epoch
         self._entries.append((live.id, event))
 
     def connection(self) -> sa.Connection:
         """The transaction that `commit` commits."""
         if self._connection is None:
             self._connection = self._stack.enter_context(self.store.writing())
+        if self._job is not None and self._job.savepoint is None:
+            self._job.savepoint = self._connection.begin_nested()
         return self._connection
 
     @property
@@ -159,20 +247,36 @@ class UnitOfWork:
         self.store.add_audit_line(self.connection(), actor, action, subject)
 
     def add_snapshot(self, id: int, seq: int, data: bytes) -> None:
-        """Store a snapshot, unless its study was deleted."""
-        if any(row.id == id for row in self.cache.rows.values()):
-            self.store.add_snapshot(self.connection(), id, seq, data)
+        """Store a snapshot, unless its study was deleted or is another server's."""
+        for row in self.cache.rows.values():
+            if row.id == id and self._is_ours(row):
+                self.store.add_snapshot(self.connection(), id, seq, data)
+                return
+
+    def _is_ours(self, row: StudyRow) -> bool:
+        """Whether no other server has the study; then none takes it before the commit."""
+        leases = self.cache.leases
+        lost = set() if leases is None else leases.lost(self.connection(), {row.id: row.epoch})
+        self.moved |= lost
+        return not lost
+
+    def hand_over(self, name: str, target: str | None) -> None:
+        """Give a study to another server with this commit, or to whoever needs it first (None)."""
+        row = self.cache.rows[name]
+        if not self._is_ours(row):
+            return
+        if name in self.cache.live:
+            self._touch(self.cache.live[name])
+        self._handed_over.append((row, target))
+        self.cache.remove(name)
 
     def create_study(self, definition: StudyDefinition) -> LiveStudy:
-        return self.adopt_study(LiveStudy(0, definition, self.now))
+        return self.adopt_study(LiveStudy(0, definition, self.now), ())
 
-    def adopt_study(self, live: LiveStudy) -> LiveStudy:
-        """Add a study made elsewhere and give it an id; the caller adds its events."""
-        name, definition = live.definition.name, live.definition.to_wire()
+    def adopt_study(self, live: LiveStudy, events: Iterable[Event]) -> LiveStudy:
+        """Add a study made elsewhere, with the events it has applied, and give it an id."""
         live.created = self.now
-        live.id = self.store.add_study(self.connection(), name, definition, self.now)
-        self.cache.put(StudyRow(live.id, name, definition, self.now), live)
-        self.changed[name] = self._writable[name] = live
+        self._add_study(live, events)
         return live
 
     def uncommitted_events(self, live: LiveStudy) -> list[Event]:
@@ -181,12 +285,21 @@ class UnitOfWork:
 
     def replace_study(self, new: LiveStudy, events: Iterable[Event]) -> None:
         """Replace a study by one with another log. All rows of the old one are purged later."""
-        name, definition = new.definition.name, new.definition.to_wire()
-        self.delete_study(name)
-        new.id = self.store.add_study(self.connection(), name, definition, new.created)
-        self.cache.put(StudyRow(new.id, name, definition, new.created), new)
-        self.changed[name] = self._writable[name] = new
-        self._entries += [(new.id, event) for event in events]
+        self.delete_study(new.definition.name)
+        self._add_study(new, events)
+
+    def _add_study(self, live: LiveStudy, events: Iterable[Event]) -> None:
+        """Its row and its events are written at once, so that the job fails as a whole if they cannot be."""
+        name, definition = live.definition.name, live.definition.to_wire()
+        owner = None if self.cache.leases is None else self.cache.leases.id
+        try:
+            live.id = self.store.add_study(self.connection(), name, definition, live.created, owner)
+        except IntegrityError as error:  # another server has made it at this moment
+            raise http_errors.moved(name) from error
+        self._touch(live)
+        self.cache.put(StudyRow(live.id, name, definition, live.created), live)
+        self.changed[name] = live
+        self.store.append(self.connection(), [(live.id, event) for event in events])
 
     def event_shares(self) -> list[tuple[LiveStudy, float]]:
         """Each changed study, with its share of this commit's events."""
@@ -198,40 +311,85 @@ class UnitOfWork:
 
     def delete_study(self, name: str) -> None:
         """Delete a study, also a damaged one; raises a 404 if there is none."""
-        row = self.cache.rows.get(name)
+        row = self.cache.row(name)
         if row is None:
             raise http_errors.unknown_study(name)
+        if not self._is_ours(row):
+            raise http_errors.moved(name)
         if name in self.cache.live:
-            self._writable[name] = self.cache.live[name]
+            self._touch(self.cache.live[name])
         self.store.remove_study(self.connection(), row.id)
         self.cache.remove(name)
         self.deletes_study = True
 
-    def commit(self) -> None:
-        """Commit everything, or undo everything and raise."""
+    def commit(self) -> set[int]:
+        """Write everything; returns the studies whose events the database refused. Raises if nothing was written."""
         with self._stack:
-            if self.failed:
-                raise RolledBack
-            if self._entries:
-                self.store.append(self.connection(), self._entries)
+            if self._lost:
+                raise TransactionLost("the transaction ended early")
+            refused = self._append()
+            for row, target in self._handed_over:
+                if self.cache.leases is not None:
+                    self.cache.leases.hand_over(self.connection(), row.id, row.epoch, target)
+        lost = [live for live in self._writable.values() if live.id in refused]
+        self.broken |= {live.definition.name: live for live in lost}
+        for name in self.broken:
+            self.changed.pop(name, None)
+        if self.broken or self.moved:
+            self.cache.discard(self.broken.values())
+        return refused
+
+    def _append(self) -> set[int]:
+        """Write the events; if the database refuses them together, study by study. Those of studies lost are left."""
+        if self.cache.leases is not None and self._entries:
+            self.moved |= self.cache.leases.lost(self.connection(), self._epochs)
+        entries = [entry for entry in self._entries if entry[0] not in self.moved] if self.moved else self._entries
+        if not entries or self._appended(entries):
+            return self.moved
+        by_study: dict[int, list[tuple[int, Event]]] = {}
+        for entry in entries:
+            by_study.setdefault(entry[0], []).append(entry)
+        return self.moved | {id for id, entries in by_study.items() if not self._appended(entries)}
+
+    def _appended(self, entries: list[tuple[int, Event]]) -> bool:
+        """Whether the database took these events; raises if it takes none at all."""
+        connection = self.connection()
+        try:
+            with connection.begin_nested():
+                self.store.append(connection, entries)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            studies = sorted({id for id, _ in entries})
+            log.error("the database refuses events of the studies %s: %s", studies, type(error).__name__)
+            return False
+        return True
 
     def roll_back(self) -> None:
         """Drop every study that may have changed; they are loaded again from disk."""
         self.cache.discard(self._writable.values())
 
 
-def load_study(store: Store, row: StudyRow) -> tuple[LiveStudy, int]:
-    """The study from its newest valid snapshot and the events after it; the seq of that snapshot comes second."""
+def load_study(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int]:
+    """The study from its newest valid snapshot and the events after it; the seq of that snapshot comes second.
+
+    `check` is called before each event, and may raise.
+    """
     definition = StudyDefinition.from_stored(row.definition)
-    live = None
+    live = used = None
     for _, data in store.snapshots(row.id):
         try:
-            live = study_snapshot.restore(data, row.id, definition, row.created)
+            live, used = study_snapshot.restore(data, row.id, definition, row.created), data
             break
         except (ValueError, KeyError, TypeError, RaspError):
             continue  # damaged, or from another version: use an older snapshot, or the log alone
     live = live or LiveStudy(row.id, definition, row.created)
-    snapshot_seq = live.seq
+    snapshot_seq, diverged = live.seq, live.counts.diverged
     for event in store.events_after(row.id, live.seq):
+        check()
         live.apply(event)
+    if live.counts.diverged > diverged:
+        before = study_snapshot.maker(used) if used else {}
+        said = "study %r: replayed asks came out otherwise. Its snapshot was made with %s, this server is %s"
+        log.warning(said, row.name, before or "an older version", study_snapshot.made_with())
     return live, snapshot_seq

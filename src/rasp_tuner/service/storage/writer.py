@@ -1,7 +1,10 @@
-"""The writer: the only thread that changes studies. It runs all waiting jobs, commits once, then answers them.
+"""The writer: the only thread that changes studies. It runs waiting jobs for some milliseconds, commits, then answers.
 
-No job is answered before the commit. If the commit fails, all writing jobs get an error, and the studies they changed
-are loaded again from snapshot and log. Jobs that only read are still answered.
+No job is answered before its commit. A job that fails is undone alone. If the commit fails, all its writing jobs get an
+error, and the studies they changed are loaded again from snapshot and log. Jobs that only read are still answered.
+
+The queue is fair: studies and callers share the CPU time (fair_queue.py), and long jobs run in pieces. A study that is
+not in memory is loaded by another thread; only its own jobs wait for it.
 """
 
 import asyncio
@@ -11,137 +14,227 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.storage.fair_queue import FairQueue
+from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
-from rasp_tuner.service.storage.store import Store
-from rasp_tuner.service.storage.transaction import RolledBack, StudyCache, UnitOfWork
-from rasp_tuner.service.study import study_snapshot
+from rasp_tuner.service.storage.snapshot_task import SnapshotTask
+from rasp_tuner.service.storage.store import Store, is_outage, outage_in_words
+from rasp_tuner.service.storage.study_loader import LoadedStudy, StudyLoader
+from rasp_tuner.service.storage.transaction import JobChanges, StudyCache, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.tuner import think_ahead
 
-SNAPSHOT_EVERY_EVENTS = 1_000  # events of a study between snapshots, at most
-MAX_REPLAY_CPU_S = 0.3  # CPU time that replaying the events since the latest snapshot may take, at most
 MAX_JOBS_PER_COMMIT = 512
+COMMIT_EVERY_S = 0.02  # of running jobs, or as long as the latest commit took, if that is more
+MAX_COMMIT_EVERY_S = 0.1
+PIECE_S = 0.005  # that a long job runs before others may
 IDLE_WAIT_S = 0.2  # for a job; then idle work is done
 PURGE_UNDER_LOAD_S = 0.25  # between purge steps while jobs keep coming
 RETRY_PURGE_S = 2.0  # after a purge that failed
-PRELOAD_S = 1.0  # of loading studies before the server is ready
+PRELOAD_S = 1.0  # of loading studies before the server answers
+SNAPSHOTS_PER_COMMIT = 16  # at the end
+
+MORE: Final = object()  # what a job returns to go on in another piece
+SERVER = "server"  # the caller of jobs that the server gives itself
 
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
 
 @dataclass(slots=True)
 class WriterJob:
-    """One request to the writer; `run` returns the answer or raises an HttpError."""
+    """One request to the writer; `run` returns the answer or MORE, or raises an HttpError."""
 
     run: Callable[[UnitOfWork], Any]
     writes: bool
     future: "asyncio.Future[Any] | None" = None
-    study: str | None = None  # that an ask or an answer is about
+    study: str | None = None  # that it is about
     asks: Sequence[Any] = ()  # contexts it will ask for
+    caller: str = SERVER  # whose share of the CPU time it takes
 
 
 class Writer(threading.Thread):
     """Started once, stopped once; `put` may be called from the event loop's thread."""
 
     def __init__(
-        self, store: Store, published: Callable[[Sequence[LiveStudy]], None], committed: Callable[[float], None]
+        self,
+        store: Store,
+        published: Callable[[Sequence[LiveStudy]], None],
+        committed: Callable[[float], None],
+        leases: Leases | None = None,
     ) -> None:
         super().__init__(name="rasp-writer", daemon=True)
-        self.store, self.cache = store, StudyCache(store)
-        self.failing = False  # the latest commit failed, and no test write has succeeded since
+        self.store, self.cache, self._leases = store, StudyCache(store, leases), leases
+        self.rows_changed = False  # other studies are ours than we know: read the list again
+        self.failing: str | None = None  # why the latest commit failed, if no test write has succeeded since
         self.ready = threading.Event()
         self._published, self._committed = published, committed
-        self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
-        self._encoder = ThreadPoolExecutor(1, "rasp-snapshots")
-        self._snapshot_seq: dict[int, int] = {}  # study -> seq of its latest snapshot, also one being encoded
-        self._replay_cpu_s: dict[int, float] = {}  # study -> CPU seconds that the events since then took
+        self._inbox: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
+        self._waiting: FairQueue[WriterJob] = FairQueue()
+        self._commit_s = 0.0  # that the latest commit took
+        self.committed_at = 0.0  # monotonic, of the latest write that succeeded
+        self._loader = StudyLoader(store, lambda loaded: self.put(WriterJob(lambda _: self._adopt(loaded), False)))
+        self._not_loaded_yet = {row.id for row in self.cache.rows.values()}  # of those that were there at the start
+        self.snapshots = SnapshotTask(self.cache, self._put_own)
+        self.stopped_whole = True  # every study has a snapshot of its last state
         self.purging = True  # rows of deleted studies may be left in tables or files
         self._purge_at = 0.0
-        self._retention = RetentionTask(store, lambda run: self.put(WriterJob(run, writes=True)))
+        self._retention = RetentionTask(store, self._put_own)
+        self._stopping = False
+        self._probe_at = 0.0  # monotonic, not before
+        self._commit_ends = self._piece_ends = 0.0  # monotonic
 
     def put(self, job: WriterJob) -> None:
-        self._jobs.put(job)
+        self._inbox.put(job)
+
+    def _put_own(self, run: Callable[[UnitOfWork], None], study: str) -> None:
+        self.put(WriterJob(run, writes=True, study=study))
 
     def stop(self) -> None:
         """Finish the waiting jobs, write snapshots, and end."""
-        self._jobs.put(None)
+        self._inbox.put(None)
         self._retention.stop()
         self.join()
-        self._encoder.shutdown()
+        self._loader.stop()
+        self.snapshots.stop()
+
+    @property
+    def loading(self) -> str | None:
+        """The study whose first load keeps the server from being ready, if there is one."""
+        current = self._loader.current if self._not_loaded_yet else None
+        return current[0] if current and time.monotonic() - current[1] > PRELOAD_S else None
+
+    @property
+    def not_loaded_yet(self) -> int:
+        """How many studies that were there at the start have not been tried yet."""
+        return len(self._not_loaded_yet)
 
     def run(self) -> None:
         try:
             self._run()
         except Exception:
             log.critical("the writer stopped; start the server again, the log is whole", exc_info=True)
+            self.stopped_whole = False
             self.ready.set()  # so that the server starts, and /readyz says what is wrong
             with contextlib.suppress(queue.Empty):
-                while job := self._jobs.get_nowait():
-                    _answer([(job.future, http_errors.storage_failed())] if job.future else [])
+                while job := self._inbox.get_nowait():
+                    self._waiting.add(job, job.caller, job.study)
+            self._refuse_waiting()
             raise
 
     def _run(self) -> None:
-        self.cache.preload(PRELOAD_S)
+        self.probe()
+        self._loader.start()
+        self._loader.load_ahead(self.cache.rows.values())
+        until = time.monotonic() + PRELOAD_S
+        while self._not_loaded_yet and (left := until - time.monotonic()) > 0.0:
+            self._receive(left)
+            self._round()
         self.ready.set()
-        going = True
-        while going:
-            try:
-                purge_now = self.purging and time.monotonic() >= self._purge_at
-                jobs: list[WriterJob | None] = [self._jobs.get(timeout=0.0 if purge_now else IDLE_WAIT_S)]
-            except queue.Empty:
+        while not self._stopping:
+            if self.rows_changed:
+                self._refresh_rows()
+            purge_now = self.purging and time.monotonic() >= self._purge_at
+            if not self._receive(0.0 if purge_now else IDLE_WAIT_S) and not self._waiting:
                 self._idle()
                 continue
-            try:
-                while len(jobs) < MAX_JOBS_PER_COMMIT:
-                    jobs.append(self._jobs.get_nowait())
-            except queue.Empty:
-                pass
-            going = None not in jobs
-            self._process([job for job in jobs if job is not None])
+            self._round()
             if self.purging and time.monotonic() >= self._purge_at + PURGE_UNDER_LOAD_S:
                 self._purge()
             self._retention.start_if_due(self.cache.live.values())
-        self._process([self._final_snapshot(live) for live in self.cache.live.values() if self._snapshot_due(live, 1)])
+        self._end()
 
-    def _process(self, jobs: Sequence[WriterJob]) -> None:
-        """Run the jobs, commit, answer."""
-        if self.failing and any(job.writes for job in jobs):
-            self._probe()
-        work = UnitOfWork(self.store, self.cache, time.time())
-        self._think_ahead(jobs, work)
-        outcomes = [
-            http_errors.storage_failed() if job.writes and self.failing else self._run_job(job, work) for job in jobs
-        ]
-        committed = self._commit(work)
-        if not committed:
-            outcomes = [
-                http_errors.storage_failed() if job.writes and not isinstance(outcome, HttpError) else outcome
-                for job, outcome in zip(jobs, outcomes, strict=True)
-            ]
-        self.purging |= committed and work.deletes_study
-        _answer([(job.future, outcome) for job, outcome in zip(jobs, outcomes, strict=True) if job.future])
-        if committed and work.changed:
+    def _end(self) -> None:
+        """Finish the waiting jobs and store a snapshot of every study."""
+        self._loader.stop()
+        self.snapshots.stop()
+        self._receive(0.0)
+        while self._waiting:
+            self._round()
+        self._refuse_waiting()
+        unsaved = self.snapshots.unsaved()
+        for first in range(0, len(unsaved), SNAPSHOTS_PER_COMMIT):
+            for live in unsaved[first : first + SNAPSHOTS_PER_COMMIT]:
+                if (run := self.snapshots.final(live)) is not None:
+                    self._waiting.add(WriterJob(run, writes=True), SERVER, None)
+            while self._waiting:
+                self._round()
+        self.stopped_whole = not (self.failing or any(live.problems for live in unsaved))
+
+    def _receive(self, wait_s: float) -> bool:
+        """Move new jobs to their lanes; whether there were any. Waits for one only if no other job waits."""
+        received = False
+        with contextlib.suppress(queue.Empty):
+            job = self._inbox.get(timeout=wait_s) if wait_s and not self._waiting else self._inbox.get_nowait()
+            while True:
+                received = True
+                if job is None:
+                    self._stopping = True
+                else:
+                    self._waiting.add(job, job.caller, job.study)
+                job = self._inbox.get_nowait()
+        return received
+
+    def _round(self) -> None:
+        """Run waiting jobs until it is time to commit, commit, answer."""
+        if self.failing and any(job.writes for job in self._waiting.heads()):
+            self.probe()
+        work = UnitOfWork(self.store, self.cache, time.time(), self._piece_is_over)
+        self._think_ahead(work)
+        self._commit_ends = time.monotonic() + min(max(COMMIT_EVERY_S, self._commit_s), MAX_COMMIT_EVERY_S)
+        done: list[tuple[WriterJob, JobChanges, Any]] = []
+        while not work.broken and len(done) < MAX_JOBS_PER_COMMIT and (job := self._waiting.take()) is not None:
+            if self._wait_for_study(job):
+                continue
+            started, self._piece_ends = time.thread_time(), time.monotonic() + PIECE_S
+            done.append((job, *self._run_job(job, work)))
+            used = time.thread_time() - started
+            self._waiting.charge(used)
+            if job.writes:
+                work.cpu_s += used
+            if time.monotonic() >= self._commit_ends:
+                break
+        self._finish(work, done)
+
+    def _piece_is_over(self) -> bool:
+        """Whether a long job should end its piece: other jobs wait, or it is time to commit."""
+        now = time.monotonic()
+        return now >= self._commit_ends or (
+            now >= self._piece_ends and (bool(self._waiting) or not self._inbox.empty())
+        )
+
+    def _finish(self, work: UnitOfWork, done: Sequence[tuple[WriterJob, JobChanges, Any]]) -> None:
+        """Commit and answer; jobs that are not finished wait for their next piece."""
+        refused, answers = self._commit(work), []
+        for job, changes, outcome in done:
+            if job.writes and not isinstance(outcome, HttpError):
+                if refused is None:
+                    outcome = http_errors.storage_failed()
+                elif hit := [name for name, live in changes.studies.items() if live.id in refused]:
+                    gone = any(changes.studies[name].id in work.moved for name in hit)
+                    outcome = http_errors.moved(hit[0]) if gone else http_errors.internal_error()
+            if outcome is MORE and not self._stopping:
+                self._waiting.add(job, job.caller, job.study)
+            elif job.future is not None:
+                answers.append((job.future, http_errors.stopping() if outcome is MORE else outcome))
+        _answer(answers)
+        if refused is not None:
+            self.purging |= work.deletes_study
             self._published(list(work.changed.values()))
             for live, share in work.event_shares():
-                self._replay_cpu_s[live.id] = (
-                    self._replay_cpu_s.get(live.id, self.cache.replay_cpu_s(live)) + share * work.cpu_s
-                )
-                if self._snapshot_due(live, SNAPSHOT_EVERY_EVENTS) or self._replay_cpu_s[live.id] > MAX_REPLAY_CPU_S:
-                    self._start_snapshot(live)
+                self.snapshots.count(live, share * work.cpu_s)
 
-    def _think_ahead(self, jobs: Sequence[WriterJob], work: UnitOfWork) -> None:
+    def _think_ahead(self, work: UnitOfWork) -> None:
         """Compute at once what the asks of different studies need; a study that is told something first is left out."""
         first: dict[str, WriterJob] = {}
-        for job in jobs:
+        for job in self._waiting.heads():
             if job.study is not None:
                 first.setdefault(job.study, job)
         live, started = self.cache.live, time.thread_time()
@@ -153,70 +246,126 @@ class Writer(threading.Thread):
             log.exception("asks could not be computed together: one by one")
         work.cpu_s += time.thread_time() - started
 
-    def _run_job(self, job: WriterJob, work: UnitOfWork) -> Any:
-        started = time.thread_time()
+    def _run_job(self, job: WriterJob, work: UnitOfWork) -> tuple[JobChanges, Any]:
+        """What a job has changed, and its answer; if it fails, its changes are undone."""
+        changes = JobChanges(0)
         try:
-            answer = job.run(work)
-            if job.writes:
-                work.cpu_s += time.thread_time() - started
-            return answer
+            with work.job() as changes:
+                if job.writes and self.failing:
+                    raise http_errors.storage_failed()
+                return changes, job.run(work)
         except HttpError as error:
-            return error
-        except RaspError as error:
-            return http_errors.from_library_error(error)
-        except SQLAlchemyError as error:
-            log.error("the database failed: %s", error)
-            work.failed |= job.writes
-            return http_errors.storage_failed()
-        except Exception:
-            log.exception("a request failed; the studies it touched are built again from their logs")
-            work.failed |= job.writes
-            return http_errors.internal_error()
+            answer = error
+        except Exception as error:  # noqa: BLE001 - hurts only this job; it is logged
+            answer = self._failed_job(job, error)
+        if answer.status >= 500 or changes.savepoint is not None:
+            work.undo_job(changes)
+        return changes, answer
 
-    def _commit(self, work: UnitOfWork) -> bool:
-        """Whether all changes are on disk; if not, they are undone."""
+    def _failed_job(self, job: WriterJob, error: Exception) -> HttpError:
+        if is_outage(error):
+            log.error("the database failed: %s", error)
+            if job.writes:
+                self.failing = outage_in_words(error)
+            return http_errors.storage_failed()
+        if isinstance(error, RaspError):
+            return http_errors.from_library_error(error)
+        log.error("a request failed; the studies it touched are built again from their logs", exc_info=error)
+        return http_errors.internal_error()
+
+    # studies that are not in memory
+
+    def _wait_for_study(self, job: WriterJob) -> bool:
+        """Whether a job that was taken must wait until its study is loaded; it is back in the queue then."""
+        name = job.study
+        if name is None or (job.writes and self.failing) or not self.cache.must_be_loaded(name):
+            return False
+        self._waiting.hold(name)
+        self._waiting.charge(0.0, job)
+        self._loader.want(self.cache.rows[name])
+        return True
+
+    def _adopt(self, loaded: LoadedStudy) -> None:
+        """Take in a study from the loader, and let its jobs run."""
+        row, live, name = loaded.row, loaded.live, loaded.row.name
+        self._not_loaded_yet.discard(row.id)
+        wanted = self.cache.must_be_loaded(name) and self.cache.rows[name].id == row.id
+        error = loaded.error
+        try:
+            if wanted and live is not None:
+                for event in self.store.events_after(row.id, live.seq):  # written since it was read
+                    live.apply(event)
+                self.cache.adopt(row, live, loaded.snapshot_seq, loaded.cpu_s)
+        except Exception as late:  # noqa: BLE001 - hurts only this study; it is logged below
+            error = late
+        if wanted and error is not None:
+            self.cache.note_failed_load(name, error)
+        if live is not None or error is not None:
+            self._waiting.release(name)
+
+    def _refresh_rows(self) -> None:
+        """Take in studies that became ours, drop those that are not."""
+        self.rows_changed = False
+        try:
+            self.cache.refresh()
+        except SQLAlchemyError as error:
+            log.error("the list of studies could not be read: %s", error)
+        else:
+            names = [name for name in list(self.cache.rows) if self.cache.must_be_loaded(name)]
+            self._loader.load_ahead(self.cache.rows[name] for name in names)
+
+    def _refuse_waiting(self) -> None:
+        _answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
+
+    # the database
+
+    def _commit(self, work: UnitOfWork) -> set[int] | None:
+        """The studies whose changes the database refused; None if nothing was committed: all is undone then."""
         started = time.perf_counter()
         try:
-            work.commit()
-        except RolledBack:
+            refused = work.commit()
+        except Exception as error:
+            log.error("commit failed, nothing was acknowledged: %s", error, exc_info=not is_outage(error))
+            self.failing = outage_in_words(error)
             work.roll_back()
-        except SQLAlchemyError as error:
-            log.error("commit failed, nothing was acknowledged: %s", error)
-            self.failing = True
-            work.roll_back()
-        except Exception:
-            log.exception("commit failed, nothing was acknowledged")
-            work.roll_back()
-        else:
-            if work.wrote:
-                self._committed(time.perf_counter() - started)
-            return True
-        return False
+            return None
+        if work.wrote:
+            self._commit_s, self.committed_at = time.perf_counter() - started, time.monotonic()
+            self._committed(self._commit_s)
+        return refused
 
-    def _probe(self) -> None:
+    def probe(self) -> None:
+        """Test whether the database can be written."""
+        started = time.monotonic()
+        if started < self._probe_at:
+            return
         try:
             self.store.probe()
-        except SQLAlchemyError as error:
-            log.warning("the database still cannot be written: %s", error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing can be written
+            log.warning("the database cannot be written: %s", error)
+            self.failing = outage_in_words(error)
+            # a test that hangs until a timeout must not take all of the writer's time
+            self._probe_at = 2.0 * time.monotonic() - started
         else:
-            log.warning("the database can be written again")
-            self.failing = False
+            if self.failing:
+                log.warning("the database can be written again")
+            self.committed_at = time.monotonic()
+            self.failing = None
 
     def _idle(self) -> None:
-        """Idle work: test a failed disk, purge deleted studies, load studies, erase expired records."""
+        """Idle work: test a failed disk, purge deleted studies, erase expired records."""
         if self.failing:
-            self._probe()
+            self.probe()
         elif self.purging and time.monotonic() >= self._purge_at:
             self._purge()
         else:
-            self.cache.preload(IDLE_WAIT_S)
             self._retention.start_if_due(self.cache.live.values())
 
     def _purge(self) -> None:
         """Delete some rows of deleted studies; once none are left, clean the files."""
         self._purge_at = time.monotonic()
         try:
-            gone = self.store.deleted_studies()
+            gone = (self._leases or self.store).deleted_studies()
             for study in gone:
                 with self.store.writing() as connection:
                     if self.store.purge_rows(connection, study):
@@ -228,26 +377,6 @@ class Writer(threading.Thread):
         except SQLAlchemyError as error:
             log.error("what was deleted could not be erased yet: %s", error)
             self._purge_at += RETRY_PURGE_S
-
-    def _snapshot_due(self, live: LiveStudy, events: int) -> bool:
-        return live.seq - self._snapshot_seq.setdefault(live.id, self.cache.snapshot_seq(live)) >= events
-
-    def _start_snapshot(self, live: LiveStudy) -> None:
-        """Copy the study now, encode it in another thread, store it with a later commit."""
-        self._snapshot_seq[live.id], self._replay_cpu_s[live.id] = live.seq, 0.0
-        id, seq, encode = live.id, live.seq, study_snapshot.capture(live)
-        self._encoder.submit(lambda: self.put(_snapshot_job(id, seq, encode())))
-
-    def _final_snapshot(self, live: LiveStudy) -> WriterJob:
-        self._snapshot_seq[live.id] = live.seq
-        return _snapshot_job(live.id, live.seq, study_snapshot.capture(live)())
-
-
-def _snapshot_job(id: int, seq: int, data: bytes) -> WriterJob:
-    def run(work: UnitOfWork) -> None:
-        work.add_snapshot(id, seq, data)
-
-    return WriterJob(run, writes=True)
 
 
 def _answer(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:

@@ -1,9 +1,10 @@
 """Events: what happened to a study, in order. Everything else is computed from the log of events."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze", "forgot", "opened"]
+LONGEST_ACTOR = 64  # characters
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -17,7 +18,8 @@ class Event:
               suggested) if the tuner's ledger had dropped the ask
     failed    reason; the same as for tell
     observe   context, params, metrics
-    freeze, unfreeze   nothing
+    freeze    at: "default" if asks get the default and not the recommendation; by: who did it, not in version 0.1
+    unfreeze  by
     forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and
               are not reused; `records`: how many were erased so far
     opened    before any record; `tuner`: the snapshot that the study begins with, in base64 (opened.py)
@@ -29,6 +31,24 @@ class Event:
     body: dict[str, Any]
     ask: int | None = None  # number of the suggestion: 7 for "s7"
     key: str | None = None  # of an observation that must be learned only once
+
+
+class EventLog(Protocol):
+    """The study's log on disk, for records that are no longer in memory."""
+
+    def events_of_ask(self, number: int) -> list[Event]:
+        """The ask and, if there is one, its answer."""
+
+    def observation_by_key(self, key: str) -> Event | None:
+        """The observation with this key."""
+
+
+def actor(event: Event) -> str | None:
+    """Who did it, where the event says so; a ValueError if that is no name of a key."""
+    by = event.body.get("by")
+    if not (by is None or (isinstance(by, str) and len(by) <= LONGEST_ACTOR)):
+        raise ValueError(f"event {event.seq}: `by` must be a text of at most {LONGEST_ACTOR} characters")
+    return by
 
 
 def ask_id(number: int) -> str:

@@ -1,8 +1,9 @@
 """History: the data of a study's charts. Computed from events alone, bounded in size, saved with the snapshot.
 
-The gain of a step is the error expected of the default in the step's context, minus the measured error. The expectation
-is the engine's prediction just before it learned the step; under preset "paper" it is the mean error of the default's
-own runs. After 128 steps the gain is computed for one step in four and counted four times.
+The gain of a step (gain.py) is what the default would have given in the step's context beside what came: the engine's
+prediction just before it learned the step. After 128 steps it is computed for one step in four, which counts four
+times; with several metrics, after 32 steps, for one in sixteen. Under preset "paper", which predicts nothing, the mean
+of the default's own runs in the same regime takes its place.
 """
 
 import math
@@ -12,16 +13,20 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core.context_encoder import context_encoder
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.service.study.definition import StudyDefinition
+from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
 from rasp_tuner.service.study.regimes import RegimeTimeline
-from rasp_tuner.service.study.trace import Trace
+from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
 MAX_MARKS = 300  # newest events shown on the timeline
 GAIN_EACH_STEP_UNTIL = 128  # steps; later the gain is computed for one step in GAIN_EVERY_STEPS and scaled up
 GAIN_EVERY_STEPS = 4
+SEVERAL_METRICS = 32, 16  # the same for studies with several metrics, where a prediction takes longer
+SPREAD_STEPS = 2_654_435_769  # times a step, modulo 2**32: spreads steps evenly, so that no period is missed or met
 NOVELTY_THRESHOLD = 0.7  # a step above it is marked; the paper's threshold
 COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 HALF_WIDTHS = (0.1257, 0.2533, 0.3853, 0.5244, 0.6745, 0.8416, 1.0364, 1.2816, 1.6449, 1.9600)  # normal quantiles
@@ -32,30 +37,25 @@ class History:
 
     def __init__(self, definition: StudyDefinition, experts: Sequence[str]) -> None:
         self._definition, self.experts = definition, tuple(experts)
+        self._one_metric = len(definition.metrics) == 1
         self._encoder = context_encoder(definition.context)
         self._choices = {name: knob.get("choices") for name, knob in definition.space.items()}
-        series = ["error", "gain", "novelty"]
-        series += [f"metric:{name}" for name in definition.metrics]
-        series += [f"default:{name}" for name in definition.metrics]
-        series += [f"param:{name}" for name in definition.space]
-        self.trace = Trace([*series, *(f"gate:{i}" for i in range(len(self.experts)))])
-        self._shown = series
+        self._shown = _series_before_times(definition) + [f"gain:{name}" for name in definition.metrics]
+        series = ["at", *self._shown, *(f"gate:{i}" for i in range(len(self.experts)))]
+        self.trace, self.latest_steps = Trace(series), LatestSteps(series)
         self.regimes = RegimeTimeline(self._encoder.dim)
         self.marks: list[dict[str, Any]] = []
         self.gain = 0.0  # summed over all steps
+        self.gains = Gains(definition.metrics)
+        self.failure_share = 0.0  # of the latest steps, with older ones fading
         self.calibration = [0] * (1 + len(COVERAGE_LEVELS))  # number of forecasts, then how many fell within each level
-        self._default_runs: dict[str, list[float]] = {}  # [count, mean] of "error" and of each metric at the default
         self.latest: dict[str, Any] = {}
 
-    def expected_default_error(self, tuner: Tuner, context: Any) -> float | None:
-        """The error expected of the default; call it before the step is learned."""
-        step = self.trace.steps
-        if tuner.learned < 3 or not _has_gain(step):
-            return None
-        expected = tuner.expected_of_default(context)
-        if expected is None and "error" in self._default_runs:
-            return self._default_runs["error"][1]
-        return expected
+    def expected_of_default(self, tuner: Tuner, context: Any) -> dict[str, Expected]:
+        """What the default is expected to give, by metric; call it before the step is learned."""
+        if tuner.learned < 3 or not self._is_judged(self.trace.steps):
+            return {}
+        return tuner.default_levels(context)
 
     def add_step(
         self,
@@ -64,25 +64,30 @@ class History:
         params: Mapping[str, Any],
         metrics: Mapping[str, float] | None,
         why: Explanation | None,
-        expected: float | None,
+        expected: Mapping[str, Expected],
         *,
         late: bool = False,
         known_context: bool = True,
     ) -> None:
         """Add a step: a sample that was told or observed, or that failed (`metrics` None)."""
-        step = self.trace.steps
+        step, names = self.trace.steps, self._definition.metrics
+        regime = self._regime(context) if known_context else None
         error = self._error(metrics, why)
-        gain = None if error is None or expected is None else expected - error
+        levels = {name: self._level(name, regime, expected) for name in names}
+        gains = self._gains_of(params, metrics, levels)
+        gain = self.gains.joint(gains, levels) if gains else None
         novelty = None if why is None or not why.gate else why.novelty
-        self._update_counts(metrics, error, params, why)
-        values = [error, gain, novelty]
-        values += [None if metrics is None else metrics.get(name) for name in self._definition.metrics]
-        values += [self._default_level(name, expected) for name in self._definition.metrics]
+        self._update_counts(metrics, error, params, why, regime)
+        values = [at, error, gain, novelty]
+        values += [None if metrics is None else metrics.get(name) for name in names]
+        values += [None if level is None else level.value for level in levels.values()]
         values += [self._param_as_number(name, params) for name in self._definition.space]
+        values += [gains.get(name) for name in names]
         gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
-        self.trace.add(np.array([*values, *gate], dtype=np.float64))
-        self.gain += (gain or 0.0) * (1 if step < GAIN_EACH_STEP_UNTIL else GAIN_EVERY_STEPS)
-        regime = self.regimes.add(self._encoder.encode(context)) if known_context else None
+        row = np.array([*values, *gate], dtype=np.float64)
+        self.trace.add(row)
+        self.latest_steps.add(row)
+        self.gain = bounded(self.gain + (gain or 0.0) * self._weight(step))
         if metrics is None:
             self._mark(step, at, "failed")
         if late:
@@ -116,24 +121,32 @@ class History:
         if why.failure is None:
             sign = 1.0 if why.direction == "min" else -1.0
             metrics = {} if why.metric is None or why.error is None else {why.metric: sign * why.error}
-        expected = why.level if _has_gain(self.trace.steps) else None
+        expected = {}
+        if why.metric is not None and why.level is not None and self._is_judged(self.trace.steps):
+            level = why.level if why.direction == "min" else -why.level
+            expected[why.metric] = Expected(level, level, level)
         self.add_step(at, None, params or {}, metrics, why, expected, known_context=False)
         self.latest = {}  # nothing has happened here yet
         return metrics
 
-    def add_mark(self, at: float, kind: str) -> None:
-        """Add an event that is no step: freeze, unfreeze."""
-        self._mark(self.trace.steps, at, kind)
+    def add_mark(self, at: float, kind: str, by: str | None = None) -> None:
+        """Add an event that is no step: freeze, default, unfreeze."""
+        self._mark(self.trace.steps, at, kind, by)
 
-    def chart_data(self, points: int) -> dict[str, Any]:
-        """The answer to GET history."""
-        steps, weights = self.trace.means([f"gate:{i}" for i in range(len(self.experts))], points)
+    def chart_data(self, points: int, since: float | None = None) -> dict[str, Any]:
+        """The answer to GET history; `since`: only steps from that moment on, in unix seconds."""
+        window = self.trace.window(points) if since is None else self._window_since(since, points)
+        steps, weights = window.means([f"gate:{i}" for i in range(len(self.experts))])
         total, before = self.calibration[0], self.trace.steps - self.regimes.steps  # steps without a context
+        times = window.points("at")
         return {
             "steps": self.trace.steps,
-            "bucket": self.trace.width * self.trace.group(points),
+            "first": window.first,
+            "bucket": window.bucket,
+            "times": {"step": times["step"], "first": times["min"], "last": times["max"]},
             "gain_total": self.gain,
-            "series": {name: self.trace.series_points(name, points) for name in self._shown},
+            "gains": self.gains.report(),
+            "series": {name: window.points(name) for name in self._shown},
             "gate": {"experts": list(self.experts), "step": steps, "weights": weights},
             "regimes": [
                 {"regime": label, "from": before + start, "to": before + end}
@@ -145,6 +158,22 @@ class History:
                 "observed": [within / total for within in self.calibration[1:]] if total else [],
                 "count": total,
             },
+        }
+
+    def _window_since(self, since: float, points: int) -> Window:
+        """The newest steps one by one if they reach back so far, else buckets."""
+        start = self.latest_steps.first_reaching("at", since)
+        if start > self.latest_steps.first or self.latest_steps.first == 0:
+            return self.latest_steps.window(points, start)
+        return self.trace.window(points, self.trace.first_reaching("at", since))
+
+    def summary(self) -> dict[str, Any]:
+        """What a study's view says of its history; `held`: outcomes within intervals that should hold nine in ten."""
+        forecasts, within = self.calibration[0], self.calibration[1 + COVERAGE_LEVELS.index(0.9)]
+        return {
+            "gains": self.gains.report(),
+            "failure_share": self.failure_share,
+            "coverage": {"forecasts": forecasts, "held": within / forecasts if forecasts else None},
         }
 
     def memory_map(self, tuner: Tuner) -> dict[str, Any]:
@@ -172,23 +201,57 @@ class History:
         return {
             "marks": list(self.marks),
             "gain": self.gain,
+            "gains": self.gains.to_json(),
+            "failure_share": self.failure_share,
             "calibration": list(self.calibration),
-            "default_runs": {name: list(run) for name, run in self._default_runs.items()},
+            "series": list(self.trace.series),
             "latest": dict(self.latest),
             "regimes": self.regimes.to_json(),
         }
 
     def state(self) -> dict[str, Array]:
-        trace = {f"trace/{name}": array for name, array in self.trace.state().items()}
-        return trace | {f"regimes/{name}": array for name, array in self.regimes.state().items()}
+        parts = {"trace": self.trace.state(), "newest": self.latest_steps.state(), "regimes": self.regimes.state()}
+        return {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def restore(self, data: Mapping[str, Any], state: Mapping[str, Array]) -> None:
-        self.marks, self.gain, self.calibration = list(data["marks"]), data["gain"], list(data["calibration"])
-        self._default_runs = {name: list(run) for name, run in data["default_runs"].items()}
+        self.marks, self.calibration = list(data["marks"]), list(data["calibration"])
         self.latest = dict(data["latest"])
-        self.trace.restore({name[6:]: array for name, array in state.items() if name.startswith("trace/")})
-        regimes = {name[8:]: array for name, array in state.items() if name.startswith("regimes/")}
-        self.regimes.restore(data["regimes"], regimes)
+        if "gains" in data:
+            self.gain, self.failure_share, series = data["gain"], data["failure_share"], data["series"]
+            self.gains.restore(data["gains"])
+        else:  # of a version whose gains with several metrics were in units that changed
+            gates = [f"gate:{i}" for i in range(len(self.experts))]
+            series = [*_series_before_times(self._definition), *gates]
+            self.gain = data["gain"] if self._one_metric else 0.0
+            series[1] = "gain" if self._one_metric else ""
+        self.trace.restore(under("trace/", state), series)
+        self.latest_steps.restore(under("newest/", state) or {"values": np.zeros((0, 0))}, self.trace.steps)
+        self.regimes.restore(data["regimes"], under("regimes/", state))
+
+    def _regime(self, context: Any) -> int:
+        regime = self.regimes.add(self._encoder.encode(context))
+        for gone, kept in self.regimes.merged:
+            self.gains.merge_regimes(gone, kept)
+        return regime
+
+    def _is_judged(self, step: int) -> bool:
+        """Whether the gain of a step is computed: of all at first, later of some, at no period."""
+        return step * SPREAD_STEPS % 2**32 < 2**32 // self._weight(step)
+
+    def _weight(self, step: int) -> int:
+        """For how many steps a judged one stands."""
+        until, every = (GAIN_EACH_STEP_UNTIL, GAIN_EVERY_STEPS) if self._one_metric else SEVERAL_METRICS
+        return every if step >= until else 1
+
+    def _gains_of(
+        self, params: Mapping[str, Any], metrics: Mapping[str, float] | None, levels: Mapping[str, Level | None]
+    ) -> dict[str, float | None]:
+        """The gain of a step by metric; empty for a step that is not judged."""
+        step = self.trace.steps
+        if metrics is None or not self._is_judged(step):
+            return {}
+        is_default, weight = params == self._definition.default, self._weight(step)
+        return {name: self.gains.add(name, x, levels[name], is_default, weight) for name, x in metrics.items()}
 
     def _error(self, metrics: Mapping[str, float] | None, why: Explanation | None) -> float | None:
         if metrics is None:
@@ -210,25 +273,27 @@ class History:
         error: float | None,
         params: Mapping[str, Any],
         why: Explanation | None,
+        regime: int | None,
     ) -> None:
-        if metrics is None or error is None:
+        self.failure_share += (float(metrics is None) - self.failure_share) / min(self.trace.steps + 1, LATELY_STEPS)
+        if metrics is None:
             return
         if params == self._definition.default:
-            for name, value in {"error": error, **metrics}.items():
-                count, mean = self._default_runs.get(name, [0, 0.0])
-                self._default_runs[name] = [count + 1, mean + (value - mean) / (count + 1)]
-        if why is not None and why.predicted is not None and why.deviation and why.ran is None:
+            self.gains.add_default_run(regime, metrics)
+        if error is None or why is None or why.ran is not None:
+            return
+        if why.predicted is not None and why.deviation:
             far = abs(error - why.predicted) / why.deviation
             self.calibration[0] += 1
             for i, width in enumerate(HALF_WIDTHS):
                 self.calibration[1 + i] += far <= width
 
-    def _default_level(self, name: str, expected: float | None) -> float | None:
-        """The default's expected metric: predicted if there is one metric, else the mean of its runs so far."""
-        if len(self._definition.metrics) == 1 and self._definition.preset == "default":
-            return expected if expected is None or self._definition.metrics[name]["direction"] == "min" else -expected
-        run = self._default_runs.get(name)
-        return None if run is None else run[1]
+    def _level(self, name: str, regime: int | None, expected: Mapping[str, Expected]) -> Level | None:
+        """What the default gives of a metric: as predicted, else, if nobody predicts, the mean of its own runs."""
+        if name in expected:
+            mean, low, high = expected[name]
+            return Level(mean, 0.5 * (high - low))
+        return self.gains.level_in(regime, name) if self._definition.preset == "paper" else None
 
     def _param_as_number(self, name: str, params: Mapping[str, Any]) -> float:
         """A parameter as a number; for a categorical knob, the index of the choice; NaN for a word, or none at all."""
@@ -239,13 +304,17 @@ class History:
             return float(choices.index(value))
         return math.nan if "knob" in spec and value == spec.get("word") else float(value)
 
-    def _mark(self, step: int, at: float, kind: str) -> None:
-        self.marks.append({"step": step, "at": at, "kind": kind})
+    def _mark(self, step: int, at: float, kind: str, by: str | None = None) -> None:
+        self.marks.append({"step": step, "at": at, "kind": kind} | ({} if by is None else {"by": by}))
         del self.marks[:-MAX_MARKS]
 
 
-def _has_gain(step: int) -> bool:
-    return step < GAIN_EACH_STEP_UNTIL or step % GAIN_EVERY_STEPS == 0
+def _series_before_times(definition: StudyDefinition) -> list[str]:
+    """The series that were kept before times and gains by metric were, in the order of their columns in snapshots."""
+    series = ["error", "gain", "novelty"]
+    series += [f"metric:{name}" for name in definition.metrics]
+    series += [f"default:{name}" for name in definition.metrics]
+    return series + [f"param:{name}" for name in definition.space]
 
 
 def _principal_axes(contexts: Array) -> tuple[Array, float]:

@@ -6,17 +6,21 @@ and changes nothing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from dataclasses import asdict, replace
+from typing import Any
 
 from rasp_tuner.core.checks import whole
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.study.alerts import alerts
+from rasp_tuner.service.study.clock import next_time
+from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.events import Event, Kind, ask_id, ask_number
+from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
+from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.history import History
 from rasp_tuner.service.study.opened import begin_with
-from rasp_tuner.service.study.suggestion_record import SuggestionRecord
+from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
@@ -24,30 +28,6 @@ from rasp_tuner.types import Explanation
 RECENT_SUGGESTIONS = 200  # that are listed
 TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
-
-
-class EventLog(Protocol):
-    """The study's log on disk, for records that are no longer in memory."""
-
-    def events_of_ask(self, number: int) -> list[Event]:
-        """The ask and, if there is one, its answer."""
-
-    def observation_by_key(self, key: str) -> Event | None:
-        """The observation with this key."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """Stored in snapshots by name: do not rename the fields."""
-
-    asks: int = 0
-    tells: int = 0
-    failures: int = 0
-    observations: int = 0
-    late: int = 0
-    dropped: int = 0  # unanswered asks pushed out by newer ones and not answered since
-    diverged: int = 0  # replayed asks with other parameters than in the log, apart from erasures
-    erased: int = 0  # records
 
 
 class LiveStudy:
@@ -60,14 +40,17 @@ class LiveStudy:
         self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
-        self.first_at: float | None = None  # of the oldest record
+        self.first_at: float | None = None  # of the oldest record, at the latest
+        self.known_time: tuple[int, float] | None = None  # events up to a number happened before this; not stored
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
-        self.counts = Counts()
+        self.counts, self.fallbacks = Counts(), FallbackCounts()
+        self.switched: dict[str, Any] | None = None  # by whom and when it was last frozen or unfrozen
         self.pending: dict[int, SuggestionRecord] = {}  # in order of asking, like the tuner's ledger
         self.recent: dict[int, SuggestionRecord] = {}
         self._answers: dict[int, SuggestionRecord] = {}
         self._observed: dict[str, Event] = {}
+        self.problems: dict[str, str] = {}  # what is wrong, in words, by what found it; kept by whoever holds the study
 
     # commands
 
@@ -93,7 +76,7 @@ class LiveStudy:
         """
         number = ask_number(id)
         if number is None:
-            raise _unknown_suggestion(id)
+            raise unknown_suggestion(id)
         record = self.pending.get(number)
         body: dict[str, Any] = {"reason": reason} if metrics is None else {"metrics": metrics}
         if record is None:
@@ -122,11 +105,15 @@ class LiveStudy:
         self.apply(event)
         return event
 
-    def freeze(self, frozen: bool, at: float) -> Event | None:
-        """The event to log, or None if the study is in that state already."""
-        if self.tuner.frozen == frozen:
+    def freeze(self, frozen: bool, at: float, *, default: bool = False, by: str | None = None) -> Event | None:
+        """The event to log, or None if the study is in that state already; `default`: every ask gets the default."""
+        default = frozen and default
+        if (self.tuner.frozen, self.tuner.frozen_at_default) == (frozen, default):
             return None
-        event = self._event("freeze" if frozen else "unfreeze", at, {})
+        body = {"by": by, "at": "default" if default else None}
+        event = self._event(
+            "freeze" if frozen else "unfreeze", at, {name: x for name, x in body.items() if x is not None}
+        )
         self.apply(event)
         return event
 
@@ -164,7 +151,7 @@ class LiveStudy:
     def _apply_tell(self, event: Event) -> None:
         record = self._ask_answered_by(event)
         metrics = event.body["metrics"]
-        expected = self.history.expected_default_error(self.tuner, record.context)
+        expected = self.history.expected_of_default(self.tuner, record.context)
         why = self._learn(record, lambda id: self.tuner.tell(id, metrics, record.ran), metrics)
         late = self._close_ask(event, replace(record, status="told", metrics=metrics))
         self.counts.tells += 1
@@ -176,27 +163,33 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self.history.add_step(event.at, record.context, record.learned_params, None, why, None, late=late)
+        self.history.add_step(event.at, record.context, record.learned_params, None, why, {}, late=late)
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
-        expected = self.history.expected_default_error(self.tuner, context)
+        expected = self.history.expected_of_default(self.tuner, context)
         self.tuner.observe(context, params, metrics)
         self._advance(event, record=True)
         self.counts.observations += 1
         if event.key is not None:
-            _put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
+            put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
         self.history.add_step(event.at, context, params, metrics, None, expected)
 
     def _apply_freeze(self, event: Event) -> None:
-        self.tuner.freeze()
-        self._advance(event)
-        self.history.add_mark(event.at, "freeze")
+        serves = event.body.get("at")
+        if serves not in (None, "default"):
+            raise ValueError(f"event {event.seq}: a study cannot be frozen at {str(serves)[:80]!r}")
+        self._switch(event, "freeze" if serves is None else "default")
+        self.tuner.freeze(default=serves == "default")
 
     def _apply_unfreeze(self, event: Event) -> None:
+        self._switch(event, "unfreeze")
         self.tuner.unfreeze()
+
+    def _switch(self, event: Event, mark: str) -> None:
+        self.switched = {"by": actor(event), "at": event.at}
         self._advance(event)
-        self.history.add_mark(event.at, "unfreeze")
+        self.history.add_mark(event.at, mark, self.switched["by"])
 
     # views
 
@@ -204,9 +197,12 @@ class LiveStudy:
         return record.asked_at + self.definition.lease_s
 
     def has_expired_records(self, now: float) -> bool:
-        """Whether a record is so much older than `ttl_s` that erasing it is worth a replay."""
+        """Whether a record is so old that erasing it is worth a replay; notes when the clock was found to be ahead."""
+        if self.last_at is not None and self.last_at > now and (self.known_time or (0, 0.0))[0] < self.seq:
+            self.known_time = self.seq, now
+        first = self.first_at if self.known_time is None else min(self.first_at or now, self.known_time[1])
         ttl = self.definition.ttl_s
-        return ttl is not None and self.first_at is not None and now - self.first_at > ttl * (1.0 + TTL_SLACK)
+        return ttl is not None and first is not None and now - first > ttl * (1.0 + TTL_SLACK)
 
     def answer_was_late(self, event: Event) -> bool:
         """Whether an answer that was just applied came after its lease."""
@@ -221,12 +217,27 @@ class LiveStudy:
             count += 1
         return count
 
+    @property
+    def health(self) -> str:
+        """ "good", or all that is wrong, in words."""
+        words, diverged = list(self.problems.values()), self.counts.diverged
+        if diverged:
+            words.append(f"{diverged} replayed asks came out otherwise: the library or the machine has changed")
+        return "; ".join(words) or "good"
+
+    @property
+    def serves(self) -> str:
+        """What an ask gets: suggestions, or, frozen, the recommendation or the default."""
+        return "default" if self.tuner.frozen_at_default else "recommendation" if self.tuner.frozen else "suggestions"
+
     def view(self, now: float) -> dict[str, Any]:
         overdue, counts, budget = self.overdue_count(now), self.counts, self.tuner.budget()
-        return {
+        view = {
             **self.definition.to_wire(),
             "created": self.created,
             "frozen": self.tuner.frozen,
+            "serves": self.serves,
+            "switched": self.switched,
             "asks": counts.asks,
             "tells": counts.tells,
             "failures": counts.failures,
@@ -238,8 +249,12 @@ class LiveStudy:
             "learned": self.tuner.learned,
             "last_event_at": self.last_at,
             "scales": self.tuner.scales,
+            "health": self.health,
             "budget_report": None if budget is None else asdict(budget),
+            "fallbacks": self.fallbacks.view(now),
+            **self.history.summary(),
         }
+        return {**view, "alerts": alerts(view)}
 
     def recommend(self, context: Any) -> dict[str, Any]:
         params, margins = self.tuner.recommend(context), self.tuner.margins(context)
@@ -256,7 +271,7 @@ class LiveStudy:
         """One suggestion, however old, with its explanation while the tuner still has it."""
         number = ask_number(id)
         if number is None:
-            raise _unknown_suggestion(id)
+            raise unknown_suggestion(id)
         record = self.recent.get(number) or self.pending.get(number) or self._read_from_log(number, log)
         why = self._explanation(record)
         return {**self._suggestion_json(record, why, now), "why": None if why is None else asdict(why)}
@@ -266,7 +281,7 @@ class LiveStudy:
     def _event(
         self, kind: Kind, at: float, body: dict[str, Any], ask: int | None = None, key: str | None = None
     ) -> Event:
-        return Event(self.seq + 1, kind, max(at, self.last_at or at), body, ask, key)
+        return Event(self.seq + 1, kind, next_time(at, self.last_at, self.definition.name), body, ask, key)
 
     @property
     def _lowest_next_ask(self) -> int:
@@ -274,9 +289,18 @@ class LiveStudy:
         return next(reversed(self.recent), -1) + 1
 
     def _advance(self, event: Event, record: bool = False) -> None:
+        if self.last_at is not None and event.at < self.last_at:
+            self._clock_went_back(event.at)
         self.seq, self.last_at = event.seq, event.at
         if record and self.first_at is None:
             self.first_at = event.at
+
+    def _clock_went_back(self, now: float) -> None:
+        """What happened before now was not later than now, whatever the clock said."""
+        self.first_at = None if self.first_at is None else min(self.first_at, now)
+        asked = {number: replace(one, asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
+        self.pending = asked
+        self.recent |= {number: asked[number] for number in self.recent.keys() & asked.keys()}
 
     def _add_ask(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
@@ -288,12 +312,12 @@ class LiveStudy:
         self.counts.asks += 1
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
-        self.counts.dropped += _put_bounded(self.pending, event.ask, record, self.definition.max_pending)
+        self.counts.dropped += put_bounded(self.pending, event.ask, record, self.definition.max_pending)
         self.list_suggestion(record)
         self._advance(event, record=True)
 
     def list_suggestion(self, record: SuggestionRecord) -> None:
-        _put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
+        put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
 
     def _ask_answered_by(self, event: Event) -> SuggestionRecord:
         """The ask that an answer belongs to, with what ran; if it was dropped, the answer's event contains it."""
@@ -339,14 +363,14 @@ class LiveStudy:
         self.counts.late += late
         if record.number in self.recent:
             self.recent[record.number] = record
-        _put_bounded(self._answers, record.number, record, ANSWERS_IN_MEMORY)
+        put_bounded(self._answers, record.number, record, ANSWERS_IN_MEMORY)
         self._advance(event)
         return late
 
     def _read_from_log(self, number: int, log: EventLog) -> SuggestionRecord:
         found = log.events_of_ask(number)
         if not found:
-            raise _unknown_suggestion(ask_id(number), erased=number < self.erased_below)
+            raise unknown_suggestion(ask_id(number), erased=number < self.erased_below)
         asked, *answers = found
         record = SuggestionRecord(number, asked.at, asked.body["context"], asked.body["params"])
         if not answers:
@@ -366,33 +390,4 @@ class LiveStudy:
 
     def _suggestion_json(self, record: SuggestionRecord, why: Explanation | None, now: float) -> dict[str, Any]:
         overdue = record.status == "pending" and (self.expires_at(record) < now or record.number not in self.pending)
-        shown: dict[str, Any] = {
-            "id": ask_id(record.number),
-            "asked_at": record.asked_at,
-            "context": record.context,
-            "params": record.params,
-            "status": "expired" if overdue else record.status,
-            "late": record.late and record.status != "pending",
-            "explanation": "" if why is None else str(why),
-        }
-        if record.ran is not None:
-            shown["ran"] = record.ran
-        if record.metrics is not None:
-            shown["metrics"] = record.metrics
-        if record.reason is not None:
-            shown["reason"] = record.reason
-        return shown
-
-
-def _unknown_suggestion(id: str, erased: bool = False) -> HttpError:
-    said = "was handed out in this study" + (", or it was erased" if erased else "")
-    return HttpError(404, "unknown_suggestion", f"no suggestion {id[:80]!r} {said}", "id")
-
-
-def _put_bounded(records: dict[Any, Any], key: Any, value: Any, size: int) -> bool:
-    """Add an entry to a bounded dict; True if the oldest one was removed."""
-    records[key] = value
-    if len(records) <= size:
-        return False
-    del records[next(iter(records))]
-    return True
+        return record.to_json(overdue, "" if why is None else str(why))

@@ -32,6 +32,7 @@ class RegimeTimeline:
         self.steps = 0
         self.labels: list[int] = []
         self.segments: list[list[int]] = []  # [regime, from, to], both steps included
+        self.merged: list[tuple[int, int]] = []  # labels (gone, kept) that the latest context made one
         self._opened = 0
         self._regimes = RunningCentres(dim)
         self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
@@ -39,6 +40,7 @@ class RegimeTimeline:
 
     def add(self, context: Array) -> int:
         """The label of the next context [d_c]."""
+        self.merged = []
         self._observe(context)
         if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0:
             self._rescale()
@@ -120,7 +122,9 @@ class RegimeTimeline:
             if gaps[one, other] > MERGE_DISTANCE:
                 return
             self._regimes.merge(one, other)
-            self._relabel(self.labels.pop(other), self.labels[one])
+            gone, kept = self.labels.pop(other), self.labels[one]
+            self._relabel(gone, kept)
+            self.merged.append((gone, kept))
 
     def _relabel(self, gone: int, kept: int) -> None:
         joined: list[list[int]] = []

@@ -4,18 +4,27 @@ They are not compressed: that took a third to two thirds of the encoding time an
 Compressed snapshots of older versions can still be read.
 """
 
+import functools
+import platform
 import struct
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+import numpy as np
+
+from rasp_tuner import __version__
 from rasp_tuner.core import snapshot
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel import native
+from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, Counts, LiveStudy
+from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, LiveStudy
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.tuner import Tuner
 
+MAX_UNPACKED_BYTES = 1 << 26  # of a packed snapshot; instead of a larger one the log is replayed
 _HEADER_LENGTH = struct.Struct("<Q")
 _MAGIC = b"still 2\n"  # part of the file format: never change it
 _RECORD_FIELDS = tuple(field.name for field in fields(SuggestionRecord))
@@ -32,7 +41,9 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
         "handed": live.next_ask,
         "floor": live.erased_below,
         "counts": asdict(live.counts),
+        "switched": live.switched,
         "history": live.history.to_json(),
+        "made_with": made_with(),
     }
     pending, recent, arrays = list(live.pending.values()), list(live.recent.values()), live.history.state()
 
@@ -47,24 +58,53 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
     return encode
 
 
+@functools.cache
+def made_with() -> dict[str, str]:
+    """What a replay must share to come out the same, bit for bit: the library, its kernel, NumPy and the machine."""
+    kernel = "compiled" if native.available() else "arrays"
+    return {"version": __version__, "kernel": kernel, "numpy": np.__version__, "machine": platform.machine()}
+
+
 def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -> LiveStudy:
     """The captured study; ValueError or a RaspError if the bytes are damaged or have another definition."""
-    try:
-        plain = data[len(_MAGIC) :] if data.startswith(_MAGIC) else zlib.decompress(data)
-        (length,) = _HEADER_LENGTH.unpack_from(plain)
-    except (zlib.error, struct.error) as reason:
-        raise ValueError(f"not a study snapshot: {reason}") from reason
-    header, arrays = snapshot.decode(plain[_HEADER_LENGTH.size : _HEADER_LENGTH.size + length])
+    header, arrays, tuner = _decode(data)
     if StudyDefinition.from_stored(header["definition"]) != definition:
         raise ValueError("the snapshot belongs to another definition")
-    live = LiveStudy(id, definition, created, Tuner.from_bytes(plain[_HEADER_LENGTH.size + length :]))
+    live = LiveStudy(id, definition, created, Tuner.from_bytes(tuner))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
     live.first_at, live.erased_below = header.get("first_at"), header.get("floor", 0)
+    live.switched = header.get("switched")
     live.next_ask = header.get("handed", live.counts.asks)
     live.history.restore(header["history"], arrays)
     live.recent = _records_by_number(header["recent"])
     live.pending = _records_by_number(header["pending"])
     return live
+
+
+def _unpacked(data: bytes) -> bytes:
+    """What version 0.1 packed; a ValueError if it is larger than any snapshot, before it fills the memory."""
+    unpacker = zlib.decompressobj()
+    plain = unpacker.decompress(data, MAX_UNPACKED_BYTES)
+    if not unpacker.eof:
+        raise ValueError(f"not a study snapshot: it is cut off, or unpacks to more than {MAX_UNPACKED_BYTES:,} bytes")
+    return plain
+
+
+def maker(data: bytes) -> dict[str, str]:
+    """What a snapshot was made with; empty for one of an older version."""
+    found: dict[str, str] = _decode(data)[0].get("made_with", {})
+    return found
+
+
+def _decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array], bytes]:
+    """The header and the arrays of the study, and the bytes of its tuner."""
+    try:
+        plain = data[len(_MAGIC) :] if data.startswith(_MAGIC) else _unpacked(data)
+        (length,) = _HEADER_LENGTH.unpack_from(plain)
+    except (zlib.error, struct.error) as reason:
+        raise ValueError(f"not a study snapshot: {reason}") from reason
+    end = _HEADER_LENGTH.size + length
+    return *snapshot.decode(plain[_HEADER_LENGTH.size : end]), plain[end:]
 
 
 def _record_json(record: SuggestionRecord) -> dict[str, Any]:

@@ -32,6 +32,20 @@ class SuggestionRecord:
         """What the answer is about."""
         return self.params if self.ran is None else self.ran
 
+    def to_json(self, expired: bool, explanation: str) -> dict[str, Any]:
+        """What the views show of it."""
+        shown: dict[str, Any] = {
+            "id": ask_id(self.number),
+            "asked_at": self.asked_at,
+            "context": self.context,
+            "params": self.params,
+            "status": "expired" if expired else self.status,
+            "late": self.late and self.status != "pending",
+            "explanation": explanation,
+        }
+        told = {"ran": self.ran, "metrics": self.metrics, "reason": self.reason}
+        return shown | {name: value for name, value in told.items() if value is not None}
+
     def what_ran(self, params: Mapping[str, Any] | None, space: Space) -> dict[str, Any] | None:
         """All parameters that ran, if `params`, which may leave knobs out, are not what was suggested."""
         ran = self.params if params is None else space.completed(self.params, params)
@@ -47,3 +61,17 @@ class SuggestionRecord:
                 409, "conflict", f"suggestion {ask_id(self.number)!r} was answered before with other values", "id"
             )
         return self
+
+
+def unknown_suggestion(id: str, erased: bool = False) -> HttpError:
+    said = "was handed out in this study" + (", or it was erased" if erased else "")
+    return HttpError(404, "unknown_suggestion", f"no suggestion {id[:80]!r} {said}", "id")
+
+
+def put_bounded(records: dict[Any, Any], key: Any, value: Any, size: int) -> bool:
+    """Add an entry to a bounded dict; True if the oldest one was removed."""
+    records[key] = value
+    if len(records) <= size:
+        return False
+    del records[next(iter(records))]
+    return True

@@ -8,19 +8,74 @@ highs    [B, S]    their maximum
 B        scalar    buckets in use, at most 1,024; each holds `width` steps, the last one may hold fewer
 
 When all are in use, neighbours are merged and the width doubles. So a step costs the same however long the study is.
+`LatestSteps` holds the newest steps one by one: the last hour of a long study would be a few buckets.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
 
 MAX_BUCKETS = 1_024
+LATEST_STEPS = 512
 INITIAL_ROWS = 64  # allocated at first; doubled when full
 ARRAY_NAMES = ("counts", "sums", "lows", "highs")
 MAX_ABS_VALUE = 1e300
+NO_VALUE = 2e300  # in a snapshot, which holds finite numbers only
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some successive rows [R, S] of a trace, to be drawn in pieces of `group` rows."""
+
+    series: tuple[str, ...]
+    rows: Mapping[str, Array]
+    first: int  # step that the first row begins with
+    width: int  # steps in a row
+    group: int
+
+    @property
+    def bucket(self) -> int:
+        """Steps in a piece."""
+        return self.width * self.group
+
+    def points(self, name: str) -> dict[str, list[Any]]:
+        """`step`, `mean`, `min`, `max` of a series by piece; pieces without values are left out."""
+        column = self.series.index(name)
+        starts = self._starts()
+        if not len(starts):
+            return {"step": [], "mean": [], "min": [], "max": []}
+        counts = np.add.reduceat(self.rows["counts"][:, column], starts)
+        heard = counts > 0
+        means = np.add.reduceat(self.rows["sums"][:, column], starts)[heard] / counts[heard]
+        return {
+            "step": self._steps(starts[heard]),
+            "mean": means.tolist(),
+            "min": np.minimum.reduceat(self.rows["lows"][:, column], starts)[heard].tolist(),
+            "max": np.maximum.reduceat(self.rows["highs"][:, column], starts)[heard].tolist(),
+        }
+
+    def means(self, names: Sequence[str]) -> tuple[list[int], list[list[float]]]:
+        """Steps, and a row of means of these series for each; only where all of them have values."""
+        columns = [self.series.index(name) for name in names]
+        starts = self._starts()
+        if not len(starts) or not columns:
+            return [], []
+        counts = np.add.reduceat(self.rows["counts"][:, columns], starts)
+        sums = np.add.reduceat(self.rows["sums"][:, columns], starts)
+        heard = (counts > 0).all(axis=1)
+        return self._steps(starts[heard]), (sums[heard] / counts[heard]).tolist()
+
+    def _starts(self) -> NDArray[np.int64]:
+        return np.arange(0, len(self.rows["counts"]), self.group)
+
+    def _steps(self, starts: NDArray[np.int64]) -> list[int]:
+        steps: list[int] = (self.first + starts * self.width).tolist()
+        return steps
 
 
 class Trace:
@@ -55,52 +110,34 @@ class Trace:
         np.maximum(highs, known, out=highs, where=told)
         self.steps += 1
 
-    def series_points(self, name: str, points: int) -> dict[str, list[Any]]:
-        """`step`, `mean`, `min`, `max` of a series in at most `points` pieces; pieces without values are left out."""
-        column = self.series.index(name)
-        rows = {part: array[: self.used, column] for part, array in self._rows.items()}
-        group = self.group(points)
-        starts = np.arange(0, self.used, group)
-        if not len(starts):
-            return {"step": [], "mean": [], "min": [], "max": []}
-        counts = np.add.reduceat(rows["counts"], starts)
-        heard = counts > 0
-        means = np.add.reduceat(rows["sums"], starts)[heard] / counts[heard]
-        return {
-            "step": (starts[heard] * self.width).tolist(),
-            "mean": means.tolist(),
-            "min": np.minimum.reduceat(rows["lows"], starts)[heard].tolist(),
-            "max": np.maximum.reduceat(rows["highs"], starts)[heard].tolist(),
-        }
+    def window(self, points: int, first: int = 0) -> Window:
+        """The rows from the one that holds step `first` on, in at most `points` pieces."""
+        start = first // self.width
+        rows = {name: array[start : self.used] for name, array in self._rows.items()}
+        return Window(self.series, rows, start * self.width, self.width, _group(self.used - start, points))
 
-    def group(self, points: int) -> int:
-        """How many buckets make one piece, for at most `points` pieces."""
-        return max(-(-self.used // max(points, 1)), 1)
-
-    def means(self, names: Sequence[str], points: int) -> tuple[list[int], list[list[float]]]:
-        """Steps, and a row of means of these series for each; only where all of them have values."""
-        columns = [self.series.index(name) for name in names]
-        starts = np.arange(0, self.used, self.group(points))
-        if not len(starts) or not columns:
-            return [], []
-        counts = np.add.reduceat(self._rows["counts"][: self.used][:, columns], starts)
-        sums = np.add.reduceat(self._rows["sums"][: self.used][:, columns], starts)
-        heard = (counts > 0).all(axis=1)
-        return (starts[heard] * self.width).tolist(), (sums[heard] / counts[heard]).tolist()
+    def first_reaching(self, name: str, value: float) -> int:
+        """The first step of the first bucket where a series that never falls reaches a value; `steps` if none does."""
+        highs = self._rows["highs"][: self.used, self.series.index(name)]
+        reached = np.flatnonzero(highs >= value)
+        return int(reached[0]) * self.width if len(reached) else self.steps
 
     def state(self) -> dict[str, Array]:
         """Copies of all arrays, for `restore`."""
         rows = {name: array[: self.used].copy() for name, array in self._rows.items()}
         return {**rows, "clock": np.array([self.steps, self.width], dtype=np.float64)}
 
-    def restore(self, state: Mapping[str, Array]) -> None:
+    def restore(self, state: Mapping[str, Array], series: Sequence[str]) -> None:
+        """Take over what was saved; `series` names its columns. Those that were not saved have no values."""
         self.steps, self.width = (int(x) for x in state["clock"])
         size = INITIAL_ROWS
         while size < self.used:
             size *= 2
         self._rows = _empty(size, len(self.series))
-        for name, array in self._rows.items():
-            array[: self.used] = state[name]
+        for place, name in enumerate(series):
+            if name in self.series:
+                for part, array in self._rows.items():
+                    array[: self.used, self.series.index(name)] = state[part][:, place]
 
     def _grow(self) -> None:
         more = _empty(len(self._rows["counts"]), len(self.series))
@@ -112,6 +149,70 @@ class Trace:
         for name, fold in (("counts", np.add), ("sums", np.add), ("lows", np.minimum), ("highs", np.maximum)):
             self._rows[name][:half] = fold(old[name][0::2], old[name][1::2])
         self.width *= 2
+
+
+class LatestSteps:
+    """The values [n, S] of the newest steps, at most 512."""
+
+    def __init__(self, series: Sequence[str]) -> None:
+        self.series = tuple(series)
+        self.steps = 0  # that were added, kept or not
+        self._values = np.full((0, len(self.series)), np.nan)
+
+    @property
+    def first(self) -> int:
+        """The oldest step that is kept."""
+        return max(self.steps - LATEST_STEPS, 0)
+
+    def add(self, values: Array) -> None:
+        if len(self._values) == self.steps < LATEST_STEPS:
+            size = min(max(2 * len(self._values), INITIAL_ROWS), LATEST_STEPS)
+            grown = np.full((size, len(self.series)), np.nan)
+            grown[: len(self._values)] = self._values
+            self._values = grown
+        row = self._values[self.steps % LATEST_STEPS]
+        row[:] = np.where(np.isfinite(values), values, np.nan)
+        _clip(row)  # leaves NaN
+        self.steps += 1
+
+    def window(self, points: int, first: int) -> Window:
+        """The rows from step `first` on, which must be kept, in at most `points` pieces."""
+        values = self._values[np.arange(first, self.steps) % LATEST_STEPS]
+        told = np.isfinite(values)
+        rows = {
+            "counts": told.astype(np.float64),
+            "sums": np.where(told, values, 0.0),
+            "lows": np.where(told, values, MAX_ABS_VALUE),
+            "highs": np.where(told, values, -MAX_ABS_VALUE),
+        }
+        return Window(self.series, rows, first, 1, _group(self.steps - first, points))
+
+    def first_reaching(self, name: str, value: float) -> int:
+        """The first kept step where a series reaches a value; `steps` if none does."""
+        kept = np.arange(self.first, self.steps)
+        reached = np.flatnonzero(self._values[kept % LATEST_STEPS, self.series.index(name)] >= value)
+        return int(kept[reached[0]]) if len(reached) else self.steps
+
+    def state(self) -> dict[str, Array]:
+        values = self._values[np.arange(self.first, self.steps) % LATEST_STEPS]
+        return {"values": np.where(np.isfinite(values), values, NO_VALUE)}
+
+    def restore(self, state: Mapping[str, Array], steps: int) -> None:
+        """Take over what was saved after so many steps."""
+        self.steps = steps - len(state["values"])
+        self._values = np.full((min(self.steps, LATEST_STEPS), len(self.series)), np.nan)
+        for row in state["values"]:
+            self.add(np.where(row < NO_VALUE, row, np.nan))
+
+
+def _group(rows: int, points: int) -> int:
+    """How many rows make one piece, for at most `points` pieces."""
+    return max(-(-rows // max(points, 1)), 1)
+
+
+def bounded(value: float) -> float:
+    """The value, or the largest that is kept: sums and differences of such stay finite."""
+    return min(max(value, -MAX_ABS_VALUE), MAX_ABS_VALUE)
 
 
 def _clip(values: Array) -> None:

@@ -1,0 +1,49 @@
+"""Parts of a study's view in the HTTP API: what it serves, what it gained, when its steps were."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from rasp_tuner.service.http.context_schemas import LazyModel
+
+
+class Switched(LazyModel):
+    """Who froze or unfroze the study, and when."""
+
+    by: str | None = Field(description="Id of a key; local without keys; null if version 0.1 wrote the event.")
+    at: float
+
+
+Serves = Literal["suggestions", "recommendation", "default"]
+
+
+class Gain(LazyModel):
+    """The mean gain of a step over the default, positive where it was better, with its interval of 90%.
+
+    Exactly 0 where only the default ran. Shares are of the default's level, null where it is 0 or changes its sign.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    mean_share: float | None
+    low_share: float | None
+    high_share: float | None
+
+
+class Gains(LazyModel):
+    all: Gain | None = Field(description="Of all steps; null while the default's level is not known.")
+    lately: Gain | None = Field(description="Of the latest 200 steps or so.")
+
+
+class Coverage(LazyModel):
+    forecasts: int
+    held: float | None = Field(description="Share of outcomes within the intervals that should hold 0.9 of them.")
+
+
+class Times(LazyModel):
+    """When the steps of each piece were told, in unix seconds."""
+
+    step: list[int]
+    first: list[float]
+    last: list[float]

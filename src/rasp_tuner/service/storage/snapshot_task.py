@@ -1,0 +1,99 @@
+"""SnapshotTask: decides when a study gets a snapshot, and has it encoded in another thread.
+
+A study whose snapshot cannot be made keeps its log, so nothing is lost, but every start replays more of it. That is
+logged, counted and shown as the study's problem; other studies are not affected.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from rasp_tuner.service.storage.transaction import StudyCache, UnitOfWork
+from rasp_tuner.service.study import study_snapshot
+from rasp_tuner.service.study.live_study import LiveStudy
+
+SNAPSHOT_EVERY_EVENTS = 1_000  # events of a study between snapshots, at most
+MAX_REPLAY_CPU_S = 0.3  # CPU time that replaying the events since the latest snapshot may take, at most
+PROBLEM = "snapshot"  # its key in LiveStudy.problems
+
+log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+
+StoreSnapshot = Callable[[UnitOfWork], None]
+
+
+class SnapshotTask:
+    """`submit` hands a step to the writer, with the name of its study. All else is called in the writer's thread."""
+
+    def __init__(self, cache: StudyCache, submit: Callable[[StoreSnapshot, str], None]) -> None:
+        self._cache, self._submit = cache, submit
+        self._encoder = ThreadPoolExecutor(1, "rasp-snapshots")
+        self._seqs: dict[int, int] = {}  # study -> seq of its latest snapshot, also one being encoded
+        self._replay_cpu_s: dict[int, float] = {}  # study -> CPU seconds that the events since then took
+
+    def count(self, live: LiveStudy, cpu_s: float) -> None:
+        """Take note of committed events that took so much CPU time; starts a snapshot if one is due."""
+        spent = self._replay_cpu_s.get(live.id, self._cache.replay_cpu_s(live)) + cpu_s
+        self._replay_cpu_s[live.id] = spent
+        if self._events_since(live) >= SNAPSHOT_EVERY_EVENTS or spent > MAX_REPLAY_CPU_S:
+            self._start(live)
+
+    def unsaved(self) -> list[LiveStudy]:
+        """Studies with events since their latest snapshot."""
+        return [live for live in self._cache.live.values() if self._events_since(live)]
+
+    def final(self, live: LiveStudy) -> StoreSnapshot | None:
+        """The step that stores a snapshot of this moment; None if there can be none."""
+        self._seqs[live.id] = live.seq
+        try:
+            return _store(live, live.seq, study_snapshot.capture(live)())
+        except Exception as error:  # noqa: BLE001 - the others go on; it is logged
+            _note_failure(live, error)
+            return None
+
+    def stop(self) -> None:
+        self._encoder.shutdown()
+
+    def _events_since(self, live: LiveStudy) -> int:
+        return live.seq - self._seqs.setdefault(live.id, self._cache.snapshot_seq(live))
+
+    def _start(self, live: LiveStudy) -> None:
+        """Copy the study now, encode it in another thread, store it with a later commit."""
+        self._seqs[live.id], self._replay_cpu_s[live.id] = live.seq, 0.0
+        seq = live.seq
+        try:
+            encode = study_snapshot.capture(live)
+        except Exception as error:  # noqa: BLE001 - the others go on; it is logged
+            _note_failure(live, error)
+            return
+
+        def run() -> None:
+            try:
+                step = _store(live, seq, encode())
+            except Exception as error:  # noqa: BLE001 - the others go on; the writer logs it
+                failure = error
+                self._submit(lambda _: _note_failure(live, failure), live.definition.name)
+            else:
+                self._submit(step, live.definition.name)
+
+        self._encoder.submit(run)
+
+
+def _store(live: LiveStudy, seq: int, data: bytes) -> StoreSnapshot:
+    def run(work: UnitOfWork) -> None:
+        try:
+            work.add_snapshot(live.id, seq, data)
+        except Exception as error:
+            _note_failure(live, error)
+            raise
+        live.problems.pop(PROBLEM, None)
+
+    return run
+
+
+def _note_failure(live: LiveStudy, error: Exception) -> None:
+    log.error(
+        "study %r has no new snapshot: the next start replays its log from the latest one",
+        live.definition.name,
+        exc_info=error,
+    )
+    live.problems[PROBLEM] = f"its state cannot be saved ({type(error).__name__}): a restart will be slow"

@@ -1,0 +1,89 @@
+"""StudyLoader: builds studies from snapshot and log in a thread of its own, those that somebody waits for first.
+
+So the replay of a long log delays only requests to its own study.
+"""
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.transaction import load_study
+from rasp_tuner.service.study.live_study import LiveStudy
+
+STOP, WANTED, AHEAD = 0, 1, 2  # what comes first
+
+log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedStudy:
+    """What came of loading a study."""
+
+    row: StudyRow
+    live: LiveStudy | None = None
+    snapshot_seq: int = 0
+    cpu_s: float = 0.0
+    error: Exception | None = None
+
+
+class LoadCancelled(Exception):
+    """The server is stopping."""
+
+
+class StudyLoader(threading.Thread):
+    """`loaded` is called in this thread, once for each study that was asked for."""
+
+    def __init__(self, store: Store, loaded: Callable[[LoadedStudy], None]) -> None:
+        super().__init__(name="rasp-loader", daemon=True)
+        self._store, self._loaded = store, loaded
+        self._queue: queue.PriorityQueue[tuple[int, int, StudyRow | None]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
+        self._wanted: set[int] = set()  # ids that were loaded because somebody waited
+        self._stopping = False
+        self.current: tuple[str, float] | None = None  # the study under way, and since when (monotonic)
+
+    def want(self, row: StudyRow) -> None:
+        """Load it next: somebody waits for it."""
+        self._queue.put((WANTED, next(self._numbers), row))
+
+    def load_ahead(self, rows: Iterable[StudyRow]) -> None:
+        """Load these when nobody waits for another."""
+        for row in rows:
+            self._queue.put((AHEAD, next(self._numbers), row))
+
+    def stop(self) -> None:
+        """End, also in the middle of a study."""
+        self._stopping = True
+        self._queue.put((STOP, next(self._numbers), None))
+        if self.is_alive():
+            self.join()
+
+    def run(self) -> None:
+        while True:
+            urgency, _, row = self._queue.get()
+            if row is None:
+                return
+            if urgency == WANTED:
+                self._wanted.add(row.id)
+            elif row.id in self._wanted:
+                self._loaded(LoadedStudy(row))
+                continue
+            started, self.current = time.thread_time(), (row.name, time.monotonic())
+            try:
+                live, snapshot_seq = load_study(self._store, row, self._check_going)
+                self._loaded(LoadedStudy(row, live, snapshot_seq, time.thread_time() - started))
+            except LoadCancelled:
+                return
+            except Exception as error:  # noqa: BLE001 - the writer decides what it means
+                self._loaded(LoadedStudy(row, error=error))
+            finally:
+                self.current = None
+
+    def _check_going(self) -> None:
+        if self._stopping:
+            raise LoadCancelled

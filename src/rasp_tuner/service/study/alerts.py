@@ -1,0 +1,87 @@
+"""Alerts: what the person on call should know of a study, in words. Computed from its view alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+FAILURE_SHARE, LEAST_FAILURES = 0.1, 3  # of the latest runs; in all
+EXPIRED_SHARE, LEAST_EXPIRED = 0.25, 20  # of asks
+COVERAGE, LEAST_FORECASTS = 0.8, 50  # of outcomes within intervals that should hold 0.9
+FALLBACK_SHARE, LEAST_FALLBACKS = 0.1, 10  # of the asks of clients
+
+
+def alerts(view: Mapping[str, Any]) -> list[str]:
+    """One sentence for each thing that is wrong, the worst first; empty where all is well."""
+    found = [
+        _health(view),
+        _failures(view),
+        *_losses(view),
+        _fallbacks(view),
+        _coverage(view),
+        _budget(view),
+        _expired(view),
+    ]
+    return [words for words in found if words]
+
+
+def _health(view: Mapping[str, Any]) -> str:
+    health: str = view["health"]
+    return "" if health == "good" else f"{health[:1].upper()}{health[1:]}."
+
+
+def _failures(view: Mapping[str, Any]) -> str:
+    share = view["failure_share"]
+    if view["failures"] < LEAST_FAILURES or share < FAILURE_SHARE:
+        return ""
+    return f"{_percent(share)} of the latest runs failed."
+
+
+def _losses(view: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name} is worse than with the default lately, {_amount(report['lately'])}."
+        for name, report in view["gains"].items()
+        if report["lately"] is not None and (report["lately"]["high"] or 0.0) < 0.0
+    ]
+
+
+def _amount(gain: Mapping[str, float | None]) -> str:
+    suffix = "" if gain["mean_share"] is None else "_share"
+    mean, low, high = (-(gain[f"{name}{suffix}"] or 0.0) for name in ("mean", "high", "low"))
+    shown = _percent if suffix else _plain
+    return f"by {shown(mean)} ({shown(low)} to {shown(high)})"
+
+
+def _fallbacks(view: Mapping[str, Any]) -> str:
+    told = view.get("fallbacks")  # by clients
+    if not told or told["without_server"] < LEAST_FALLBACKS:
+        return ""
+    share = told["without_server"] / max(told["asks"], 1)
+    return (
+        f"{_percent(share)} of the clients' asks were answered without this server." if share >= FALLBACK_SHARE else ""
+    )
+
+
+def _coverage(view: Mapping[str, Any]) -> str:
+    forecasts, held = view["coverage"]["forecasts"], view["coverage"]["held"]
+    if forecasts < LEAST_FORECASTS or held >= COVERAGE:
+        return ""
+    return f"Intervals that should hold 90% of the outcomes hold {_percent(held)}."
+
+
+def _budget(view: Mapping[str, Any]) -> str:
+    report = view["budget_report"]
+    return "The budget is spent: nothing new is tried." if report is not None and report["left"] <= 0.0 else ""
+
+
+def _expired(view: Mapping[str, Any]) -> str:
+    share = view["expired"] / max(view["asks"], 1)
+    if view["expired"] < LEAST_EXPIRED or share < EXPIRED_SHARE:
+        return ""
+    return f"{_percent(share)} of the suggestions were never answered."
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.2g}%" if abs(share) < 0.1 else f"{100.0 * share:.0f}%"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3g}"
