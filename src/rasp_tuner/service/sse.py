@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from rasp_tuner.service.http_errors import HttpError
@@ -52,7 +52,7 @@ class SseBroadcaster:
 
     async def stream(
         self, name: str, latest: dict[str, Any], caller: str, is_allowed: Callable[[], bool]
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Server-sent events of one study, until the client disconnects, may not read any more, or the server stops.
 
         `latest` is the row that comes first: where the study stands.
