@@ -305,7 +305,7 @@ def test_a_revoked_key_loses_its_stream(sqlite):
             rows = stream.iter_lines()
             assert next(rows) == ": watching"
             store.revoke_key(row.id)
-            assert list(rows) == [""]  # it ends, long before the first heartbeat
+            assert sum(line != "" for line in rows) == 2  # where the study stands; no heartbeat
     store.close()
 
 
