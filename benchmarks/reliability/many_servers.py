@@ -22,7 +22,7 @@ from harness import Gone, Link, Progress, ServerProcess, Verdict, create, folder
 from kill import UNAVAILABLE, Acknowledged, client, judge, replays
 from postgres_server import PostgresServer, Relay, postgres_server
 
-WAYS = {"kill": 6, "stop": 2, "cut": 2, "restart": 1}  # how often each, of those that are wanted
+WAYS = {"kill": 6, "stop": 2, "cut": 2, "restart": 1}  # how often each, of those that are wanted, after one of each
 TELLS = sa.text(
     "SELECT e.body FROM events e JOIN studies s ON s.id = e.study WHERE s.name = :study AND e.ask = :ask"
     " AND kind = 'tell'"
@@ -158,7 +158,8 @@ def rounds(cluster: Cluster, home: Path, given: Any) -> int:
         until = time.monotonic() + 60.0 * given.minutes
         while done < given.rounds and time.monotonic() < until:
             time.sleep(rng.uniform(0.05, given.load))
-            way = rng.choices(given.ways, [WAYS[way] for way in given.ways])[0]
+            drawn = rng.choices(given.ways, [WAYS[way] for way in given.ways])[0]
+            way = drawn if done >= len(given.ways) else given.ways[done]
             took[way].append(cluster.hurt(way, rng.choice(studies), rng))
             found = missing(engine, record)
             lost, twice, done = lost + found[0], twice + found[1], done + 1
