@@ -38,6 +38,7 @@ log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
+IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 ALIKE = 0.5  # similarity from which on two situations are called alike
 MOST_DEVIATIONS = 1e6  # of a surprise
 
@@ -159,6 +160,14 @@ class Engine:
         mean, variance = predict_one(self.believe(context), point)
         half = NORMAL_90 * max(self.factor, 1.0) * math.sqrt(max(variance, 0.0))
         return Expected(*(self.objective.own_units(y) for y in (mean, mean - half, mean + half)))
+
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        if self.own_metric is None:
+            self.reweigh({other: 1.0 if other == name else IGNORED for other in self.metrics})
+        expected = self.expect(context, point)
+        if expected is None or self.own_metric is not None:
+            return expected
+        return Expected(*(self.objective.own_units_of(name, y) for y in expected))
 
     def alike(self, context: Array) -> tuple[float, float] | None:
         if not self.objective.seen:

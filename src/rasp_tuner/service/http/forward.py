@@ -16,17 +16,19 @@ import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service import http_errors
-from rasp_tuner.service.http.gateway import IMPORT_PATH, Message, Receive, Send, send_json
+from rasp_tuner.service.http.answers import send_json
 from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
+from rasp_tuner.service.http.route import IMPORT_PATH, Message, Receive, Send
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StudyRow
+from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 from rasp_tuner.service.study_list import place
 
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
-PASSED_ON = (b"authorization", b"content-type", b"accept")
+PASSED_ON = (b"authorization", b"content-type", b"accept", FALLBACKS_HEADER)
 DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server"}  # of answers: they are of one hop
 NOT_OWNER = 421
 STUDIES_PATH = "/v1/studies"

@@ -16,7 +16,7 @@ from rasp_tuner.service.study.alerts import alerts
 from rasp_tuner.service.study.clock import next_time
 from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.events import Event, EventLog, Kind, ask_id, ask_number
+from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.history import History
 from rasp_tuner.service.study.opened import begin_with
@@ -27,7 +27,6 @@ from rasp_tuner.types import Explanation
 
 RECENT_SUGGESTIONS = 200  # that are listed
 TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
-LONGEST_ACTOR = 64  # characters of who did something
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
 
@@ -164,7 +163,7 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self.history.add_step(event.at, record.context, record.learned_params, None, why, None, late=late)
+        self.history.add_step(event.at, record.context, record.learned_params, None, why, {}, late=late)
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
@@ -188,12 +187,9 @@ class LiveStudy:
         self.tuner.unfreeze()
 
     def _switch(self, event: Event, mark: str) -> None:
-        by = event.body.get("by")  # not in events of version 0.1
-        if not (by is None or (isinstance(by, str) and len(by) <= LONGEST_ACTOR)):
-            raise ValueError(f"event {event.seq}: `by` must be a text of at most {LONGEST_ACTOR} characters")
-        self.switched = {"by": by, "at": event.at}
+        self.switched = {"by": actor(event), "at": event.at}
         self._advance(event)
-        self.history.add_mark(event.at, mark, by)
+        self.history.add_mark(event.at, mark, self.switched["by"])
 
     # views
 
@@ -201,10 +197,7 @@ class LiveStudy:
         return record.asked_at + self.definition.lease_s
 
     def has_expired_records(self, now: float) -> bool:
-        """Whether a record is so much older than `ttl_s` that erasing it is worth a replay.
-
-        Notes when it first finds that events say a later time than it is: they happened before.
-        """
+        """Whether a record is so old that erasing it is worth a replay; notes when the clock was found to be ahead."""
         if self.last_at is not None and self.last_at > now and (self.known_time or (0, 0.0))[0] < self.seq:
             self.known_time = self.seq, now
         first = self.first_at if self.known_time is None else min(self.first_at or now, self.known_time[1])
@@ -305,11 +298,9 @@ class LiveStudy:
     def _clock_went_back(self, now: float) -> None:
         """What happened before now was not later than now, whatever the clock said."""
         self.first_at = None if self.first_at is None else min(self.first_at, now)
-        for number, record in self.pending.items():
-            if record.asked_at > now:
-                self.pending[number] = replace(record, asked_at=now)
-                if number in self.recent:
-                    self.recent[number] = self.pending[number]
+        asked = {number: replace(one, asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
+        self.pending = asked
+        self.recent |= {number: asked[number] for number in self.recent.keys() & asked.keys()}
 
     def _add_ask(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
