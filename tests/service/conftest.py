@@ -23,6 +23,21 @@ def postgres():
         pytest.skip(f"no PostgreSQL: {reason}; or set RASP_TEST_POSTGRES")
 
 
+@pytest.fixture(scope="session")
+def own_postgres_database(postgres):
+    """A function that makes an empty database of this name, and returns its address."""
+    engine = sa.create_engine(sa.make_url(postgres).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+
+    def make(name):
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS rasp_{name} WITH (FORCE)")
+            connection.exec_driver_sql(f"CREATE DATABASE rasp_{name}")
+        return sa.make_url(postgres).set(database=f"rasp_{name}").render_as_string(hide_password=False)
+
+    yield make
+    engine.dispose()
+
+
 @pytest.fixture
 def empty_postgres(postgres):
     """The address of an empty database of PostgreSQL."""

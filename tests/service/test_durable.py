@@ -1,6 +1,7 @@
 """The log is the truth: what is answered is on disk, what is not is undone, and a restart changes nothing."""
 
 import time
+import tracemalloc
 import zlib
 
 import httpx
@@ -83,6 +84,12 @@ def test_a_snapshot_of_an_older_version_is_read():
     mark, _, plain = study_snapshot.capture(live)().partition(b"\n")
     assert mark == b"still 2"
     assert whole(study_snapshot.restore(zlib.compress(plain, 1), 1, definition(), 5.0)) == whole(live)
+    for damaged in (zlib.compress(plain)[:-9], zlib.compress(bytes(study_snapshot.MAX_UNPACKED_BYTES + 1), 1)):
+        tracemalloc.start()
+        with pytest.raises(ValueError, match="cut off, or unpacks to more"):
+            study_snapshot.restore(damaged, 1, definition(), 5.0)
+        assert tracemalloc.get_traced_memory()[1] < 3 * study_snapshot.MAX_UNPACKED_BYTES
+        tracemalloc.stop()
 
 
 def snapshots_of(url):

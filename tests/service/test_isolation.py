@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving import STUDY, NoLog, ask, definition, free_port, running, steps, view, wait_for, whole
 
@@ -138,12 +138,13 @@ def test_a_batch_runs_in_pieces_between_which_others_are_served(sqlite, monkeypa
         batch = service.tell_batch("large", [Answer(f"s{i}", {"p99_ms": 1.0}) for i in range(12)])
         small = service.tell("small", "s0", {"p99_ms": 1.0})
     answers = rounds.run(batch, small)
-    assert order[:2] == ["large", "small"]
+    assert "small" in order[:2]
     assert [answer["id"] for answer in answers[0]] == [f"s{i}" for i in range(12)]
     assert len(rounds.log("large")) == (12 if kind == "ask" else 24)
     service.store.close()
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.floats(0.001, 0.1)), max_size=80))
 def test_every_job_comes_once_and_in_the_order_of_its_lane(jobs):
     fair = FairQueue()
@@ -172,6 +173,19 @@ def test_callers_share_the_time_however_many_studies_they_use(many):
         used[caller] += cost
         fair.charge(cost)
     assert used["one"] == pytest.approx(0.2, abs=0.02)
+
+
+def test_a_study_that_uses_much_time_comes_after_those_that_use_little():
+    fair, order = FairQueue(), []
+    for number in range(30):
+        fair.add(("large", 0.1), "me", "large")
+        fair.add(("small", 0.01), "me", f"small {number % 3}")
+    while fair:
+        study, cost = fair.take()
+        order.append(study)
+        fair.charge(cost)
+    assert order.index("small") <= 1
+    assert order[:31].count("large") <= 3
 
 
 def test_what_is_held_waits_and_the_rest_goes_on():

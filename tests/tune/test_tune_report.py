@@ -1,11 +1,11 @@
 """The report: one file that needs no network, whatever the numbers and names are."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from page_parser import Page
 
 from rasp_tuner import Categorical, Float, Int
 from rasp_tuner.report.axes import Axis, axis_for, shortened
@@ -13,28 +13,6 @@ from rasp_tuner.report.charts import Point, forest, timeline
 from rasp_tuner.tune import tune
 
 BAD = '<script>alert("x")</script>'
-
-
-class Page(HTMLParser):
-    """Which tags there are, and that they are closed in their order."""
-
-    VOID = frozenset({"meta", "link", "img", "br", "circle", "line", "path", "polyline"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.links, self._open = [], [], []
-        self.feed(text)
-        assert self._open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.links += [value for name, value in attrs if name in ("src", "href")]
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self._open.pop() == tag
 
 
 def report_of(function, tmp_path, knobs, metrics, **more):

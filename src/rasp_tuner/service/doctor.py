@@ -25,8 +25,8 @@ MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone no
 SLOW_FSYNC_MS = 50.0
 MAX_SNAPSHOTS_READ = 20
 REQUIRED_PACKAGES = {
-    "fastapi": "serve",
     "uvicorn": "serve",
+    "pydantic": "serve",
     "sqlalchemy": "serve",
     "prometheus_client": "serve",
     "httpx": "client",

@@ -18,10 +18,17 @@ class HttpError(Exception):
     """A refused request; `body()` is the JSON that the caller gets."""
 
     def __init__(
-        self, status: int, code: str, message: str, field: str | None = None, retry_after: int | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        field: str | None = None,
+        retry_after: int | None = None,
+        allow: str | None = None,
     ) -> None:
+        """`allow`: the methods that a path takes, of a 405."""
         super().__init__(message)
-        self.status, self.code, self.retry_after = status, code, retry_after
+        self.status, self.code, self.retry_after, self.allow = status, code, retry_after, allow
         self.message = message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]}..."
         self.field = field and field[:MAX_FIELD_CHARS]
 
@@ -30,7 +37,8 @@ class HttpError(Exception):
         return {"error": {**error, "field": self.field} if self.field else error}
 
     def headers(self) -> Mapping[str, str]:
-        return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        known = {"Retry-After": self.retry_after, "Allow": self.allow}
+        return {name: str(value) for name, value in known.items() if value is not None}
 
 
 def invalid(message: str, field: str | None = None) -> HttpError:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Limits:
     body: int = 1_048_576  # bytes of a request
-    import_body: int = 268_435_456  # bytes of an imported study
+    import_body: int = 268_435_456  # bytes of an imported study, and of all that are read at a time
+    bodies: int = 67_108_864  # bytes of all other requests that are read or answered at a time; more are refused
     batch: int = 1_000  # asks or tells in one request
     knobs: int = 64
     metrics: int = 16

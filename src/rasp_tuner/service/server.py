@@ -1,7 +1,6 @@
 """`serve`: runs the server process until a signal; called by `rasp serve`."""
 
 import functools
-import importlib.util
 import ipaddress
 import logging
 import resource
@@ -86,8 +85,6 @@ def serve(
     advertise  where other servers on the same PostgreSQL reach this one; by default the address it listens on
     lease_s    a server that is silent for so long loses its studies to the others
     """
-    if importlib.util.find_spec("fastapi") is None:  # fail now, although it is loaded later
-        raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
     make_folder(data)
     address = database or sqlite_url(data)
     file = sqlite_file(sa.make_url(address))

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from rasp_tuner.service.http_errors import HttpError
@@ -50,12 +50,17 @@ class SseBroadcaster:
         """End all streams."""
         self._closed = True
 
-    async def stream(self, name: str, caller: str, is_allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Server-sent events of one study, until the client disconnects, may not read any more, or the server stops."""
+    async def stream(
+        self, name: str, latest: dict[str, Any], caller: str, is_allowed: Callable[[], bool]
+    ) -> AsyncGenerator[bytes, None]:
+        """Server-sent events of one study, until the client disconnects, may not read any more, or the server stops.
+
+        `latest` is the row that comes first: where the study stands.
+        """
         self._watchers[name] += 1
         self._callers[caller] += 1
         try:
-            yield b": watching\n\n"
+            yield b": watching\n\n" + _step(latest)
             seen, silent = self._rows.get(name, (0, {}))[0], 0.0
             while not self._closed and is_allowed():
                 await asyncio.sleep(MIN_INTERVAL_S)
@@ -63,7 +68,7 @@ class SseBroadcaster:
                     version, row = self._rows.get(name, (0, {}))
                 if version != seen:
                     seen, silent = version, 0.0
-                    yield f"event: step\ndata: {dumps_text(row)}\n\n".encode()
+                    yield _step(row)
                     continue
                 silent += MIN_INTERVAL_S
                 if silent >= HEARTBEAT_S:
@@ -74,6 +79,10 @@ class SseBroadcaster:
             if not _subtract(self._watchers, name):
                 with self._lock:
                     self._rows.pop(name, None)
+
+
+def _step(row: dict[str, Any]) -> bytes:
+    return f"event: step\ndata: {dumps_text(row)}\n\n".encode()
 
 
 def _subtract(counter: Counter[str], name: str) -> int:

@@ -1,7 +1,4 @@
-"""The ASGI application. The gateway checks every request; FastAPI is loaded after the server is ready.
-
-FastAPI takes about a fifth of the import time of a start, and asks and tells do not need it.
-"""
+"""The ASGI application: starts and stops a service; the gateway answers its requests."""
 
 import asyncio
 import contextlib
@@ -11,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.service.http.fast_routes import fast_routes
-from rasp_tuner.service.http.gateway import AsgiApp, Gateway, Message, Receive, Send
+from rasp_tuner.service.http.gateway import Gateway
+from rasp_tuner.service.http.route import Message, Receive, Send
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import Leases
@@ -33,8 +30,7 @@ class Application:
     def __init__(self, service: Service, hosts: Iterable[str]) -> None:
         self.service = service
         self._forwarder = _forwarder(service)
-        self._gateway = Gateway(self._call_fastapi, service, hosts, fast_routes(service), self._forwarder)
-        self._loading: asyncio.Task[AsgiApp]
+        self._gateway = Gateway(service, hosts, self._forwarder)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -42,11 +38,6 @@ class Application:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         # nothing else is supported: no web sockets
-
-    async def _call_fastapi(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer what the gateway does not answer itself."""
-        app = await asyncio.shield(self._loading)
-        await app(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Start and stop, by the ASGI lifespan protocol."""
@@ -58,13 +49,13 @@ class Application:
         await asyncio.to_thread(service.writer.ready.wait)
         stopping = asyncio.Event()
         reloading = asyncio.create_task(_reload_keys(service, stopping))
-        self._loading = asyncio.create_task(asyncio.to_thread(_load_fastapi, service))
         await send({"type": "lifespan.startup.complete"})
         await receive()
         stopping.set()
-        await asyncio.gather(reloading, self._loading, return_exceptions=True)
+        await reloading
         service.broadcaster.close()
         await asyncio.to_thread(service.writer.stop)
+        self._gateway.close()
         if self._forwarder is not None:
             await self._forwarder.close()
         await asyncio.to_thread(service.close)
@@ -96,12 +87,6 @@ def _forwarder(service: Service) -> "Forwarder | None":
     from rasp_tuner.service.http.forward import Forwarder
 
     return Forwarder(service, service.leases)
-
-
-def _load_fastapi(service: Service) -> AsgiApp:
-    from rasp_tuner.service.http.app import create_fastapi
-
-    return create_fastapi(service)
 
 
 async def _reload_keys(service: Service, stopping: asyncio.Event) -> None:

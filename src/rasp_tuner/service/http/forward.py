@@ -16,18 +16,21 @@ import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service import http_errors
-from rasp_tuner.service.http.gateway import IMPORT_PATH, Message, Receive, Send, send_json
+from rasp_tuner.service.http.answers import send_json
 from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
+from rasp_tuner.service.http.route import IMPORT_PATH, Message, Receive, Send
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StudyRow
+from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 from rasp_tuner.service.study_list import place
 
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
-PASSED_ON = (b"authorization", b"content-type", b"accept")
+PASSED_ON = (b"authorization", b"content-type", b"accept", FALLBACKS_HEADER)
 DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server"}  # of answers: they are of one hop
+NOT_OWNER = 421
 STUDIES_PATH = "/v1/studies"
 MAX_TRIES = 4  # to find the owner, while studies change hands
 TRY_AGAIN_S = 0.05
@@ -67,27 +70,28 @@ class Forwarder:
         if name is None:
             return False  # wrong in a way that the route explains
         for _ in range(MAX_TRIES):
-            peer = await self._owner(name, new=study is None)
+            peer = await self._owner(name, new=study is None, look_again=marked)
             if peer is None:
                 return False
             if marked:
-                raise HttpError(421, "not_owner", f"study {name!r} belongs to another server", retry_after=1)
+                raise HttpError(NOT_OWNER, "not_owner", f"study {name!r} belongs to another server", retry_after=1)
+            status = 0
             try:
-                if await self._send_on(peer, scope, receive, send):
-                    return True
-            except HttpError:
-                self._routes.pop(name, None)
-                raise
-            self._routes.pop(name, None)
+                status = await self._send_on(peer, scope, receive, send)
+            finally:
+                if not 200 <= status < 300 or scope["method"] == "DELETE":
+                    self._routes.pop(name, None)
+            if status != NOT_OWNER:
+                return True
             await asyncio.sleep(TRY_AGAIN_S)
         raise http_errors.owner_away()
 
-    async def _owner(self, name: str, new: bool) -> Peer | None:
+    async def _owner(self, name: str, new: bool, look_again: bool) -> Peer | None:
         """The other server that owns a study; None if this one does, or if there is none and it may be made."""
         if self._service.holds_study(name):
             return None
         known = self._routes.get(name)
-        if known is not None and self._leases.is_alive(known):
+        if known is not None and not look_again and self._leases.is_alive(known):
             return known
         search = self._searches.get(name)
         if search is None:
@@ -115,8 +119,8 @@ class Forwarder:
                 raise http_errors.storage_failed() from error
         raise http_errors.owner_away()
 
-    async def _send_on(self, peer: Peer, scope: Message, receive: Receive, send: Send) -> bool:
-        """Whether that server answered; False if it does not own the study. Given up once its lease is over."""
+    async def _send_on(self, peer: Peer, scope: Message, receive: Receive, send: Send) -> int:
+        """The status of that server's answer, which was passed on unless it is NOT_OWNER; given up with its lease."""
         started = False
 
         async def noted(message: Message) -> None:
@@ -135,13 +139,13 @@ class Forwarder:
         except HttpError:
             if not started:
                 raise
-            return True  # the answer has begun: all that is left is to end it
+            return 502  # the answer has begun: all that is left is to end it
         finally:
             exchange.cancel()
             await asyncio.gather(exchange, return_exceptions=True)
 
-    async def _exchange(self, peer: Peer, scope: Message, receive: Receive, send: Send) -> bool:
-        """Send the request and pass the answer on; False if that server does not own the study."""
+    async def _exchange(self, peer: Peer, scope: Message, receive: Receive, send: Send) -> int:
+        """Send the request and pass the answer on, unless that server does not own the study."""
         request = self._request(peer, scope)
         try:
             answer = await self._client.send(request, stream=True)
@@ -150,12 +154,11 @@ class Forwarder:
         except httpx.HTTPError as error:
             raise http_errors.owner_lost() from error
         try:
-            if answer.status_code == 421:
-                return False
-            await self._pass_on(answer, receive, send)
+            if answer.status_code != NOT_OWNER:
+                await self._pass_on(answer, receive, send)
         finally:
             await answer.aclose()
-        return True
+        return answer.status_code
 
     async def _pass_on(self, answer: httpx.Response, receive: Receive, send: Send) -> None:
         headers = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in DROPPED]

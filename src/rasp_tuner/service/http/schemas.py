@@ -363,7 +363,7 @@ def parse(model: type[M], value: Any) -> M:
         raise invalid(f"{field or 'the body'}: {first['msg']}", field or None) from None
 
 
-def parse_batch(model: type[M], value: Any, field: str, limits: Limits) -> M:
+def parse_batch(model: type[M], field: str, value: Any, limits: Limits) -> M:
     """A batch; a 413 if `field` has more entries than this server allows."""
     if (count := _entries(value, field)) > limits.batch:
         raise HttpError(413, "too_large", f"{field} may hold at most {limits.batch}, got {count}", field)

@@ -247,23 +247,24 @@ class UnitOfWork:
         self.store.add_audit_line(self.connection(), actor, action, subject)
 
     def add_snapshot(self, id: int, seq: int, data: bytes) -> None:
-        """Store a snapshot, unless its study was deleted."""
+        """Store a snapshot, unless its study was deleted or is another server's."""
         for row in self.cache.rows.values():
-            if row.id == id:
-                self._check_ours(row)
+            if row.id == id and self._is_ours(row):
                 self.store.add_snapshot(self.connection(), id, seq, data)
                 return
 
-    def _check_ours(self, row: StudyRow) -> None:
-        """Raise a 503 if another server has the study; if not, none takes it before the commit."""
+    def _is_ours(self, row: StudyRow) -> bool:
+        """Whether no other server has the study; then none takes it before the commit."""
         leases = self.cache.leases
-        if leases is not None and leases.lost(self.connection(), {row.id: row.epoch}):
-            raise http_errors.moved(row.name)
+        lost = set() if leases is None else leases.lost(self.connection(), {row.id: row.epoch})
+        self.moved |= lost
+        return not lost
 
     def hand_over(self, name: str, target: str | None) -> None:
         """Give a study to another server with this commit, or to whoever needs it first (None)."""
         row = self.cache.rows[name]
-        self._check_ours(row)
+        if not self._is_ours(row):
+            return
         if name in self.cache.live:
             self._touch(self.cache.live[name])
         self._handed_over.append((row, target))
@@ -313,7 +314,8 @@ class UnitOfWork:
         row = self.cache.row(name)
         if row is None:
             raise http_errors.unknown_study(name)
-        self._check_ours(row)
+        if not self._is_ours(row):
+            raise http_errors.moved(name)
         if name in self.cache.live:
             self._touch(self.cache.live[name])
         self.store.remove_study(self.connection(), row.id)
@@ -333,14 +335,14 @@ class UnitOfWork:
         self.broken |= {live.definition.name: live for live in lost}
         for name in self.broken:
             self.changed.pop(name, None)
-        if self.broken:
+        if self.broken or self.moved:
             self.cache.discard(self.broken.values())
         return refused
 
     def _append(self) -> set[int]:
         """Write the events; if the database refuses them together, study by study. Those of studies lost are left."""
         if self.cache.leases is not None and self._entries:
-            self.moved = self.cache.leases.lost(self.connection(), self._epochs)
+            self.moved |= self.cache.leases.lost(self.connection(), self._epochs)
         entries = [entry for entry in self._entries if entry[0] not in self.moved] if self.moved else self._entries
         if not entries or self._appended(entries):
             return self.moved

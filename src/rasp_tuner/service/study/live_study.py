@@ -197,10 +197,7 @@ class LiveStudy:
         return record.asked_at + self.definition.lease_s
 
     def has_expired_records(self, now: float) -> bool:
-        """Whether a record is so much older than `ttl_s` that erasing it is worth a replay.
-
-        Notes when it first finds that events say a later time than it is: they happened before.
-        """
+        """Whether a record is so old that erasing it is worth a replay; notes when the clock was found to be ahead."""
         if self.last_at is not None and self.last_at > now and (self.known_time or (0, 0.0))[0] < self.seq:
             self.known_time = self.seq, now
         first = self.first_at if self.known_time is None else min(self.first_at or now, self.known_time[1])
@@ -301,11 +298,9 @@ class LiveStudy:
     def _clock_went_back(self, now: float) -> None:
         """What happened before now was not later than now, whatever the clock said."""
         self.first_at = None if self.first_at is None else min(self.first_at, now)
-        for number, record in self.pending.items():
-            if record.asked_at > now:
-                self.pending[number] = replace(record, asked_at=now)
-                if number in self.recent:
-                    self.recent[number] = self.pending[number]
+        asked = {number: replace(one, asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
+        self.pending = asked
+        self.recent |= {number: asked[number] for number in self.recent.keys() & asked.keys()}
 
     def _add_ask(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
