@@ -186,7 +186,7 @@ class Writer(threading.Thread):
             max(COMMIT_EVERY_CPU_S, 2.0 * self._commit_s), MAX_COMMIT_EVERY_S
         )
         done: list[tuple[WriterJob, JobChanges, Any]] = []
-        while not work.broken and len(done) < MAX_JOBS_PER_COMMIT and (job := self._waiting.take()) is not None:
+        while not work.broken and len(done) < MAX_JOBS_PER_COMMIT and (job := self._next_job()) is not None:
             if self._wait_for_study(job):
                 continue
             started, self._piece_ends = time.thread_time(), time.monotonic() + PIECE_S
@@ -198,6 +198,12 @@ class Writer(threading.Thread):
             if self._time_to_commit():
                 break
         self._finish(work, done)
+
+    def _next_job(self) -> WriterJob | None:
+        """The next job; what has come in meanwhile joins the commit."""
+        if not self._waiting:
+            self._receive(0.0)
+        return self._waiting.take()
 
     def _piece_is_over(self) -> bool:
         """Whether a long job should end its piece: other jobs wait, or it is time to commit."""
