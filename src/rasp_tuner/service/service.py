@@ -66,8 +66,6 @@ class Service:
         """Called when the writer has stopped."""
         if self.keeper is not None:
             self.keeper.stop()
-        if self.leases is not None:
-            self.leases.close()
         self.store.close()
 
     def holds_study(self, name: str) -> bool:
@@ -274,6 +272,12 @@ class Service:
 
     # asks and answers
 
+    def add_fallbacks(self, name: str, report: bytes) -> None:
+        """Count asks that a client answered without this server, as it reports."""
+        live = self.writer.cache.live.get(name)
+        if live is not None:
+            live.fallbacks.add(report, time.time())
+
     async def ask(self, name: str, contexts: list[Any]) -> list[dict[str, Any]]:
         """One suggestion for each context; a wrong context raises before the first is made."""
 
@@ -392,8 +396,5 @@ class Service:
         self.telemetry.waiting.set(self._waiting[True])
         self.telemetry.failing.set(self.writer.failing is not None)
         self.telemetry.streams.set(self.broadcaster.streams)
-        self.telemetry.owned.set(len(self.writer.cache.rows))
-        if self.leases is not None:
-            self.telemetry.lease.set(self.leases.holds)
-            self.telemetry.lost.set(self.leases.lost_count)
+        self.telemetry.show_leases(len(self.writer.cache.rows), self.leases)
         return self.telemetry.text(numbers)

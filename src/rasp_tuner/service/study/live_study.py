@@ -16,7 +16,7 @@ from rasp_tuner.service.study.alerts import alerts
 from rasp_tuner.service.study.clock import next_time
 from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.events import Event, EventLog, Kind, ask_id, ask_number
+from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.history import History
 from rasp_tuner.service.study.opened import begin_with
@@ -27,7 +27,6 @@ from rasp_tuner.types import Explanation
 
 RECENT_SUGGESTIONS = 200  # that are listed
 TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
-LONGEST_ACTOR = 64  # characters of who did something
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
 
@@ -164,7 +163,7 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self.history.add_step(event.at, record.context, record.learned_params, None, why, None, late=late)
+        self.history.add_step(event.at, record.context, record.learned_params, None, why, {}, late=late)
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
@@ -188,12 +187,9 @@ class LiveStudy:
         self.tuner.unfreeze()
 
     def _switch(self, event: Event, mark: str) -> None:
-        by = event.body.get("by")  # not in events of version 0.1
-        if not (by is None or (isinstance(by, str) and len(by) <= LONGEST_ACTOR)):
-            raise ValueError(f"event {event.seq}: `by` must be a text of at most {LONGEST_ACTOR} characters")
-        self.switched = {"by": by, "at": event.at}
+        self.switched = {"by": actor(event), "at": event.at}
         self._advance(event)
-        self.history.add_mark(event.at, mark, by)
+        self.history.add_mark(event.at, mark, self.switched["by"])
 
     # views
 
