@@ -165,6 +165,9 @@ def test_contexts_come_back_as_far_as_they_are_known():
     assert named[1]["context"]["user"].startswith("#")
     with pytest.raises(InvalidValue, match="'qps' must be the name of a context that has texts"):
         tuner.history(texts={"qps": ["eu"]})
+    for wrong in ("region", {"region": "eu"}, {"region": 3}, {"region": [[]]}):
+        with pytest.raises(InvalidValue):
+            tuner.history(texts=wrong)
 
 
 @given(

@@ -99,14 +99,21 @@ class Relay:
                 threading.Thread(target=self._carry, args=(near,), daemon=True).start()
 
     def _carry(self, near: socket.socket) -> None:
-        with near, socket.socket() as far, contextlib.suppress(OSError):
-            far.connect(("127.0.0.1", self._target))
-            while not self.is_cut:
-                for side in select.select([near, far], [], [], 0.05)[0]:
-                    part = side.recv(1 << 16)
-                    if not part:
-                        return
-                    (far if side is near else near).sendall(part)
+        with near, socket.socket() as far:
+            with contextlib.suppress(OSError):
+                far.connect(("127.0.0.1", self._target))
+                self._copy(near, far)
+            for side in (near, far):  # closing is not enough: processes that were forked meanwhile have them, too
+                with contextlib.suppress(OSError):
+                    side.shutdown(socket.SHUT_RDWR)
+
+    def _copy(self, near: socket.socket, far: socket.socket) -> None:
+        while not self.is_cut:
+            for side in select.select([near, far], [], [], 0.05)[0]:
+                part = side.recv(1 << 16)
+                if not part:
+                    return
+                (far if side is near else near).sendall(part)
 
 
 def _free_port() -> int:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_parser import Page
 
-from rasp_tuner import Categorical, Float, Int
+from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.report.axes import Axis, axis_for, shortened
 from rasp_tuner.report.charts import Point, forest, timeline
 from rasp_tuner.tune import tune
@@ -30,6 +30,7 @@ def test_a_page_is_one_file_with_every_picture_and_names_are_no_markup(tmp_path)
     assert page.links == []
     assert "script" not in page.tags
     assert page.tags.count("svg") == 2 + len(knobs)  # the comparison, the runs, and one for each knob
+    assert len(Tuner.load(result.folder / "tuner.rasp").history()) == len(result.runs)
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"https?://", text)
     assert "nan" not in text

@@ -66,8 +66,6 @@ class Service:
         """Called when the writer has stopped."""
         if self.keeper is not None:
             self.keeper.stop()
-        if self.leases is not None:
-            self.leases.close()
         self.store.close()
 
     def holds_study(self, name: str) -> bool:
@@ -398,8 +396,5 @@ class Service:
         self.telemetry.waiting.set(self._waiting[True])
         self.telemetry.failing.set(self.writer.failing is not None)
         self.telemetry.streams.set(self.broadcaster.streams)
-        self.telemetry.owned.set(len(self.writer.cache.rows))
-        if self.leases is not None:
-            self.telemetry.lease.set(self.leases.holds)
-            self.telemetry.lost.set(self.leases.lost_count)
+        self.telemetry.show_leases(len(self.writer.cache.rows), self.leases)
         return self.telemetry.text(numbers)

@@ -4,6 +4,7 @@ It checks host, origin, key, scope, rate, type and size of the body, in this ord
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -52,8 +53,8 @@ class Gateway:
             if self._forward is not None and await self._forward(scope, receive, route.path, study, send):
                 return
             answer = await route.handler(self._service, request, await self._parse(route, request.body))
-            if study is not None and FALLBACKS_HEADER in headers:
-                self._service.add_fallbacks(study, headers[FALLBACKS_HEADER])
+            if FALLBACKS_HEADER in headers and (live := self._service.writer.cache.live.get(study or "")) is not None:
+                live.fallbacks.add(headers[FALLBACKS_HEADER], time.time())
             if isinstance(answer, Response):
                 await send_response(answer, is_head=scope["method"] == "HEAD", receive=receive, send=send)
             else:

@@ -5,6 +5,7 @@ nobody reads, would keep its connection open for ever.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ REFUSED = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 21\r\nconnection: close\r\n\r\n"
     b"too many connections\n"
 )
+
+log = logging.getLogger("rasp_tuner.serve.http")
+log.setLevel(logging.ERROR)  # uvicorn would log a line for each wrong request: anyone could fill the disk
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def __init__(self, *given: Any, count: ConnectionCount, **settings: Any) -> None:
         super().__init__(*given, **settings)
+        self.logger = log
         self._count, self._counted_as = count, ""
         self._incoming: Incoming | None = None  # None while the client waits for us
         self._unanswered: deque[RequestResponseCycle] = deque()

@@ -47,10 +47,11 @@ class LeaseKeeper(threading.Thread):
                 self._failing, pause = False, max(every - (time.monotonic() - started), 0.0)
 
     def stop(self) -> None:
-        """End the rounds; the lease goes on until it is over or given back."""
+        """End the rounds, and give back what is left."""
         self._stopping.set()
         if self.is_alive():
             self.join()
+        self._leases.close()
 
     async def leave(self) -> None:
         """Give all studies to the other servers, if there are any, while this one still answers."""
