@@ -158,7 +158,7 @@ def break_commits(store):
 
 def test_what_cannot_be_committed_is_not_acknowledged_and_undone(database, monkeypatch):
     stores = []
-    monkeypatch.setattr("serving.Store", lambda url: stores.append(Store(url)) or stores[-1])
+    monkeypatch.setattr("serving.Store", lambda url, **how: stores.append(Store(url, **how)) or stores[-1])
     with running(database) as client:
         client.post("/v1/studies", json=STUDY)
         steps(client, 4)

@@ -177,6 +177,7 @@ class UnitOfWork:
         self.changed: dict[str, LiveStudy] = {}
         self.broken: dict[str, LiveStudy] = {}  # half-changed by a job that failed: to be loaded again
         self.deletes_study = False
+        self.wrote = False  # to the database
         self.cpu_s = 0.0  # CPU seconds that the changes took
         self._entries: list[tuple[int, Event]] = []
         self._writable: dict[str, LiveStudy] = {}
@@ -234,14 +235,10 @@ class UnitOfWork:
     def connection(self) -> sa.Connection:
         """The transaction that `commit` commits."""
         if self._connection is None:
-            self._connection = self._stack.enter_context(self.store.writing())
+            self._connection, self.wrote = self._stack.enter_context(self.store.writing()), True
         if self._job is not None and self._job.savepoint is None:
             self._job.savepoint = self._connection.begin_nested()
         return self._connection
-
-    @property
-    def wrote(self) -> bool:
-        return self._connection is not None
 
     def audit(self, actor: str, action: str, subject: str) -> None:
         self.store.add_audit_line(self.connection(), actor, action, subject)
@@ -344,12 +341,24 @@ class UnitOfWork:
         if self.cache.leases is not None and self._entries:
             self.moved |= self.cache.leases.lost(self.connection(), self._epochs)
         entries = [entry for entry in self._entries if entry[0] not in self.moved] if self.moved else self._entries
-        if not entries or self._appended(entries):
+        if not entries or (self._appended(entries) if self.wrote else self._appended_alone()):
             return self.moved
         by_study: dict[int, list[tuple[int, Event]]] = {}
         for entry in entries:
             by_study.setdefault(entry[0], []).append(entry)
         return self.moved | {id for id, entries in by_study.items() if not self._appended(entries)}
+
+    def _appended_alone(self) -> bool:
+        """The same in a transaction with nothing else in it, which needs no savepoint."""
+        try:
+            with self.store.writing() as connection:
+                self.store.append(connection, self._entries)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            return False
+        self.wrote = True
+        return True
 
     def _appended(self, entries: list[tuple[int, Event]]) -> bool:
         """Whether the database took these events; raises if it takes none at all."""

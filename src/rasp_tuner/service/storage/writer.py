@@ -33,8 +33,8 @@ from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.tuner import think_ahead
 
 MAX_JOBS_PER_COMMIT = 512
-COMMIT_EVERY_S = 0.02  # of running jobs, or as long as the latest commit took, if that is more
-MAX_COMMIT_EVERY_S = 0.1
+COMMIT_EVERY_CPU_S = 0.02  # of running jobs, or twice as long as the latest commit took, if that is more
+MAX_COMMIT_EVERY_S = 0.1  # whatever the CPU time
 PIECE_S = 0.005  # that a long job runs before others may
 IDLE_WAIT_S = 0.2  # for a job; then idle work is done
 PURGE_UNDER_LOAD_S = 0.25  # between purge steps while jobs keep coming
@@ -89,7 +89,8 @@ class Writer(threading.Thread):
         self._retention = RetentionTask(store, self._put_own)
         self._stopping = False
         self._probe_at = 0.0  # monotonic, not before
-        self._commit_ends = self._piece_ends = 0.0  # monotonic
+        self._commit_at = self._piece_ends = 0.0  # monotonic
+        self._commit_at_cpu = 0.0  # this thread's time
 
     def put(self, job: WriterJob) -> None:
         self._inbox.put(job)
@@ -188,9 +189,12 @@ class Writer(threading.Thread):
             self.probe()
         work = UnitOfWork(self.store, self.cache, time.time(), self._piece_is_over)
         self._think_ahead(work)
-        self._commit_ends = time.monotonic() + min(max(COMMIT_EVERY_S, self._commit_s), MAX_COMMIT_EVERY_S)
+        self._commit_at = time.monotonic() + MAX_COMMIT_EVERY_S
+        self._commit_at_cpu = time.thread_time() + min(
+            max(COMMIT_EVERY_CPU_S, 2.0 * self._commit_s), MAX_COMMIT_EVERY_S
+        )
         done: list[tuple[WriterJob, JobChanges, Any]] = []
-        while not work.broken and len(done) < MAX_JOBS_PER_COMMIT and (job := self._waiting.take()) is not None:
+        while not work.broken and len(done) < MAX_JOBS_PER_COMMIT and (job := self._next_job()) is not None:
             if self._wait_for_study(job):
                 continue
             started, self._piece_ends = time.thread_time(), time.monotonic() + PIECE_S
@@ -199,16 +203,23 @@ class Writer(threading.Thread):
             self._waiting.charge(used)
             if job.writes:
                 work.cpu_s += used
-            if time.monotonic() >= self._commit_ends:
+            if self._time_to_commit():
                 break
         self._finish(work, done)
 
+    def _next_job(self) -> WriterJob | None:
+        """The next job; what has come in meanwhile joins the commit."""
+        if not self._waiting:
+            self._receive(0.0)
+        return self._waiting.take()
+
     def _piece_is_over(self) -> bool:
         """Whether a long job should end its piece: other jobs wait, or it is time to commit."""
-        now = time.monotonic()
-        return now >= self._commit_ends or (
-            now >= self._piece_ends and (bool(self._waiting) or not self._inbox.empty())
-        )
+        others = bool(self._waiting) or not self._inbox.empty()
+        return (others and time.monotonic() >= self._piece_ends) or self._time_to_commit()
+
+    def _time_to_commit(self) -> bool:
+        return time.monotonic() >= self._commit_at or time.thread_time() >= self._commit_at_cpu
 
     def _finish(self, work: UnitOfWork, done: Sequence[tuple[WriterJob, JobChanges, Any]]) -> None:
         """Commit and answer; jobs that are not finished wait for their next piece."""
@@ -238,7 +249,10 @@ class Writer(threading.Thread):
             if job.study is not None:
                 first.setdefault(job.study, job)
         live, started = self.cache.live, time.thread_time()
-        asks = [(live[name].tuner, job.asks[0]) for name, job in first.items() if job.asks and name in live]
+        new = [(name, job) for name, job in first.items() if job.asks and name in live]
+        asks = [(live[name].tuner, job.asks[0]) for name, job in new]
+        for _, job in new:
+            job.asks = ()  # once is enough
         try:
             if len(asks) > 1:
                 think_ahead(asks)
