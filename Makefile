@@ -6,8 +6,9 @@ DEMO := .venv/.demo-ready
 READY := .venv/.ready
 DOCS := .venv/.docs-ready
 REAL := .venv/.real-ready
-# On a terminal pip shows its own progress; elsewhere each step prints one line.
-INSTALL = $(BIN)/pip install $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
+# On a terminal pip shows its own progress; elsewhere each step prints one line. Python compiles what it imports: of the
+# thousands of files that come with PyTorch and Ray most never are.
+INSTALL = $(BIN)/pip install --no-compile $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup demo test test-quick check docs bench real speed clean

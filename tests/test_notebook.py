@@ -74,6 +74,7 @@ def test_preset_paper_has_a_table_too():
     tuner = taught(SPACE, TODAY, ["load", "kb"], "paper")
     assert len(cells(tuner)) == 4
     assert "Budget" not in tuner._repr_html_()
+    assert [row["expected_default"] for row in tuner.history()] == [None] * 40  # steps, but no forecasts of it
 
 
 def test_of_many_knobs_some_are_shown():

@@ -75,7 +75,7 @@ def photograph(url: str, folder: Path) -> None:
             page.locator("#health", has_text="Live").wait_for()
             if anchor != "h1":
                 page.get_by_role("button", name="Why").first.click()
-                page.locator(anchor).evaluate("(it) => window.scrollBy(0, it.getBoundingClientRect().top - 90)")
+                page.locator(anchor).evaluate("(it) => window.scrollBy(0, it.getBoundingClientRect().top - 140)")
             time.sleep(2)
             page.screenshot(path=folder / f"{name}.png")
             page.close()

@@ -40,7 +40,9 @@ def batches(requests: list[Request]) -> Iterator[Batch]:
             group[0] += 1
             group[1] -= 1
         read: list[Request] = []
-        while waiting and waiting[0][0] <= now and sum(r[1] for r in read) + waiting[0][1] <= MOST_TOKENS:
+        while waiting and waiting[0][0] <= now:
+            if read and sum(r[1] for r in read) + waiting[0][1] > MOST_TOKENS:
+                break
             read.append(waiting.pop(0))
         if read:
             mean = _padded(sum(r[1] for r in read) / len(read))

@@ -1,10 +1,16 @@
-"""Random bad requests: each is wrong in at least one way; the same seed gives the same requests."""
+"""Random bad requests: each is wrong in at least one way; the same seed gives the same requests.
+
+Some never end. The server refuses them when it has read enough, so the connection may be closed before its answer is
+read: `MAY_BE_CUT` names them.
+"""
 
 import json
 import random
 import string
 from collections.abc import Callable
 from typing import Any
+
+from broken_schemas import BrokenSchemas
 
 STUDY = "/v1/studies/web"
 ASKED = 40
@@ -13,13 +19,17 @@ WRONG_VALUES = ["null", "[]", "{}", '""', "[1]", '{"a": 1}', '"x"', "false", "[n
 POSTS = ["ask", "ask/batch", "tell", "tell/batch", "tell_failed", "observe", "recommend"]
 GETS = ["", "/suggestions", "/suggestions/s1", "/history", "/memory", "/export"]
 NamedRequest = tuple[str, bytes]
+ENDLESS = 100_000  # bytes: more than the server reads of what frames a request
+MAY_BE_CUT = {"trailers", "framing", "long_head", "pipelined", "too_large"}
 
 
 class BadRequests:
     """Bad requests, each by one of the methods below; deterministic by its seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, document: dict[str, Any]) -> None:
+        """`document`: the server's OpenAPI document."""
         self.rng = random.Random(seed)
+        self._schemas = BrokenSchemas(document, self.rng)
         self._kinds: list[Callable[[], bytes]] = [
             self.broken_json,
             self.wrong_number,
@@ -42,6 +52,16 @@ class BadRequests:
             self.too_large,
             self.too_deep,
             self.bad_bytes,
+            self.broken_schema,
+            self.many_names,
+            self.many_errors,
+            self.long_text,
+            self.repeated_header,
+            self.random_request,
+            self.trailers,
+            self.framing,
+            self.long_head,
+            self.pipelined,
         ]
 
     def request(self) -> NamedRequest:
@@ -284,3 +304,68 @@ class BadRequests:
             return self._post(self._some(), self.rng.randbytes(self.rng.randint(1, 200)))
         wrong = self.rng.choice(["\\ud800", "\\udfff", "\\u0000\\ud834"])
         return self._post("tell_failed", f'{{"id": "s{ASKED}", "reason": "{wrong}"}}')
+
+    def broken_schema(self) -> bytes:
+        path = self.rng.choice(list(self._schemas.paths))
+        return self._post(path.replace("{name}", "web"), self._schemas.body(path))
+
+    def many_names(self) -> bytes:
+        """More names than an object may have, one of them twice or none."""
+        names = [f"{self._word()}{i}" for i in range(self.rng.choice([1_100, 10_000]))]
+        text = ",".join(f'"{name}":1' for name in [*names, self.rng.choice(["b", names[0]])])
+        return self._post(self._some(), self.rng.choice([f"{{{text}}}", f'{{"context": {{{text}}}}}']))
+
+    def many_errors(self) -> bytes:
+        wrong = self.rng.choice(['"x"', "[[]]", "{}", '{"a":[]}', "[{}]"])
+        many = f"[{','.join([wrong] * self.rng.choice([900, 20_000]))}]"
+        knob = f'{{"type":"categorical","choices":{many}}}'
+        study = f'{{"name":"new","metrics":{{"m":"min"}},"space":{{"a":{knob}}}}}'
+        bodies = {
+            "ask": f'{{"context":{many}}}',
+            "ask/batch": f'{{"contexts":[{{"none":1}},{many}]}}',
+            "tell/batch": f'{{"tells":{many}}}',
+            "forget": f'{{"ids":{many}}}',
+            "/v1/studies": study,
+        }
+        path = self.rng.choice(list(bodies))
+        return self._post(path, bodies[path])
+
+    def long_text(self) -> bytes:
+        text = self.rng.choice(["x", "\u00e9", "9"]) * self.rng.choice([5_000, 200_000])
+        path = self.rng.choice(["tell", "tell_failed", "observe"])
+        field = {"tell": "id", "tell_failed": "reason", "observe": "key"}[path]
+        return self._post(path, json.dumps({**self._right(path), field: text}))
+
+    def repeated_header(self) -> bytes:
+        name = self.rng.choice(["Host", "Content-Type", "Content-Length"])
+        value = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": "2"}[name]
+        head, _, body = self._post(self._some(), "{}").partition(b"\r\n")
+        return head + f"\r\n{name}: {value}\r\n".encode() + body
+
+    def random_request(self) -> bytes:
+        """Bytes that begin no request."""
+        return b"\x00" + self.rng.randbytes(self.rng.randint(10, 2_000)) + b"\r\n\r\n"
+
+    # requests that never end
+
+    def _chunked(self, body: bytes) -> bytes:
+        head = "Host: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+        return f"POST {STUDY}/{self._some()} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+    def trailers(self) -> bytes:
+        few = self.rng.choice([b"a:b\r\n", b"x-%s: 1\r\n" % self._word().encode()])
+        many = self.rng.choice([few * (ENDLESS // len(few)), b"a: " + b"b" * ENDLESS])
+        return self._chunked(b"0\r\n" + many)
+
+    def framing(self) -> bytes:
+        """Chunks of one byte each, or a chunk with an extension that does not end."""
+        return self._chunked(self.rng.choice([b"1\r\n \r\n" * (ENDLESS // 5), b"1;" + b"x" * ENDLESS]))
+
+    def long_head(self) -> bytes:
+        few = b"X-%s: 1\r\n" % self._word().encode()
+        many = self.rng.choice([few * 200, b"X: " + b"x" * ENDLESS, few * (ENDLESS // len(few))])
+        return b"GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\n" + many + b"\r\n\r\n"
+
+    def pipelined(self) -> bytes:
+        """Many wrong requests at once; the first is answered, and then the connection is closed."""
+        return self._get("/nothing") * 200

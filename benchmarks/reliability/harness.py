@@ -168,8 +168,10 @@ class ServerProcess:
         plant: str | None = None,
         limit_file_size: int | None = None,
         environment: Mapping[str, str] | None = None,
+        words: Sequence[str] = (),
     ) -> None:
-        self.data, self.plant, self.limit = data, plant, limit_file_size
+        """`words`: more options of `rasp serve`."""
+        self.data, self.plant, self.limit, self.words = data, plant, limit_file_size, words
         self.environment = {**os.environ, **(environment or {})}
         self.port = free_port()
         self.said = data.parent / f"{data.name}.stderr"
@@ -184,6 +186,7 @@ class ServerProcess:
     def launch(self) -> None:
         runner = ["-m", "rasp_tuner"] if self.plant is None else [str(HERE / "faults.py"), self.plant]
         command = [sys.executable, *runner, "serve", "--data", str(self.data), "--port", str(self.port)]
+        command += self.words
 
         def limited() -> None:
             if self.limit is not None:
@@ -219,6 +222,10 @@ class ServerProcess:
     def stop(self) -> int:
         """Its exit status after SIGTERM."""
         return self._end(signal.SIGTERM)
+
+    def pause(self, stopped: bool) -> None:
+        """Stop it where it is, or let it go on."""
+        os.kill(self.pid, signal.SIGSTOP if stopped else signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> int:
         if self.process is None:

@@ -162,7 +162,7 @@ class Tuner(TunerView):
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
             outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
-        self._note(id, record.context, point, metrics)
+            self._note(id, record.context, point, metrics)
         self._current = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
         if log.isEnabledFor(logging.DEBUG):

@@ -18,6 +18,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, Optimizer
 from rasp_tuner.core.step_record import StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
@@ -36,8 +37,10 @@ class TunerView:
     _optimizer: Optimizer
     _ledger: Ledger
     _lineage: Lineage
+    _preset: Preset
     _record: StepRecord
     _default: Array  # [d]
+    _copy: Optimizer | None = None  # of the optimizer, made when it is needed
 
     def recommend(self, context: Context = None) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
@@ -60,12 +63,32 @@ class TunerView:
 
         None while too little is known, and under preset "paper".
         """
-        expected = self.interval_of_default(context)
+        expected = self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
         return None if expected is None else expected.mean
 
-    def interval_of_default(self, context: Context = None) -> Expected | None:
-        """The same, with the interval that holds it nine times in ten."""
-        return self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
+    def default_levels(self, context: Context = None) -> dict[str, Expected]:
+        """What the default is expected to give of each metric in this context, in the metric's own units.
+
+        Each with the interval that holds it nine times in ten. Empty while too little is known, and under preset
+        "paper". With several metrics it takes as long as a few asks.
+        """
+        metrics, seen = self._optimizer.metrics, self._encoder.encode_readonly(context)
+        optimizer = self._optimizer if len(metrics) == 1 else self._copy_of_optimizer()
+        found = {}
+        for name, metric in metrics.items():
+            expected = optimizer.expect_alone(name, seen, self._default)
+            if expected is not None:
+                mean, low, high = expected
+                found[name] = expected if metric.direction == "min" else Expected(-mean, -high, -low)
+        return found
+
+    def _copy_of_optimizer(self) -> Optimizer:
+        """Another one that knows the same; it is kept, since making one takes longer than copying its state."""
+        if self._copy is None:
+            layout, dim = self._space.layout(self._default), self._encoder.dim
+            self._copy = self._preset.build(layout, dim, self._optimizer.metrics, np.random.default_rng(0))
+        self._copy.restore({name: array.copy() for name, array in self._optimizer.state().items()})
+        return self._copy
 
     def budget(self) -> Budget | None:
         """What suggestions have cost and gained against the default so far; None without a budget."""

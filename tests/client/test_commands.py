@@ -286,6 +286,25 @@ def test_tail_prints_lines_where_there_is_no_terminal(rasp, busy):
     assert rows[0]["step"] <= rows[1]["step"]  # the latest step is sent after each commit, also after that of an ask
 
 
+def test_tail_of_an_idle_study_shows_its_latest_step_and_ends(rasp, client, name):
+    study = client.study(name)
+    asked = study.ask({"qps": 1.0})
+    study.tell(asked.id, METRICS)
+    head, line = rasp("tail", name, "--count", "2", "--wait", "0.2").stdout.splitlines()
+    assert head.startswith(f"{name}: asks 1")
+    assert "step 0" in line
+    assert json.loads(rasp("tail", name, "--count", "1", "--json").stdout)["step"] == 0
+
+
+def test_tail_says_that_it_waits(server, client, name):
+    words = [sys.executable, "-m", "rasp_tuner", "tail", name, "--count", "2", "--url", server.url]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "waiting for the next step" in process.stderr.readline()
+        client.study(name).ask({"qps": 1.0})
+        out, said = process.communicate(timeout=30)
+    assert (len(out.splitlines()), said, process.returncode) == (3, "", 0)
+
+
 def test_tail_ends_quietly_when_the_reader_has_seen_enough(server, busy):
     words = f"{sys.executable} -m rasp_tuner tail {busy} --url {server.url} | head -n 2"
     result = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=30, check=False)  # noqa: S602

@@ -217,6 +217,7 @@ def test_many_threads_share_a_study(server, study):
 
 def test_live_rows_come_as_steps_are_told(study):
     rows = study.live()
+    assert next(rows)["observations"] == 0  # where the study stands
     got = []
     watching = threading.Thread(target=lambda: got.append(next(rows)))
     watching.start()

@@ -236,6 +236,8 @@ def sealed(header, arrays=()):
         sealed({"space": {"x": {"type": "float", "low": 2, "high": 1}}, "metrics": {}}),
         sealed({}, [["keys", [10**9]]]),
         sealed({}, [["keys", [-1]]]),
+        sealed({}, [["keys", [True]]]),
+        sealed({}, [["keys", [0]], ["keys", [0]]]),
         sealed({}, [["keys", "no"]]),
         sealed({}, [5]),
         sealed({}, [["keys", [10**30]]]),
@@ -273,3 +275,9 @@ def test_unwritable_and_unreadable_paths_raise_typed_errors(path):
         tuner(presets.paper(**SMALL)).save(path)
     with pytest.raises(SnapshotFileError, match="snapshot"):
         Tuner.load(path)
+
+
+def test_arrays_take_no_more_room_than_their_bytes():
+    table = [[f"a{i}", [-1]] for i in range(1_000)]  # each would be all of the file
+    with pytest.raises(SnapshotError, match="shape"):
+        snapshot.decode(sealed({}, table))

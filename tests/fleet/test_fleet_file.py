@@ -44,7 +44,9 @@ def test_foreign_and_broken_files_are_refused(tmp_path):
     path = tmp_path / "fleet.rasp"
     fleet(3).save(path)
     whole = path.read_bytes()
-    for data in (b"", b"hello", whole[:-1], whole[:100], whole + b"x", whole[:-40] + bytes(40), tuner().to_bytes()):
+    endless = whole[:8] + (2**63).to_bytes(8, "little") + whole[16:]  # the length of the first frame
+    broken = (whole[:-1], whole[:100], whole + b"x", whole[:-40] + bytes(40), endless)
+    for data in (b"", b"hello", tuner().to_bytes(), *broken):
         path.write_bytes(data)
         with pytest.raises(SnapshotError):
             Fleet.load(path)

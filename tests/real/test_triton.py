@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from examples.real import analysis, harness, page, triton_system
+from examples.real import harness, page, triton_system
 from examples.real.__main__ import main
 from examples.real.system import RunFailed, Work
 from examples.real.systems import ON_GPU, load
@@ -113,6 +113,15 @@ def test_a_program_that_cannot_run_is_a_failed_run_and_the_default_does_the_work
     assert all(row.cost_ms == default[row.phase, row.step, row.kind] for row in failed)
 
 
+def test_who_fails_pays_for_the_default_too(system, monkeypatch):
+    monkeypatch.setattr(harness, "PAIRS", 0)
+    monkeypatch.setattr(harness, "AGENTS", ("static",))
+    monkeypatch.setattr(Attention, "best_fixed", lambda self: {**self.default, "stages": 7})
+    rows = harness.measure(system, 2, 1)
+    assert [row.failed for row in tuning(rows, "best-fixed")] == [1, 1]
+    assert {row.params for row in tuning(rows, "best-fixed", "build")} == {"128-64-4-7", "128-64-4-3"}
+
+
 def test_a_default_that_cannot_run_is_said_at_once(tmp_path):
     class Broken(FakeGpu):
         def fault(self, params):
@@ -211,10 +220,11 @@ def test_the_page_has_what_was_measured_and_says_what_was_not(system, rows, tmp_
     harness.write(file, rows, "Triton 3, a GPU, Python 3, 2 cores, load 1.0 a core")
     page.write({"triton-attention": [file]}, tmp_path)
     made = (tmp_path / "REAL.md").read_text()
-    summary = {found.agent: found for found in analysis.summaries([rows])}["autotune"]
     builds = [row.cost_ms for row in tuning(rows, "autotune", "build")]
     assert len(builds) == len(system.candidates)
-    assert f"| Triton's autotuner | {sum(builds) / 1000.0:.1f} | {summary.total_built:.2f} |" in made
+    own, default = (sum(row.cost_ms for row in rows if row.agent == agent and row.phase != "final")
+                    for agent in ("autotune", "static"))  # fmt: skip
+    assert f"| Triton's autotuner | {sum(builds) / 1000.0:.1f} | {own / default:.2f} |" in made
     assert "The same for best fixed tile: " in made
     assert made.count("Not measured yet: `python -m examples.real triton`.") == 1  # the matmul
     assert "Not measured yet: SQLite, PostgreSQL, Blosc2, Uvicorn and Starlette, Triton matmul." in made

@@ -91,16 +91,19 @@ def whole(live):
 @contextlib.contextmanager
 def running(url, *, limits=None, exclusive=False, **settings):
     """A client of an application on this database, over a real socket; it can be started again afterwards."""
-    store = Store(url, exclusive=True) if exclusive else Store(url)
-    app = create_app(store, limits=limits or Limits(), **settings)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = HttpServer(uvicorn_config(app, log_level="critical", timeout_graceful_shutdown=2), app.service.broadcaster)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    app = create_app(Store(url, exclusive=exclusive), limits=limits or Limits(), advertise=address, **settings)
+    config = uvicorn_config(app, log_level="critical", timeout_graceful_shutdown=2)
+    keeper = app.service.keeper
+    server = HttpServer(config, app.service.broadcaster, leave=keeper and keeper.leave)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
         wait_for(lambda: server.started or not thread.is_alive(), "the application")
-        with httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60) as client:
+        with httpx.Client(base_url=address, timeout=60) as client:
+            client.service = app.service
             yield client
     finally:
         server.should_exit = True

@@ -95,7 +95,7 @@ def test_the_list_comes_in_pages_sorted_and_sifted(sqlite):
     with running(sqlite, limits=Limits(studies=300)) as client:
         for i in range(12):
             client.post("/v1/studies", json={**STUDY, "name": f"study-{i:02d}"}).raise_for_status()
-        steps(client, 4, study="study-07")
+        steps(client, 9, study="study-07")
         steps(client, 2, study="study-03")
 
         def names(**query):
@@ -107,8 +107,8 @@ def test_the_list_comes_in_pages_sorted_and_sifted(sqlite):
         assert names(limit=5, offset=10) == (["study-10", "study-11"], 12, 0)
         assert names(limit=2, sort="recent") == (["study-03", "study-07"], 12, 0)
         assert names(limit=1, sort="learned") == (["study-07"], 12, 0)
-        assert set(names(limit=3, sort="gain")[0][:2]) == {"study-03", "study-07"}  # the others have none
+        assert names(limit=1, sort="gain")[0] == ["study-07"]  # the others have none
         assert names(limit=3, sort="alerts")[1] == 12
         assert names(limit=5, find="DY-1") == (["study-10", "study-11"], 2, 0)
-        for wrong in ("limit=0", "limit=501", "offset=-1", "sort=size", "limit=x"):
+        for wrong in ("limit=0", "limit=10001", "offset=-1", "sort=size", "limit=x"):
             assert client.get(f"/v1/studies?{wrong}").status_code == 422

@@ -210,12 +210,131 @@ def test_pointing_at_a_chart_reads_the_values_of_that_step(tab, client):
     page.keyboard.press("Home")
     series = client.get("/v1/studies/web/history?points=400").json()["series"]["metric:p99_ms"]
     expect(figure.locator(".readout")).to_contain_text("step0")
-    expect(figure.locator(".readout b").nth(1)).to_have_text(f"{series['mean'][0]:g}")
+    expect(figure.locator(".readout b").nth(2)).to_have_text(f"{series['mean'][0]:g}")  # after step and time
     expect(page.locator("figure.plot", has_text="Regimes").locator(".readout")).to_contain_text("step0")  # one cursor
     box = figure.locator(".canvas").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
     middle = int(figure.locator(".readout b").first.inner_text())
     assert abs(middle - step / 2) < step / 10
+
+
+def test_every_chart_gives_its_numbers_as_csv(tab, client):
+    opened = tab()
+    page = opened.open("/studies/web")
+    expect(page.locator("figure.plot path.line").first).to_be_visible()
+    steps_told = client.get("/v1/studies/web/history?points=400").json()["series"]["metric:p99_ms"]
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="CSV of p99_ms").click()
+    rows = saved.value.path().read_text().splitlines()
+    assert saved.value.suggested_filename == "p99_ms.csv"
+    assert rows[0] == "step,time,p99_ms,p99_ms min,p99_ms max,default,default min,default max"
+    assert len(rows) == 1 + len(steps_told["step"])
+    step, time_, mean = rows[1].split(",")[:3]
+    assert (int(step), float(mean)) == (0, steps_told["mean"][0])
+    assert time_.endswith("Z")
+    assert page.get_by_role("button", name=re.compile("^CSV of ")).count() == page.locator("figure.plot").count()
+    for button in page.get_by_role("button", name=re.compile("^CSV of ")).all()[1:]:
+        with page.expect_download() as saved:
+            button.click()
+        assert len(saved.value.path().read_text().splitlines()) > 1
+    opened.is_clean()
+
+
+def test_names_cannot_become_formulas_in_a_csv(tab):
+    page = tab().open("/studies/web")
+    table = {"columns": ["=1+1", 'a"b', "x,y"], "rows": [[-1, None, "@z"]]}
+    made = page.evaluate("async (table) => (await import('/static/csv.js')).csv(table)", table)
+    assert made == '\'=1+1,"a""b","x,y"\r\n-1,,\'@z'
+
+
+def test_the_range_and_the_axis_are_picked_and_stay_in_the_address(tab):
+    opened = tab()
+    page = opened.open("/studies/web")
+    figure = page.locator("figure.plot").first
+    expect(figure.locator("path.line")).to_be_visible()
+    last = figure.locator("text.tick").last
+    expect(last).to_have_text(re.compile("^[0-9]+$"))
+    page.get_by_text("Time", exact=True).click()
+    expect(last).to_have_text(re.compile("^[0-9]{2}:[0-9]{2}"))
+    with page.expect_request(lambda request: "/history?" in request.url and "&since=" in request.url):
+        page.get_by_text("Last hour", exact=True).click()
+    assert page.evaluate("location.hash") == "#range=hour&axis=time"
+    opened.is_clean()
+    page.reload()
+    expect(page.get_by_label("Last hour")).to_be_checked()
+    expect(figure.locator("text.tick").last).to_have_text(re.compile("^[0-9]{2}:[0-9]{2}"))
+
+
+def test_values_far_from_all_others_do_not_set_the_axis_and_get_a_mark(tab):
+    def far_off(route):
+        answer = route.fetch()
+        body = answer.json()
+        series = body["series"]["metric:p99_ms"]
+        for part in ("mean", "min", "max"):
+            series[part][:5] = [1e6] * 5
+        route.fulfill(json=body)
+
+    opened = tab()
+    opened.page.route("**/history*", far_off)
+    page = opened.open("/studies/web")
+    figure = page.locator("figure.plot").first
+    expect(figure.locator("path.outside")).to_have_count(1)
+    expect(figure.locator(".readout")).to_contain_text("beyond the axis5")
+    marks = figure.locator("text.tick").all_text_contents()
+    assert not any(text.endswith(("k", "M")) for text in marks)
+
+
+def test_alerts_and_gains_are_said_in_words(tab):
+    def alarming(route):
+        body = route.fetch().json()
+        body |= {"alerts": ["No snapshot since 3 h.", "23% of the latest runs failed."], "server": "http://b"}
+        body["fallbacks"] = {"asks": 72, "without_server": 70}
+        route.fulfill(json=body)
+
+    opened = tab()
+    opened.page.route(re.compile("/v1/studies/web$"), alarming)
+    page = opened.open("/studies/web")
+    expect(page.locator(".alerts li")).to_have_text(["No snapshot since 3 h.", "23% of the latest runs failed."])
+    expect(page.locator("#fallbacks")).to_have_text("Clients answered 70 of 72 asks without the server (97.2%).")
+    expect(page.locator(".place")).to_have_text("on http://b")
+    expect(page.locator(".gains tbody tr")).to_contain_text("p99_ms")
+    expect(page.locator(".gains td b").first).to_have_text(re.compile(r"^\S?[0-9.,]+ \(\S?[0-9.]+%\)$"))
+
+
+def test_the_list_is_sorted_and_turned_by_the_server(tab):
+    asked = []
+
+    def many(route):
+        body = route.fetch().json()
+        asked.append(route.request.url.partition("?")[2])
+        route.fulfill(json={**body, "total": 10_000})
+
+    opened = tab()
+    opened.page.route("**/v1/studies?*", many)
+    page = opened.open("/")
+    expect(page.locator(".pager")).to_contain_text("1 to 50 of 10,000")
+    expect(page.locator(".studies li").first.locator(".gain")).to_have_text(re.compile("%$"))
+    page.get_by_label("Order").select_option("Worst gain first")
+    page.get_by_role("button", name="Next").click()
+    page.get_by_label("Find a study").fill("we")
+    expect(page.locator(".studies li")).to_have_count(1)
+    assert asked[0] == "limit=50&offset=0&sort=recent&find="
+    assert "limit=50&offset=0&sort=gain&find=" in asked
+    assert "limit=50&offset=50&sort=gain&find=" in asked
+    assert asked[-1] == "limit=50&offset=0&sort=gain&find=we"
+
+
+def test_printing_draws_every_chart_in_light_colours(tab):
+    page = tab(color_scheme="dark").open("/studies/web")
+    expect(page.locator("#health")).to_have_text("Live")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    drawn = page.locator("figure.plot svg").evaluate_all(
+        "all => all.map((svg) => svg.querySelectorAll('path, circle').length > 0)"
+    )
+    assert drawn == [True] * 9
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    expect(page.locator("#freeze")).to_be_hidden()
 
 
 @pytest.mark.parametrize("later", ["history", "memory"])
@@ -248,8 +367,15 @@ def test_freezing_asks_first_and_reaches_the_server(tab, client):
     page.locator("#freeze").click()
     page.get_by_role("dialog").get_by_role("button", name="Freeze").click()
     expect(page.locator(".study-head .badge")).to_have_text("Frozen")
-    expect(page.locator("#say")).to_have_text("The study is frozen")
+    expect(page.locator("#say")).to_have_text("The study was frozen")
+    expect(page.locator(".who")).to_contain_text("by local")
     assert view(client)["frozen"]
+    page.locator("#back").click()
+    page.get_by_role("dialog").get_by_role("button", name="Back to the default").click()
+    expect(page.locator(".study-head .badge")).to_have_text("Frozen at the default")
+    expect(page.locator(".who")).to_have_text(re.compile("^sent back to the default (just now|[0-9]+ s ago) by local$"))
+    expect(page.locator("#back")).to_be_hidden()
+    assert view(client)["serves"] == "default"
     client.post("/v1/studies/web/unfreeze", json={})  # by someone else: the page hears of it
     expect(page.locator("#freeze")).to_have_text("Freeze")
     opened.is_clean()
@@ -350,10 +476,16 @@ def test_the_page_comes_back_by_itself_after_the_server_was_away(tab, tmp_path):
     server.kill()
     expect(page.locator("#health")).to_contain_text("Connection lost")
     expect(page.locator("#say")).to_contain_text("Connection lost")
+    expect(page.locator("#age")).to_contain_text("numbers are from")
+    expect(page.locator(".alerts")).to_contain_text("may be old")
+    expect(page.locator("#freeze")).to_be_disabled()
+    expect(page.locator("#back")).to_be_disabled()
     server.start()
     with httpx.Client(base_url=server.url, timeout=30) as client:
         steps(client, 3, start=5)
     expect(page.locator("#health")).to_have_text("Live", timeout=15_000)
+    expect(page.locator("#freeze")).to_be_enabled()
+    expect(page.locator("#age")).to_have_text("")
     expect(page.locator(".stats dd").first).to_have_text("8")
     expect(page.locator("tr.suggestion").first).to_contain_text("s7")
     server.stop()

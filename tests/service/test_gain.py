@@ -115,7 +115,7 @@ def test_a_restored_history_goes_on_as_the_original(metrics):
 def test_the_latest_steps_are_drawn_one_by_one_and_older_ones_in_pieces():
     live = study()
     for i in range(3_000):
-        live.history.add_step(float(i), {"qps": 1.0}, live.definition.default, {"p99_ms": float(i)}, None, None)
+        live.history.add_step(float(i), {"qps": 1.0}, live.definition.default, {"p99_ms": float(i)}, None, {})
     everything = live.history.chart_data(400)
     assert (everything["first"], everything["bucket"]) == (0, 8)
     assert everything["times"]["first"][1] == 8.0

@@ -2,17 +2,13 @@
 
 import asyncio
 import itertools
-import threading
 
-import httpx
 import pytest
-from serving import STUDY, ask, definition, running, tell, view, wait_for
+from serving import STUDY, ask, running, tell, view, wait_for
 
 from rasp_tuner.service.auth import SCOPES, create_key
-from rasp_tuner.service.http import asgi as application
-from rasp_tuner.service.http.app import create_fastapi
 from rasp_tuner.service.http.asgi import create_app
-from rasp_tuner.service.http.gateway import ROUTE_SCOPES
+from rasp_tuner.service.http.routes import ROUTES
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
@@ -35,14 +31,13 @@ def asked(tmp_path_factory):
         yield client
 
 
-def test_every_route_is_in_the_table_and_every_row_is_a_route(sqlite):
-    store = Store(sqlite)
-    app = create_fastapi(create_app(store).service)
-    routes = {(method, route.path) for route in app.routes for method in route.methods - {"HEAD"}}
-    store.close()
-    assert routes == set(ROUTE_SCOPES)
-    open_to_all = {path for (_, path), needs in ROUTE_SCOPES.items() if needs == "nothing"}
+SCOPE_OF = {(route.method, route.path): route.needs for route in ROUTES}
+
+
+def test_only_these_routes_are_open_to_all_and_no_row_comes_twice():
+    open_to_all = {path for (_, path), needs in SCOPE_OF.items() if needs == "nothing"}
     assert open_to_all == {"/", "/studies/{name}", "/static/{path:path}", "/healthz", "/readyz", "/version"}
+    assert len(SCOPE_OF) == len(ROUTES)
 
 
 def send(client, method, path, key, study="web"):
@@ -62,8 +57,7 @@ def test_every_route_asks_for_its_scope(sqlite):
     store.close()
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY, headers={"authorization": f"Bearer {keys['admin']}"})
-        deleting = [row for row in ROUTE_SCOPES.items() if row[0][0] == "DELETE"]
-        for (method, path), needs in [row for row in ROUTE_SCOPES.items() if row not in deleting] + deleting:
+        for (method, path), needs in sorted(SCOPE_OF.items(), key=lambda row: row[0][0] == "DELETE"):  # at the end
             refused = {None, "rasp_00000000_x"} if needs != "nothing" else set()
             assert all(send(client, method, path, key) == 401 for key in refused), path
             for scope, key in sorted(keys.items(), key=lambda item: SCOPES.index(item[0])):
@@ -250,6 +244,29 @@ def test_paths_and_methods_that_are_not_there(shared):
     assert shared.request("TRACE", "/").status_code == 405
 
 
+def test_a_path_says_which_methods_it_takes(shared):
+    assert shared.put("/v1/studies").headers["allow"] == "POST, GET"
+    assert shared.post("/healthz").headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/version", "/static/app.js", "/openapi.json", "/v1/studies", "/v1/studies/web", "/v1/studies/web/export"],
+)
+def test_head_is_answered_as_get_without_its_body(asked, path):
+    whole, head = asked.get(path), asked.head(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"") == (200, b"")
+    same = [name for name in whole.headers if name not in ("date", "transfer-encoding")]
+    assert [head.headers[name] for name in same] == [whole.headers[name] for name in same]
+
+
+def test_head_of_a_stream_ends_and_a_write_has_none(asked):
+    assert asked.head("/v1/studies/web/live").headers["content-type"] == "text/event-stream"
+    assert asked.get("/metrics").text.partition("\nrasp_streams ")[2].startswith("0")
+    assert asked.head("/v1/studies/web/ask").status_code == 405
+    assert asked.head("/v1/studies/none/live").status_code == 404
+
+
 def test_answers_carry_the_headers_of_a_careful_page(shared):
     for answer in (shared.get("/healthz"), shared.get("/nothing")):
         assert answer.headers["content-security-policy"].startswith("default-src 'self'")
@@ -303,24 +320,7 @@ def test_what_is_shed_is_not_even_read(sqlite):
     assert b"overloaded" in sent[1]["body"]
 
 
-def test_asks_are_answered_before_fastapi_is_loaded(sqlite, monkeypatch):
-    loaded, load = threading.Event(), application._load_fastapi
-    monkeypatch.setattr(application, "_load_fastapi", lambda service: loaded.wait(30) and load(service))
-    store = Store(sqlite)
-    with store.writing() as connection:
-        store.add_study(connection, "web", definition().to_wire(), 0.0)
-    store.close()
-    with running(sqlite) as client:
-        assert client.get("/readyz").json() == {"ready": True}
-        assert ask(client)["id"] == "s0"
-        assert tell(client, "s0").status_code == 200
-        with pytest.raises(httpx.ReadTimeout):
-            client.get("/healthz", timeout=0.3)
-        loaded.set()
-        assert client.get("/healthz").status_code == 200
-
-
-def test_a_mistake_before_fastapi_is_told_without_a_trace(web, monkeypatch):
+def test_a_mistake_of_the_server_is_told_without_a_trace(web, monkeypatch):
     def slip(*_):
         raise ZeroDivisionError("a secret of the code")
 
@@ -334,7 +334,7 @@ def test_the_document_describes_every_route_with_examples(shared):
     document = shared.get("/openapi.json").json()
     described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
     pages = {("GET", path) for path in ("/", "/studies/{name}", "/static/{path:path}", "/openapi.json")}
-    assert described == set(ROUTE_SCOPES) - pages
+    assert described == set(SCOPE_OF) - pages
     references = [value for value in walk(document) if isinstance(value, str) and value.startswith("#/")]
     assert references
     for reference in references:

@@ -19,7 +19,8 @@ from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.server import ServeError, serve
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.fair_queue import FairQueue
-from rasp_tuner.service.storage.store import ADVISORY_LOCK_ID, Store
+from rasp_tuner.service.storage.locks import SERVER_LOCK
+from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.tables import snapshots
 from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study import study_snapshot
@@ -85,7 +86,7 @@ def test_a_job_that_fails_leaves_no_rows_behind(database, monkeypatch):
         work.create_study(work.study("good").definition)  # the name is taken: the database refuses it
 
     asked, failed = rounds.run(service.ask("good", [{"qps": 1.0}]), service.submit(half, writes=True, study="other"))
-    assert (asked[0]["id"], failed) == ("s0", (500, "internal"))
+    assert (asked[0]["id"], failed) == ("s0", (503, "moved"))  # as if another server had made it
     assert "half" not in {line["action"] for line in service.store.audit(10)}
     assert rounds.run(service.ask("good", [{"qps": 1.0}]))[0][0]["id"] == "s1"
     service.store.close()
@@ -370,11 +371,13 @@ def test_a_server_that_lost_its_database_to_another_says_so(database):
         )
         with thief.connect() as connection:
             connection.exec_driver_sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
-            take = f"SELECT pg_try_advisory_lock({ADVISORY_LOCK_ID})"
+            take = f"SELECT pg_try_advisory_lock({SERVER_LOCK})"
             wait_for(lambda: connection.exec_driver_sql(take).scalar(), "the lock")
             answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1.0}})
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage")
-            assert ready(client) == (False, "another server uses this database: stop it, or take another --database")
+            is_ready, why = ready(client)
+            assert not is_ready
+            assert why.startswith("a server of an older version uses this database")
             assert "rasp_storage_failing 1.0" in client.get("/metrics").text
             assert view(client)["tells"] == 2
         thief.dispose()

@@ -9,6 +9,7 @@ from serving import STUDY, ask, running, steps, tell, view
 from rasp_tuner.service.storage.store import sqlite_url
 
 NDJSON = {"content-type": "application/x-ndjson"}
+OWN = {"created": 0, "server": None}  # of one server
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_an_imported_study_is_the_exported_one(export, database):
     with running(database) as client:
         answer = client.post("/v1/studies/import", content=content, headers=NDJSON)
         assert answer.status_code == 201, answer.text
-        assert {**answer.json(), "created": 0} == {**shown, "created": 0}
+        assert {**answer.json(), **OWN} == {**shown, **OWN}
         assert client.get("/v1/studies/web/history").json() == history
         assert client.post("/v1/studies/import", content=content, headers=NDJSON).status_code == 409
         assert client.post("/v1/studies/import?name=copy", content=content, headers=NDJSON).status_code == 201
@@ -45,7 +46,7 @@ def test_an_imported_study_is_the_exported_one(export, database):
         assert tell(client, "s0", 7.0, "copy").json() == {"id": "s0", "status": "duplicate", "late": True}
         assert client.get("/v1/studies/copy/export").content.splitlines()[1:-1] == content.splitlines()[1:-1]
     with running(database) as client:
-        assert {**view(client), "created": 0} == {**shown, "created": 0}
+        assert {**view(client), **OWN} == {**shown, **OWN}
         assert ask(client, study="copy")["params"] == ask(client)["params"]
 
 
@@ -71,8 +72,23 @@ def spoilt(content):
     yield sealed([{**lines[0], "events": 1}, {**lines[1], "ask": 5}]), "event 1"
     yield sealed([{**lines[0], "events": 1}, {**lines[1], "body": {}}]), "event 1"
     yield sealed([{**lines[0], "events": 2}, lines[1], {**lines[1], "seq": 2, "kind": "tell"}]), "event 2"
-    told = {"seq": 2, "kind": "tell", "at": 9e9, "ask": 0, "body": {"metrics": {"p99_ms": 1.0}}}
+    told = {"seq": 2, "kind": "tell", "at": lines[1]["at"], "ask": 0, "body": {"metrics": {"p99_ms": 1.0}}}
     yield sealed([{**lines[0], "events": 3}, lines[1], told, {**told, "seq": 3}]), "event 3"
+    yield sealed([{**lines[0], "events": 2}, lines[1], {**told, "at": 1e308}]), "line 3, event 2: at"
+    yield sealed([{**lines[0], "events": 2}, lines[1], {**told, "at": 9e9}]), "line 3, event 2: it comes"
+    yield sealed([{**lines[0], "events": 2}, lines[1], {**told, "at": -1.0}]), "line 3, event 2: at"
+    forgot = {"seq": 1, "kind": "forgot", "at": 0.0, "body": {"handed": 2**62, "records": 1}}
+    yield sealed([{**lines[0], "events": 1}, forgot]), "line 2, event 1: handed"
+    yield sealed([{**lines[0], "events": 1}, {**lines[1], "ask": 2**62}]), "line 2, event 1: ask"
+    failed = {**told, "kind": "failed", "body": {"reason": "x" * 1_000_000}}
+    yield sealed([{**lines[0], "events": 2}, lines[1], failed]), "line 3, event 2: reason"
+    seen = {"context": {"qps": 1}, "params": {"pool": 3, "t": 1.0}, "metrics": {"p99_ms": 4.0}}
+    observed = {"seq": 1, "kind": "observe", "at": 0.0, "body": seen, "key": "k"}
+    yield sealed([{**lines[0], "events": 2}, observed, {**observed, "seq": 2}]), "line 3, event 2: the key 'k' comes"
+    long = {**observed, "body": {**seen, "context": {"qps": "x" * 2_000}}}
+    yield sealed([{**lines[0], "events": 1}, long]), "line 2, event 1: context"
+    yield sealed([{**lines[0], "events": 1}, {**observed, "key": "k\0"}]), "line 2, event 1: key"
+    yield sealed([{**lines[0], "events": 1}, {**observed, "body": {**seen, "more": 1}}]), "line 2, event 1: more"
     yield sealed([{**lines[0], "definition": {"name": "x"}}, *lines[1:]]), "space"
 
 

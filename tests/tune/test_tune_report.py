@@ -1,40 +1,18 @@
 """The report: one file that needs no network, whatever the numbers and names are."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from page_parser import Page
 
-from rasp_tuner import Categorical, Float, Int
+from rasp_tuner import Categorical, Float, Int, Tuner
 from rasp_tuner.report.axes import Axis, axis_for, shortened
 from rasp_tuner.report.charts import Point, forest, timeline
 from rasp_tuner.tune import tune
 
 BAD = '<script>alert("x")</script>'
-
-
-class Page(HTMLParser):
-    """Which tags there are, and that they are closed in their order."""
-
-    VOID = frozenset({"meta", "link", "img", "br", "circle", "line", "path", "polyline"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.links, self._open = [], [], []
-        self.feed(text)
-        assert self._open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.links += [value for name, value in attrs if name in ("src", "href")]
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self._open.pop() == tag
 
 
 def report_of(function, tmp_path, knobs, metrics, **more):
@@ -52,6 +30,7 @@ def test_a_page_is_one_file_with_every_picture_and_names_are_no_markup(tmp_path)
     assert page.links == []
     assert "script" not in page.tags
     assert page.tags.count("svg") == 2 + len(knobs)  # the comparison, the runs, and one for each knob
+    assert len(Tuner.load(result.folder / "tuner.rasp").history()) == len(result.runs)
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"https?://", text)
     assert "nan" not in text

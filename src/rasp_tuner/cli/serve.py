@@ -44,6 +44,14 @@ def run_server(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 8321,
     database: Database = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(help="Where other servers on the same PostgreSQL reach this one, as http://10.0.0.5:8321."),
+    ] = None,
+    lease: Annotated[
+        float,
+        typer.Option(min=0.5, max=600.0, help="Seconds of silence after which other servers take over the studies."),
+    ] = 10.0,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name of this server; repeat for several.")
     ] = None,
@@ -52,8 +60,9 @@ def run_server(
 
     Example: rasp serve --data ./rasp-data
     Example: rasp serve --open run.rasp
+    Example: rasp serve --database postgresql://rasp@db/rasp --host 10.0.0.5
     """
-    if data is None and opened is None:
+    if data is None and opened is None and database is None:
         raise typer.BadParameter("give the folder of the service, or a saved tuner with --open", param_hint="--data")
     if name is not None and opened is None:
         raise typer.BadParameter("names the study of a saved tuner: give that with --open", param_hint="--name")
@@ -64,8 +73,9 @@ def run_server(
         folder = data or Path(stack.enter_context(TemporaryDirectory(prefix="rasp-")))
         address = f"http://{host}:{port}"
         if opened is None:
-            typer.echo(f"Serving {folder} at {address}", err=True)
-            serve(folder, host, port, database, allow_host or ())
+            what = folder if data else "the database"
+            typer.echo(f"Serving {what} at {address}", err=True)
+            serve(folder, host, port, database, allow_host or (), advertise=advertise, lease_s=lease)
         else:
             study = name or _study_name(opened)
             kept = "" if data or database else "; what it learns here is gone then, without --data FOLDER"
@@ -77,7 +87,7 @@ def run_server(
                     threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
             saved = (snapshot.read(opened), study)
-            serve(folder, host, port, database, allow_host or (), opened=saved, on_ready=ready)
+            serve(folder, host, port, database, allow_host or (), None, saved, ready, advertise, lease)
 
 
 def _study_name(file: Path) -> str:
@@ -202,9 +212,10 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
 @contextmanager
 def _store(data: Path, database: str | None) -> "Iterator[Store]":
     """The database of a service, which may be running at the same time."""
+    from rasp_tuner.service.folder import make_folder
     from rasp_tuner.service.storage.store import Store, sqlite_url
 
-    data.mkdir(parents=True, exist_ok=True)
+    make_folder(data)
     store = Store(database or sqlite_url(data))
     try:
         yield store

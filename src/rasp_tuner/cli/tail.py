@@ -1,7 +1,9 @@
 """`rasp tail`: watch a study in the terminal; without a terminal, one plain line for each update."""
 
 import os
+import queue
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from itertools import count as numbers
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
 PERIOD_S = 0.5  # between looks at the server
 GIVE_UP_S = 60.0  # without a server
+QUIET_S = 2.0  # without an update, until it says that it waits
 SERIES = 5  # drawn at most
 STYLES = {"told": "green", "failed": "red", "expired": "yellow", "pending": "cyan"}
 
@@ -31,7 +34,15 @@ STYLES = {"told": "green", "failed": "red", "expired": "yellow", "pending": "cya
 @app.command("tail")
 def tail(
     name: Name,
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates; by default never.")] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Stop after this many updates; by default never. The first is the latest step there is."
+        ),
+    ] = None,
+    wait: Annotated[
+        float | None, typer.Option(min=0.1, help="Stop after this many seconds without an update; not in a terminal.")
+    ] = None,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
@@ -41,6 +52,7 @@ def tail(
     If the output is not a terminal, it prints one line for each update, at most five a second.
 
     Example: rasp tail checkout
+    Example: rasp tail checkout --count 2 --wait 10 | cat
     """
     with talking(url, key, timeout=2.0) as client:
         study = client.study(name)
@@ -48,7 +60,7 @@ def tail(
             if sys.stdout.isatty() and not as_json:
                 _watch(study, count)
             else:
-                _print(study, count, as_json)
+                _print(study, count, wait, as_json)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `| head` has seen enough
             raise typer.Exit(0) from None
@@ -56,11 +68,11 @@ def tail(
             raise typer.Exit(0) from None
 
 
-def _print(study: "Study", count: int | None, as_json: bool) -> None:
+def _print(study: "Study", count: int | None, wait: float | None, as_json: bool) -> None:
     if not as_json:
         view = study.view()
         typer.echo(f"{view['name']}: {_counts(view)}; last event {ago(view['last_event_at'])}")
-    for row in islice(_rows(study), count):
+    for row in islice(_rows_in_time(study, wait), count):
         if as_json:
             emit(row)
         else:
@@ -68,12 +80,43 @@ def _print(study: "Study", count: int | None, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def _rows(study: "Study") -> Iterator[dict[str, Any]]:
+def _rows_in_time(study: "Study", wait: float | None) -> Iterator[dict[str, Any]]:
+    """Live rows until none came for `wait` seconds; None: for ever, and it says so when it begins to wait."""
+    arrived: queue.SimpleQueue[dict[str, Any] | Exception] = queue.SimpleQueue()
+    stopped = threading.Event()
+
+    def read() -> None:
+        try:
+            for row in _rows(study, stopped):
+                arrived.put(row)
+        except Exception as error:  # noqa: BLE001 - raised where the rows are used
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    quiet: float | None = QUIET_S if wait is None else wait
+    try:
+        while True:
+            try:
+                row = arrived.get(timeout=quiet)
+            except queue.Empty:
+                if wait is not None:
+                    return
+                typer.echo("rasp: waiting for the next step; Ctrl-C ends it, and so does --wait SECONDS", err=True)
+                quiet = None
+                continue
+            if isinstance(row, Exception):
+                raise row
+            yield row
+    finally:
+        stopped.set()
+
+
+def _rows(study: "Study", stopped: threading.Event) -> Iterator[dict[str, Any]]:
     """Live rows, also over restarts of the server."""
     from rasp_tuner.client import ServerUnavailable
 
     heard = time.monotonic()
-    while True:
+    while not stopped.is_set():
         try:
             for row in study.live():
                 heard = time.monotonic()
@@ -81,8 +124,8 @@ def _rows(study: "Study") -> Iterator[dict[str, Any]]:
         except ServerUnavailable:
             if time.monotonic() - heard > GIVE_UP_S:
                 raise
-        typer.echo("rasp: the server is gone, trying again", err=True)
-        time.sleep(2 * PERIOD_S)
+        if not stopped.wait(2 * PERIOD_S):
+            typer.echo("rasp: the server is gone, trying again", err=True)
 
 
 def _line(row: dict[str, Any]) -> str:

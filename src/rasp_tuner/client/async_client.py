@@ -80,8 +80,8 @@ class AsyncStudy:
     async def explain(self, id: str) -> Explanation:
         return await self._run(self._calls.explain(id))
 
-    async def freeze(self) -> None:
-        await self._run(self._calls.set_frozen(True))
+    async def freeze(self, *, default: bool = False) -> None:
+        await self._run(self._calls.set_frozen(True, default))
 
     async def unfreeze(self) -> None:
         await self._run(self._calls.set_frozen(False))

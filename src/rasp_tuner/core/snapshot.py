@@ -65,6 +65,8 @@ def decode(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], dict[s
         header = json.loads(body[_PREFIX.size : _PREFIX.size + length])
         arrays, offset = {}, _PREFIX.size + length
         for name, shape in header.pop("arrays"):
+            if not all(type(length) is int and length >= 0 for length in shape) or name in arrays:
+                raise ValueError(f"array {name!r} has the shape {shape}, or comes twice")
             count = math.prod(shape)
             arrays[name] = np.frombuffer(body, "<f8", count, offset).astype(np.float64).reshape(shape)
             offset += 8 * count

@@ -98,6 +98,11 @@ class ContextGate:
     def expect(self, context: Array, point: Array) -> Expected | None:
         return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
 
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        if self.trusted:
+            return self.seeing.expect_alone(name, context, point)
+        return self.blind.expect_alone(name, context[:0], point)
+
     def alike(self, context: Array) -> tuple[float, float] | None:
         return self.seeing.alike(context) if self.trusted else None
 

@@ -38,6 +38,7 @@ log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
+IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 ALIKE = 0.5  # similarity from which on two situations are called alike
 MOST_DEVIATIONS = 1e6  # of a surprise
 
@@ -160,6 +161,14 @@ class Engine:
         half = NORMAL_90 * max(self.factor, 1.0) * math.sqrt(max(variance, 0.0))
         return Expected(*(self.objective.own_units(y) for y in (mean, mean - half, mean + half)))
 
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        if self.own_metric is None:
+            self.reweigh({other: 1.0 if other == name else IGNORED for other in self.metrics})
+        expected = self.expect(context, point)
+        if expected is None or self.own_metric is not None:
+            return expected
+        return Expected(*(self.objective.own_units_of(name, y) for y in expected))
+
     def alike(self, context: Array) -> tuple[float, float] | None:
         if not self.objective.seen:
             return 0.0, math.nan
@@ -273,8 +282,10 @@ class Engine:
         return self.guard is None or self.objective.relative(worst, offer.level) <= self.guard
 
     def _within_budget(self, offer: Against) -> bool:
-        price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
-        return self._budget is None or self._budget.allows(price, worse - price)
+        if self._budget is None:
+            return True
+        price = self._budget.price(self.objective.shares, offer.level, offer.mean, offer.deviation)
+        return bool(self._budget.allows(*price))
 
     def _account(self, belief: Belief, point: Array, y: float, failed: bool) -> None:
         """Book what an own suggestion cost against the default, as it is known after it ran."""
@@ -283,8 +294,9 @@ class Engine:
         offer = self.beside(belief, point)
         level = offer.level
         mean, deviation = (y - level, 0.0) if failed else offer.after(y, belief.noise)
-        price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
-        self._budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
+        price = self._budget.price(self.objective.shares, level, mean, deviation)
+        seen = None if point.tolist() == self._default_values else self.objective.relative(y - level, level)
+        self._budget.record(*price, seen)
 
     def _rescaled_for(self, losses: Array) -> Array:
         """The same losses, after the scale was changed if they leave no choice."""

@@ -145,6 +145,12 @@ class LimitedEngine:
     def expect(self, context: Array, point: Array) -> Expected | None:
         return self.main.expect(context, point)
 
+    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
+        limited = {model.name: model for model in self.limits}
+        if name in limited and name not in self._minimised:
+            return limited[name].engine.expect(context, point)
+        return self.main.expect_alone(name, context, point)
+
     def alike(self, context: Array) -> tuple[float, float] | None:
         return self.main.alike(context)
 

@@ -256,6 +256,13 @@ class Objective(MetricTable):
             return target
         return in_own_units(target, self._uses_log[0], self.sign)
 
+    def own_units_of(self, name: str, target: float) -> float:
+        """A target to which only this metric counts, as a loss in its own units."""
+        k = list(self.metrics).index(name)
+        column = next(c for c, (own, log) in enumerate(self._columns) if own == k and log == self._uses_log[k])
+        loss: float = in_own_units(target / self._weights[column], self._uses_log[k], self._signs[k])
+        return loss
+
     def relative(self, gap: Number, level: Number) -> Number:
         """A difference of targets as a share of the loss at `level`: 0.1 is ten percent worse.
 

@@ -83,6 +83,8 @@ def read(
             plan = Plan(*snapshot.decode(_frame(file)))
             header, arrays = snapshot.decode(_frame(file))
             size = int(header["size"])
+            if size > os.fstat(file.fileno()).st_size:
+                raise SnapshotError(f"the file of the fleet is too small for {size} tuners")
             tuners = blank(plan, device, size, 0)
             tuners.make_room_for_failures(int(header["failures"]))
             for start in range(0, size, BLOCK_TUNERS):
@@ -162,9 +164,10 @@ def _frame(file: Any) -> bytes:
     length = file.read(_LENGTH.size)
     if len(length) == _LENGTH.size:
         (count,) = _LENGTH.unpack(length)
-        frame: bytes = file.read(count)
-        if len(frame) == count:
-            return frame
+        if count <= os.fstat(file.fileno()).st_size:  # a damaged length would be room asked for
+            frame: bytes = file.read(count)
+            if len(frame) == count:
+                return frame
     raise SnapshotError("the file of the fleet is truncated")
 
 

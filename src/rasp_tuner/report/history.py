@@ -107,7 +107,7 @@ class History(Sequence[Row]):
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow(self.columns)
-        writer.writerows(self._values(row, written=True) for row in self._rows)
+        writer.writerows(self._values(row) for row in self._rows)
         snapshot.write(path, text.getvalue().encode("utf-8", "surrogatepass"))
 
     def __str__(self) -> str:
@@ -158,20 +158,12 @@ class History(Sequence[Row]):
         shown = [i for i in shown if self.columns[i] != "failed" or any(row[i] for row in rows)]
         return [self.columns[i] for i in shown], [[_cell(row[i]) for i in shown] for row in rows]
 
-    def _values(self, row: Row, written: bool = False) -> list[Any]:
-        """One value for each column; `written`: as in a file, where a knob's own None is a word."""
+    def _values(self, row: Row) -> list[Any]:
+        """One value for each column."""
         values = [row[name] for name in BEFORE]
         for field, names in self._names.items():
-            held = row[field]
-            if isinstance(held, list):
-                values += held
-            else:
-                known = held or {}
-                found = [known.get(name) for name in names]
-                word = written and field == "params"
-                values += [
-                    str(v) if word and v is None and n in known else v for n, v in zip(names, found, strict=True)
-                ]
+            held = row[field] or {}
+            values += held if isinstance(held, list) else [held.get(name) for name in names]
         return values + [row[name] for name in AFTER]
 
 

@@ -59,13 +59,17 @@ def history_of(record: StepRecord, ledger: Ledger, names: Names, learned: int) -
 
 def with_texts(decode: Decoder, kinds: Mapping[str, ContextKind], texts: Mapping[str, Iterable[str]]) -> Decoder:
     """The same with these texts, by the name of their context, in the place of their marks."""
-    known: dict[str, dict[Any, str]] = {}
     kinds = {name: kind for name, kind in kinds.items() if isinstance(kind, Category | Name)}
+    if not isinstance(texts, Mapping):
+        raise InvalidValue(
+            f'texts must map names of contexts to their texts, as in {{"region": ["eu"]}}, got {show(texts)}'
+        )
+    known: dict[str, dict[Any, str]] = {}
     for name, given in texts.items():
         if name not in kinds:
-            raise InvalidValue(
-                f"texts: {show(name)} must be the name of a context that has texts, of {show(list(kinds))}"
-            )
+            raise InvalidValue(f"texts: {show(name)} must be the name of a context that has texts, of {list(kinds)}")
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise InvalidValue(f"texts[{name!r}] must be a list of texts, got {show(given)}")
         known[name] = {kinds[name].decode(kinds[name].encode(text)): text for text in given}
 
     def decoded(context: Array) -> dict[str, Any] | list[Any]:

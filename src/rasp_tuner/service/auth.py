@@ -36,15 +36,25 @@ class ApiKeys:
     def __init__(self, store: Store, open_without: bool) -> None:
         self._store, self._open_without = store, open_without
         self._rows: dict[str, KeyRow] = {}
+        self._counts: tuple[int, int] | None = None  # of `_rows`, or less: read before them
         self.reload()
 
     def reload(self) -> None:
-        self._rows = {row.id: row for row in self._store.list_keys()}
+        """Read the keys if they have changed: none is ever deleted, and none is valid again once revoked."""
+        counts = self._store.count_keys()
+        if counts != self._counts:
+            self._rows = {row.id: row for row in self._store.list_keys()}
+            self._counts = counts
 
     @property
     def is_open(self) -> bool:
         """Whether everything is allowed: on loopback, if no key was ever made."""
         return self._open_without and not self._rows
+
+    def is_valid(self, caller: Caller) -> bool:
+        """Whether a caller that was found before would be found now."""
+        row = self._rows.get(caller.name)
+        return self.is_open if row is None else row.revoked is None
 
     def find_caller(self, given: str | None) -> Caller | None:
         """The owner of this key; None if it is not valid."""

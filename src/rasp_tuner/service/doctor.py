@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner import __version__
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.server import ServeError, folder_lock
+from rasp_tuner.service.folder import DATABASE, FolderTaken, folder_lock, open_to_others
 from rasp_tuner.service.storage import migration
 from rasp_tuner.service.storage.store import sqlite_url
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION, events, keys, snapshots, studies
@@ -25,8 +25,8 @@ MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone no
 SLOW_FSYNC_MS = 50.0
 MAX_SNAPSHOTS_READ = 20
 REQUIRED_PACKAGES = {
-    "fastapi": "serve",
     "uvicorn": "serve",
+    "pydantic": "serve",
     "sqlalchemy": "serve",
     "prometheus_client": "serve",
     "httpx": "client",
@@ -53,7 +53,7 @@ def examine(data: Path, database: str | None) -> Iterator[HealthCheck]:
         yield _disk(data)
         yield _sync(data)
         yield _server(data)
-    if database is not None or (data / "rasp.db").exists():
+    if database is not None or (data / DATABASE).exists():
         yield from _database(database or sqlite_url(data))
     else:
         yield HealthCheck("database", True, "none yet; the first `rasp serve` makes one")
@@ -81,7 +81,9 @@ def _folder(data: Path) -> HealthCheck:
         return HealthCheck("folder", False, f"{data} is not there", f"rasp serve --data {data} makes it")
     if not os.access(data, os.W_OK | os.X_OK):
         return HealthCheck("folder", False, f"{data} cannot be written", "give this user the right to write there")
-    return HealthCheck("folder", True, f"{data} can be written")
+    found = open_to_others(data, data / DATABASE)
+    said = f"{data} can be written{'; other users of this machine may use it' if found else ''}"
+    return HealthCheck("folder", True, said, f"chmod go-rwx {' '.join(map(str, found))}" if found else "")
 
 
 def _disk(data: Path) -> HealthCheck:
@@ -116,7 +118,7 @@ def _server(data: Path) -> HealthCheck:
     try:
         with folder_lock(data):
             return HealthCheck("server", True, "none runs on this folder")
-    except ServeError:
+    except FolderTaken:
         return HealthCheck("server", True, "one runs on this folder")
 
 

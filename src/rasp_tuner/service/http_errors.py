@@ -11,22 +11,34 @@ FIELD_NAMES = (
     "|constraints|Float|Int|Categorical|PowerOfTwo|Auto"
 )
 
+MAX_MESSAGE_CHARS, MAX_FIELD_CHARS = 1_000, 200  # messages quote what was sent
+
 
 class HttpError(Exception):
     """A refused request; `body()` is the JSON that the caller gets."""
 
     def __init__(
-        self, status: int, code: str, message: str, field: str | None = None, retry_after: int | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        field: str | None = None,
+        retry_after: int | None = None,
+        allow: str | None = None,
     ) -> None:
+        """`allow`: the methods that a path takes, of a 405."""
         super().__init__(message)
-        self.status, self.code, self.message, self.field, self.retry_after = status, code, message, field, retry_after
+        self.status, self.code, self.retry_after, self.allow = status, code, retry_after, allow
+        self.message = message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]}..."
+        self.field = field and field[:MAX_FIELD_CHARS]
 
     def body(self) -> dict[str, Any]:
         error = {"code": self.code, "message": self.message}
         return {"error": {**error, "field": self.field} if self.field else error}
 
     def headers(self) -> Mapping[str, str]:
-        return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        known = {"Retry-After": self.retry_after, "Allow": self.allow}
+        return {name: str(value) for name, value in known.items() if value is not None}
 
 
 def invalid(message: str, field: str | None = None) -> HttpError:
@@ -53,6 +65,27 @@ def overloaded() -> HttpError:
 
 def stopping() -> HttpError:
     return HttpError(503, "stopping", "the server stops: send it again once it is back", retry_after=1)
+
+
+def lease_over() -> HttpError:
+    message = "this server has lost touch with the database, and others may have its studies: nothing was recorded"
+    return HttpError(503, "lease_over", message, retry_after=1)
+
+
+def moved(name: str) -> HttpError:
+    message = f"study {name!r} has just moved to another server: nothing was recorded, send it again"
+    return HttpError(503, "moved", message, retry_after=1)
+
+
+def owner_away() -> HttpError:
+    message = "the server that has this study does not answer: nothing was recorded; another takes it over, try again"
+    return HttpError(503, "owner_away", message, retry_after=1)
+
+
+def owner_lost() -> HttpError:
+    """Without Retry-After: whether the request was done is not known, so only what is idempotent may be sent again."""
+    message = "the server that has this study went away at work: it may have been recorded; a tell may be sent again"
+    return HttpError(502, "owner_lost", message)
 
 
 def internal_error() -> HttpError:

@@ -1,12 +1,14 @@
-"""Strict JSON: finite numbers, no repeated names, valid UTF-8 text."""
+"""Strict JSON: finite numbers, no repeated names, valid UTF-8 text, objects of bounded size."""
 
 import json
 import math
+from collections import Counter
 from typing import Any
 
 from rasp_tuner.service.http_errors import HttpError
 
 MAX_INT_DIGITS = 40  # more than any knob or metric needs; longer numbers would be slow
+MAX_NAMES = 1_024  # of one object: more than a study's knobs or context have
 
 
 def loads(body: bytes | str) -> Any:
@@ -31,10 +33,11 @@ def dumps_text(value: Any) -> str:
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_NAMES:
+        raise ValueError(f"an object has {len(pairs)} names, at most {MAX_NAMES} are read")
     result = dict(pairs)
     if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the name {twice[:80]!r} comes twice in one object")
     return result
 

@@ -1,30 +1,33 @@
 """`serve`: runs the server process until a signal; called by `rasp serve`."""
 
-import fcntl
-import importlib.util
+import functools
 import ipaddress
 import logging
-import os
+import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import sqlalchemy as sa
 import uvicorn
 
 from rasp_tuner.errors import RaspError
+from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
 from rasp_tuner.service.http.asgi import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.http_protocol import BoundedHttpProtocol, close_late_connections
-from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.opening import open_tuner
-from rasp_tuner.service.storage.store import Store, sqlite_url
+from rasp_tuner.service.storage.store import LEASE_S, Store, sqlite_url
 
 THREAD_SWITCH_S = 0.001  # short, so that the computing writer does not delay the event loop
 SHUTDOWN_GRACE_S = 5
+RESERVED_FILES = 100  # not for connections: the database, its log, the process's own
 TICKS_BETWEEN_CHECKS = 10  # of uvicorn, 0.1 s each, between checks for late connections
 
 
@@ -36,10 +39,15 @@ class HttpServer(uvicorn.Server):
     """Closes connections whose client is late, and ends live streams before it stops."""
 
     def __init__(
-        self, config: uvicorn.Config, broadcaster: SseBroadcaster, on_ready: Callable[[], object] | None = None
+        self,
+        config: uvicorn.Config,
+        broadcaster: SseBroadcaster,
+        on_ready: Callable[[], object] | None = None,
+        leave: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`leave` is awaited before it stops answering."""
         super().__init__(config)
-        self._broadcaster, self._on_ready = broadcaster, on_ready
+        self._broadcaster, self._on_ready, self._leave = broadcaster, on_ready, leave
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -53,6 +61,8 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._broadcaster.close()
+        if self._leave is not None:
+            await self._leave()
         await super().shutdown(sockets)
 
 
@@ -65,17 +75,27 @@ def serve(
     limits: Limits | None = None,
     opened: tuple[bytes, str] | None = None,
     on_ready: Callable[[], object] | None = None,
+    advertise: str | None = None,
+    lease_s: float = LEASE_S,
 ) -> None:
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM.
 
     opened     a tuner's snapshot, and the name of the study to make of it
     on_ready   called once requests are answered
+    advertise  where other servers on the same PostgreSQL reach this one; by default the address it listens on
+    lease_s    a server that is silent for so long loses its studies to the others
     """
-    if importlib.util.find_spec("fastapi") is None:  # fail now, although it is loaded later
-        raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
-    data.mkdir(parents=True, exist_ok=True)
-    with exit_zero_on_sigterm(), folder_lock(data), listening_socket(host, port) as listener:
-        store = Store(database or sqlite_url(data), exclusive=True)
+    make_folder(data)
+    address = database or sqlite_url(data)
+    file = sqlite_file(sa.make_url(address))
+    with (
+        exit_zero_on_sigterm(),
+        folder_lock(data),
+        database_lock(None if file == (data / DATABASE).resolve() else file),
+        listening_socket(host, port) as listener,
+    ):
+        store = Store(address, exclusive=True, lease_s=lease_s)
+        warn_if_open(data, file)
         loopback = is_loopback(host)
         if not loopback and not any(key.revoked is None for key in store.list_keys()):
             store.close()
@@ -88,15 +108,20 @@ def serve(
             except BaseException:
                 store.close()
                 raise
+        own = advertise or advertised_url(host, port, store.url.host)
         hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_unspecified(host) else set())
-        app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback)
+        if store.is_shared:
+            hosts.add(urlsplit(own).hostname or host)
+        app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback, advertise=own, lease_s=lease_s)
         sys.setswitchinterval(THREAD_SWITCH_S)
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         config = uvicorn_config(
             app, log_level="warning", timeout_keep_alive=30, timeout_graceful_shutdown=SHUTDOWN_GRACE_S
         )
+        keeper = app.service.keeper
+        leave = None if keeper is None else keeper.leave
         try:
-            HttpServer(config, app.service.broadcaster, on_ready).run(sockets=[listener])
+            HttpServer(config, app.service.broadcaster, on_ready, leave).run(sockets=[listener])
         finally:
             if not app.service.writer.stopped_whole:  # also after SIGTERM, which exits with 0 otherwise
                 raise ServeError("not every study could be saved, the log above says why: the next start replays more")
@@ -104,16 +129,33 @@ def serve(
 
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:
     """The uvicorn configuration: fixed settings and the given ones."""
-    fixed: dict[str, Any] = {"http": BoundedHttpProtocol, "ws": "none", "lifespan": "on", "server_header": False}
+    limits = app.service.limits
+    count = ConnectionCount(min(limits.connections, _open_files() - RESERVED_FILES), limits.connections_of_one)
+    protocol = functools.partial(BoundedHttpProtocol, count=count)
+    fixed: dict[str, Any] = {"http": protocol, "ws": "none", "lifespan": "on", "server_header": False}
     return uvicorn.Config(app, access_log=False, proxy_headers=False, **fixed, **settings)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _open_files() -> int:
+    """How many files and connections the process may open: all that the system lets it ask for."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return sys.maxsize
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
+
+
+def advertised_url(host: str, port: int, database_host: str | None) -> str:
+    """Where other servers reach this one: if it listens on all addresses, the one that the database sees."""
+    if _is_unspecified(host):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((database_host or "localhost", 9))  # sends nothing
+                host = probe.getsockname()[0]
+        except OSError:
+            host = socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _is_unspecified(host: str) -> bool:
@@ -144,21 +186,3 @@ def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
         except OSError as reason:
             raise ServeError(f"could not listen on {host}:{port}: {reason.strerror}; try another --port") from reason
         yield listener
-
-
-@contextmanager
-def folder_lock(data: Path) -> Iterator[None]:
-    """Lock the folder, so that there is one writer; the system frees the lock however the process ends."""
-    with (data / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as reason:
-            file.seek(0)
-            owner = file.read(20).strip() or "unknown"
-            raise ServeError(
-                f"another server (process {owner}) uses {data}: stop it, or take another --data"
-            ) from reason
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield

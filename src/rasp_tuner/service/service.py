@@ -15,9 +15,12 @@ from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.erasure import Replay, erasure_query
+from rasp_tuner.service.storage.jobs import MORE, WriterJob
+from rasp_tuner.service.storage.lease_keeper import LeaseKeeper, begin
+from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.storage.writer import MORE, Writer, WriterJob
+from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
@@ -45,16 +48,34 @@ class Answer:
 class Service:
     """One store, one writer; all methods are called on the event loop."""
 
-    def __init__(self, store: Store, limits: Limits, *, open_without_keys: bool) -> None:
-        self.store, self.limits = store, limits
+    def __init__(self, store: Store, limits: Limits, *, open_without_keys: bool, leases: Leases | None = None) -> None:
+        """`leases`: one of several servers."""
+        self.store, self.limits, self.leases = store, limits, leases
         self.keys = ApiKeys(store, open_without_keys)
-        self.broadcaster = SseBroadcaster(limits.streams)
+        self.broadcaster = SseBroadcaster(limits.streams, limits.streams_of_one)
         self.telemetry = Telemetry()
-        self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe)
+        if leases is not None:
+            begin(leases)
+        self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe, leases)
+        self.keeper = None if leases is None else LeaseKeeper(leases, self.writer)
         self._list = StudyList()
         self._waiting = {True: 0, False: 0}  # writes, reads
         self._testing: asyncio.Future[Any] | None = None  # a test write for /readyz
         self._waiting_of: dict[tuple[str | None, bool], int] = {}  # the same, by study
+
+    def close(self) -> None:
+        """Called when the writer has stopped."""
+        if self.keeper is not None:
+            self.keeper.stop()
+        self.store.close()
+
+    def holds_study(self, name: str) -> bool:
+        """Whether this server has the study; with one server every study that there is."""
+        return name in self.writer.cache.rows or (self.leases is not None and name in self.leases.taken)
+
+    def view(self, live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+        """A study as its routes show it, with the server that has it if there may be several."""
+        return {**live.view(work.now), "server": None if self.leases is None else self.leases.url}
 
     @property
     def queue_is_full(self) -> bool:
@@ -76,6 +97,8 @@ class Service:
         """
         if not self.writer.is_alive():
             raise http_errors.storage_failed()
+        if writes and self.leases is not None and not self.leases.holds:
+            raise http_errors.lease_over()
         waiting, of_study = self._waiting[writes], self._waiting_of.get((study, writes), 0)
         if waiting + weight > self.limits.waiting or of_study + weight > max(self.limits.waiting // 2, 1):
             raise http_errors.overloaded()
@@ -89,17 +112,17 @@ class Service:
 
     def _add_waiting(self, study: str | None, writes: bool, weight: int) -> None:
         self._waiting[writes] += weight
-        left = self._waiting_of.get((study, writes), 0) + weight
+        left = self._waiting_of.pop((study, writes), 0) + weight
         if left:
             self._waiting_of[study, writes] = left
-        else:
-            del self._waiting_of[study, writes]
 
     async def why_not_ready(self) -> str | None:
         """Why no durable tell can be taken now; None: one can. A test write is made if the latest write is old."""
         writer = self.writer
         if not (writer.is_alive() and writer.ready.is_set()):
             return "the writer does not run"
+        if self.leases is not None and not self.leases.holds:
+            return http_errors.lease_over().message
         if writer.loading is not None:
             return f"study {writer.loading!r} is being built from its log"
         if not writer.failing and time.monotonic() - writer.committed_at > TRUST_WRITE_S:
@@ -124,19 +147,19 @@ class Service:
         older = StudyDefinition.from_wire(as_stored(request))
 
         def run(work: UnitOfWork) -> tuple[bool, dict[str, Any]]:
-            if definition.name in work.cache.rows:
+            if work.cache.row(definition.name) is not None:
                 live = work.study(definition.name)
                 if live.definition not in (definition, older):
                     message = (
                         f"study {definition.name!r} exists with another definition; delete it or take another name"
                     )
                     raise HttpError(409, "conflict", message, "name")
-                return False, live.view(work.now)
+                return False, self.view(live, work)
             check_default_given(request)
             self._check_study_limit(work)
             live = work.create_study(definition)
             work.audit(caller.name, "study created", definition.name)
-            return True, live.view(work.now)
+            return True, self.view(live, work)
 
         result: tuple[bool, dict[str, Any]] = await self.submit(run, writes=True, study=definition.name)
         return result
@@ -162,7 +185,7 @@ class Service:
             while left and not work.piece_ends():
                 live = work.cache.live.get(name := left.pop())
                 if live is not None:
-                    views[name] = live.view(work.now)
+                    views[name] = self.view(live, work)
             return MORE if left else {name: why for name, why in work.cache.damaged.items() if name in names}
 
         damaged: dict[str, str] = await self.submit(run, writes=False)
@@ -171,7 +194,7 @@ class Service:
         while missing and (query.limit is None or time.monotonic() < until):
             name = missing.pop(0)
             with contextlib.suppress(HttpError):  # deleted meanwhile, or damaged: a request by name explains
-                views[name] = await self.read(name, lambda live, work: live.view(work.now))
+                views[name] = await self.read(name, self.view)
         return {
             "studies": [views[name] for name in names if name in views],
             "damaged": [{"name": name, "health": why} for name, why in sorted(damaged.items())],
@@ -196,7 +219,7 @@ class Service:
 
         def run(work: UnitOfWork) -> dict[str, Any]:
             name = new.definition.name
-            if name in work.cache.rows:
+            if work.cache.row(name) is not None:
                 raise HttpError(
                     409, "conflict", f"a study {name!r} exists already; import it under another name", "name"
                 )
@@ -204,7 +227,7 @@ class Service:
             live = work.adopt_study(new, events)
             work.add_snapshot(live.id, live.seq, snapshot)
             work.audit(caller.name, "study imported", name)
-            return live.view(work.now)
+            return self.view(live, work)
 
         view: dict[str, Any] = await self.submit(run, writes=True, study=new.definition.name)
         return view
@@ -372,4 +395,5 @@ class Service:
         self.telemetry.waiting.set(self._waiting[True])
         self.telemetry.failing.set(self.writer.failing is not None)
         self.telemetry.streams.set(self.broadcaster.streams)
+        self.telemetry.show_leases(len(self.writer.cache.rows), self.leases)
         return self.telemetry.text(numbers)

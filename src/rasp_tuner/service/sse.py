@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from rasp_tuner.service.http_errors import HttpError
@@ -16,21 +17,25 @@ HEARTBEAT_S = 15.0
 class SseBroadcaster:
     """The newest row of every watched study. The writer publishes rows; streams on the event loop send them."""
 
-    def __init__(self, max_streams: int) -> None:
-        self._max_streams = max_streams
-        self._watchers: dict[str, int] = {}
+    def __init__(self, max_streams: int, max_streams_of_one: int) -> None:
+        self._max_streams, self._max_streams_of_one = max_streams, max_streams_of_one
+        self._watchers: Counter[str] = Counter()  # by study
+        self._callers: Counter[str] = Counter()  # the same streams, by key or address
         self._rows: dict[str, tuple[int, dict[str, Any]]] = {}  # study -> (version, row)
         self._lock = threading.Lock()
         self._closed = False
 
     @property
     def streams(self) -> int:
-        return sum(self._watchers.values())
+        return self._watchers.total()
 
-    def check_stream_limit(self) -> None:
-        """Raise a 503 if the maximum number of streams is open."""
+    def check_stream_limit(self, caller: str) -> None:
+        """Raise a 503 if the maximum number of streams is open, a 429 if it is for this key or address."""
         if self.streams >= self._max_streams:
             raise HttpError(503, "overloaded", f"{self._max_streams} live streams are open already", retry_after=5)
+        if self._callers[caller] >= self._max_streams_of_one:
+            message = f"{self._max_streams_of_one} live streams of this key or address are open already"
+            raise HttpError(429, "rate_limited", message, retry_after=5)
 
     def publish(self, studies: Sequence[LiveStudy]) -> None:
         """Called by the writer after a commit."""
@@ -45,30 +50,45 @@ class SseBroadcaster:
         """End all streams."""
         self._closed = True
 
-    async def stream(self, name: str) -> AsyncIterator[bytes]:
-        """Server-sent events of one study, until the client disconnects or the server stops."""
-        self._watchers[name] = self._watchers.get(name, 0) + 1
+    async def stream(
+        self, name: str, latest: dict[str, Any], caller: str, is_allowed: Callable[[], bool]
+    ) -> AsyncGenerator[bytes, None]:
+        """Server-sent events of one study, until the client disconnects, may not read any more, or the server stops.
+
+        `latest` is the row that comes first: where the study stands.
+        """
+        self._watchers[name] += 1
+        self._callers[caller] += 1
         try:
-            yield b": watching\n\n"
+            yield b": watching\n\n" + _step(latest)
             seen, silent = self._rows.get(name, (0, {}))[0], 0.0
-            while not self._closed:
+            while not self._closed and is_allowed():
                 await asyncio.sleep(MIN_INTERVAL_S)
                 with self._lock:
                     version, row = self._rows.get(name, (0, {}))
                 if version != seen:
                     seen, silent = version, 0.0
-                    yield f"event: step\ndata: {dumps_text(row)}\n\n".encode()
+                    yield _step(row)
                     continue
                 silent += MIN_INTERVAL_S
                 if silent >= HEARTBEAT_S:
                     silent = 0.0
                     yield b": alive\n\n"
         finally:
-            self._watchers[name] -= 1
-            if not self._watchers[name]:
-                del self._watchers[name]
+            _subtract(self._callers, caller)
+            if not _subtract(self._watchers, name):
                 with self._lock:
                     self._rows.pop(name, None)
+
+
+def _step(row: dict[str, Any]) -> bytes:
+    return f"event: step\ndata: {dumps_text(row)}\n\n".encode()
+
+
+def _subtract(counter: Counter[str], name: str) -> int:
+    """One less; a name without any is dropped, so that the counter stays small."""
+    counter[name] -= 1
+    return counter[name] or counter.pop(name)
 
 
 def live_row(live: LiveStudy) -> dict[str, Any]:

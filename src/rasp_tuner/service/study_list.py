@@ -1,12 +1,11 @@
 """The list of studies: sorted and cut into pages, fast also where there are thousands."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.study.live_study import LiveStudy
 
 Sort = Literal["recent", "name", "alerts", "gain", "learned"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -27,14 +26,11 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What studies are sorted by; valid while the study has the same id and events."""
+    """What a study is sorted by; valid while it has the same id and events."""
 
     id: int
     seq: int
-    recent: float
-    alerts: int
-    gain: float
-    learned: int
+    place: dict[Sort, float]
 
 
 class StudyList:
@@ -53,16 +49,16 @@ class StudyList:
         return names[query.offset : end], len(names)
 
     def _key(self, work: UnitOfWork, sort: Sort, names: list[str]) -> Callable[[str], float]:
-        """The order of a sort: newest, most alerts, worst gain or most learned first."""
+        """The order of a sort; what is not known yet comes last, or by the time it was made."""
         self._look(work, names)
         known, rows = self._facts, work.cache.rows
-        keys: dict[Sort, Callable[[str], float]] = {
-            "recent": lambda name: -known[name].recent if name in known else -rows[name].created,
-            "alerts": lambda name: -known[name].alerts if name in known else UNKNOWN,
-            "gain": lambda name: known[name].gain if name in known else UNKNOWN,
-            "learned": lambda name: -known[name].learned if name in known else UNKNOWN,
-        }
-        return keys[sort]
+
+        def key(name: str) -> float:
+            if name in known:
+                return known[name].place[sort]
+            return -rows[name].created if sort == "recent" else UNKNOWN
+
+        return key
 
     def _look(self, work: UnitOfWork, names: list[str]) -> None:
         live, until = work.cache.live, time.monotonic() + PAGE_S
@@ -74,12 +70,18 @@ class StudyList:
                 continue
             if time.monotonic() > until:
                 return  # the rest keeps its place
-            self._facts[name] = _facts(study, work.now)
+            view = study.view(work.now)
+            self._facts[name] = Facts(study.id, study.seq, {sort: place(view, sort) for sort in SORTS})
 
 
-def _facts(live: LiveStudy, now: float) -> Facts:
-    view = live.view(now)
-    shares = [gain["lately"]["mean_share"] for gain in view["gains"].values() if gain["lately"] is not None]
-    gain = min((share for share in shares if share is not None), default=UNKNOWN)
-    recent = live.created if live.last_at is None else live.last_at
-    return Facts(live.id, live.seq, recent, len(view["alerts"]), gain, view["learned"])
+def place(view: Mapping[str, Any], sort: Sort) -> float:
+    """What a study is sorted by: newest, most alerts, worst gain or most learned first; all alike by name."""
+    if sort == "recent":
+        recent: float = view["last_event_at"] or view["created"]
+        return -recent
+    if sort == "gain":
+        shares = [gain["lately"]["mean_share"] for gain in view["gains"].values() if gain["lately"] is not None]
+        return min((share for share in shares if share is not None), default=UNKNOWN)
+    if sort == "alerts":
+        return -float(len(view["alerts"]))
+    return -float(view["learned"]) if sort == "learned" else 0.0

@@ -6,6 +6,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.study.live_study import LiveStudy
 
 HISTOGRAM_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
@@ -29,10 +30,20 @@ class Telemetry:
         self.loading = Gauge("rasp_loading_studies", "Studies not loaded since the start.", registry=self._registry)
         self.failing = Gauge("rasp_storage_failing", "1 while the database cannot be written.", registry=self._registry)
         self.streams = Gauge("rasp_streams", "Pages that watch.", registry=self._registry)
+        self.owned = Gauge("rasp_studies_owned", "Studies that this server has.", registry=self._registry)
+        self.lease = Gauge("rasp_lease_held", "1 while no other server may take them.", registry=self._registry)
+        self.lost = Gauge("rasp_leases_lost", "Studies that another server took, so far.", registry=self._registry)
+        self.forwarded = Counter("rasp_forwarded", "Requests sent on to another server.", registry=self._registry)
 
     def count_rejected(self, code: str) -> None:
         """Count a refused request."""
         self._rejected.labels(code).inc()
+
+    def show_leases(self, owned: int, leases: Leases | None) -> None:
+        """Of several servers: what this one has. One server alone has no lease, and nobody takes its studies."""
+        self.owned.set(owned)
+        self.lease.set(leases is None or leases.holds)
+        self.lost.set(0 if leases is None else leases.lost_count)
 
     def text(self, studies: Sequence[dict[str, Any]]) -> bytes:
         """The exposition format; `studies` holds the `study_numbers` of each study."""

@@ -1,16 +1,36 @@
-// What suggestions have cost against the default, and on which scale metrics are compared, in words.
+// What suggestions have cost against the default, spent and left; and on which scale metrics are compared.
 
+import { h, write } from "./dom.js";
 import { percent, value } from "./numbers.js";
 
 function short(x) {
   return value(x < 10 ? Number(x.toPrecision(2)) : Math.round(x));
 }
 
-export function budget({ budget_report: report }) {
+function words({ budget_report: report }) {
   if (!report) return "No budget: suggestions may cost more than the default.";
   const { share, spent, earned, left } = report;
   const sums = `${short(spent)} spent, ${short(earned)} earned, ${short(Math.max(left, 0))} left`;
   return `Budget ${percent(share)}: ${sums}, in steps of the default’s loss.`;
+}
+
+export class Budget {
+  constructor() {
+    this.text = h("p", { class: "note", id: "budget" });
+    this.bar = h("meter", { min: 0, max: 1, "aria-label": "Budget left", hidden: true });
+    this.element = h("div", { class: "budget" }, this.bar, this.text);
+  }
+
+  show(view) {
+    write(this.text, words(view));
+    const report = view.budget_report;
+    this.bar.hidden = !report;
+    if (!report) return;
+    const left = Math.max(report.left, 0);
+    this.bar.value = left / Math.max(left + report.spent, 1e-12);
+    this.bar.low = 0.1;
+    this.bar.title = `${percent(this.bar.value)} of what could be spent is left`;
+  }
 }
 
 export function scales({ scales: found }) {

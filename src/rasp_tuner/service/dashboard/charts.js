@@ -1,5 +1,6 @@
 // All charts of a study: which there are, and which part of the history each shows.
 
+import { Clock } from "./clock.js";
 import { h } from "./dom.js";
 import { CalibrationPlot, GatePlot, MemoryPlot, NoveltyPlot, RegimePlot, letter } from "./tuner_charts.js";
 import { ChoicePlot, GainPlot, LinePlot } from "./line_charts.js";
@@ -21,28 +22,27 @@ function section(title, note, ...content) {
 export class Charts {
   constructor(view) {
     this.view = view;
-    this.gain = null;
     this.regime = null;
     this.ranked = false;
     this.latest = null; // the memory as last fetched
     this.ranks = new Map(); // regime label -> 0, 1, ... in order of appearance
     this.metrics = Object.entries(view.metrics);
     const [only] = this.metrics.length === 1 && view.preset === "default" ? this.metrics : [null];
-    this.error = only
-      ? null
-      : new LinePlot({ title: "Error", name: "Error", note: "composed of the metrics; what the tuner minimises" });
     this.lines = this.metrics.map(([name, { direction }]) => [
       name,
       new LinePlot({
         title: name,
         name,
-        basis: only ? "default" : "default, when it ran",
+        basis: view.preset === "paper" ? "default, when it ran" : "default",
         note: `${direction === "max" ? "higher" : "lower"} is better${only ? "; this is what the tuner works on" : ""}`,
       }),
     ]);
     this.total = new GainPlot({
       title: "Gain over the default",
-      note: "expected error of the default less the error that came, summed",
+      note:
+        this.metrics.length === 1
+          ? "what the default would have given less what came, summed; positive is better"
+          : "shares of the default’s level, the mean of all metrics, summed; positive is better",
     });
     this.regimes = new RegimePlot({ title: "Regimes", note: "situations the contexts fall into" });
     this.novelty = new NoveltyPlot({
@@ -71,7 +71,7 @@ export class Charts {
         h(
           "div",
           { class: "grid two" },
-          [this.error, ...this.lines.map(([, plot]) => plot), this.total].filter(Boolean).map((plot) => plot.element),
+          [...this.lines.map(([, plot]) => plot), this.total].map((plot) => plot.element),
         ),
       ),
       section("Situations", "", this.regimes.element, this.novelty.element),
@@ -96,10 +96,12 @@ export class Charts {
     const grid = h("div", { class: "grid three" }, elements.slice(0, FEW));
     if (elements.length <= FEW) return grid;
     const more = h("button", { type: "button", class: "plain" }, `Show all ${elements.length} knobs`);
-    more.addEventListener("click", () => {
+    const showAll = () => {
       grid.append(...elements.slice(FEW));
       more.remove();
-    });
+    };
+    more.addEventListener("click", showAll);
+    addEventListener("beforeprint", showAll, { once: true, capture: true }); // before the plots are drawn
     return h("div", {}, grid, more);
   }
 
@@ -108,23 +110,25 @@ export class Charts {
     return this.ranks.get(label);
   }
 
-  showHistory(history) {
+  showHistory(history, range) {
     const { steps, bucket, series, gate, events, calibration } = history;
+    this.history = history;
+    const clock = new Clock(history, range);
     this.ranks = new Map(
       [...new Set(history.regimes.map(({ regime }) => regime))].sort((a, b) => a - b).map((label, i) => [label, i]),
     );
     const regimes = history.regimes.map(({ regime, from, to }) => ({ rank: this.rank(regime), from, to }));
     this.regime = regimes.length ? letter(regimes.at(-1).rank) : null;
-    this.gain = steps ? history.gain_total : null;
-    const common = { steps, bucket, regimes };
-    const key = `${steps} ${bucket}`;
+    const common = { steps, bucket, regimes, clock };
+    const moved = clock.byTime && range.since !== null ? Math.round((clock.high - clock.low) / 100) : 0; // a point or so
+    const key = [steps, bucket, clock.first, clock.byTime, moved && Math.floor(clock.high / moved)].join(" ");
+    const inside = events.filter(({ step }) => step >= clock.first);
     const marks = events.length ? `${events.length} ${events.at(-1).at}` : "";
-    this.error?.set({ ...common, series: series.error, baseline: expectation(series) }, key);
     for (const [name, plot] of this.lines)
       plot.set({ ...common, series: series[`metric:${name}`], baseline: series[`default:${name}`] }, key);
     this.total.set({ ...common, ...summed(series.gain, history) }, key);
     this.regimes.set(common, key);
-    this.novelty.set({ ...common, series: series.novelty, events }, `${key} ${marks}`);
+    this.novelty.set({ ...common, series: series.novelty, events: inside }, `${key} ${marks}`);
     for (const [name, plot] of this.knobs)
       plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);
     this.gate.set({ ...common, ...families(gate) }, key);
@@ -161,20 +165,11 @@ function axisOf(knob) {
   return { low: log && knob.low === 0 ? 0.5 : knob.low, high: knob.high, log };
 }
 
-/** The error expected of the default, where it is known: the error that came plus the gain. */
-function expectation({ error, gain }) {
-  const means = new Map(error.step.map((step, i) => [step, error.mean[i]]));
-  const known = gain.step
-    .map((step, i) => [step, means.get(step), gain.mean[i]])
-    .filter(([step, mean]) => mean !== undefined && step >= 3); // before, no gain is told
-  return { step: known.map(([step]) => step), mean: known.map(([, mean, more]) => mean + more) };
-}
-
-/** The gain summed up to the end of each piece; the last sum is the server's own, the others follow it. */
-function summed({ step, mean }, { steps, bucket, gain_total: total }) {
+/** The gain summed up to the end of each piece; of all steps the last sum is the server's own, and the others follow. */
+function summed({ step, mean }, { first, steps, bucket, gain_total: total }) {
   let sum = 0;
   const sums = step.map((from, i) => (sum += mean[i] * Math.min(bucket, steps - from)));
-  const rest = total - sum; // steps that were not judged inside a piece are not told apart from others
+  const rest = first ? 0 : total - sum; // steps that were not judged inside a piece are not told apart from others
   const at = step.map((from) => Math.min(from + bucket, steps) - 1);
   return { at, total: sums.map((x, i) => x + (rest * (i + 1)) / sums.length) };
 }

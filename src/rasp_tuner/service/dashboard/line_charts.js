@@ -4,13 +4,25 @@ import { s } from "./dom.js";
 import { quantile, signed, value, whole } from "./numbers.js";
 import { TimePlot, area, line, middles, pieceAt } from "./time_plot.js";
 
-/** The range to draw: all means, and the band but for its rarest peaks, which are cut at the edge. */
+const FENCE = 3; // times the middle half of the values: what is farther out does not set the axis
+
+/** The least and greatest of values that are not far from all others. */
+function usual(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const [low, high] = [quantile(sorted, 0.25), quantile(sorted, 0.75)];
+  const reach = FENCE * (high - low) || FENCE * (quantile(sorted, 0.9) - quantile(sorted, 0.1));
+  const kept = sorted.filter((x) => x >= low - reach && x <= high + reach);
+  return [kept[0], kept.at(-1)];
+}
+
+/** The range to draw: what is usual of the means, of the band, and of the baseline. What is outside gets marks. */
 function range({ mean, min, max }, others) {
-  const lows = [...min].sort((a, b) => a - b);
-  const highs = [...max].sort((a, b) => a - b);
-  const means = [...mean].sort((a, b) => a - b);
-  let low = Math.min(quantile(lows, 0.02), quantile(means, 0.01), ...others);
-  let high = Math.max(quantile(highs, 0.98), quantile(means, 0.99), ...others);
+  const ends = [usual(mean), others.length ? usual(others) : []].flat();
+  const [lows, highs] = [usual(min), usual(max)];
+  const [least, most] = [Math.min(...ends), Math.max(...ends)];
+  const room = most - least || Math.abs(most) || 1;
+  let low = Math.min(least, Math.max(lows[0], least - room));
+  let high = Math.max(most, Math.min(highs[1], most + room));
   const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1;
   low = low >= 0 && low - pad < 0 ? 0 : low - pad;
   high = high <= 0 && high + pad > 0 ? 0 : high + pad;
@@ -39,7 +51,7 @@ export class LinePlot extends TimePlot {
     const others = [...(baseline?.mean ?? []), ...(level === undefined ? [] : [level])];
     if (!series.step.length) return this.axes({ low: 0, high: 1 });
     if (this.knob) this.axes({ low: this.knob.low, high: this.knob.high, log: this.knob.log });
-    else this.axes(range(series, others.length ? [Math.min(...others), Math.max(...others)] : []));
+    else this.axes(range(series, others));
     const xs = middles(this, series.step);
     const y = (x) => Math.min(Math.max(this.y(x), this.box.top), this.box.bottom);
     this.svg.append(s("path", { class: "band", d: area(xs, series.min.map(y), series.max.map(y)) }));
@@ -56,7 +68,26 @@ export class LinePlot extends TimePlot {
     }
     if (xs.length === 1) this.svg.append(s("circle", { class: "dot main", cx: xs[0], cy: y(series.mean[0]), r: 3 }));
     else this.svg.append(s("path", { class: "line", d: line(xs, series.mean.map(y)) }));
+    this.markOutside(xs, series);
     return undefined;
+  }
+
+  /** A small triangle at the edge for each value beyond it. */
+  markOutside(xs, { mean }) {
+    const { top, bottom } = this.box;
+    let d = "";
+    mean.forEach((value, i) => {
+      const at = this.y(value);
+      if (at < top - 1) d += `M${xs[i].toFixed(1)} ${top - 4}l3.5 6h-7z`;
+      if (at > bottom + 1) d += `M${xs[i].toFixed(1)} ${bottom + 4}l3.5 -6h-7z`;
+    });
+    this.outside = d.split("M").length - 1;
+    if (d) this.svg.append(s("path", { class: "outside", d }));
+  }
+
+  table() {
+    const { series, baseline } = this.data;
+    return this.seriesTable({ [this.name]: series, [this.basis]: baseline });
   }
 
   at(step) {
@@ -75,17 +106,18 @@ export class LinePlot extends TimePlot {
       });
     const base = baseline?.step.length ? baseline.mean[pieceAt(baseline.step, step)] : level;
     if (base !== undefined && !this.brief) items.push({ label: this.basis, text: value(base), mark: "basis" });
+    if (step === null && this.outside) items.push({ label: "beyond the axis", text: whole(this.outside), mark: "far" });
     return items;
   }
 
   words() {
-    const { series, baseline, level, steps } = this.data;
+    const { series, baseline, level, steps, clock } = this.data;
     if (!series.step.length) return `${this.name}: no values yet.`;
     const least = Math.min(...series.min);
     const most = Math.max(...series.max);
     const base = baseline?.step.length ? end(baseline.mean, false) : level;
     return (
-      `${this.name} over ${whole(steps)} steps: about ${value(end(series.mean, true))} at first, ` +
+      `${this.name} over ${whole(steps - clock.first)} steps: about ${value(end(series.mean, true))} at first, ` +
       `about ${value(end(series.mean, false))} lately; least ${value(least)}, most ${value(most)}.` +
       (base === undefined ? "" : ` The ${this.basis}: ${value(base)}.`)
     );
@@ -109,13 +141,12 @@ export class ChoicePlot extends TimePlot {
     if (level !== undefined) {
       this.svg.append(s("path", { class: "base", d: `M${this.box.left} ${this.y(level)}H${this.box.right}` }));
     }
-    const width = Math.max(((this.box.right - this.box.left) / this.data.steps) * this.data.bucket, 1.5);
-    const xs = middles(this, series.step);
+    const { bucket, steps } = this.data;
     let d = "";
-    for (let i = 0; i < xs.length; i += 1) {
-      const from = Math.max(xs[i] - width / 2, this.box.left).toFixed(1);
-      const until = Math.min(xs[i] + width / 2, this.box.right).toFixed(1);
-      for (const place of new Set([series.min[i], series.max[i]])) d += `M${from} ${this.y(place).toFixed(1)}H${until}`;
+    for (let i = 0; i < series.step.length; i += 1) {
+      const from = this.x(series.step[i]);
+      const until = Math.min(Math.max(this.x(Math.min(series.step[i] + bucket, steps)), from + 1.5), this.box.right).toFixed(1);
+      for (const place of new Set([series.min[i], series.max[i]])) d += `M${from.toFixed(1)} ${this.y(place).toFixed(1)}H${until}`;
     }
     this.svg.append(s("path", { class: "chosen", d }));
   }
@@ -126,6 +157,11 @@ export class ChoicePlot extends TimePlot {
     const i = pieceAt(series.step, step);
     const [least, most] = [this.choices[series.min[i]], this.choices[series.max[i]]];
     return [{ label: "", text: least === most ? least : `${least} and ${most}`, mark: "main" }];
+  }
+
+  table() {
+    const { columns, rows } = this.seriesTable({ choice: this.data.series });
+    return { columns, rows: rows.map(([step, time, , ...ends]) => [step, time, "", ...ends.map((x) => this.choices[x])]) };
   }
 
   words() {
@@ -143,7 +179,7 @@ export class GainPlot extends TimePlot {
     const high = Math.max(0, ...total);
     const pad = (high - low) * 0.06 || 1;
     this.axes({ low: low < 0 ? low - pad : 0, high: high > 0 ? high + pad : 0 + (low < 0 ? 0 : 1) });
-    const xs = at.map((step) => this.x(step + 1));
+    const xs = at.map((step) => this.x(Math.min(step + 1, this.data.steps)));
     const ys = total.map(this.y);
     const zero = this.y(0);
     const flat = xs.map(() => zero);
@@ -177,10 +213,15 @@ export class GainPlot extends TimePlot {
     return [{ label: "gain so far", text: signed(sum), mark: sum < 0 ? "loss" : "main" }];
   }
 
+  table() {
+    const { at, total, clock } = this.data;
+    return { columns: ["step", "time", "gain so far"], rows: at.map((step, i) => [step, clock.iso(step), total[i]]) };
+  }
+
   words() {
-    const { steps, total } = this.data;
+    const { steps, total, clock } = this.data;
     if (!total.length) return "No gain is known yet.";
     const sum = total.at(-1);
-    return `Over ${whole(steps)} steps the errors sum to ${value(Math.abs(sum))} ${sum < 0 ? "more" : "less"} than expected of the default.`;
+    return `Over ${whole(steps - clock.first)} steps the gain sums to ${signed(sum)}: ${sum < 0 ? "worse than" : sum > 0 ? "better than" : "the same as"} the default.`;
   }
 }

@@ -28,9 +28,15 @@ export function signed(x) {
   return x > 0 ? `+${value(x)}` : value(x);
 }
 
-/** A share as a percentage. */
-export function percent(x) {
-  return `${value(Math.round(x * 1000) / 10)}%`;
+/** An estimate with its sign: three digits that matter. */
+export function estimate(x) {
+  return signed(Number(x.toPrecision(3)));
+}
+
+/** A share as a percentage, with its sign if wanted. */
+export function percent(x, sign = false) {
+  const rounded = Math.round(x * 1000) / 10;
+  return `${sign ? signed(rounded) : value(rounded)}%`;
 }
 
 /** What a tick says: short, and all ticks of an axis with as many decimals. */

@@ -1,9 +1,11 @@
 // Plot: a figure with a heading, a read-out, a drawing that follows its width, and the same in words.
 
+import { download } from "./csv.js";
 import { fresh, h, s, write } from "./dom.js";
 
 const PERIOD_MS = 250; // drawings at most four times a second
 const dirty = new Set();
+const everyPlot = new Set();
 let waiting = false;
 let drawnAt = 0;
 
@@ -13,6 +15,16 @@ function queue(plot) {
   waiting = true;
   setTimeout(() => requestAnimationFrame(drawAll), Math.max(0, drawnAt + PERIOD_MS - performance.now()));
 }
+
+/** Draw all plots now, seen or not: for printing. */
+function drawUnseen() {
+  for (const plot of everyPlot) {
+    plot.width = Math.round(plot.canvas.clientWidth) || plot.width;
+    plot.draw();
+  }
+}
+
+addEventListener("beforeprint", drawUnseen);
 
 function drawAll() {
   waiting = false;
@@ -62,16 +74,20 @@ export class Plot {
     );
     this.readout = h("p", { class: "readout" });
     this.heading = h(level, { id: names }, title);
+    const save = () => this.data !== null && download(title, this.table());
+    this.save = h("button", { type: "button", class: "plain csv", on: { click: save } }, "CSV");
+    this.save.setAttribute("aria-label", `CSV of ${title}`);
     this.note = h("p", { class: "note" }, note);
     this.spoken = h("p", { id: words, class: "unseen words" });
     this.element = h(
       "figure",
       { class: "plot" },
-      h("figcaption", {}, this.heading, this.note, this.readout),
+      h("figcaption", {}, this.heading, this.note, this.save, this.readout),
       this.canvas,
       this.spoken,
     );
     this.canvas.plot = this;
+    everyPlot.add(this);
     sight.observe(this.canvas);
     sizes.observe(this.canvas);
   }
@@ -116,6 +132,11 @@ export class Plot {
 
   words() {
     return "";
+  }
+
+  /** The same as a table for a CSV file: { columns, rows }. */
+  table() {
+    return { columns: [], rows: [] };
   }
 }
 

@@ -3,6 +3,7 @@
 import { Refused, key } from "./api.js";
 import { askKey } from "./dialogs.js";
 import { h, say, write } from "./dom.js";
+import { ago } from "./numbers.js";
 
 const HEALTH_MS = 15_000;
 const main = document.getElementById("main");
@@ -17,11 +18,33 @@ const HEALTH = {
 };
 let link = "wait"; // what the view says of its connection
 let broken = false; // what /readyz says
+let heardAt = Date.now(); // when the server last said something
+const watchers = [];
 
 /** Called by the views with the state of their connection. */
 export function linkIs(state) {
   link = state;
+  if (state === "live") heardAt = Date.now();
+  document.body.dataset.link = state; // style.css greys numbers that may be old
   showHealth();
+  showAge();
+  watchers.forEach((act) => act(state));
+}
+
+/** Call `act` with the state of the connection whenever it may have changed. */
+export function onLink(act) {
+  watchers.push(act);
+}
+
+/** Called by the views when the server said something. */
+export function heard() {
+  heardAt = Date.now();
+  showAge();
+}
+
+function showAge() {
+  const old = link === "lost" || link === "rest";
+  write(document.getElementById("age"), old ? `numbers are from ${ago(heardAt / 1000, Date.now() / 1000)}` : "");
 }
 
 function showHealth() {
@@ -33,6 +56,8 @@ function showHealth() {
   write(shown, HEALTH[state]);
   if (before !== "rest" && state !== "rest") say(HEALTH[state]);
 }
+
+setInterval(showAge, 1_000);
 
 /** Ask now and then whether the server can store tells. */
 export async function checkHealth() {

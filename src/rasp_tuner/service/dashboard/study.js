@@ -1,18 +1,50 @@
 // One study: fetches what changed, and hands it to the parts that show it.
 
-import { Refused, get, path, post, watch } from "./api.js";
-import { linkIs, showProblem, withKey } from "./shell.js";
-import { confirm } from "./dialogs.js";
-import { h, say, write } from "./dom.js";
+import { get, path, post, watch } from "./api.js";
+import { Alerts } from "./alerts.js";
+import { Budget, scales } from "./budget.js";
 import { Charts } from "./charts.js";
 import { definition } from "./definition.js";
-import { budget, scales } from "./budget.js";
-import { ago, signed, whole } from "./numbers.js";
+import { confirm } from "./dialogs.js";
+import { h, say, write } from "./dom.js";
+import { Gains } from "./gains.js";
+import { ago, percent, whole } from "./numbers.js";
+import { Part } from "./parts.js";
+import { Range } from "./range.js";
+import { heard, linkIs, onLink, showProblem, withKey } from "./shell.js";
 import { Suggestions } from "./suggestions.js";
+import { waiting } from "./waiting.js";
 
-const LEAST_MS = 700; // between two fetches of the same thing, and ten times as long as the last one took
-const SHARE = 10;
+const LEAST_MS = 700; // between two fetches of the same thing
 const REST_MS = 30_000; // hidden so long, the page lets go of its connection: a browser has only six to a server
+const TILES = ["Learned", "Regime", "Pending", "Failed", "Late", "Expired"];
+const STATES = {
+  waiting: "Waiting for the first tell",
+  suggestions: "Learning",
+  recommendation: "Frozen",
+  default: "Frozen at the default",
+};
+const DONE = { suggestions: "unfrozen", recommendation: "frozen", default: "sent back to the default" };
+const QUESTIONS = {
+  suggestions: [
+    "Unfreeze",
+    "The tuner explores again: an ask may get parameters that were not tried before.",
+    "/unfreeze",
+    {},
+  ],
+  recommendation: [
+    "Freeze",
+    "Every ask then gets the best parameters known, and nothing new is tried. Tells are still learned. It can be undone at any time.",
+    "/freeze",
+    {},
+  ],
+  default: [
+    "Back to the default",
+    "Every ask then gets the default, whatever was learned. Tells are still learned. It can be undone at any time.",
+    "/freeze",
+    { at: "default" },
+  ],
+};
 
 export async function showStudy(main, name) {
   const view = await withKey(() => get(path(name)));
@@ -27,37 +59,30 @@ class StudyPage {
   constructor(name, view) {
     this.name = name;
     this.view = view;
+    this.lost = false;
     this.badge = h("span", { class: "badge" });
     this.when = h("span", { class: "when" });
-    this.freeze = h("button", { type: "button", id: "freeze", on: { click: () => this.askFreeze() } });
-    this.stats = new Map();
-    this.budget = h("p", { class: "note", id: "budget" });
+    this.who = h("span", { class: "who" });
+    this.place = h("span", { class: "place" });
+    this.freeze = h("button", { type: "button", id: "freeze", on: { click: () => this.ask(this.other()) } });
+    this.back = h(
+      "button",
+      { type: "button", id: "back", on: { click: () => this.ask("default") } },
+      "Back to the default",
+    );
+    this.alerts = new Alerts();
+    this.gains = new Gains(view);
+    this.budget = new Budget();
     this.scales = h("p", { class: "note", id: "scales" });
+    this.fallbacks = h("p", { class: "note", id: "fallbacks" });
     this.charts = new Charts(view);
+    this.range = new Range((refetch) => (refetch ? this.parts.history.soon() : this.redraw()));
     this.table = new Suggestions(view);
     this.waiting = waiting(view);
-    const tiles = ["Learned", "Gain over default", "Regime", "Pending", "Failed", "Late", "Expired"].map((label) => {
-      const text = h("dd", {}, "–");
-      this.stats.set(label, text);
-      return h("div", {}, h("dt", {}, label), text);
-    });
-    this.element = h(
-      "div",
-      { class: "study" },
-      h(
-        "header",
-        { class: "study-head" },
-        h(
-          "div",
-          {},
-          h("p", { class: "crumb" }, h("a", { href: "/" }, "Studies")),
-          h("h1", {}, name),
-          h("p", { class: "state" }, this.badge, this.when),
-        ),
-        this.freeze,
-      ),
-      h("section", { "aria-label": "Counts" }, h("dl", { class: "stats" }, tiles), this.budget, this.scales),
-      this.waiting,
+    this.stats = new Map(TILES.map((label) => [label, h("dd", {}, "–")]));
+    const tiles = TILES.map((label) => h("div", {}, h("dt", {}, label), this.stats.get(label)));
+    this.element = h("div", { class: "study" }, this.head(), this.alerts.element, this.summary(tiles), this.waiting, [
+      this.range.element,
       this.charts.element,
       h(
         "section",
@@ -66,13 +91,9 @@ class StudyPage {
         this.table.element,
       ),
       definition(view),
-    );
+    ]);
     this.parts = {
-      history: new Part(
-        () => get(path(name, `/history?points=${innerWidth < 600 ? 200 : 400}`)),
-        (got) => this.charts.showHistory(got),
-        LEAST_MS,
-      ),
+      history: new Part(() => this.getHistory(), (got) => this.showHistory(got), LEAST_MS),
       memory: new Part(
         () => get(path(name, "/memory")),
         (got) => this.charts.showMemory(got),
@@ -91,6 +112,50 @@ class StudyPage {
     };
     this.showCounts(view);
     setInterval(() => this.showWhen(), 1_000);
+    onLink((state) => {
+      this.freeze.disabled = this.back.disabled = state !== "live"; // what it would change may have changed
+      this.lost = state === "lost";
+      this.showAlerts();
+    });
+  }
+
+  head() {
+    const words = [
+      h("p", { class: "crumb" }, h("a", { href: "/" }, "Studies")),
+      h("h1", {}, this.name),
+      h("p", { class: "state" }, this.badge, this.who, this.when, this.place),
+    ];
+    const buttons = h("div", { class: "actions" }, this.freeze, this.back);
+    return h("header", { class: "study-head" }, h("div", {}, words), buttons);
+  }
+
+  summary(tiles) {
+    return h(
+      "section",
+      { "aria-label": "Counts", class: "summary" },
+      this.gains.element,
+      h("dl", { class: "stats" }, tiles),
+      this.budget.element,
+      this.fallbacks,
+      this.scales,
+    );
+  }
+
+  getHistory() {
+    const points = innerWidth < 600 ? 200 : 400;
+    return get(path(this.name, `/history?points=${points}${this.range.query()}`));
+  }
+
+  showHistory(history) {
+    this.fetched = { history, since: this.range.since(), now: Date.now() / 1000 };
+    this.redraw();
+  }
+
+  redraw() {
+    const { history, since, now } = this.fetched;
+    this.charts.showHistory(history, { axis: this.range.axis, since, now });
+    this.gains.show(history.gains);
+    write(this.stats.get("Regime"), this.charts.regime ?? "–");
   }
 
   /** Everything anew, once. */
@@ -133,6 +198,7 @@ class StudyPage {
   }
 
   took(row) {
+    heard();
     this.showCounts({ ...this.view, ...row, learned: this.view.learned });
     if (!document.hidden) this.changed();
   }
@@ -142,118 +208,64 @@ class StudyPage {
   }
 
   showCounts(view) {
-    const before = this.view.frozen;
+    const before = this.view.serves;
     this.view = { ...this.view, ...view };
-    const { frozen, tells, failures, observations, pending, late, expired } = this.view;
+    const { serves, tells, failures, observations, pending, late, expired } = this.view;
     const learned = tells + failures + observations;
-    const state = frozen ? "frozen" : learned ? "learning" : "waiting";
-    this.badge.dataset.state = state;
-    write(this.badge, { frozen: "Frozen", learning: "Learning", waiting: "Waiting for the first tell" }[state]);
-    write(this.freeze, frozen ? "Unfreeze" : "Freeze");
-    if (before !== frozen) say(frozen ? "The study is frozen" : "The study is learning");
+    this.badge.dataset.state = serves !== "suggestions" ? serves : learned ? "learning" : "waiting";
+    write(this.badge, STATES[serves === "suggestions" && !learned ? "waiting" : serves]);
+    write(this.freeze, QUESTIONS[this.other()][0]);
+    this.back.hidden = serves === "default";
+    if (before !== serves) say(`The study was ${DONE[serves]}`);
+    this.showAlerts();
     this.waiting.hidden = learned > 0;
-    this.charts.element.hidden = learned === 0;
+    for (const part of [this.charts, this.range, this.gains]) part.element.hidden = learned === 0;
     const shown = { Learned: learned, Pending: pending, Failed: failures, Late: late, Expired: expired };
     for (const [label, count] of Object.entries(shown)) write(this.stats.get(label), whole(count));
-    const { gain, regime } = this.charts;
-    write(this.stats.get("Gain over default"), gain === null ? "–" : signed(gain));
-    write(this.stats.get("Regime"), regime ?? "–");
-    write(this.budget, budget(this.view));
+    this.budget.show(this.view);
     write(this.scales, scales(this.view));
+    write(this.fallbacks, fallbacks(this.view));
+    write(this.place, this.view.server ? `on ${this.view.server}` : "");
     this.showWhen();
   }
 
-  showWhen() {
-    const at = this.view.last_event_at;
-    write(this.when, at ? `last event ${ago(at, Date.now() / 1000)}` : "no event yet");
+  showAlerts() {
+    const { tells, failures, observations } = this.view;
+    const lost = this.lost ? ["The connection to the server is lost: what this page shows may be old."] : [];
+    this.alerts.show([...lost, ...this.view.alerts], tells + failures + observations);
   }
 
-  askFreeze() {
-    const { frozen } = this.view;
+  showWhen() {
+    const { last_event_at: at, switched, serves } = this.view;
+    const now = Date.now() / 1000;
+    write(this.when, at ? `last event ${ago(at, now)}` : "no event yet");
+    const who = switched ? `${DONE[serves]} ${ago(switched.at, now)}${switched.by ? ` by ${switched.by}` : ""}` : "";
+    write(this.who, who);
+    this.who.title = switched ? new Date(switched.at * 1000).toLocaleString() : "";
+  }
+
+  /** What the first button leads to. */
+  other() {
+    return this.view.serves === "suggestions" ? "recommendation" : "suggestions";
+  }
+
+  ask(serves) {
+    const [action, words, where, body] = QUESTIONS[serves];
     confirm({
-      title: frozen ? `Unfreeze ${this.name}?` : `Freeze ${this.name}?`,
-      words: frozen
-        ? "The tuner explores again: an ask may get parameters that were not tried before."
-        : "Every ask then gets the best parameters known, and nothing new is tried. Tells are still learned. It can be undone at any time.",
-      action: frozen ? "Unfreeze" : "Freeze",
+      title: serves === "default" ? `${this.name} back to its default?` : `${action} ${this.name}?`,
+      words,
+      action,
       act: async () => {
-        const answer = await post(path(this.name, frozen ? "/unfreeze" : "/freeze"));
-        this.showCounts(answer);
+        this.showCounts(await post(path(this.name, where), body));
         this.parts.history.soon();
       },
     });
   }
 }
 
-/** Something fetched again when it may have changed, never twice at once, and less often where it takes long. */
-class Part {
-  constructor(fetch, show, least) {
-    this.fetch = fetch;
-    this.show = show;
-    this.least = least;
-    this.next = 0;
-    this.timer = null;
-    this.busy = false;
-    this.wanted = false;
-  }
-
-  async now() {
-    this.busy = true;
-    const began = performance.now();
-    try {
-      this.show(await this.fetch());
-    } finally {
-      const ended = performance.now();
-      this.next = ended + Math.max(this.least, SHARE * (ended - began));
-      this.busy = false;
-      if (this.wanted) this.soon();
-    }
-  }
-
-  soon() {
-    this.wanted = this.busy;
-    if (this.busy || this.timer !== null) return;
-    this.timer = setTimeout(
-      async () => {
-        this.timer = null;
-        try {
-          await this.now();
-        } catch (error) {
-          if (!(error instanceof Refused || error instanceof TypeError)) throw error;
-          this.next = performance.now() + 5_000; // the live stream says what is wrong
-        }
-      },
-      Math.max(0, this.next - performance.now()),
-    );
-  }
-}
-
-const EXAMPLES = {
-  number: 1.5,
-  flag: true,
-  category: "eu",
-  name: "alice",
-  "time of day": "13:45",
-  weekday: "Mon",
-};
-
-function waiting(view) {
-  const context = Array.isArray(view.context)
-    ? Object.fromEntries(view.context.map((name) => [name, 1.5]))
-    : typeof view.context === "number"
-      ? Array(view.context).fill(1.5)
-      : view.context === null || view.context === undefined
-        ? null
-        : Object.fromEntries(Object.entries(view.context).map(([name, kind]) => [name, EXAMPLES[kind.kind]]));
-  const metrics = Object.fromEntries(Object.keys(view.metrics).map((name) => [name, 12.3]));
-  const curl = (verb, body) =>
-    `curl ${location.origin}${path(view.name, verb)} \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
-  const id = "s0";
-  return h(
-    "section",
-    { class: "empty", hidden: true },
-    h("h2", {}, "Nothing learned yet"),
-    h("p", {}, "Ask for parameters, run them, tell what came of it. The charts appear with the first tell."),
-    h("pre", {}, `${curl("/ask", { context })}\n\n${curl("/tell", { id, metrics })}`),
-  );
+/** How many asks of clients were answered without the server, if they told. */
+function fallbacks({ fallbacks: told }) {
+  if (!told?.asks) return "";
+  const share = told.without_server / told.asks;
+  return `Clients answered ${whole(told.without_server)} of ${whole(told.asks)} asks without the server (${percent(share)}).`;
 }

@@ -1,4 +1,4 @@
-// TimePlot: a plot along the steps of a study. All of them share one cursor, and a strip of regimes under the axis.
+// TimePlot: a plot along the steps of a study, or along the time when they were (data.clock). All of them share one cursor, and a strip of regimes under the axis.
 
 import { s, say } from "./dom.js";
 import { linear, logTicks, logarithmic, tick, ticks, whole } from "./numbers.js";
@@ -31,18 +31,23 @@ export class TimePlot extends Plot {
     if (!this.x) return;
     const left = this.canvas.getBoundingClientRect().left;
     const share = (event.clientX - left - this.box.left) / Math.max(this.box.right - this.box.left, 1);
-    point(Math.min(Math.floor(Math.min(Math.max(share, 0), 1) * this.data.steps), this.last()));
+    const { clock } = this.data;
+    point(clock.step(clock.low + Math.min(Math.max(share, 0), 1) * (clock.high - clock.low)));
   }
 
   pressed(event) {
     const stride = Math.max(this.data?.bucket ?? 1, Math.round(this.last() / 100), 1) * (event.shiftKey ? 10 : 1);
     const from = cursor ?? this.last();
-    const to = { ArrowLeft: from - stride, ArrowRight: from + stride, Home: 0, End: this.last() }[event.key];
+    const to = { ArrowLeft: from - stride, ArrowRight: from + stride, Home: this.first(), End: this.last() }[event.key];
     if (event.key === "Escape") point(null);
     if (to === undefined) return;
     event.preventDefault();
-    point(Math.min(Math.max(to, 0), this.last()));
+    point(Math.min(Math.max(to, this.first()), this.last()));
     say(this.readout.innerText); // only here: a screen reader need not hear every new step
+  }
+
+  first() {
+    return this.data?.clock.first ?? 0;
   }
 
   last() {
@@ -55,7 +60,7 @@ export class TimePlot extends Plot {
     const left = Math.ceil(Math.max(this.margin, ...marks.map(({ text }) => wide(text))) + 10);
     const bottom = this.height - this.below - (this.strip ? 30 : 22);
     this.box = { left, right: this.width - 10, top: 8, bottom };
-    this.x = linear(0, Math.max(this.data.steps, 1), left, this.box.right);
+    this.setX();
     this.y = (log ? logarithmic : linear)(low, high, bottom - (levels ? 10 : 0), this.box.top + (levels ? 8 : 0));
     for (const { at, text } of marks) {
       const y = Math.round(this.y(at)) + 0.5;
@@ -66,6 +71,13 @@ export class TimePlot extends Plot {
     if (this.strip) this.regimes(this.box.bottom + 2, 4);
   }
 
+  /** The x of a step. */
+  setX() {
+    const { clock } = this.data;
+    const scale = linear(clock.low, clock.high, this.box.left, this.box.right);
+    this.x = (step) => Math.max(scale(clock.place(step)), this.box.left);
+  }
+
   yMarks(low, high, log) {
     const count = Math.max(2, Math.round(this.height / 48));
     if (log) return logTicks(low, high, count).map((at) => ({ at, text: tick(at, at) }));
@@ -74,10 +86,15 @@ export class TimePlot extends Plot {
   }
 
   stepAxis() {
-    const { at, gap } = ticks(0, Math.max(this.data.steps, 1), Math.max(2, Math.floor(this.width / 90)));
-    for (const step of at.filter((x) => x >= 0 && Number.isInteger(x))) {
-      const x = this.x(step);
-      const text = tick(step, gap);
+    const { clock } = this.data;
+    const scale = linear(clock.low, clock.high, this.box.left, this.box.right);
+    const count = Math.max(2, Math.floor(this.width / 90));
+    const { at, gap } = ticks(clock.low, clock.high, count);
+    const marks = clock.byTime
+      ? clock.timeTicks(count)
+      : at.filter(Number.isInteger).map((step) => ({ at: step, text: tick(step, gap) }));
+    for (const { at: place, text } of marks) {
+      const x = scale(place);
       const end = x + wide(text) / 2 > this.width;
       this.svg.append(
         s(
@@ -98,8 +115,9 @@ export class TimePlot extends Plot {
       const path = `M${open.from.toFixed(1)} ${top}H${until.toFixed(1)}V${top + height}H${open.from.toFixed(1)}Z`;
       shapes.set(open.rank, (shapes.get(open.rank) ?? "") + path);
     };
-    for (const { rank, from } of this.data.regimes) {
-      const x = this.x(from);
+    for (const { rank, from, to } of this.data.regimes) {
+      if (to < this.first()) continue;
+      const x = this.x(Math.max(from, this.first()));
       if (open && x - open.from < 0.5) open.rank = rank;
       else {
         close(x);
@@ -120,20 +138,42 @@ export class TimePlot extends Plot {
   /** Show the values under the cursor, or the latest ones. */
   follow() {
     if (!this.hair) return;
-    const step = cursor === null ? null : Math.min(cursor, this.last());
+    const step = cursor === null ? null : Math.min(Math.max(cursor, this.first()), this.last());
     this.hair.setAttribute("visibility", step === null ? "hidden" : "visible");
     this.dots.replaceChildren();
     if (step !== null) {
       this.hair.setAttribute("x1", this.x(step));
       this.hair.setAttribute("x2", this.x(step));
     }
-    this.read([{ label: "step", text: whole(step ?? this.data.steps - 1) }, ...this.at(step)]);
+    const shown = step ?? this.data.steps - 1;
+    const when = step === null ? "" : this.data.clock.moment(shown);
+    this.read([
+      { label: "step", text: whole(shown) },
+      ...(when ? [{ label: "at", text: when }] : []),
+      ...this.at(step),
+    ]);
   }
 
   /** A dot on a line under the cursor. */
   dot(step, value, mark) {
     const y = Math.min(Math.max(this.y(value), this.box.top), this.box.bottom);
     this.dots.append(s("circle", { class: `dot ${mark}`, cx: this.x(step), cy: y, r: 3.5 }));
+  }
+
+  /** A table of series: { name: { step, mean, min, max } or { step, mean } }, a row for each piece. */
+  seriesTable(named) {
+    const { clock } = this.data;
+    const series = Object.entries(named).filter(([, found]) => found?.step.length);
+    const parts = series.flatMap(([name, found]) =>
+      ["mean", "min", "max"]
+        .filter((part) => found[part])
+        .map((part) => [part === "mean" ? name : `${name} ${part}`, new Map(found.step.map((x, i) => [x, found[part][i]]))]),
+    );
+    const steps = [...new Set(series.flatMap(([, found]) => found.step))].sort((a, b) => a - b);
+    return {
+      columns: ["step", "time", ...parts.map(([name]) => name)],
+      rows: steps.map((step) => [step, clock.iso(step), ...parts.map(([, found]) => found.get(step))]),
+    };
   }
 
   /** What the read-out says at a step; null: at the latest. */

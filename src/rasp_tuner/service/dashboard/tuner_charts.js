@@ -12,6 +12,7 @@ const KINDS = {
   failed: "failed",
   late: "late",
   freeze: "frozen",
+  default: "sent back to the default",
   unfreeze: "unfrozen",
 };
 
@@ -28,12 +29,13 @@ export class RegimePlot extends TimePlot {
 
   paint() {
     this.box = { left: LANES, right: this.width - 10, top: 6, bottom: 46 };
-    this.x = linear(0, Math.max(this.data.steps, 1), this.box.left, this.box.right);
+    this.setX();
     this.svg.append(s("text", { class: "tick", x: LANES - 8, y: 30, "text-anchor": "end" }, "regime"));
     this.y = () => 0;
     this.regimes(8, 36);
     for (const { rank, from, to } of this.data.regimes) {
-      const [left, right] = [this.x(from), this.x(to + 1)];
+      if (to < this.first()) continue;
+      const [left, right] = [this.x(Math.max(from, this.first())), this.x(to + 1)];
       if (right - left < 22) continue;
       this.svg.append(
         s("text", { class: `on r${rank % 12}`, x: (left + right) / 2, y: 31, "text-anchor": "middle" }, letter(rank)),
@@ -56,6 +58,15 @@ export class RegimePlot extends TimePlot {
       { label: "regime", text: letter(rank), mark: `r${rank % 12}` },
       { label: "steps", text: `${whole(from)} to ${whole(to)}` },
     ];
+  }
+
+  table() {
+    const { regimes, clock } = this.data;
+    const rows = regimes.filter(({ to }) => to >= clock.first);
+    return {
+      columns: ["regime", "from step", "to step", "from time"],
+      rows: rows.map(({ rank, from, to }) => [letter(rank), from, to, from < clock.first ? "" : clock.iso(from)]),
+    };
   }
 
   words() {
@@ -122,6 +133,23 @@ export class NoveltyPlot extends TimePlot {
     return items;
   }
 
+  table() {
+    const { columns, rows } = this.seriesTable({ novelty: this.data.series });
+    return {
+      columns: [...columns, "event", "by"],
+      rows: [
+        ...rows,
+        ...this.data.events.map(({ step, at, kind, by }) => [
+          step,
+          new Date(at * 1000).toISOString(),
+          ...columns.slice(2).map(() => ""),
+          kind,
+          by,
+        ]),
+      ],
+    };
+  }
+
   words() {
     const { series, events } = this.data;
     const latest = series.mean.length
@@ -151,6 +179,11 @@ export class GatePlot extends TimePlot {
     if (!weights.length) return [];
     const row = weights[pieceAt(this.data.step, step)];
     return names.map((name, e) => ({ label: name, text: percent(row[e]), mark: `g${e}` }));
+  }
+
+  table() {
+    const { names, step, weights, clock } = this.data;
+    return { columns: ["step", "time", ...names], rows: step.map((at, i) => [at, clock.iso(at), ...weights[i]]) };
   }
 
   words() {
@@ -246,6 +279,11 @@ export class MemoryPlot extends Plot {
     this.read(items);
   }
 
+  table() {
+    const rows = this.data.slots.map((slot) => [letter(slot.rank), slot.x, slot.y, slot.visits, slot.last_visit]);
+    return { columns: ["regime", "x", "y", "visits", "last visit at step"], rows };
+  }
+
   words() {
     const { slots, explained } = this.data;
     if (!slots.length) return "Memory is empty.";
@@ -300,6 +338,11 @@ export class CalibrationPlot extends Plot {
             { label: "90% intervals that held", text: percent(observed[i]), mark: "main" },
           ],
     );
+  }
+
+  table() {
+    const { expected, observed } = this.data;
+    return { columns: ["interval", "outcomes inside"], rows: expected.map((share, i) => [share, observed[i]]) };
   }
 
   words() {

@@ -1,20 +1,22 @@
-"""The ASGI application. The gateway checks every request; FastAPI is loaded after the server is ready.
-
-FastAPI takes about a fifth of the import time of a start, and asks and tells do not need it.
-"""
+"""The ASGI application: starts and stops a service; the gateway answers its requests."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.service.http.fast_routes import fast_routes
-from rasp_tuner.service.http.gateway import AsgiApp, Gateway, Message, Receive, Send
+from rasp_tuner.service.http.gateway import Gateway
+from rasp_tuner.service.http.route import Message, Receive, Send
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
-from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.leases import Leases
+from rasp_tuner.service.storage.store import LEASE_S, Store
+
+if TYPE_CHECKING:
+    from rasp_tuner.service.http.forward import Forwarder
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RELOAD_KEYS_S = 0.5  # another process may change them
@@ -27,8 +29,8 @@ class Application:
 
     def __init__(self, service: Service, hosts: Iterable[str]) -> None:
         self.service = service
-        self._gateway = Gateway(self._call_fastapi, service, hosts, fast_routes(service))
-        self._loading: asyncio.Task[AsgiApp]
+        self._forwarder = _forwarder(service)
+        self._gateway = Gateway(service, hosts, self._forwarder)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -37,27 +39,26 @@ class Application:
             await self._lifespan(receive, send)
         # nothing else is supported: no web sockets
 
-    async def _call_fastapi(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer what the gateway does not answer itself."""
-        app = await asyncio.shield(self._loading)
-        await app(scope, receive, send)
-
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Start and stop, by the ASGI lifespan protocol."""
         service = self.service
         await receive()
         service.writer.start()
+        if service.keeper is not None:
+            service.keeper.start()
         await asyncio.to_thread(service.writer.ready.wait)
         stopping = asyncio.Event()
         reloading = asyncio.create_task(_reload_keys(service, stopping))
-        self._loading = asyncio.create_task(asyncio.to_thread(_load_fastapi, service))
         await send({"type": "lifespan.startup.complete"})
         await receive()
         stopping.set()
-        await asyncio.gather(reloading, self._loading, return_exceptions=True)
+        await reloading
         service.broadcaster.close()
         await asyncio.to_thread(service.writer.stop)
-        service.store.close()
+        self._gateway.close()
+        if self._forwarder is not None:
+            await self._forwarder.close()
+        await asyncio.to_thread(service.close)
         await send({"type": "lifespan.shutdown.complete"})
 
 
@@ -67,15 +68,25 @@ def create_app(
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits | None = None,
     open_without_keys: bool = True,
+    advertise: str = "http://127.0.0.1:8321",
+    lease_s: float = LEASE_S,
 ) -> Application:
-    """The application on a store, which it closes at the end; `hosts` are the allowed Host headers."""
-    return Application(Service(store, limits or Limits(), open_without_keys=open_without_keys), hosts)
+    """The application on a store, which it closes at the end; `hosts` are the allowed Host headers.
+
+    advertise   where other servers reach this one, if several use the database
+    """
+    leases = Leases(store, advertise, lease_s) if store.is_shared else None
+    service = Service(store, limits or Limits(), open_without_keys=open_without_keys, leases=leases)
+    return Application(service, hosts)
 
 
-def _load_fastapi(service: Service) -> AsgiApp:
-    from rasp_tuner.service.http.app import create_fastapi
+def _forwarder(service: Service) -> "Forwarder | None":
+    """What sends requests on to other servers; not loaded if there can be none."""
+    if service.leases is None:
+        return None
+    from rasp_tuner.service.http.forward import Forwarder
 
-    return create_fastapi(service)
+    return Forwarder(service, service.leases)
 
 
 async def _reload_keys(service: Service, stopping: asyncio.Event) -> None:

@@ -12,6 +12,9 @@ from rasp_tuner.service.http_errors import from_library_error
 Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Number = FiniteFloat
 ContextValue = FiniteFloat | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
+# A list stops at its first wrong entry: to collect the errors of a hundred thousand takes seconds.
+ContextList = Annotated[list[ContextValue], Field(max_length=1_024, fail_fast=True)]
+ContextValues = dict[Word, ContextValue] | ContextList | None
 
 
 class LazyModel(BaseModel):
@@ -38,7 +41,9 @@ class PlainContext(StrictModel):
 
 class CategoryContext(StrictModel):
     kind: Literal["category"]
-    values: list[Word] | None = Field(default=None, description="The usual ones, if known; any other is one more.")
+    values: Annotated[list[Word], Field(fail_fast=True)] | None = Field(
+        default=None, description="The usual ones, if known; any other is one more."
+    )
 
 
 class NameContext(StrictModel):

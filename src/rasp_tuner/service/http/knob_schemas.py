@@ -1,16 +1,25 @@
 """Knobs as strict pydantic models, one for each kind."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import BeforeValidator, Field, FiniteFloat, StringConstraints
 
 from rasp_tuner.service.http.context_schemas import Number, StrictModel, Word
 
-KnobValue = str | bool | int | FiniteFloat | None
+KnobValue = Annotated[str, StringConstraints(max_length=4_096)] | bool | int | FiniteFloat | None
+KnobValues = Annotated[list[KnobValue], Field(fail_fast=True)]
+MAX_CONDITIONS = 64  # as many as a study may have knobs
+
+
+def _few(value: Any) -> Any:
+    """The value, refused before its entries are looked at if there are too many: pydantic would collect all errors."""
+    if isinstance(value, dict) and len(value) > MAX_CONDITIONS:
+        raise ValueError(f"at most {MAX_CONDITIONS} conditions, got {len(value)}")
+    return value
 
 
 class KnobModel(StrictModel):
-    when: dict[Word, KnobValue | list[KnobValue]] | None = Field(
+    when: Annotated[dict[Word, KnobValue | KnobValues] | None, BeforeValidator(_few)] = Field(
         default=None,
         description="The knob exists only while others have such values.",
         examples=[{"codec": ["zstd"]}],
@@ -42,7 +51,7 @@ class PowerOfTwoKnob(KnobModel):
 
 class CategoricalKnob(KnobModel):
     type: Literal["categorical"]
-    choices: list[KnobValue] = Field(min_length=2)
+    choices: KnobValues = Field(min_length=2)
     ordered: bool = Field(default=False, description="Whether neighbours in the list are expected to act alike.")
 
 

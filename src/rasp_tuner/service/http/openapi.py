@@ -1,72 +1,65 @@
-"""The OpenAPI document. Routes read their bodies themselves, so requests and answers are described here."""
+"""The OpenAPI document, made from the table of routes and the models of requests and answers."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from fastapi.responses import Response
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from rasp_tuner import __version__
 from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.context_schemas import LazyModel
+from rasp_tuner.service.http.route import JSON, Route
 
 COMPONENT = "#/components/schemas/{model}"
 
 
-def describe(
-    summary: str,
-    takes: type[BaseModel] | str | None,
-    gives: type[BaseModel] | str | None,
-    status: int = 200,
-    **query: int | str | Sequence[str] | None,
-) -> dict[str, Any]:
-    """Arguments of a route's decorator; request and answer are a model, or a content type without one."""
-    extra: dict[str, Any] = {}
-    if takes is not None:
-        extra["requestBody"] = {"required": True, "content": _content(takes)}
-    if query:
-        extra["parameters"] = [
-            {"name": name, "in": "query", "schema": _query_schema(usual)} for name, usual in query.items()
-        ]
-    good: dict[str, Any] = {"description": summary}
-    if gives is not None:
-        good["content"] = _content(gives)
-    bad = {"description": "Refused", "content": _content(schemas.Error)}
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The whole document."""
+    models = [
+        model
+        for model in vars(schemas).values()
+        if isinstance(model, type) and issubclass(model, LazyModel) and model.model_fields
+    ]
+    _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        if route.summary:
+            paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
-        "summary": summary,
-        "openapi_extra": extra,
-        "responses": {status: good, "4XX": bad, "5XX": bad},
-        "status_code": status,
-        "response_model": None,
-        "response_class": Response,  # without a content type of its own, so that the document has only those given here
+        "openapi": "3.1.0",
+        "info": {"title": "RASP-Tuner", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": definitions["$defs"],
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"key": []}, {}],
     }
 
 
-def add(app: FastAPI) -> None:
-    """Make `app.openapi()` return the whole document."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            models = [
-                model
-                for model in vars(schemas).values()
-                if isinstance(model, type) and issubclass(model, LazyModel) and model.model_fields
-            ]
-            _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
-            components = document.setdefault("components", {})
-            components["schemas"] = definitions["$defs"]
-            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            document["security"] = [{"key": []}, {}]
-            for path, operations in document["paths"].items():
-                for operation in operations.values():
-                    _name_path(path, operation)
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
+def _operation(route: Route) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": route.summary}
+    if route.gives is not None:
+        good["content"] = _content(route.gives)
+    bad = {"description": "Refused", "content": _content(schemas.Error)}
+    named = re.sub(r"\W", "_", f"{route.handler.__name__}{route.path}")
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": f"{named}_{route.method.lower()}",
+        "parameters": [
+            {"name": name, "in": "query", "schema": _query_schema(usual)} for name, usual in route.query.items()
+        ]
+        + [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in re.findall(r"\{(\w+)\}", route.path)
+        ],
+        "responses": {str(route.status): good, "4XX": bad, "5XX": bad},
+    }
+    if route.takes is not None:
+        operation["requestBody"] = {"required": not route.body_is_optional, "content": _content(route.takes)}
+    return operation
 
 
 def _query_schema(usual: int | str | Sequence[str] | None) -> dict[str, Any]:
@@ -79,15 +72,7 @@ def _query_schema(usual: int | str | Sequence[str] | None) -> dict[str, Any]:
     return {"type": "string", "enum": list(usual)}
 
 
-def _name_path(path: str, operation: dict[str, Any]) -> None:
-    """Describe the parameters of the path, which the routes read from the request."""
-    known = operation.setdefault("parameters", [])
-    for name in ("name", "id"):
-        if f"{{{name}}}" in path and not any(parameter["name"] == name for parameter in known):
-            known.append({"name": name, "in": "path", "required": True, "schema": {"type": "string"}})
-
-
 def _content(what: type[BaseModel] | str) -> dict[str, Any]:
     if isinstance(what, str):
-        return {what: {"schema": {} if what == "application/json" else {"type": "string"}}}
-    return {"application/json": {"schema": {"$ref": COMPONENT.format(model=what.__name__)}}}
+        return {what: {"schema": {} if what == JSON else {"type": "string"}}}
+    return {JSON: {"schema": {"$ref": COMPONENT.format(model=what.__name__)}}}

@@ -1,90 +1,101 @@
 """Admin routes: create, list, delete, freeze, export and import studies; erase records."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response, StreamingResponse
-
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http.gateway import STUDY_PATH
-from rasp_tuner.service.http.openapi import describe
-from rasp_tuner.service.http.routes_study import int_from_query, json_body, json_response
+from rasp_tuner.service.http.query import list_query
+from rasp_tuner.service.http.route import IMPORT_PATH, NDJSON, STUDY_PATH, Request, Response, Route, json_response
 from rasp_tuner.service.http.transfer import export_lines, read_import
-from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study_list import SORTS, ListQuery
-
-MOST_IN_PAGE, MOST_OFFSET, LONGEST_NAME = 500, 10**9, 64
+from rasp_tuner.service.study_list import SORTS
 
 
-def _list_query(request: Request) -> ListQuery:
-    """Without `limit` all studies, as in version 0.1."""
-    given, only = request.query_params, request.scope["rasp.caller"].study
-    sort = given.get("sort", "name")
-    if sort not in SORTS:
-        raise invalid(f"sort must be one of {', '.join(SORTS)}", "sort")
-    limit = int_from_query(request, "limit", 50, 1, MOST_IN_PAGE) if "limit" in given else None
-    offset = int_from_query(request, "offset", 0, 0, MOST_OFFSET)
-    return ListQuery(only, given.get("find", "")[:LONGEST_NAME], sort, limit, offset)
+async def create(service: Service, request: Request, wanted: schemas.NewStudy) -> Response:
+    new, view = await service.create(wanted.model_dump(exclude_unset=True), request.caller)
+    return json_response(view, 201 if new else 200)
 
 
-def add(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/studies", **describe("Make a study", schemas.NewStudy, schemas.StudyView, status=201))
-    async def create(request: Request) -> Response:
-        wanted = schemas.parse(schemas.NewStudy, json_body(request))
-        schemas.check_size(wanted, service.limits)
-        new, view = await service.create(wanted.model_dump(exclude_unset=True), request.scope["rasp.caller"])
-        return json_response(view, 201 if new else 200)
+async def studies(service: Service, request: Request, _: None) -> Any:
+    return await service.list_studies(list_query(request.query, request.caller.study))
 
-    @app.get(
+
+async def delete(service: Service, request: Request, _: None) -> Response:
+    await service.delete(request.study, request.caller)
+    return Response(status=204, content_type=None)
+
+
+async def export(service: Service, request: Request, _: None) -> Response:
+    def look(live: LiveStudy, _: UnitOfWork) -> tuple[int, dict[str, Any], float, int]:
+        return live.id, live.definition.to_wire(), live.created, live.seq
+
+    found = await service.read(request.study, look)
+    await service.audit(request.caller, "study exported", request.study)
+    headers = {"Content-Disposition": f'attachment; filename="{request.study}.ndjson"'}
+    return Response(_in_thread(export_lines(service.store, *found)), content_type=NDJSON, headers=headers)
+
+
+async def _in_thread(parts: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The parts, each read from the database beside the event loop."""
+    while part := await asyncio.to_thread(next, parts, b""):
+        yield part
+
+
+async def take(service: Service, request: Request, _: None) -> Response:
+    new = await asyncio.to_thread(read_import, request.body, request.query.get("name"), service.limits)
+    return json_response(await service.import_study(new.live, new.events, request.caller), 201)
+
+
+async def forget(service: Service, request: Request, wanted: schemas.Forget) -> Any:
+    return await service.forget(request.study, wanted.model_dump(exclude_defaults=True), request.caller)
+
+
+async def freeze(service: Service, request: Request, wanted: schemas.Freeze) -> Any:
+    return await service.freeze(request.study, True, request.caller, default=wanted.at == "default")
+
+
+async def unfreeze(service: Service, request: Request, _: None) -> Any:
+    return await service.freeze(request.study, False, request.caller)
+
+
+ROUTES = [
+    Route(
+        "POST",
         "/v1/studies",
-        **describe("All studies the key is for", None, schemas.StudyList, limit=None, offset=0, find="", sort=SORTS),
-    )
-    async def studies(request: Request) -> Response:
-        return json_response(await service.list_studies(_list_query(request)))
-
-    @app.delete(STUDY_PATH, **describe("Delete it with all it learned", None, None, status=204))
-    async def delete(request: Request) -> Response:
-        await service.delete(request.path_params["name"], request.scope["rasp.caller"])
-        return Response(status_code=204)
-
-    @app.get(f"{STUDY_PATH}/export", **describe("The log, as lines of JSON", None, "application/x-ndjson"))
-    async def export(request: Request) -> Response:
-        name, caller = request.path_params["name"], request.scope["rasp.caller"]
-
-        def look(live: LiveStudy, _: UnitOfWork) -> tuple[int, dict[str, Any], float, int]:
-            return live.id, live.definition.to_wire(), live.created, live.seq
-
-        found = await service.read(name, look)
-        await service.audit(caller, "study exported", name)
-        headers = {"Content-Disposition": f'attachment; filename="{name}.ndjson"'}
-        return StreamingResponse(
-            export_lines(service.store, *found), media_type="application/x-ndjson", headers=headers
-        )
-
-    @app.post(
-        "/v1/studies/import", **describe("Take in an export", "application/x-ndjson", schemas.StudyView, status=201)
-    )
-    async def take(request: Request) -> Response:
-        name = request.query_params.get("name")
-        new = await asyncio.to_thread(read_import, request.scope["rasp.body"], name, service.limits)
-        return json_response(await service.import_study(new.live, new.events, request.scope["rasp.caller"]), 201)
-
-    @app.post(f"{STUDY_PATH}/forget", **describe("Erase records", schemas.Forget, schemas.Forgotten))
-    async def forget(request: Request) -> Response:
-        wanted = schemas.parse(schemas.Forget, json_body(request)).model_dump(exclude_defaults=True)
-        return json_response(await service.forget(request.path_params["name"], wanted, request.scope["rasp.caller"]))
-
-    @app.post(f"{STUDY_PATH}/freeze", **describe("Stop exploring", schemas.Freeze, schemas.Frozen))
-    async def freeze(request: Request) -> Response:
-        body = json_body(request) if request.scope["rasp.body"] else {}  # none in calls of version 0.1
-        default = schemas.parse(schemas.Freeze, body).at == "default"
-        caller = request.scope["rasp.caller"]
-        return json_response(await service.freeze(request.path_params["name"], True, caller, default=default))
-
-    @app.post(f"{STUDY_PATH}/unfreeze", **describe("Explore again", None, schemas.Frozen))
-    async def unfreeze(request: Request) -> Response:
-        return json_response(await service.freeze(request.path_params["name"], False, request.scope["rasp.caller"]))
+        "admin",
+        create,
+        "Make a study",
+        schemas.NewStudy,
+        schemas.StudyView,
+        status=201,
+        parse=schemas.parse_study,
+    ),
+    Route(
+        "GET",
+        "/v1/studies",
+        "read",
+        studies,
+        "All studies the key is for",
+        gives=schemas.StudyList,
+        query={"limit": None, "offset": 0, "find": "", "sort": SORTS},
+        of_any_study=True,
+    ),
+    Route("POST", IMPORT_PATH, "admin", take, "Take in an export", NDJSON, schemas.StudyView, status=201),
+    Route("DELETE", STUDY_PATH, "admin", delete, "Delete it with all it learned", gives=None, status=204),
+    Route("GET", f"{STUDY_PATH}/export", "admin", export, "The log, as lines of JSON", gives=NDJSON),
+    Route("POST", f"{STUDY_PATH}/forget", "admin", forget, "Erase records", schemas.Forget, schemas.Forgotten),
+    Route(
+        "POST",
+        f"{STUDY_PATH}/freeze",
+        "admin",
+        freeze,
+        "Stop exploring",
+        schemas.Freeze,
+        schemas.Frozen,
+        body_is_optional=True,  # there was none in version 0.1
+    ),
+    Route("POST", f"{STUDY_PATH}/unfreeze", "admin", unfreeze, "Explore again", gives=schemas.Frozen),
+]

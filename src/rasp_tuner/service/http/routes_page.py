@@ -1,53 +1,64 @@
 """Routes of the server itself, and of the dashboard's files."""
 
 from pathlib import Path
-
-from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, Response
+from typing import Any
 
 from rasp_tuner import __version__
-from rasp_tuner.service.http.openapi import describe
-from rasp_tuner.service.http.routes_study import json_response
+from rasp_tuner.service.http.route import Request, Response, Route, json_response
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.tables import SCHEMA_VERSION
 
 DASHBOARD = Path(__file__).parents[1] / "dashboard"
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+}
 
 
-def add(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", **describe("The process answers", None, "application/json"))
-    async def healthz() -> Response:
-        return json_response({"status": "ok"})
+async def healthz(_: Service, __: Request, ___: None) -> Any:
+    return {"status": "ok"}
 
-    @app.get("/version", **describe("Versions of program and database", None, "application/json"))
-    async def version() -> Response:
-        return json_response({"version": __version__, "schema": SCHEMA_VERSION})
 
-    @app.get("/metrics", **describe("For Prometheus", None, "text/plain"))
-    async def metrics() -> Response:
-        return Response(await service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+async def readyz(service: Service, _: Request, __: None) -> Response:
+    reason = await service.why_not_ready()
+    return json_response({"ready": True}) if reason is None else json_response({"ready": False, "reason": reason}, 503)
 
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
-        return json_response(app.openapi())
 
-    @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return _file("index.html")
+async def version(_: Service, __: Request, ___: None) -> Any:
+    return {"version": __version__, "schema": SCHEMA_VERSION}
 
-    @app.get("/studies/{name}", include_in_schema=False)
-    async def study_page() -> Response:
-        return _file("index.html")
 
-    @app.get("/static/{path:path}", include_in_schema=False)
-    async def static(request: Request) -> Response:
-        return _file(request.path_params["path"])
+async def metrics(service: Service, _: Request, __: None) -> Response:
+    return Response(await service.metrics(), content_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def page(_: Service, __: Request, ___: None) -> Response:
+    return _file("index.html")
+
+
+async def static(_: Service, request: Request, __: None) -> Response:
+    return _file(request.parameters["path"])
 
 
 def _file(name: str) -> Response:
     """A file from the dashboard's folder, and from no other."""
     path = (DASHBOARD / name).resolve() if "\0" not in name and len(name) < 200 else DASHBOARD
-    if not path.is_relative_to(DASHBOARD.resolve()) or not path.is_file():
+    kind = CONTENT_TYPES.get(path.suffix)
+    if kind is None or not path.is_relative_to(DASHBOARD.resolve()) or not path.is_file():
         raise HttpError(404, "not_found", "no such file")
-    return FileResponse(path)
+    return Response(path.read_bytes(), content_type=kind)
+
+
+ROUTES = [
+    Route("GET", "/healthz", "nothing", healthz, "The process answers"),
+    Route("GET", "/readyz", "nothing", readyz, "Tells can be taken"),
+    Route("GET", "/version", "nothing", version, "Versions of program and database"),
+    Route("GET", "/metrics", "read", metrics, "For Prometheus", gives="text/plain"),
+    Route("GET", "/", "nothing", page),
+    Route("GET", "/studies/{name}", "nothing", page),
+    Route("GET", "/static/{path:path}", "nothing", static),
+]

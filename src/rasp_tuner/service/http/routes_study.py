@@ -1,133 +1,166 @@
 """Routes of one study: ask, tell, read."""
 
-from collections.abc import Awaitable, Callable
+import functools
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response, StreamingResponse
-
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http.fast_routes import fast_routes
-from rasp_tuner.service.http.gateway import STUDY_PATH, FastRoute
-from rasp_tuner.service.http.openapi import describe
+from rasp_tuner.service.http.query import int_from_query
+from rasp_tuner.service.http.route import STUDY_PATH, Request, Response, Route
 from rasp_tuner.service.http_errors import invalid
-from rasp_tuner.service.json_codec import dumps, loads
-from rasp_tuner.service.service import Service
+from rasp_tuner.service.service import Answer, Service
+from rasp_tuner.service.sse import live_row
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
 MAX_UNIX_S = 10**11
 
 
-def json_response(value: Any, status: int = 200) -> Response:
-    return Response(dumps(value), status, media_type="application/json")
+async def ask(service: Service, request: Request, asked: schemas.Ask) -> Any:
+    return (await service.ask(request.study, [asked.context]))[0]
 
 
-def json_body(request: Request) -> Any:
-    """The JSON body, which the gateway has read."""
-    return loads(request.scope["rasp.body"])
+async def ask_batch(service: Service, request: Request, asked: schemas.AskBatch) -> Any:
+    return {"suggestions": await service.ask(request.study, list(asked.contexts))}
 
 
-def add(app: FastAPI, service: Service) -> None:
-    _add_fast_routes(app, service)
-    _add_writes(app, service)
-    _add_reads(app, service)
+async def tell(service: Service, request: Request, told: schemas.Tell) -> Any:
+    return await service.tell(request.study, told.id, told.metrics, params=told.params)
 
 
-def _add_fast_routes(app: FastAPI, service: Service) -> None:
-    """Routes that the gateway answers itself; added here for the OpenAPI document."""
-    said = {
-        f"{STUDY_PATH}/ask": describe("Parameters to run now", schemas.Ask, schemas.Suggested),
-        f"{STUDY_PATH}/tell": describe("What a suggestion led to", schemas.Tell, schemas.Told),
-        f"{STUDY_PATH}/ask/batch": describe("Many at once", schemas.AskBatch, schemas.SuggestedBatch),
-        f"{STUDY_PATH}/tell/batch": describe("Many at once", schemas.TellBatch, schemas.ToldBatch),
-        "/readyz": describe("Tells can be taken", None, "application/json"),
-    }
-    for (method, path), handler in fast_routes(service).items():
-        app.add_api_route(path, _as_endpoint(handler), methods=[method], **said[path])
+async def tell_batch(service: Service, request: Request, told: schemas.TellBatch) -> Any:
+    for i, one in enumerate(told.tells):
+        if (one.metrics is None) == (one.failed is None):
+            raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
+    tells = [Answer(one.id, one.metrics, one.failed or "", one.params) for one in told.tells]
+    return {"results": await service.tell_batch(request.study, tells)}
 
 
-def _add_writes(app: FastAPI, service: Service) -> None:
-    @app.post(f"{STUDY_PATH}/tell_failed", **describe("It crashed or was invalid", schemas.TellFailed, schemas.Told))
-    async def tell_failed(request: Request) -> Response:
-        told = schemas.parse(schemas.TellFailed, json_body(request))
-        return json_response(await service.tell(request.path_params["name"], told.id, None, told.reason, told.params))
-
-    @app.post(f"{STUDY_PATH}/observe", **describe("A run nobody asked for", schemas.Observe, schemas.Observed))
-    async def observe(request: Request) -> Response:
-        seen = schemas.parse(schemas.Observe, json_body(request))
-        return json_response(
-            await service.observe(request.path_params["name"], seen.context, seen.params, seen.metrics, seen.key)
-        )
-
-    @app.post(
-        f"{STUDY_PATH}/recommend", **describe("The best known; changes nothing", schemas.Ask, schemas.Recommended)
-    )
-    async def recommend(request: Request) -> Response:
-        context = schemas.parse(schemas.Ask, json_body(request)).context
-        found = await service.read(request.path_params["name"], lambda live, _: live.recommend(context))
-        return json_response(found)
+async def tell_failed(service: Service, request: Request, told: schemas.TellFailed) -> Any:
+    return await service.tell(request.study, told.id, None, told.reason, told.params)
 
 
-def _as_endpoint(handler: FastRoute) -> Callable[[Request], Awaitable[Response]]:
-    async def route(request: Request) -> Response:
-        status, value = await handler(request.path_params.get("name", ""), request.scope.get("rasp.body", b""))
-        return json_response(value, status)
-
-    route.__name__ = handler.__name__
-    return route
+async def observe(service: Service, request: Request, seen: schemas.Observe) -> Any:
+    return await service.observe(request.study, seen.context, seen.params, seen.metrics, seen.key)
 
 
-def _add_reads(app: FastAPI, service: Service) -> None:
-    @app.get(STUDY_PATH, **describe("Definition and counts", None, schemas.StudyView))
-    async def view(request: Request) -> Response:
-        return json_response(await service.read(request.path_params["name"], lambda live, work: live.view(work.now)))
+async def recommend(service: Service, request: Request, asked: schemas.Ask) -> Any:
+    return await service.read(request.study, lambda live, _: live.recommend(asked.context))
 
-    @app.get(f"{STUDY_PATH}/suggestions", **describe("The newest suggestions", None, schemas.Suggestions, limit=50))
-    async def suggestions(request: Request) -> Response:
-        limit = int_from_query(request, "limit", 50, 1, 200)
-        shown = await service.read(request.path_params["name"], lambda live, work: live.suggestions(limit, work.now))
-        return json_response({"suggestions": shown})
 
-    @app.get(
-        f"{STUDY_PATH}/suggestions/{{id}}", **describe("One, and why it was made", None, schemas.ExplainedSuggestion)
-    )
-    async def suggestion(request: Request) -> Response:
-        id = request.path_params["id"]
+async def view(service: Service, request: Request, _: None) -> Any:
+    return await service.read(request.study, service.view)
 
-        def look(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
-            return live.suggestion(id, work.event_log(live), work.now)
 
-        return json_response(await service.read(request.path_params["name"], look))
+async def suggestions(service: Service, request: Request, _: None) -> Any:
+    limit = int_from_query(request.query, "limit", 50, 1, 200)
+    shown = await service.read(request.study, lambda live, work: live.suggestions(limit, work.now))
+    return {"suggestions": shown}
 
-    @app.get(
+
+async def suggestion(service: Service, request: Request, _: None) -> Any:
+    def look(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+        return live.suggestion(request.parameters["id"], work.event_log(live), work.now)
+
+    return await service.read(request.study, look)
+
+
+async def history(service: Service, request: Request, _: None) -> Any:
+    given = request.query
+    points = int_from_query(given, "points", 600, 1, 1_024)
+    since = int_from_query(given, "since", 1, 1, MAX_UNIX_S) if "since" in given else None
+    return await service.read(request.study, lambda live, _: live.history.chart_data(points, since))
+
+
+async def memory(service: Service, request: Request, _: None) -> Any:
+    return await service.read(request.study, lambda live, _: live.history.memory_map(live.tuner))
+
+
+async def live(service: Service, request: Request, _: None) -> Response:
+    name = request.study
+    latest = await service.read(name, lambda live, _: live_row(live))  # a 404 now instead of an empty stream
+    service.broadcaster.check_stream_limit(request.account)
+
+    def is_allowed() -> bool:
+        return service.keys.is_valid(request.caller) and service.holds_study(name)
+
+    rows = service.broadcaster.stream(name, latest, request.account, is_allowed)
+    return Response(rows, content_type="text/event-stream")
+
+
+_parse_asks = functools.partial(schemas.parse_batch, schemas.AskBatch, "contexts")
+_parse_tells = functools.partial(schemas.parse_batch, schemas.TellBatch, "tells")
+
+ROUTES = [
+    Route("POST", f"{STUDY_PATH}/ask", "write", ask, "Parameters to run now", schemas.Ask, schemas.Suggested),
+    Route(
+        "POST",
+        f"{STUDY_PATH}/ask/batch",
+        "write",
+        ask_batch,
+        "Many at once",
+        schemas.AskBatch,
+        schemas.SuggestedBatch,
+        parse=_parse_asks,
+    ),
+    Route("POST", f"{STUDY_PATH}/tell", "write", tell, "What a suggestion led to", schemas.Tell, schemas.Told),
+    Route(
+        "POST",
+        f"{STUDY_PATH}/tell/batch",
+        "write",
+        tell_batch,
+        "Many at once",
+        schemas.TellBatch,
+        schemas.ToldBatch,
+        parse=_parse_tells,
+    ),
+    Route(
+        "POST",
+        f"{STUDY_PATH}/tell_failed",
+        "write",
+        tell_failed,
+        "It crashed or was invalid",
+        schemas.TellFailed,
+        schemas.Told,
+    ),
+    Route(
+        "POST", f"{STUDY_PATH}/observe", "write", observe, "A run nobody asked for", schemas.Observe, schemas.Observed
+    ),
+    Route(
+        "POST",
+        f"{STUDY_PATH}/recommend",
+        "read",
+        recommend,
+        "The best known; changes nothing",
+        schemas.Ask,
+        schemas.Recommended,
+    ),
+    Route("GET", STUDY_PATH, "read", view, "Definition and counts", gives=schemas.StudyView),
+    Route(
+        "GET",
+        f"{STUDY_PATH}/suggestions",
+        "read",
+        suggestions,
+        "The newest suggestions",
+        gives=schemas.Suggestions,
+        query={"limit": 50},
+    ),
+    Route(
+        "GET",
+        f"{STUDY_PATH}/suggestions/{{id}}",
+        "read",
+        suggestion,
+        "One, and why it was made",
+        gives=schemas.ExplainedSuggestion,
+    ),
+    Route(
+        "GET",
         f"{STUDY_PATH}/history",
-        **describe("Series for the dashboard", None, schemas.HistoryView, points=600, since=None),
-    )
-    async def history(request: Request) -> Response:
-        points = int_from_query(request, "points", 600, 1, 1_024)
-        since = int_from_query(request, "since", 1, 1, MAX_UNIX_S) if "since" in request.query_params else None
-        return json_response(
-            await service.read(request.path_params["name"], lambda live, _: live.history.chart_data(points, since))
-        )
-
-    @app.get(f"{STUDY_PATH}/memory", **describe("Situations in memory", None, schemas.MemoryView))
-    async def memory(request: Request) -> Response:
-        return json_response(
-            await service.read(request.path_params["name"], lambda live, _: live.history.memory_map(live.tuner))
-        )
-
-    @app.get(f"{STUDY_PATH}/live", **describe("Server-sent events", None, "text/event-stream"))
-    async def live(request: Request) -> Response:
-        name = request.path_params["name"]
-        await service.read(name, lambda live, _: live.seq)  # a 404 now instead of an empty stream
-        service.broadcaster.check_stream_limit()
-        return StreamingResponse(service.broadcaster.stream(name), media_type="text/event-stream")
-
-
-def int_from_query(request: Request, name: str, default: int, least: int, most: int) -> int:
-    """A whole number from the query string."""
-    given = request.query_params.get(name, str(default))
-    if not (given.isascii() and given.isdigit()) or len(given) > 12 or not least <= int(given) <= most:
-        raise invalid(f"{name} must be a whole number from {least} to {most}", name)
-    return int(given)
+        "read",
+        history,
+        "Series for the dashboard",
+        gives=schemas.HistoryView,
+        query={"points": 600, "since": None},
+    ),
+    Route("GET", f"{STUDY_PATH}/memory", "read", memory, "Situations in memory", gives=schemas.MemoryView),
+    Route("GET", f"{STUDY_PATH}/live", "read", live, "Server-sent events", gives="text/event-stream"),
+]

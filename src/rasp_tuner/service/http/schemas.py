@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from rasp_tuner.service.http.context_schemas import (
     ContextSpec,
     ContextValue,
+    ContextValues,
     ContextWord,
     LazyModel,
     Number,
@@ -16,7 +17,7 @@ from rasp_tuner.service.http.context_schemas import (
 )
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
 from rasp_tuner.service.http.view_schemas import Coverage, Gains, Serves, Switched, Times
-from rasp_tuner.service.http_errors import invalid
+from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
@@ -29,9 +30,10 @@ PARAMS_EXAMPLE = {"pool": 8, "timeout_s": 1.0, "codec": "lz4"}
 METRICS_EXAMPLE = {"p99_ms": 181.2}
 CONTEXT_EXAMPLE = {"qps": 420.0}
 
+Key = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00]*$")]  # no database takes a NUL
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
 ContextField = Annotated[
-    dict[Word, ContextValue] | list[ContextValue] | None,
+    ContextValues,
     Field(
         default=None,
         description="By name, or in order; absent for a study without context. Texts, booleans and null are for kinds"
@@ -49,7 +51,6 @@ RanField = Annotated[
         examples=[{"pool": 16}],
     ),
 ]
-Key = Annotated[Word, StringConstraints(pattern=r"^[^\x00]*$")]  # PostgreSQL has no text with a NUL
 Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["out of memory"])]
 
 
@@ -76,11 +77,11 @@ class NewStudy(StrictModel):
     metrics: dict[Word, MetricSpec | Literal["min", "max"]] = Field(
         min_length=1, examples=[{"p99_ms": {"direction": "min"}}]
     )
-    context: list[Word] | dict[Word, ContextSpec | ContextWord] | int | None = Field(
+    context: Annotated[list[Word], Field(fail_fast=True)] | dict[Word, ContextSpec | ContextWord] | int | None = Field(
         default=None, examples=[["qps"], {"qps": "number", "region": "category"}]
     )
     default: ParamsField | None = None
-    preset: str = "default"
+    preset: Word = "default"
     seed: int = Field(default=0, ge=0, le=2**64 - 1)
     guard: Number | None = Field(default=None, description="Needs a default.")
     budget: Number | None = Field(
@@ -88,7 +89,7 @@ class NewStudy(StrictModel):
         description="Share of the default's loss by which the sum of losses may exceed it; needs a default, and is 0.02"
         " if there is one and this field is left out; null: no budget.",
     )
-    constraints: list[str] = Field(
+    constraints: list[Annotated[str, StringConstraints(max_length=2_000)]] = Field(
         default_factory=list,
         max_length=64,
         description="Rules between knobs that every suggestion keeps; the default must keep them.",
@@ -106,9 +107,7 @@ class Ask(StrictModel):
 
 
 class AskBatch(StrictModel):
-    contexts: list[dict[Word, ContextValue] | list[ContextValue] | None] = Field(
-        min_length=1, examples=[[CONTEXT_EXAMPLE]]
-    )
+    contexts: Annotated[list[ContextValues], Field(fail_fast=True)] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
 
 
 class Tell(StrictModel):
@@ -133,7 +132,7 @@ class TellItem(StrictModel):
 
 
 class TellBatch(StrictModel):
-    tells: list[TellItem] = Field(min_length=1)
+    tells: Annotated[list[TellItem], Field(fail_fast=True)] = Field(min_length=1)
 
 
 class Observe(StrictModel):
@@ -156,8 +155,10 @@ class Forget(StrictModel):
         description="A value, or [low, high], null for no limit; a context without names by index: 0, 1, ...",
         examples=[{"qps": [400, None]}],
     )
-    ids: list[Id] = Field(default_factory=list, max_length=10_000)
-    keys: list[Key] = Field(default_factory=list, max_length=10_000, description="Of observations.")
+    ids: Annotated[list[Id], Field(fail_fast=True)] = Field(default_factory=list, max_length=10_000)
+    keys: Annotated[list[Key], Field(fail_fast=True)] = Field(
+        default_factory=list, max_length=10_000, description="Of observations."
+    )
 
 
 class Forgotten(LazyModel):
@@ -265,6 +266,7 @@ class StudyView(NewStudy):
     alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
     fallbacks: FallbackReport
     health: str = Field(description='"good", or all that is wrong with it, in words.')
+    server: str | None = Field(default=None, description="Which of several servers has it; null with one server.")
 
 
 class DamagedStudy(LazyModel):
@@ -277,6 +279,7 @@ class StudyList(LazyModel):
     damaged: list[DamagedStudy] = Field(default_factory=list, description="Those that cannot be loaded.")
     total: int = Field(description="Studies found, on this page or not.")
     loading: int = Field(description="Of this page, studies that are still read from disk: ask again.")
+    missing: list[str] = Field(default_factory=list, description="Of servers that do not answer. Absent if none.")
 
 
 class SuggestionView(LazyModel):
@@ -357,19 +360,32 @@ def parse(model: type[M], value: Any) -> M:
     except ValidationError as reason:
         first = reason.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(str(part)[:80] for part in first["loc"])
-        raise invalid(f"{field or 'the body'}: {first['msg']}"[:500], field[:200] or None) from None
+        raise invalid(f"{field or 'the body'}: {first['msg']}", field or None) from None
 
 
-def check_size(wanted: NewStudy, limits: Limits) -> None:
-    """Raise a 422 if the study is larger than this server allows."""
-    context = wanted.context if isinstance(wanted.context, int) else dimensions(wanted.context or ())
-    for field, count, most in (
-        ("space", len(wanted.space), limits.knobs),
-        ("metrics", len(wanted.metrics), limits.metrics),
-        ("context", context, limits.context),
-    ):
-        if count > most:
+def parse_batch(model: type[M], field: str, value: Any, limits: Limits) -> M:
+    """A batch; a 413 if `field` has more entries than this server allows."""
+    if (count := _entries(value, field)) > limits.batch:
+        raise HttpError(413, "too_large", f"{field} may hold at most {limits.batch}, got {count}", field)
+    return parse(model, value)
+
+
+def parse_study(value: Any, limits: Limits) -> NewStudy:
+    """The definition of a new study; a 422 if it is wrong, or larger than this server allows."""
+    for field, most in (("space", limits.knobs), ("metrics", limits.metrics)):
+        if (count := _entries(value, field)) > most:
             raise invalid(f"{field} may have at most {most} entries, got {count}", field)
+    wanted = parse(NewStudy, value)
+    context = wanted.context if isinstance(wanted.context, int) else dimensions(wanted.context or ())
+    if context > limits.context:
+        raise invalid(f"context may have at most {limits.context} entries, got {context}", "context")
     for name, knob in wanted.space.items():
         if isinstance(knob, CategoricalKnob) and len(knob.choices) > limits.choices:
             raise invalid(f"space.{name}.choices may have at most {limits.choices}", f"space.{name}.choices")
+    return wanted
+
+
+def _entries(value: Any, field: str) -> int:
+    """How many a field has. Counted before they are checked: to collect the errors of many takes seconds."""
+    given = value.get(field) if isinstance(value, dict) else None
+    return len(given) if isinstance(given, list | dict) else 0

@@ -8,22 +8,26 @@
 
 import hashlib
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.http.schemas import NewStudy, check_size, parse
-from rasp_tuner.service.http_errors import invalid
+from rasp_tuner.service.http.event_schemas import checked_event
+from rasp_tuner.service.http.schemas import parse_study
+from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import dumps, loads
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.study.clock import MAX_WAIT_S
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_name
-from rasp_tuner.service.study.events import KINDS, Event
+from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
 FORMAT, FORMAT_VERSION = "rasp-study", 1
 LINES_PER_CHUNK = 200
+MAX_AHEAD_S = 86_400.0  # that the clock of the exporting server may be ahead of ours
 
 
 def export_lines(store: Store, live_id: int, definition: dict[str, Any], created: float, last: int) -> Iterator[bytes]:
@@ -50,29 +54,35 @@ class StudyImport:
 def read_import(body: bytes, name: str | None, limits: Limits) -> StudyImport:
     """The study of an export, rebuilt by replay; a 422 says what is wrong."""
     header, events = _read(body)
-    wanted = parse(NewStudy, header.get("definition"))
-    check_size(wanted, limits)
+    wanted = parse_study(header.get("definition"), limits)
     definition = StudyDefinition.from_wire(as_stored(wanted.model_dump(exclude_unset=True)))
     if name is not None:
         definition = replace(definition, name=check_name(name))
     live = LiveStudy(0, definition, 0.0)
     unanswered: set[int] = set()
-    latest = float("-inf")
+    keys: set[str] = set()
+    latest = 0.0
+    if events and events[-1].at > time.time() + MAX_AHEAD_S:
+        raise _wrong_event(len(events), "it comes after tomorrow")
     for event in events:
-        if event.at < latest:
-            raise invalid(f"event {event.seq} comes before the one it follows")
+        if 0.0 < latest - event.at <= MAX_WAIT_S:
+            raise _wrong_event(event.seq, "it comes before the one it follows")
+        if event.key is not None and (event.key in keys or event.kind != "observe"):
+            raise _wrong_event(event.seq, f"the key {event.key!r} comes twice, or is not of an observation")
         if event.kind in ("tell", "failed"):
             number = -1 if event.ask is None else event.ask
             if number not in unanswered:
-                raise invalid(f"event {event.seq} answers what was not asked, or was answered before")
+                raise _wrong_event(event.seq, "it answers what was not asked, or was answered before")
             unanswered.remove(number)
         latest = event.at
         try:
             live.apply(event)
         except (RaspError, ValueError, KeyError, TypeError) as reason:
-            raise invalid(f"event {event.seq} cannot be replayed: {str(reason)[:200]}") from reason
+            raise _wrong_event(event.seq, f"it cannot be replayed: {str(reason)[:200]}") from reason
         if event.kind == "ask" and event.ask is not None:
             unanswered.add(event.ask)
+        if event.key is not None:
+            keys.add(event.key)
     return StudyImport(live, events)
 
 
@@ -100,24 +110,21 @@ def _read(body: bytes) -> tuple[dict[str, Any], list[Event]]:
         raise invalid("the export is damaged: its checksum does not match")
     if not end.get("count") == header.get("events") == len(lines) - 1:
         raise invalid("the export is not whole: the number of its events does not match")
-    return header, [_event(loads(line), i) for i, line in enumerate(lines[1:], 1)]
+    return header, [_event(line, i) for i, line in enumerate(lines[1:], 1)]
 
 
-def _event(row: Any, seq: int) -> Event:
+def _event(line: bytes, seq: int) -> Event:
+    """The event of a line; what a request would be refused for is refused here too."""
     try:
-        event = Event(**row)
-    except TypeError as reason:
-        raise invalid(f"event {seq} has other fields than an event") from reason
-    whole = isinstance(event.ask, int) and not isinstance(event.ask, bool) and 0 <= event.ask < 2**62
-    sound = (
-        event.seq == seq
-        and event.kind in KINDS
-        and isinstance(event.at, float | int)
-        and not isinstance(event.at, bool)
-        and isinstance(event.body, dict)
-        and (event.ask is None or whole)
-        and (event.key is None or (isinstance(event.key, str) and 0 < len(event.key) <= 128 and "\0" not in event.key))
-    )
-    if not sound:
-        raise invalid(f"event {seq} is not one")
-    return event
+        event = checked_event(loads(line))
+    except HttpError as error:
+        raise _wrong_event(seq, error.message) from None
+    if event.seq != seq:
+        raise _wrong_event(seq, f"its seq is {event.seq}")
+    if event.key is not None and "\0" in event.key:
+        raise _wrong_event(seq, "key holds a NUL")
+    return Event(event.seq, event.kind, event.at, event.body, event.ask, event.key)
+
+
+def _wrong_event(seq: int, said: str) -> HttpError:
+    return invalid(f"line {seq + 1}, event {seq}: {said}"[:500])

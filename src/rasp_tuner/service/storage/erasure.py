@@ -5,7 +5,7 @@ live_study.py: it is asked in every remaining context, and where its answer diff
 count. So the new tuner equals, bit for bit, a tuner that was run on the remaining log.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from rasp_tuner.contexts import same_text
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.study.clock import latest_times
 from rasp_tuner.service.study.events import Event, ask_number
 from rasp_tuner.service.study.live_study import LiveStudy
 
@@ -51,15 +52,15 @@ class RecordFilter:
     seqs: set[int] = field(default_factory=set)  # of observations to be erased
     _matching: set[int] = field(default_factory=set)
 
-    def scan(self, events: Iterable[Event]) -> None:
-        for event in events:
+    def scan(self, events: Sequence[Event], known_time: tuple[int, float] | None = None) -> None:
+        for event, at in zip(events, latest_times(events, known_time), strict=True):
             if event.kind == "observe":
-                if self.query.in_time_range(event.at) and self.query.matches(event):
+                if self.query.in_time_range(at) and self.query.matches(event):
                     self.seqs.add(event.seq)
             elif event.ask is not None:
                 if event.kind == "ask" and self.query.matches(event):
                     self._matching.add(event.ask)
-                if event.ask in self._matching and self.query.in_time_range(event.at):
+                if event.ask in self._matching and self.query.in_time_range(at):
                     self.asks.add(event.ask)
 
     def keeps(self, event: Event) -> bool:
@@ -79,7 +80,7 @@ class Replay:
 
     def __init__(self, store: Store, old: LiveStudy, query: ErasureQuery) -> None:
         self._store, self._filter = store, RecordFilter(query)
-        self._study, self._replayed_seq = old.id, old.seq
+        self._study, self._replayed_seq, self._known_time = old.id, old.seq, old.known_time
         self._next_ask, self._erased_before = old.next_ask, old.counts.erased
         self._live = LiveStudy(0, old.definition, old.created)
         self._events: list[Event] = []
@@ -97,7 +98,7 @@ class Replay:
     def run(self) -> int:
         """Filter and replay the log on disk, in any thread; returns how many records are erased."""
         whole = list(self._store.events_after(self._study, 0, self._replayed_seq))
-        self._filter.scan(whole)
+        self._filter.scan(whole, self._known_time)
         if self.erased:
             kept = [event for event in whole if self._filter.keeps(event)]
             at = kept[0].at if kept else self._live.created

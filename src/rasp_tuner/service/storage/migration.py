@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import sqlalchemy as sa
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.storage.tables import SCHEMA_VERSION, audit, events, events_key, meta, schema
+from rasp_tuner.service.folder import make_private_file
+from rasp_tuner.service.storage.locks import check_not_served, preparing
+from rasp_tuner.service.storage.tables import SCHEMA_VERSION, audit, events, events_key, meta, schema, servers
 
 
 class SchemaError(RaspError, RuntimeError):
@@ -17,21 +20,29 @@ def prepare(engine: sa.Engine) -> None:
     """Make sure that the tables have this version: create or migrate them."""
     if engine.dialect.name == "postgresql":
         events_key.dialect_options["postgresql"]["where"] = events.c.key.is_not(None)
+    with preparing(engine) as holder:
+        found = version(engine)
+        if found is None:
+            with engine.begin() as connection:
+                meta.create_all(connection)
+                connection.execute(sa.insert(schema), {"version": SCHEMA_VERSION})
+        elif found < SCHEMA_VERSION:
+            check_not_served(holder)
+            _backup(engine, found)
+            with engine.begin() as connection:
+                for step in range(found, SCHEMA_VERSION):
+                    _STEPS[step](connection)
+                connection.execute(sa.update(schema).values(version=SCHEMA_VERSION))
+    check_version(engine)
+
+
+def check_version(engine: sa.Engine) -> None:
+    """Raise SchemaError if the tables are not of this version."""
     found = version(engine)
-    if found is None:
-        with engine.begin() as connection:
-            meta.create_all(connection)
-            connection.execute(sa.insert(schema), {"version": SCHEMA_VERSION})
-    elif found > SCHEMA_VERSION:
+    if found != SCHEMA_VERSION:
         raise SchemaError(
             f"the database has schema version {found}, this program knows up to {SCHEMA_VERSION}: upgrade rasp-tuner"
         )
-    elif found < SCHEMA_VERSION:
-        _backup(engine, found)
-        with engine.begin() as connection:
-            for step in range(found, SCHEMA_VERSION):
-                _STEPS[step](connection)
-            connection.execute(sa.update(schema).values(version=SCHEMA_VERSION))
 
 
 def version(engine: sa.Engine) -> int | None:
@@ -47,6 +58,7 @@ def _backup(engine: sa.Engine, found: int) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     if engine.dialect.name == "sqlite":
         target = f"{engine.url.database}.v{found}-{stamp}.bak"
+        make_private_file(Path(target))
         raw = engine.raw_connection()  # VACUUM INTO does not run inside a transaction
         try:
             raw.cursor().execute("VACUUM INTO ?", (target,))
@@ -69,4 +81,11 @@ def _one_to_two(connection: sa.Connection) -> None:
     audit.create(connection)
 
 
-_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _one_to_two}
+def _two_to_three(connection: sa.Connection) -> None:
+    """A study may belong to one of several servers."""
+    connection.exec_driver_sql("ALTER TABLE studies ADD COLUMN owner VARCHAR(32)")
+    connection.exec_driver_sql("ALTER TABLE studies ADD COLUMN epoch BIGINT DEFAULT 0 NOT NULL")
+    servers.create(connection)
+
+
+_STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _one_to_two, 2: _two_to_three}

@@ -16,16 +16,18 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.errors import InvalidValue, RaspError
+from rasp_tuner.errors import InvalidValue
+from rasp_tuner.service.folder import DATABASE, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
+from rasp_tuner.service.storage.locks import DatabaseTaken, share_with_servers
 from rasp_tuner.service.storage.tables import audit, events, keys, schema, snapshots, studies
 from rasp_tuner.service.study.events import Event, Kind
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, such as `rasp keys`
 CHECKPOINT_EVERY_PAGES = 4_000  # of SQLite's write-ahead log
 SNAPSHOTS_KEPT = 2  # for each study
-ADVISORY_LOCK_ID = 7_277_832_101  # the lock a server holds in PostgreSQL
+LEASE_S = 10.0  # of one of several servers; PostgreSQL ends the transaction of a server that is silent for so long
 ROWS_PER_CHUNK = 2_000  # events read or deleted at a time
 
 
@@ -35,6 +37,7 @@ class StudyRow:
     name: str
     definition: dict[str, Any]
     created: float
+    epoch: int = 0  # see leases.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +51,31 @@ class KeyRow:
     revoked: float | None
 
 
-class DatabaseTaken(RaspError, RuntimeError):
-    """Another server uses the database."""
-
-
 class Store:
     """Rows in, rows out; raises SQLAlchemyError where the database fails."""
 
-    def __init__(self, url: str, *, exclusive: bool = False) -> None:
-        """`exclusive`: refuse a PostgreSQL database that another server uses; for SQLite the folder is locked."""
+    def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = LEASE_S) -> None:
+        """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
-        self._readers = _engine(self.url, writes=False, exclusive=False)
-        self._writer = _engine(self.url, writes=True, exclusive=exclusive)
+        if (file := sqlite_file(self.url)) is not None:
+            make_private_file(file)
+        self._readers = _engine(self.url, writes=False, lease_s=lease_s)
+        self._writer = _engine(self.url, writes=True, lease_s=lease_s)
         try:
-            migration.prepare(self._writer)
+            # the writer's only connection may hold a lock that a migration needs
+            migration.prepare(self._readers if self.is_shared else self._writer)
+            if exclusive and self.is_shared:
+                share_with_servers(self._writer)
             secure_delete.disable_statistics(self._writer)
+            migration.check_version(self._writer)  # again: a newer program may have migrated it before we had the lock
         except BaseException:
             self.close()
             raise
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several servers may use the database."""
+        return self.url.get_backend_name() == "postgresql"
 
     @classmethod
     def in_folder(cls, folder: Path) -> "Store":
@@ -88,17 +98,24 @@ class Store:
 
     # studies
 
-    def add_study(self, connection: sa.Connection, name: str, definition: dict[str, Any], created: float) -> int:
-        row = {"name": name, "definition": dumps_text(definition), "created": created}
+    def add_study(
+        self,
+        connection: sa.Connection,
+        name: str,
+        definition: dict[str, Any],
+        created: float,
+        owner: str | None = None,
+    ) -> int:
+        row = {"name": name, "definition": dumps_text(definition), "created": created, "owner": owner}
         return int(connection.execute(sa.insert(studies).returning(studies.c.id), row).scalar_one())
 
-    def studies(self) -> list[StudyRow]:
-        """Studies that are not deleted, newest first."""
+    def studies(self, owner: str | None = None) -> list[StudyRow]:
+        """Studies that are not deleted, newest first; with `owner` only those of that server."""
         query = sa.select(studies).where(studies.c.name.is_not(None)).order_by(studies.c.id.desc())
+        if owner is not None:
+            query = query.where(studies.c.owner == owner)
         with self.reading() as connection:
-            return [
-                StudyRow(row.id, row.name, json.loads(row.definition), row.created) for row in connection.execute(query)
-            ]
+            return [study_row(row) for row in connection.execute(query)]
 
     def remove_study(self, connection: sa.Connection, study: int) -> None:
         """Free its name; `purge_rows` deletes its rows later."""
@@ -205,6 +222,13 @@ class Store:
         with self.reading() as connection:
             return [KeyRow(*row) for row in connection.execute(sa.select(keys).order_by(keys.c.created))]
 
+    def count_keys(self) -> tuple[int, int]:
+        """How many there are, and how many of them are revoked."""
+        query = sa.select(sa.func.count(), sa.func.count(keys.c.revoked)).select_from(keys)
+        with self.reading() as connection:
+            made, revoked = connection.execute(query).one()
+        return made, revoked
+
     def add_key(self, row: KeyRow) -> None:
         with self.writing() as connection:
             connection.execute(sa.insert(keys), _key_columns(row))
@@ -247,7 +271,7 @@ def outage_in_words(error: Exception) -> str:
 
 
 def sqlite_url(folder: Path) -> str:
-    return f"sqlite:///{(folder / 'rasp.db').resolve()}"
+    return f"sqlite:///{(folder / DATABASE).resolve()}"
 
 
 def _key_columns(row: KeyRow) -> dict[str, Any]:
@@ -269,9 +293,13 @@ def _event(row: Any) -> Event:
     return Event(row.seq, cast(Kind, row.kind), row.at, json.loads(row.body), row.ask, row.key)
 
 
-def _engine(url: sa.URL, *, writes: bool, exclusive: bool) -> sa.Engine:
+def study_row(row: Any) -> StudyRow:
+    return StudyRow(row.id, row.name, json.loads(row.definition), row.created, row.epoch)
+
+
+def _engine(url: sa.URL, *, writes: bool, lease_s: float) -> sa.Engine:
     if url.get_backend_name() == "postgresql":
-        return _postgres(url, writes=writes, exclusive=exclusive)
+        return postgres_engine(url, lease_s, connections=1 if writes else 4, more=0 if writes else 16)
     if url.get_backend_name() != "sqlite":
         raise InvalidValue(f"the database must be postgresql://... or sqlite:///..., got {url.drivername}")
     engine = sa.create_engine(
@@ -300,25 +328,22 @@ def _engine(url: sa.URL, *, writes: bool, exclusive: bool) -> sa.Engine:
     return engine
 
 
-def _postgres(url: sa.URL, *, writes: bool, exclusive: bool) -> sa.Engine:
-    engine = sa.create_engine(
+def postgres_engine(url: sa.URL, lease_s: float, connections: int, more: int, settings: str = "") -> sa.Engine:
+    """Connections that end, on both sides, when the other side is silent for longer than a lease."""
+    wait_s = max(round(lease_s), 2)
+    options = f"-c synchronous_commit=on -c idle_in_transaction_session_timeout={round(1_000 * lease_s)} {settings}"
+    return sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
-        pool_size=1 if writes else 4,
-        max_overflow=0 if writes else 16,
+        pool_size=connections,
+        max_overflow=more,
         hide_parameters=True,
         pool_pre_ping=True,  # after a database restart, reconnect instead of failing a commit
-        connect_args={"options": "-c synchronous_commit=on", "connect_timeout": 5},
+        connect_args={
+            "options": options,
+            "connect_timeout": min(wait_s, 5),
+            "keepalives_idle": max(wait_s // 3, 1),
+            "keepalives_interval": max(wait_s // 3, 1),
+            "keepalives_count": 2,
+            "tcp_user_timeout": 1_000 * wait_s,
+        },
     )
-    if exclusive:
-
-        @sa.event.listens_for(engine, "connect")
-        def _lock(connection: Any, _: Any) -> None:
-            with connection.cursor() as cursor:
-                cursor.execute(f"SELECT pg_try_advisory_lock({ADVISORY_LOCK_ID})")
-                acquired = cursor.fetchone()[0]
-            connection.commit()
-            if not acquired:
-                connection.close()
-                raise DatabaseTaken("another server uses this database: stop it, or take another --database")
-
-    return engine

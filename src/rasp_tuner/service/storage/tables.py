@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 meta = sa.MetaData()
 
@@ -15,7 +15,17 @@ studies = sa.Table(
     sa.Column("name", sa.String(64), unique=True),  # null once deleted: the name is free, rows are purged in steps
     sa.Column("definition", sa.Text, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
+    sa.Column("owner", sa.String(32)),  # id of a server; with several servers only, see leases.py
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),  # counts owners
     sqlite_autoincrement=True,  # ids are never reused, so no late row can join another study
+)
+
+servers = sa.Table(
+    "servers",
+    meta,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("url", sa.String(255), nullable=False),  # where other servers reach it
+    sa.Column("until", sa.DateTime(timezone=True), nullable=False),  # its lease, by the clock of the database
 )
 
 events = sa.Table(

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors
+from rasp_tuner.service.storage.leases import Leases
+from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StudyRow, is_outage
-from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -38,9 +38,10 @@ class StoredEventLog:
 class StudyCache:
     """Studies by name, in memory; each was loaded from snapshot and log."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.rows = {row.name: row for row in store.studies()}
+    def __init__(self, store: Store, leases: Leases | None = None) -> None:
+        """With `leases`, only the studies that this server owns."""
+        self._store, self.leases = store, leases
+        self.rows = self._read_rows()
         self.live: dict[str, LiveStudy] = {}
         self._stale: dict[str, LiveStudy] = {}  # changed by a failed commit; readable while the database is not
         self._snapshot_seqs: dict[int, int] = {}  # study -> seq of the snapshot it was loaded from
@@ -52,16 +53,22 @@ class StudyCache:
     def must_be_loaded(self, name: str) -> bool:
         """Whether there is such a study, not in memory, and it is worth trying now."""
         known = name in self.live or name in self.damaged or self._failed_lately(name)
-        return name in self.rows and not known
+        return not known and self.row(name) is not None
+
+    def row(self, name: str) -> StudyRow | None:
+        """Its row, also of a study that this server has just taken."""
+        if self.leases is not None and (taken := self.leases.taken.pop(name, None)) is not None:
+            self._set_row(taken)
+        return self.rows.get(name)
 
     def study(self, name: str, writes: bool) -> LiveStudy:
         """The study, loaded now if nobody has done it before; raises a 404 if there is none."""
         live = self.live.get(name)
         if live is not None:
             return live
-        row = self.rows.get(name)
+        row = self.row(name)
         if row is None:
-            raise http_errors.unknown_study(name)
+            raise http_errors.unknown_study(name) if self.leases is None else http_errors.moved(name)
         if name in self.damaged:
             raise http_errors.damaged_study(name)
         if not self._failed_lately(name):
@@ -85,7 +92,7 @@ class StudyCache:
         self._snapshot_seqs[row.id], self._replay_cpu_s[row.id] = snapshot_seq, cpu_s
         self._stale.pop(row.name, None)
         self._unreadable.pop(row.name, None)
-        self.put(row, live)
+        self.put(self.rows.get(row.name, row), live)
 
     def note_failed_load(self, name: str, error: Exception) -> None:
         """Take note that a study cannot be loaded: for now if the database failed, else until the next start."""
@@ -124,11 +131,27 @@ class StudyCache:
             if self.live.pop(live.definition.name, None) is not None:
                 self._stale[live.definition.name] = live
         try:
-            self.rows = {row.name: row for row in self._store.studies()}
+            self.refresh()
         except SQLAlchemyError:
             return  # keep the known names until the database can be read
-        for name in [name for name in self.live if name not in self.rows]:
+
+    def refresh(self) -> None:
+        """Read again which studies there are, or are ours; drops those that are not."""
+        found = self._read_rows()
+        for name in [name for name in (*self.rows, *self.live) if name not in found]:
             self.remove(name)
+        for row in found.values():
+            self._set_row(row)
+
+    def _set_row(self, row: StudyRow) -> None:
+        known = self.rows.get(row.name)
+        if known is not None and (known.id, known.epoch) != (row.id, row.epoch):
+            self.remove(row.name)  # it was replaced, or another server had it meanwhile
+        self.rows[row.name] = row
+
+    def _read_rows(self) -> dict[str, StudyRow]:
+        owner = None if self.leases is None else self.leases.id
+        return {row.name: row for row in self._store.studies(owner)}
 
 
 class TransactionLost(Exception):
@@ -161,6 +184,9 @@ class UnitOfWork:
         self._stack = ExitStack()
         self._connection: sa.Connection | None = None
         self._lost = False
+        self.moved: set[int] = set()  # studies that were to be changed, and that another server has
+        self._epochs: dict[int, int] = {}  # of studies with events
+        self._handed_over: list[tuple[StudyRow, str | None]] = []  # with their new owners
 
     @contextmanager
     def job(self) -> Iterator[JobChanges]:
@@ -200,7 +226,9 @@ class UnitOfWork:
 
     def add_event(self, live: LiveStudy, event: Event) -> None:
         """Add an event to the commit; `live` has already applied it."""
-        self.changed[live.definition.name] = live
+        name = live.definition.name
+        self.changed[name] = live
+        self._epochs[live.id] = self.cache.rows[name].epoch
         self._entries.append((live.id, event))
 
     def connection(self) -> sa.Connection:
@@ -215,9 +243,28 @@ class UnitOfWork:
         self.store.add_audit_line(self.connection(), actor, action, subject)
 
     def add_snapshot(self, id: int, seq: int, data: bytes) -> None:
-        """Store a snapshot, unless its study was deleted."""
-        if any(row.id == id for row in self.cache.rows.values()):
-            self.store.add_snapshot(self.connection(), id, seq, data)
+        """Store a snapshot, unless its study was deleted or is another server's."""
+        for row in self.cache.rows.values():
+            if row.id == id and self._is_ours(row):
+                self.store.add_snapshot(self.connection(), id, seq, data)
+                return
+
+    def _is_ours(self, row: StudyRow) -> bool:
+        """Whether no other server has the study; then none takes it before the commit."""
+        leases = self.cache.leases
+        lost = set() if leases is None else leases.lost(self.connection(), {row.id: row.epoch})
+        self.moved |= lost
+        return not lost
+
+    def hand_over(self, name: str, target: str | None) -> None:
+        """Give a study to another server with this commit, or to whoever needs it first (None)."""
+        row = self.cache.rows[name]
+        if not self._is_ours(row):
+            return
+        if name in self.cache.live:
+            self._touch(self.cache.live[name])
+        self._handed_over.append((row, target))
+        self.cache.remove(name)
 
     def create_study(self, definition: StudyDefinition) -> LiveStudy:
         return self.adopt_study(LiveStudy(0, definition, self.now), ())
@@ -240,7 +287,11 @@ class UnitOfWork:
     def _add_study(self, live: LiveStudy, events: Iterable[Event]) -> None:
         """Its row and its events are written at once, so that the job fails as a whole if they cannot be."""
         name, definition = live.definition.name, live.definition.to_wire()
-        live.id = self.store.add_study(self.connection(), name, definition, live.created)
+        owner = None if self.cache.leases is None else self.cache.leases.id
+        try:
+            live.id = self.store.add_study(self.connection(), name, definition, live.created, owner)
+        except IntegrityError as error:  # another server has made it at this moment
+            raise http_errors.moved(name) from error
         self._touch(live)
         self.cache.put(StudyRow(live.id, name, definition, live.created), live)
         self.changed[name] = live
@@ -256,9 +307,11 @@ class UnitOfWork:
 
     def delete_study(self, name: str) -> None:
         """Delete a study, also a damaged one; raises a 404 if there is none."""
-        row = self.cache.rows.get(name)
+        row = self.cache.row(name)
         if row is None:
             raise http_errors.unknown_study(name)
+        if not self._is_ours(row):
+            raise http_errors.moved(name)
         if name in self.cache.live:
             self._touch(self.cache.live[name])
         self.store.remove_study(self.connection(), row.id)
@@ -271,28 +324,34 @@ class UnitOfWork:
             if self._lost:
                 raise TransactionLost("the transaction ended early")
             refused = self._append()
+            for row, target in self._handed_over:
+                if self.cache.leases is not None:
+                    self.cache.leases.hand_over(self.connection(), row.id, row.epoch, target)
         lost = [live for live in self._writable.values() if live.id in refused]
         self.broken |= {live.definition.name: live for live in lost}
         for name in self.broken:
             self.changed.pop(name, None)
-        if self.broken:
+        if self.broken or self.moved:
             self.cache.discard(self.broken.values())
         return refused
 
     def _append(self) -> set[int]:
-        """Write the events; if the database refuses them together, study by study."""
-        if not self._entries or (self._appended(self._entries) if self.wrote else self._appended_alone()):
-            return set()
+        """Write the events; if the database refuses them together, study by study. Those of studies lost are left."""
+        if self.cache.leases is not None and self._entries:
+            self.moved |= self.cache.leases.lost(self.connection(), self._epochs)
+        entries = [entry for entry in self._entries if entry[0] not in self.moved] if self.moved else self._entries
+        if not entries or (self._appended(entries) if self.wrote else self._appended_alone(entries)):
+            return self.moved
         by_study: dict[int, list[tuple[int, Event]]] = {}
-        for entry in self._entries:
+        for entry in entries:
             by_study.setdefault(entry[0], []).append(entry)
-        return {id for id, entries in by_study.items() if not self._appended(entries)}
+        return self.moved | {id for id, entries in by_study.items() if not self._appended(entries)}
 
-    def _appended_alone(self) -> bool:
+    def _appended_alone(self, entries: list[tuple[int, Event]]) -> bool:
         """The same in a transaction with nothing else in it, which needs no savepoint."""
         try:
             with self.store.writing() as connection:
-                self.store.append(connection, self._entries)
+                self.store.append(connection, entries)
         except Exception as error:
             if is_outage(error):
                 raise
@@ -317,28 +376,3 @@ class UnitOfWork:
     def roll_back(self) -> None:
         """Drop every study that may have changed; they are loaded again from disk."""
         self.cache.discard(self._writable.values())
-
-
-def load_study(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int]:
-    """The study from its newest valid snapshot and the events after it; the seq of that snapshot comes second.
-
-    `check` is called before each event, and may raise.
-    """
-    definition = StudyDefinition.from_stored(row.definition)
-    live = used = None
-    for _, data in store.snapshots(row.id):
-        try:
-            live, used = study_snapshot.restore(data, row.id, definition, row.created), data
-            break
-        except (ValueError, KeyError, TypeError, RaspError):
-            continue  # damaged, or from another version: use an older snapshot, or the log alone
-    live = live or LiveStudy(row.id, definition, row.created)
-    snapshot_seq, diverged = live.seq, live.counts.diverged
-    for event in store.events_after(row.id, live.seq):
-        check()
-        live.apply(event)
-    if live.counts.diverged > diverged:
-        before = study_snapshot.maker(used) if used else {}
-        said = "study %r: replayed asks came out otherwise. Its snapshot was made with %s, this server is %s"
-        log.warning(said, row.name, before or "an older version", study_snapshot.made_with())
-    return live, snapshot_seq

@@ -7,15 +7,13 @@ The queue is fair: studies and callers share the CPU time (fair_queue.py), and l
 not in memory is loaded by another thread; only its own jobs wait for it.
 """
 
-import asyncio
 import contextlib
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -23,6 +21,8 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.fair_queue import FairQueue
+from rasp_tuner.service.storage.jobs import MORE, SERVER, WriterJob, answer
+from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.snapshot_task import SnapshotTask
 from rasp_tuner.service.storage.store import Store, is_outage, outage_in_words
@@ -41,32 +41,22 @@ RETRY_PURGE_S = 2.0  # after a purge that failed
 PRELOAD_S = 1.0  # of loading studies before the server answers
 SNAPSHOTS_PER_COMMIT = 16  # at the end
 
-MORE: Final = object()  # what a job returns to go on in another piece
-SERVER = "server"  # the caller of jobs that the server gives itself
-
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
-
-
-@dataclass(slots=True)
-class WriterJob:
-    """One request to the writer; `run` returns the answer or MORE, or raises an HttpError."""
-
-    run: Callable[[UnitOfWork], Any]
-    writes: bool
-    future: "asyncio.Future[Any] | None" = None
-    study: str | None = None  # that it is about
-    asks: Sequence[Any] = ()  # contexts it will ask for
-    caller: str = SERVER  # whose share of the CPU time it takes
 
 
 class Writer(threading.Thread):
     """Started once, stopped once; `put` may be called from the event loop's thread."""
 
     def __init__(
-        self, store: Store, published: Callable[[Sequence[LiveStudy]], None], committed: Callable[[float], None]
+        self,
+        store: Store,
+        published: Callable[[Sequence[LiveStudy]], None],
+        committed: Callable[[float], None],
+        leases: Leases | None = None,
     ) -> None:
         super().__init__(name="rasp-writer", daemon=True)
-        self.store, self.cache = store, StudyCache(store)
+        self.store, self.cache, self._leases = store, StudyCache(store, leases), leases
+        self.rows_changed = False  # other studies are ours than we know: read the list again
         self.failing: str | None = None  # why the latest commit failed, if no test write has succeeded since
         self.ready = threading.Event()
         self._published, self._committed = published, committed
@@ -76,7 +66,7 @@ class Writer(threading.Thread):
         self.committed_at = 0.0  # monotonic, of the latest write that succeeded
         self._loader = StudyLoader(store, lambda loaded: self.put(WriterJob(lambda _: self._adopt(loaded), False)))
         self._not_loaded_yet = {row.id for row in self.cache.rows.values()}  # of those that were there at the start
-        self._snapshots = SnapshotTask(self.cache, self._put_own)
+        self.snapshots = SnapshotTask(self.cache, self._put_own)
         self.stopped_whole = True  # every study has a snapshot of its last state
         self.purging = True  # rows of deleted studies may be left in tables or files
         self._purge_at = 0.0
@@ -98,7 +88,7 @@ class Writer(threading.Thread):
         self._retention.stop()
         self.join()
         self._loader.stop()
-        self._snapshots.stop()
+        self.snapshots.stop()
 
     @property
     def loading(self) -> str | None:
@@ -134,6 +124,8 @@ class Writer(threading.Thread):
             self._round()
         self.ready.set()
         while not self._stopping:
+            if self.rows_changed:
+                self._refresh_rows()
             purge_now = self.purging and time.monotonic() >= self._purge_at
             if not self._receive(0.0 if purge_now else IDLE_WAIT_S) and not self._waiting:
                 self._idle()
@@ -147,15 +139,15 @@ class Writer(threading.Thread):
     def _end(self) -> None:
         """Finish the waiting jobs and store a snapshot of every study."""
         self._loader.stop()
-        self._snapshots.stop()
+        self.snapshots.stop()
         self._receive(0.0)
         while self._waiting:
             self._round()
         self._refuse_waiting()
-        unsaved = self._snapshots.unsaved()
+        unsaved = self.snapshots.unsaved()
         for first in range(0, len(unsaved), SNAPSHOTS_PER_COMMIT):
             for live in unsaved[first : first + SNAPSHOTS_PER_COMMIT]:
-                if (run := self._snapshots.final(live)) is not None:
+                if (run := self.snapshots.final(live)) is not None:
                     self._waiting.add(WriterJob(run, writes=True), SERVER, None)
             while self._waiting:
                 self._round()
@@ -220,18 +212,19 @@ class Writer(threading.Thread):
             if job.writes and not isinstance(outcome, HttpError):
                 if refused is None:
                     outcome = http_errors.storage_failed()
-                elif any(live.id in refused for live in changes.studies.values()):
-                    outcome = http_errors.internal_error()
+                elif hit := [name for name, live in changes.studies.items() if live.id in refused]:
+                    gone = any(changes.studies[name].id in work.moved for name in hit)
+                    outcome = http_errors.moved(hit[0]) if gone else http_errors.internal_error()
             if outcome is MORE and not self._stopping:
                 self._waiting.add(job, job.caller, job.study)
             elif job.future is not None:
                 answers.append((job.future, http_errors.stopping() if outcome is MORE else outcome))
-        _answer(answers)
+        answer(answers)
         if refused is not None:
             self.purging |= work.deletes_study
             self._published(list(work.changed.values()))
             for live, share in work.event_shares():
-                self._snapshots.count(live, share * work.cpu_s)
+                self.snapshots.count(live, share * work.cpu_s)
 
     def _think_ahead(self, work: UnitOfWork) -> None:
         """Compute at once what the asks of different studies need; a study that is told something first is left out."""
@@ -308,8 +301,19 @@ class Writer(threading.Thread):
         if live is not None or error is not None:
             self._waiting.release(name)
 
+    def _refresh_rows(self) -> None:
+        """Take in studies that became ours, drop those that are not."""
+        self.rows_changed = False
+        try:
+            self.cache.refresh()
+        except SQLAlchemyError as error:
+            log.error("the list of studies could not be read: %s", error)
+        else:
+            names = [name for name in list(self.cache.rows) if self.cache.must_be_loaded(name)]
+            self._loader.load_ahead(self.cache.rows[name] for name in names)
+
     def _refuse_waiting(self) -> None:
-        _answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
+        answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
 
     # the database
 
@@ -359,7 +363,7 @@ class Writer(threading.Thread):
         """Delete some rows of deleted studies; once none are left, clean the files."""
         self._purge_at = time.monotonic()
         try:
-            gone = self.store.deleted_studies()
+            gone = (self._leases or self.store).deleted_studies()
             for study in gone:
                 with self.store.writing() as connection:
                     if self.store.purge_rows(connection, study):
@@ -371,19 +375,3 @@ class Writer(threading.Thread):
         except SQLAlchemyError as error:
             log.error("what was deleted could not be erased yet: %s", error)
             self._purge_at += RETRY_PURGE_S
-
-
-def _answer(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-    """Send all answers to the event loop in one call."""
-    if outcomes:
-        outcomes[0][0].get_loop().call_soon_threadsafe(_settle, outcomes)
-
-
-def _settle(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-    for future, outcome in outcomes:
-        if future.done():
-            continue  # the caller has gone; the commit stays
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze", "forgot", "opened"]
+LONGEST_ACTOR = 64  # characters
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -40,6 +41,14 @@ class EventLog(Protocol):
 
     def observation_by_key(self, key: str) -> Event | None:
         """The observation with this key."""
+
+
+def actor(event: Event) -> str | None:
+    """Who did it, where the event says so; a ValueError if that is no name of a key."""
+    by = event.body.get("by")
+    if not (by is None or (isinstance(by, str) and len(by) <= LONGEST_ACTOR)):
+        raise ValueError(f"event {event.seq}: `by` must be a text of at most {LONGEST_ACTOR} characters")
+    return by
 
 
 def ask_id(number: int) -> str:

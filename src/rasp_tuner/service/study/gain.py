@@ -65,12 +65,18 @@ class GainSums:
     half_width: float = 0.0  # of the default's level
     level: float = 0.0
     size: float = 0.0  # of the level, without its sign
+    missed: float = 0.0  # weight of steps whose gain is not known
+
+    def miss(self, weight: float, keep: float = 1.0) -> None:
+        """Count a step whose gain is not known."""
+        self.missed = keep * self.missed + weight
 
     def add(self, gain: float, level: Level, weight: float, keep: float = 1.0) -> None:
         """Add a step; `keep` is what stays of the steps before it."""
         gain, value = _clipped(gain), _clipped(level.value)
         self.weight = keep * self.weight + weight
         self.weight2 = keep * keep * self.weight2 + weight * weight
+        self.missed *= keep
         self.gain = keep * self.gain + weight * gain
         self.gain2 = keep * self.gain2 + weight * gain * gain
         self.half_width = keep * self.half_width + weight * _clipped(level.half_width)
@@ -78,11 +84,11 @@ class GainSums:
         self.size = keep * self.size + weight * abs(value)
 
     def report(self) -> dict[str, float | None] | None:
-        """The mean gain of a step with its interval, and as a share of the default's level; None without steps.
+        """The mean gain of a step with its interval, and as a share of the default's level; None if few are known.
 
         A share needs levels of one sign, which are not 0.
         """
-        if not self.weight:
+        if self.weight <= self.missed:
             return None
         mean = self.gain / self.weight
         half = self._half_width(mean)
@@ -133,15 +139,17 @@ class Gains:
 
     def add(self, name: str, value: float, level: Level | None, is_default: bool, weight: float) -> float | None:
         """The gain of a step in one metric; None where the default's level is not known. Counts `weight` steps."""
-        if is_default:
-            level, gain = Level(value), 0.0
-        elif level is None:
+        (everything, lately), keep = self._sums[name], (1.0 - 1.0 / LATELY_STEPS) ** weight
+        if level is None and not is_default:
+            everything.miss(weight)
+            lately.miss(weight, keep)
             return None
+        if is_default or level is None:
+            level, gain = Level(value), 0.0
         else:
             gain = self._signs[name] * (level.value - value)
-        everything, lately = self._sums[name]
         everything.add(gain, level, weight)
-        lately.add(gain, level, weight, (1.0 - 1.0 / LATELY_STEPS) ** weight)
+        lately.add(gain, level, weight, keep)
         return gain
 
     def joint(self, gains: Mapping[str, float | None], levels: Mapping[str, Level | None]) -> float | None:

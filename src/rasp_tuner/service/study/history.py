@@ -1,9 +1,9 @@
 """History: the data of a study's charts. Computed from events alone, bounded in size, saved with the snapshot.
 
-The gain of a step (gain.py) is what the default would have given in the step's context beside what came. With one
-metric that is the engine's prediction just before it learned the step; after 128 steps for one step in four, which
-counts four times. With several metrics, and under preset "paper", it is the mean of the default's own runs in the same
-regime.
+The gain of a step (gain.py) is what the default would have given in the step's context beside what came: the engine's
+prediction just before it learned the step. After 128 steps it is computed for one step in four, which counts four
+times; with several metrics, after 32 steps, for one in sixteen. Under preset "paper", which predicts nothing, the mean
+of the default's own runs in the same regime takes its place.
 """
 
 import math
@@ -18,13 +18,14 @@ from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
 from rasp_tuner.service.study.regimes import RegimeTimeline
-from rasp_tuner.service.study.trace import MAX_ABS_VALUE, LatestSteps, Trace, Window
+from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
 MAX_MARKS = 300  # newest events shown on the timeline
 GAIN_EACH_STEP_UNTIL = 128  # steps; later the gain is computed for one step in GAIN_EVERY_STEPS and scaled up
 GAIN_EVERY_STEPS = 4
+SEVERAL_METRICS = 32, 16  # the same for studies with several metrics, where a prediction takes longer
 SPREAD_STEPS = 2_654_435_769  # times a step, modulo 2**32: spreads steps evenly, so that no period is missed or met
 NOVELTY_THRESHOLD = 0.7  # a step above it is marked; the paper's threshold
 COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -36,6 +37,7 @@ class History:
 
     def __init__(self, definition: StudyDefinition, experts: Sequence[str]) -> None:
         self._definition, self.experts = definition, tuple(experts)
+        self._one_metric = len(definition.metrics) == 1
         self._encoder = context_encoder(definition.context)
         self._choices = {name: knob.get("choices") for name, knob in definition.space.items()}
         self._shown = _series_before_times(definition) + [f"gain:{name}" for name in definition.metrics]
@@ -49,16 +51,11 @@ class History:
         self.calibration = [0] * (1 + len(COVERAGE_LEVELS))  # number of forecasts, then how many fell within each level
         self.latest: dict[str, Any] = {}
 
-    @property
-    def predicts_default(self) -> bool:
-        """Whether the engine's target is the one metric, so that it predicts what the default gives."""
-        return len(self._definition.metrics) == 1 and self._definition.preset == "default"
-
-    def expected_of_default(self, tuner: Tuner, context: Any) -> Expected | None:
-        """The error expected of the default; call it before the step is learned."""
-        if not self.predicts_default or tuner.learned < 3 or not self._is_judged(self.trace.steps):
-            return None
-        return tuner.interval_of_default(context)
+    def expected_of_default(self, tuner: Tuner, context: Any) -> dict[str, Expected]:
+        """What the default is expected to give, by metric; call it before the step is learned."""
+        if tuner.learned < 3 or not self._is_judged(self.trace.steps):
+            return {}
+        return tuner.default_levels(context)
 
     def add_step(
         self,
@@ -67,7 +64,7 @@ class History:
         params: Mapping[str, Any],
         metrics: Mapping[str, float] | None,
         why: Explanation | None,
-        expected: Expected | None,
+        expected: Mapping[str, Expected],
         *,
         late: bool = False,
         known_context: bool = True,
@@ -90,7 +87,7 @@ class History:
         row = np.array([*values, *gate], dtype=np.float64)
         self.trace.add(row)
         self.latest_steps.add(row)
-        self.gain = _finite(self.gain + (gain or 0.0) * self._weight(step))
+        self.gain = bounded(self.gain + (gain or 0.0) * self._weight(step))
         if metrics is None:
             self._mark(step, at, "failed")
         if late:
@@ -124,8 +121,10 @@ class History:
         if why.failure is None:
             sign = 1.0 if why.direction == "min" else -1.0
             metrics = {} if why.metric is None or why.error is None else {why.metric: sign * why.error}
-        known = self.predicts_default and why.level is not None and self._is_judged(self.trace.steps)
-        expected = Expected(why.level, why.level, why.level) if known and why.level is not None else None
+        expected = {}
+        if why.metric is not None and why.level is not None and self._is_judged(self.trace.steps):
+            level = why.level if why.direction == "min" else -why.level
+            expected[why.metric] = Expected(level, level, level)
         self.add_step(at, None, params or {}, metrics, why, expected, known_context=False)
         self.latest = {}  # nothing has happened here yet
         return metrics
@@ -223,8 +222,8 @@ class History:
         else:  # of a version whose gains with several metrics were in units that changed
             gates = [f"gate:{i}" for i in range(len(self.experts))]
             series = [*_series_before_times(self._definition), *gates]
-            self.gain = data["gain"] if self.predicts_default else 0.0
-            series[1] = "gain" if self.predicts_default else ""
+            self.gain = data["gain"] if self._one_metric else 0.0
+            series[1] = "gain" if self._one_metric else ""
         self.trace.restore(under("trace/", state), series)
         self.latest_steps.restore(under("newest/", state) or {"values": np.zeros((0, 0))}, self.trace.steps)
         self.regimes.restore(data["regimes"], under("regimes/", state))
@@ -236,12 +235,13 @@ class History:
         return regime
 
     def _is_judged(self, step: int) -> bool:
-        """Whether the gain of a step is computed: always where that is cheap, else one step in four, at no period."""
-        return self._weight(step) == 1 or step * SPREAD_STEPS % 2**32 < 2**32 // GAIN_EVERY_STEPS
+        """Whether the gain of a step is computed: of all at first, later of some, at no period."""
+        return step * SPREAD_STEPS % 2**32 < 2**32 // self._weight(step)
 
     def _weight(self, step: int) -> int:
         """For how many steps a judged one stands."""
-        return GAIN_EVERY_STEPS if self.predicts_default and step >= GAIN_EACH_STEP_UNTIL else 1
+        until, every = (GAIN_EACH_STEP_UNTIL, GAIN_EVERY_STEPS) if self._one_metric else SEVERAL_METRICS
+        return every if step >= until else 1
 
     def _gains_of(
         self, params: Mapping[str, Any], metrics: Mapping[str, float] | None, levels: Mapping[str, Level | None]
@@ -288,14 +288,12 @@ class History:
             for i, width in enumerate(HALF_WIDTHS):
                 self.calibration[1 + i] += far <= width
 
-    def _level(self, name: str, regime: int | None, expected: Expected | None) -> Level | None:
-        """What the default gives of a metric: predicted if there is one, else the mean of its runs in this regime."""
-        if not self.predicts_default:
-            return self.gains.level_in(regime, name)
-        if expected is None:
-            return None
-        mean = expected.mean if self._definition.metrics[name]["direction"] == "min" else -expected.mean
-        return Level(mean, 0.5 * (expected.high - expected.low))
+    def _level(self, name: str, regime: int | None, expected: Mapping[str, Expected]) -> Level | None:
+        """What the default gives of a metric: as predicted, else, if nobody predicts, the mean of its own runs."""
+        if name in expected:
+            mean, low, high = expected[name]
+            return Level(mean, 0.5 * (high - low))
+        return self.gains.level_in(regime, name) if self._definition.preset == "paper" else None
 
     def _param_as_number(self, name: str, params: Mapping[str, Any]) -> float:
         """A parameter as a number; for a categorical knob, the index of the choice; NaN for a word, or none at all."""
@@ -309,10 +307,6 @@ class History:
     def _mark(self, step: int, at: float, kind: str, by: str | None = None) -> None:
         self.marks.append({"step": step, "at": at, "kind": kind} | ({} if by is None else {"by": by}))
         del self.marks[:-MAX_MARKS]
-
-
-def _finite(value: float) -> float:
-    return min(max(value, -MAX_ABS_VALUE), MAX_ABS_VALUE)
 
 
 def _series_before_times(definition: StudyDefinition) -> list[str]:

@@ -13,20 +13,20 @@ from rasp_tuner.core.checks import whole
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.alerts import alerts
+from rasp_tuner.service.study.clock import next_time
 from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.events import Event, EventLog, Kind, ask_id, ask_number
+from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.history import History
 from rasp_tuner.service.study.opened import begin_with
-from rasp_tuner.service.study.suggestion_record import SuggestionRecord
+from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
 RECENT_SUGGESTIONS = 200  # that are listed
 TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
-LONGEST_ACTOR = 64  # characters of who did something
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
 
@@ -40,7 +40,8 @@ class LiveStudy:
         self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
-        self.first_at: float | None = None  # of the oldest record
+        self.first_at: float | None = None  # of the oldest record, at the latest
+        self.known_time: tuple[int, float] | None = None  # events up to a number happened before this; not stored
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
         self.counts, self.fallbacks = Counts(), FallbackCounts()
@@ -75,7 +76,7 @@ class LiveStudy:
         """
         number = ask_number(id)
         if number is None:
-            raise _unknown_suggestion(id)
+            raise unknown_suggestion(id)
         record = self.pending.get(number)
         body: dict[str, Any] = {"reason": reason} if metrics is None else {"metrics": metrics}
         if record is None:
@@ -162,7 +163,7 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self.history.add_step(event.at, record.context, record.learned_params, None, why, None, late=late)
+        self.history.add_step(event.at, record.context, record.learned_params, None, why, {}, late=late)
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
@@ -171,7 +172,7 @@ class LiveStudy:
         self._advance(event, record=True)
         self.counts.observations += 1
         if event.key is not None:
-            _put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
+            put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
         self.history.add_step(event.at, context, params, metrics, None, expected)
 
     def _apply_freeze(self, event: Event) -> None:
@@ -186,12 +187,9 @@ class LiveStudy:
         self.tuner.unfreeze()
 
     def _switch(self, event: Event, mark: str) -> None:
-        by = event.body.get("by")  # not in events of version 0.1
-        if not (by is None or (isinstance(by, str) and len(by) <= LONGEST_ACTOR)):
-            raise ValueError(f"event {event.seq}: `by` must be a text of at most {LONGEST_ACTOR} characters")
-        self.switched = {"by": by, "at": event.at}
+        self.switched = {"by": actor(event), "at": event.at}
         self._advance(event)
-        self.history.add_mark(event.at, mark, by)
+        self.history.add_mark(event.at, mark, self.switched["by"])
 
     # views
 
@@ -199,9 +197,12 @@ class LiveStudy:
         return record.asked_at + self.definition.lease_s
 
     def has_expired_records(self, now: float) -> bool:
-        """Whether a record is so much older than `ttl_s` that erasing it is worth a replay."""
+        """Whether a record is so old that erasing it is worth a replay; notes when the clock was found to be ahead."""
+        if self.last_at is not None and self.last_at > now and (self.known_time or (0, 0.0))[0] < self.seq:
+            self.known_time = self.seq, now
+        first = self.first_at if self.known_time is None else min(self.first_at or now, self.known_time[1])
         ttl = self.definition.ttl_s
-        return ttl is not None and self.first_at is not None and now - self.first_at > ttl * (1.0 + TTL_SLACK)
+        return ttl is not None and first is not None and now - first > ttl * (1.0 + TTL_SLACK)
 
     def answer_was_late(self, event: Event) -> bool:
         """Whether an answer that was just applied came after its lease."""
@@ -270,7 +271,7 @@ class LiveStudy:
         """One suggestion, however old, with its explanation while the tuner still has it."""
         number = ask_number(id)
         if number is None:
-            raise _unknown_suggestion(id)
+            raise unknown_suggestion(id)
         record = self.recent.get(number) or self.pending.get(number) or self._read_from_log(number, log)
         why = self._explanation(record)
         return {**self._suggestion_json(record, why, now), "why": None if why is None else asdict(why)}
@@ -280,7 +281,7 @@ class LiveStudy:
     def _event(
         self, kind: Kind, at: float, body: dict[str, Any], ask: int | None = None, key: str | None = None
     ) -> Event:
-        return Event(self.seq + 1, kind, max(at, self.last_at or at), body, ask, key)
+        return Event(self.seq + 1, kind, next_time(at, self.last_at, self.definition.name), body, ask, key)
 
     @property
     def _lowest_next_ask(self) -> int:
@@ -288,9 +289,18 @@ class LiveStudy:
         return next(reversed(self.recent), -1) + 1
 
     def _advance(self, event: Event, record: bool = False) -> None:
+        if self.last_at is not None and event.at < self.last_at:
+            self._clock_went_back(event.at)
         self.seq, self.last_at = event.seq, event.at
         if record and self.first_at is None:
             self.first_at = event.at
+
+    def _clock_went_back(self, now: float) -> None:
+        """What happened before now was not later than now, whatever the clock said."""
+        self.first_at = None if self.first_at is None else min(self.first_at, now)
+        asked = {number: replace(one, asked_at=min(one.asked_at, now)) for number, one in self.pending.items()}
+        self.pending = asked
+        self.recent |= {number: asked[number] for number in self.recent.keys() & asked.keys()}
 
     def _add_ask(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
@@ -302,12 +312,12 @@ class LiveStudy:
         self.counts.asks += 1
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
-        self.counts.dropped += _put_bounded(self.pending, event.ask, record, self.definition.max_pending)
+        self.counts.dropped += put_bounded(self.pending, event.ask, record, self.definition.max_pending)
         self.list_suggestion(record)
         self._advance(event, record=True)
 
     def list_suggestion(self, record: SuggestionRecord) -> None:
-        _put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
+        put_bounded(self.recent, record.number, record, RECENT_SUGGESTIONS)
 
     def _ask_answered_by(self, event: Event) -> SuggestionRecord:
         """The ask that an answer belongs to, with what ran; if it was dropped, the answer's event contains it."""
@@ -353,14 +363,14 @@ class LiveStudy:
         self.counts.late += late
         if record.number in self.recent:
             self.recent[record.number] = record
-        _put_bounded(self._answers, record.number, record, ANSWERS_IN_MEMORY)
+        put_bounded(self._answers, record.number, record, ANSWERS_IN_MEMORY)
         self._advance(event)
         return late
 
     def _read_from_log(self, number: int, log: EventLog) -> SuggestionRecord:
         found = log.events_of_ask(number)
         if not found:
-            raise _unknown_suggestion(ask_id(number), erased=number < self.erased_below)
+            raise unknown_suggestion(ask_id(number), erased=number < self.erased_below)
         asked, *answers = found
         record = SuggestionRecord(number, asked.at, asked.body["context"], asked.body["params"])
         if not answers:
@@ -381,17 +391,3 @@ class LiveStudy:
     def _suggestion_json(self, record: SuggestionRecord, why: Explanation | None, now: float) -> dict[str, Any]:
         overdue = record.status == "pending" and (self.expires_at(record) < now or record.number not in self.pending)
         return record.to_json(overdue, "" if why is None else str(why))
-
-
-def _unknown_suggestion(id: str, erased: bool = False) -> HttpError:
-    said = "was handed out in this study" + (", or it was erased" if erased else "")
-    return HttpError(404, "unknown_suggestion", f"no suggestion {id[:80]!r} {said}", "id")
-
-
-def _put_bounded(records: dict[Any, Any], key: Any, value: Any, size: int) -> bool:
-    """Add an entry to a bounded dict; True if the oldest one was removed."""
-    records[key] = value
-    if len(records) <= size:
-        return False
-    del records[next(iter(records))]
-    return True

@@ -24,6 +24,7 @@ from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, LiveStudy
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.tuner import Tuner
 
+MAX_UNPACKED_BYTES = 1 << 26  # of a packed snapshot; instead of a larger one the log is replayed
 _HEADER_LENGTH = struct.Struct("<Q")
 _MAGIC = b"still 2\n"  # part of the file format: never change it
 _RECORD_FIELDS = tuple(field.name for field in fields(SuggestionRecord))
@@ -80,6 +81,15 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     return live
 
 
+def _unpacked(data: bytes) -> bytes:
+    """What version 0.1 packed; a ValueError if it is larger than any snapshot, before it fills the memory."""
+    unpacker = zlib.decompressobj()
+    plain = unpacker.decompress(data, MAX_UNPACKED_BYTES)
+    if not unpacker.eof:
+        raise ValueError(f"not a study snapshot: it is cut off, or unpacks to more than {MAX_UNPACKED_BYTES:,} bytes")
+    return plain
+
+
 def maker(data: bytes) -> dict[str, str]:
     """What a snapshot was made with; empty for one of an older version."""
     found: dict[str, str] = _decode(data)[0].get("made_with", {})
@@ -89,7 +99,7 @@ def maker(data: bytes) -> dict[str, str]:
 def _decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array], bytes]:
     """The header and the arrays of the study, and the bytes of its tuner."""
     try:
-        plain = data[len(_MAGIC) :] if data.startswith(_MAGIC) else zlib.decompress(data)
+        plain = data[len(_MAGIC) :] if data.startswith(_MAGIC) else _unpacked(data)
         (length,) = _HEADER_LENGTH.unpack_from(plain)
     except (zlib.error, struct.error) as reason:
         raise ValueError(f"not a study snapshot: {reason}") from reason

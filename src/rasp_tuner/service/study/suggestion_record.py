@@ -61,3 +61,17 @@ class SuggestionRecord:
                 409, "conflict", f"suggestion {ask_id(self.number)!r} was answered before with other values", "id"
             )
         return self
+
+
+def unknown_suggestion(id: str, erased: bool = False) -> HttpError:
+    said = "was handed out in this study" + (", or it was erased" if erased else "")
+    return HttpError(404, "unknown_suggestion", f"no suggestion {id[:80]!r} {said}", "id")
+
+
+def put_bounded(records: dict[Any, Any], key: Any, value: Any, size: int) -> bool:
+    """Add an entry to a bounded dict; True if the oldest one was removed."""
+    records[key] = value
+    if len(records) <= size:
+        return False
+    del records[next(iter(records))]
+    return True

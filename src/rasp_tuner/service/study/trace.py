@@ -210,6 +210,11 @@ def _group(rows: int, points: int) -> int:
     return max(-(-rows // max(points, 1)), 1)
 
 
+def bounded(value: float) -> float:
+    """The value, or the largest that is kept: sums and differences of such stay finite."""
+    return min(max(value, -MAX_ABS_VALUE), MAX_ABS_VALUE)
+
+
 def _clip(values: Array) -> None:
     """Like np.clip in place, but faster on small arrays."""
     np.minimum(values, MAX_ABS_VALUE, out=values)

@@ -1,0 +1,85 @@
+"""Events in an import, checked as the requests that made them would be."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from rasp_tuner.service.http.context_schemas import StrictModel, Word
+from rasp_tuner.service.http.schemas import ContextField, MetricsField, ParamsField, RanField, Reason, parse
+from rasp_tuner.service.study.events import Kind
+
+MAX_ASKS = 10**15  # numbered in one study: an id has few enough digits to be told
+MAX_SNAPSHOT_CHARS = 100_000_000  # of a saved tuner, in base64
+
+Count = Annotated[int, Field(ge=0, le=MAX_ASKS)]
+Time = Annotated[float, Field(ge=0.0, le=1e11, allow_inf_nan=False)]  # unix seconds, of three thousand years
+
+
+class AskBody(StrictModel):
+    context: ContextField
+    params: ParamsField
+
+
+class ObserveBody(AskBody):
+    metrics: MetricsField
+
+
+class AnswerBody(StrictModel):
+    """`context` and `params` are there if the ask had been dropped."""
+
+    ran: RanField
+    asked_at: Time | None = None
+    context: ContextField
+    params: ParamsField | None = None
+
+
+class TellBody(AnswerBody):
+    metrics: MetricsField
+
+
+class FailedBody(AnswerBody):
+    reason: Reason
+
+
+class SwitchBody(StrictModel):
+    by: Word | None = None
+    at: Literal["default"] | None = None
+
+
+class ForgotBody(StrictModel):
+    handed: Count
+    records: Count
+
+
+class OpenedBody(StrictModel):
+    tuner: str = Field(max_length=MAX_SNAPSHOT_CHARS)
+
+
+BODIES: dict[Kind, type[StrictModel]] = {
+    "ask": AskBody,
+    "tell": TellBody,
+    "failed": FailedBody,
+    "observe": ObserveBody,
+    "freeze": SwitchBody,
+    "unfreeze": SwitchBody,
+    "forgot": ForgotBody,
+    "opened": OpenedBody,
+}
+
+
+class EventRow(StrictModel):
+    """One line of an export."""
+
+    seq: int
+    kind: Kind
+    at: Time
+    body: dict[str, Any]
+    ask: Count | None = None
+    key: Word | None = None
+
+
+def checked_event(row: Any) -> EventRow:
+    """The line as an EventRow with a sound body; a 422 names the field."""
+    event = parse(EventRow, row)
+    parse(BODIES[event.kind], event.body)
+    return event

@@ -1,0 +1,105 @@
+"""Route: one row of the table of routes, with all that is known of a path; and the request that its handler gets."""
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import parse_qs
+
+from pydantic import BaseModel
+
+from rasp_tuner.service.auth import Caller
+from rasp_tuner.service.http import schemas
+from rasp_tuner.service.json_codec import dumps
+from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.service import Service
+from rasp_tuner.service.study.definition import NAME_PATTERN
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+RequiredScope = Literal["nothing", "read", "write", "admin"]
+
+STUDY_PATH = "/v1/studies/{name}"
+IMPORT_PATH = "/v1/studies/import"
+JSON, NDJSON = "application/json", "application/x-ndjson"
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that the gateway has allowed."""
+
+    scope: Message  # of ASGI
+    parameters: Mapping[str, str]  # of the path
+    caller: Caller
+    account: str  # whose share of streams and requests it takes: the caller's key, or an address if there are no keys
+    body: bytes = b""
+
+    @property
+    def study(self) -> str:
+        return self.parameters["name"]
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query string; of a name that comes twice the last value."""
+        given = parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        return {name: values[-1] for name, values in given.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Bytes, or a stream of them."""
+
+    body: bytes | AsyncGenerator[bytes, None] = b""
+    status: int = 200
+    content_type: str | None = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    return Response(dumps(value), status)
+
+
+# service, request and its body as a model -> a response, or the value of a JSON body
+Handler = Callable[[Service, Request, Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a request must be, who may make it, what answers it; the OpenAPI document says the same."""
+
+    method: str
+    path: str
+    needs: RequiredScope
+    handler: Handler
+    summary: str = ""  # empty: not in the document, for the dashboard's files
+    takes: type[BaseModel] | str | None = None  # the body: a model, or a content type without one
+    gives: type[BaseModel] | str | None = JSON  # the answer, in the same way
+    status: int = 200
+    query: Mapping[str, int | str | Sequence[str] | None] = field(default_factory=dict)  # see openapi.py
+    body_is_optional: bool = False  # without one it is {}
+    of_any_study: bool = False  # a key for one study will do, since the answer shows nothing of others
+    parse: Callable[[Any, Limits], Any] | None = None  # instead of `schemas.parse`, where sizes depend on limits
+
+    @property
+    def content_types(self) -> Sequence[str]:
+        """Those that a body may have, the usual one first."""
+        return (self.takes, JSON) if isinstance(self.takes, str) else (JSON,)
+
+    @property
+    def is_import(self) -> bool:
+        """Whether the body may be large."""
+        return isinstance(self.takes, str)
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Of paths that belong here."""
+        text = re.escape(self.path).replace(r"\{name\}", f"(?P<name>{NAME_PATTERN})")
+        text = text.replace(r"\{id\}", "(?P<id>[^/]{1,40})")
+        return re.compile(text.replace(r"\{path:path\}", "(?P<path>.+)"), re.DOTALL)
+
+    def read(self, value: Any, limits: Limits) -> Any:
+        """A JSON body as the model that the handler gets; a 422 or 413 says what is wrong."""
+        if self.parse is not None:
+            return self.parse(value, limits)
+        return schemas.parse(self.takes, value) if isinstance(self.takes, type) else None
