@@ -7,15 +7,13 @@ The queue is fair: studies and callers share the CPU time (fair_queue.py), and l
 not in memory is loaded by another thread; only its own jobs wait for it.
 """
 
-import asyncio
 import contextlib
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -23,6 +21,7 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.fair_queue import FairQueue
+from rasp_tuner.service.storage.jobs import MORE, SERVER, WriterJob, answer
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.snapshot_task import SnapshotTask
@@ -42,22 +41,7 @@ RETRY_PURGE_S = 2.0  # after a purge that failed
 PRELOAD_S = 1.0  # of loading studies before the server answers
 SNAPSHOTS_PER_COMMIT = 16  # at the end
 
-MORE: Final = object()  # what a job returns to go on in another piece
-SERVER = "server"  # the caller of jobs that the server gives itself
-
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
-
-
-@dataclass(slots=True)
-class WriterJob:
-    """One request to the writer; `run` returns the answer or MORE, or raises an HttpError."""
-
-    run: Callable[[UnitOfWork], Any]
-    writes: bool
-    future: "asyncio.Future[Any] | None" = None
-    study: str | None = None  # that it is about
-    asks: Sequence[Any] = ()  # contexts it will ask for
-    caller: str = SERVER  # whose share of the CPU time it takes
 
 
 class Writer(threading.Thread):
@@ -235,7 +219,7 @@ class Writer(threading.Thread):
                 self._waiting.add(job, job.caller, job.study)
             elif job.future is not None:
                 answers.append((job.future, http_errors.stopping() if outcome is MORE else outcome))
-        _answer(answers)
+        answer(answers)
         if refused is not None:
             self.purging |= work.deletes_study
             self._published(list(work.changed.values()))
@@ -329,7 +313,7 @@ class Writer(threading.Thread):
             self._loader.load_ahead(self.cache.rows[name] for name in names)
 
     def _refuse_waiting(self) -> None:
-        _answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
+        answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
 
     # the database
 
@@ -391,19 +375,3 @@ class Writer(threading.Thread):
         except SQLAlchemyError as error:
             log.error("what was deleted could not be erased yet: %s", error)
             self._purge_at += RETRY_PURGE_S
-
-
-def _answer(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-    """Send all answers to the event loop in one call."""
-    if outcomes:
-        outcomes[0][0].get_loop().call_soon_threadsafe(_settle, outcomes)
-
-
-def _settle(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-    for future, outcome in outcomes:
-        if future.done():
-            continue  # the caller has gone; the commit stays
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
