@@ -55,7 +55,11 @@ def steal(client, name="web"):
     """Let a server take a study behind the back of its owner; it has a lease, and does not answer."""
     until = sa.func.clock_timestamp() + sa.text("interval '1h'")
     change(client, sa.insert(servers).values(id="thief", url="http://127.0.0.1:9", until=until))
-    new = {"owner": "thief", "epoch": studies.c.epoch + 1}
+    give(client, name, "thief")
+
+
+def give(client, name, server):
+    new = {"owner": server, "epoch": studies.c.epoch + 1}
     change(client, sa.update(studies).where(studies.c.name == name).values(new))
 
 
@@ -141,6 +145,15 @@ def test_a_server_that_lost_a_study_cannot_write_to_it(pair):
     assert "rasp_leases_lost 0.0" not in first.get("/metrics").text
 
 
+def test_what_comes_to_the_old_owner_is_done_by_the_new_one(pair):
+    first, second = pair
+    steps(first, 2)
+    give(first, "web", second.service.leases.id)
+    assert ask(first)["id"] == "s2"  # refused by the fence, then sent on
+    assert view(first)["server"] == str(second.base_url)
+    assert first.get("/v1/studies/web/history").json() == second.get("/v1/studies/web/history").json()
+
+
 @pytest.mark.parametrize("request_of", [lambda c: c.delete("/v1/studies/web"), ask_without_check])
 def test_no_kind_of_write_gets_past_the_fence(pair, request_of):
     first, _ = pair
@@ -167,7 +180,7 @@ def test_a_commit_goes_on_without_the_study_that_was_lost(pair):
         wait_for(lambda: writer._inbox.qsize() >= 2, "both asks")
         gate.set()
         lost, kept = [answer.result() for answer in wanted]
-    assert refused(lost) == (503, "moved")
+    assert refused(lost) == (503, "owner_away")  # the thief, to whom it was sent on
     assert kept.json()["id"] == "s1"
 
 
