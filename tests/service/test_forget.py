@@ -17,9 +17,9 @@ from serving import SPACES, STUDY, NoLog, ask, definition, play, running, steps,
 from rasp_tuner import ExpiredSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.erasure import ErasureQuery, Replay
+from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StudyRow
 from rasp_tuner.service.storage.tables import events
-from rasp_tuner.service.storage.transaction import load_study
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 

@@ -15,11 +15,12 @@ from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.erasure import Replay, erasure_query
+from rasp_tuner.service.storage.jobs import MORE, WriterJob
 from rasp_tuner.service.storage.lease_keeper import LeaseKeeper, begin
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.store import Store
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.storage.writer import MORE, Writer, WriterJob
+from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
@@ -111,11 +112,9 @@ class Service:
 
     def _add_waiting(self, study: str | None, writes: bool, weight: int) -> None:
         self._waiting[writes] += weight
-        left = self._waiting_of.get((study, writes), 0) + weight
+        left = self._waiting_of.pop((study, writes), 0) + weight
         if left:
             self._waiting_of[study, writes] = left
-        else:
-            del self._waiting_of[study, writes]
 
     async def why_not_ready(self) -> str | None:
         """Why no durable tell can be taken now; None: one can. A test write is made if the latest write is old."""

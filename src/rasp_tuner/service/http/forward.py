@@ -32,6 +32,7 @@ PASSED_ON = (b"authorization", b"content-type", b"accept", FALLBACKS_HEADER)
 DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server"}  # of answers: they are of one hop
 NOT_OWNER = "not_owner"  # the code of a server that was taken for the owner
 STUDIES_PATH = "/v1/studies"
+MAX_HEADER_BYTES = 1_048_576  # of an import's first line
 MAX_TRIES = 4  # to find the owner, while studies change hands
 TRY_AGAIN_S = 0.05
 CHECK_PEER_S = 0.5  # between looks whether a server that does not answer still has its lease
@@ -230,7 +231,11 @@ def _named_in_body(path: str, scope: Mapping[str, Any]) -> str | None:
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         if path == IMPORT_PATH:
             query = parse_qs(scope["query_string"].decode("latin-1"))
-            name = query["name"][0] if "name" in query else json.loads(body.partition(b"\n")[0])["definition"]["name"]
+            name = (
+                query["name"][0]
+                if "name" in query
+                else json.loads(body[:MAX_HEADER_BYTES].partition(b"\n")[0])["definition"]["name"]
+            )
         else:
             name = json.loads(body)["name"]
         return name if isinstance(name, str) and "\0" not in name else None

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StudyRow
-from rasp_tuner.service.storage.transaction import load_study
 from rasp_tuner.service.study.live_study import LiveStudy
 
 STOP, WANTED, AHEAD = 0, 1, 2  # what comes first

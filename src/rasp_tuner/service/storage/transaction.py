@@ -9,11 +9,10 @@ from contextlib import ExitStack, contextmanager
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.storage.leases import Leases
+from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StudyRow, is_outage
-from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -177,6 +176,7 @@ class UnitOfWork:
         self.changed: dict[str, LiveStudy] = {}
         self.broken: dict[str, LiveStudy] = {}  # half-changed by a job that failed: to be loaded again
         self.deletes_study = False
+        self.wrote = False  # to the database
         self.cpu_s = 0.0  # CPU seconds that the changes took
         self._entries: list[tuple[int, Event]] = []
         self._writable: dict[str, LiveStudy] = {}
@@ -234,14 +234,10 @@ class UnitOfWork:
     def connection(self) -> sa.Connection:
         """The transaction that `commit` commits."""
         if self._connection is None:
-            self._connection = self._stack.enter_context(self.store.writing())
+            self._connection, self.wrote = self._stack.enter_context(self.store.writing()), True
         if self._job is not None and self._job.savepoint is None:
             self._job.savepoint = self._connection.begin_nested()
         return self._connection
-
-    @property
-    def wrote(self) -> bool:
-        return self._connection is not None
 
     def audit(self, actor: str, action: str, subject: str) -> None:
         self.store.add_audit_line(self.connection(), actor, action, subject)
@@ -344,12 +340,24 @@ class UnitOfWork:
         if self.cache.leases is not None and self._entries:
             self.moved |= self.cache.leases.lost(self.connection(), self._epochs)
         entries = [entry for entry in self._entries if entry[0] not in self.moved] if self.moved else self._entries
-        if not entries or self._appended(entries):
+        if not entries or (self._appended(entries) if self.wrote else self._appended_alone(entries)):
             return self.moved
         by_study: dict[int, list[tuple[int, Event]]] = {}
         for entry in entries:
             by_study.setdefault(entry[0], []).append(entry)
         return self.moved | {id for id, entries in by_study.items() if not self._appended(entries)}
+
+    def _appended_alone(self, entries: list[tuple[int, Event]]) -> bool:
+        """The same in a transaction with nothing else in it, which needs no savepoint."""
+        try:
+            with self.store.writing() as connection:
+                self.store.append(connection, entries)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            return False
+        self.wrote = True
+        return True
 
     def _appended(self, entries: list[tuple[int, Event]]) -> bool:
         """Whether the database took these events; raises if it takes none at all."""
@@ -368,28 +376,3 @@ class UnitOfWork:
     def roll_back(self) -> None:
         """Drop every study that may have changed; they are loaded again from disk."""
         self.cache.discard(self._writable.values())
-
-
-def load_study(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int]:
-    """The study from its newest valid snapshot and the events after it; the seq of that snapshot comes second.
-
-    `check` is called before each event, and may raise.
-    """
-    definition = StudyDefinition.from_stored(row.definition)
-    live = used = None
-    for _, data in store.snapshots(row.id):
-        try:
-            live, used = study_snapshot.restore(data, row.id, definition, row.created), data
-            break
-        except (ValueError, KeyError, TypeError, RaspError):
-            continue  # damaged, or from another version: use an older snapshot, or the log alone
-    live = live or LiveStudy(row.id, definition, row.created)
-    snapshot_seq, diverged = live.seq, live.counts.diverged
-    for event in store.events_after(row.id, live.seq):
-        check()
-        live.apply(event)
-    if live.counts.diverged > diverged:
-        before = study_snapshot.maker(used) if used else {}
-        said = "study %r: replayed asks came out otherwise. Its snapshot was made with %s, this server is %s"
-        log.warning(said, row.name, before or "an older version", study_snapshot.made_with())
-    return live, snapshot_seq

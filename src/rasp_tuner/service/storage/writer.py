@@ -7,15 +7,13 @@ The queue is fair: studies and callers share the CPU time (fair_queue.py), and l
 not in memory is loaded by another thread; only its own jobs wait for it.
 """
 
-import asyncio
 import contextlib
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -23,6 +21,7 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.storage.fair_queue import FairQueue
+from rasp_tuner.service.storage.jobs import MORE, SERVER, WriterJob, answer
 from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.snapshot_task import SnapshotTask
@@ -33,8 +32,8 @@ from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.tuner import think_ahead
 
 MAX_JOBS_PER_COMMIT = 512
-COMMIT_EVERY_S = 0.02  # of running jobs, or as long as the latest commit took, if that is more
-MAX_COMMIT_EVERY_S = 0.1
+COMMIT_EVERY_CPU_S = 0.02  # of running jobs, or twice as long as the latest commit took, if that is more
+MAX_COMMIT_EVERY_S = 0.1  # whatever the CPU time
 PIECE_S = 0.005  # that a long job runs before others may
 IDLE_WAIT_S = 0.2  # for a job; then idle work is done
 PURGE_UNDER_LOAD_S = 0.25  # between purge steps while jobs keep coming
@@ -42,22 +41,7 @@ RETRY_PURGE_S = 2.0  # after a purge that failed
 PRELOAD_S = 1.0  # of loading studies before the server answers
 SNAPSHOTS_PER_COMMIT = 16  # at the end
 
-MORE: Final = object()  # what a job returns to go on in another piece
-SERVER = "server"  # the caller of jobs that the server gives itself
-
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
-
-
-@dataclass(slots=True)
-class WriterJob:
-    """One request to the writer; `run` returns the answer or MORE, or raises an HttpError."""
-
-    run: Callable[[UnitOfWork], Any]
-    writes: bool
-    future: "asyncio.Future[Any] | None" = None
-    study: str | None = None  # that it is about
-    asks: Sequence[Any] = ()  # contexts it will ask for
-    caller: str = SERVER  # whose share of the CPU time it takes
 
 
 class Writer(threading.Thread):
@@ -89,7 +73,8 @@ class Writer(threading.Thread):
         self._retention = RetentionTask(store, self._put_own)
         self._stopping = False
         self._probe_at = 0.0  # monotonic, not before
-        self._commit_ends = self._piece_ends = 0.0  # monotonic
+        self._commit_at = self._piece_ends = 0.0  # monotonic
+        self._commit_at_cpu = 0.0  # this thread's time
 
     def put(self, job: WriterJob) -> None:
         self._inbox.put(job)
@@ -188,9 +173,12 @@ class Writer(threading.Thread):
             self.probe()
         work = UnitOfWork(self.store, self.cache, time.time(), self._piece_is_over)
         self._think_ahead(work)
-        self._commit_ends = time.monotonic() + min(max(COMMIT_EVERY_S, self._commit_s), MAX_COMMIT_EVERY_S)
+        self._commit_at = time.monotonic() + MAX_COMMIT_EVERY_S
+        self._commit_at_cpu = time.thread_time() + min(
+            max(COMMIT_EVERY_CPU_S, 2.0 * self._commit_s), MAX_COMMIT_EVERY_S
+        )
         done: list[tuple[WriterJob, JobChanges, Any]] = []
-        while not work.broken and len(done) < MAX_JOBS_PER_COMMIT and (job := self._waiting.take()) is not None:
+        while not work.broken and len(done) < MAX_JOBS_PER_COMMIT and (job := self._next_job()) is not None:
             if self._wait_for_study(job):
                 continue
             started, self._piece_ends = time.thread_time(), time.monotonic() + PIECE_S
@@ -199,16 +187,23 @@ class Writer(threading.Thread):
             self._waiting.charge(used)
             if job.writes:
                 work.cpu_s += used
-            if time.monotonic() >= self._commit_ends:
+            if self._time_to_commit():
                 break
         self._finish(work, done)
 
+    def _next_job(self) -> WriterJob | None:
+        """The next job; what has come in meanwhile joins the commit."""
+        if not self._waiting:
+            self._receive(0.0)
+        return self._waiting.take()
+
     def _piece_is_over(self) -> bool:
         """Whether a long job should end its piece: other jobs wait, or it is time to commit."""
-        now = time.monotonic()
-        return now >= self._commit_ends or (
-            now >= self._piece_ends and (bool(self._waiting) or not self._inbox.empty())
-        )
+        others = bool(self._waiting) or not self._inbox.empty()
+        return (others and time.monotonic() >= self._piece_ends) or self._time_to_commit()
+
+    def _time_to_commit(self) -> bool:
+        return time.monotonic() >= self._commit_at or time.thread_time() >= self._commit_at_cpu
 
     def _finish(self, work: UnitOfWork, done: Sequence[tuple[WriterJob, JobChanges, Any]]) -> None:
         """Commit and answer; jobs that are not finished wait for their next piece."""
@@ -224,7 +219,7 @@ class Writer(threading.Thread):
                 self._waiting.add(job, job.caller, job.study)
             elif job.future is not None:
                 answers.append((job.future, http_errors.stopping() if outcome is MORE else outcome))
-        _answer(answers)
+        answer(answers)
         if refused is not None:
             self.purging |= work.deletes_study
             self._published(list(work.changed.values()))
@@ -238,7 +233,10 @@ class Writer(threading.Thread):
             if job.study is not None:
                 first.setdefault(job.study, job)
         live, started = self.cache.live, time.thread_time()
-        asks = [(live[name].tuner, job.asks[0]) for name, job in first.items() if job.asks and name in live]
+        new = [(name, job) for name, job in first.items() if job.asks and name in live]
+        asks = [(live[name].tuner, job.asks[0]) for name, job in new]
+        for _, job in new:
+            job.asks = ()  # once is enough
         try:
             if len(asks) > 1:
                 think_ahead(asks)
@@ -315,7 +313,7 @@ class Writer(threading.Thread):
             self._loader.load_ahead(self.cache.rows[name] for name in names)
 
     def _refuse_waiting(self) -> None:
-        _answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
+        answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
 
     # the database
 
@@ -377,19 +375,3 @@ class Writer(threading.Thread):
         except SQLAlchemyError as error:
             log.error("what was deleted could not be erased yet: %s", error)
             self._purge_at += RETRY_PURGE_S
-
-
-def _answer(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-    """Send all answers to the event loop in one call."""
-    if outcomes:
-        outcomes[0][0].get_loop().call_soon_threadsafe(_settle, outcomes)
-
-
-def _settle(outcomes: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-    for future, outcome in outcomes:
-        if future.done():
-            continue  # the caller has gone; the commit stays
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)

@@ -1,0 +1,37 @@
+"""Builds a study from what the database has of it: the newest sound snapshot, and the events after it."""
+
+import logging
+from collections.abc import Callable
+
+from rasp_tuner.errors import RaspError
+from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.study import study_snapshot
+from rasp_tuner.service.study.definition import StudyDefinition
+from rasp_tuner.service.study.live_study import LiveStudy
+
+log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+
+
+def load_study(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int]:
+    """The study from its newest valid snapshot and the events after it; the seq of that snapshot comes second.
+
+    `check` is called before each event, and may raise.
+    """
+    definition = StudyDefinition.from_stored(row.definition)
+    live = used = None
+    for _, data in store.snapshots(row.id):
+        try:
+            live, used = study_snapshot.restore(data, row.id, definition, row.created), data
+            break
+        except (ValueError, KeyError, TypeError, RaspError):
+            continue  # damaged, or from another version: use an older snapshot, or the log alone
+    live = live or LiveStudy(row.id, definition, row.created)
+    snapshot_seq, diverged = live.seq, live.counts.diverged
+    for event in store.events_after(row.id, live.seq):
+        check()
+        live.apply(event)
+    if live.counts.diverged > diverged:
+        before = study_snapshot.maker(used) if used else {}
+        said = "study %r: replayed asks came out otherwise. Its snapshot was made with %s, this server is %s"
+        log.warning(said, row.name, before or "an older version", study_snapshot.made_with())
+    return live, snapshot_seq
