@@ -181,11 +181,11 @@ def test_three_servers_are_started_as_the_command_line_knows_it():
     assert server["spec"]["replicas"] == 3
     (container,) = server["spec"]["template"]["spec"]["containers"]
     assert options(container["args"]) <= known_options(container["args"][0])
-    from rasp_tuner.service.http.gateway import ROUTE_SCOPES
+    from rasp_tuner.service.http.routes import match_route
 
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         asked = container[probe]["httpGet"]
-        assert ROUTE_SCOPES["GET", asked["path"]] == "nothing"  # without a key
+        assert match_route("GET", asked["path"])[0].needs == "nothing"  # without a key
         assert [f"--allow-host={header['value']}" for header in asked["httpHeaders"]] == ["--allow-host=rasp"]
     assert "--allow-host=rasp" in container["args"]
 

@@ -203,18 +203,23 @@ class ServerProcess:
         return time.perf_counter() - started
 
     def wait_ready(self, seconds: float = 120.0) -> None:
-        until, link = time.monotonic() + seconds, self.link()
+        until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self.process is None or self.process.poll() is not None:
                 raise ChildProcessError(f"the server ended: {self.errors()[-2000:]}")
-            try:
-                if link.get("/readyz")[0] == 200:
-                    link.close()
-                    return
-            except Gone:
-                pass
+            if self.is_ready():
+                return
             time.sleep(0.01)
         raise TimeoutError(f"the server was not ready after {seconds:g} s: {self.errors()[-2000:]}")
+
+    def is_ready(self) -> bool:
+        link = self.link(5.0)
+        try:
+            return link.get("/readyz")[0] == 200
+        except Gone:
+            return False
+        finally:
+            link.close()
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

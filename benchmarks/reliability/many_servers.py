@@ -55,6 +55,10 @@ class Cluster:
         for relay in self.relays:
             relay.close()
 
+    def link(self, number: int) -> Link:
+        """A new connection to one of the servers."""
+        return self.servers[number % len(self.servers)].link(600.0)
+
     def owner(self, study: str) -> int:
         """Which server has the study."""
         while True:
@@ -83,13 +87,16 @@ class Cluster:
             time.sleep(0.02)
 
     def hurt(self, way: str, study: str, rng: random.Random) -> float:
-        """Hurt the owner of a study, and mend it; seconds until another answered."""
-        i, since = self.owner(study), time.monotonic()
+        """Hurt the owner of a study, and mend it; seconds until another answered. What was killed starts meanwhile."""
+        i = self.owner(study)
+        while not any(server.is_ready() for k, server in enumerate(self.servers) if k != i):
+            time.sleep(0.05)
+        since = time.monotonic()
         server, longer = self.servers[i], self.lease_s * rng.uniform(1.2, 2.0)
         if way == "kill":
             server.kill()
+            server.launch()
             took = self.takeover_s(study, i, since)
-            server.start()
         elif way == "stop":
             server.pause(True)
             took = self.takeover_s(study, i, since)
@@ -187,10 +194,9 @@ def report(
     given: Any,
 ) -> int:
     lost, twice, done = counted
-    links: list[Link] = [server.link(600.0) for server in cluster.servers]
-    found = [judge(links[i % len(links)], study, record) for i, study in enumerate(studies)]
+    found = [judge(cluster.link(i), study, record) for i, study in enumerate(studies)]
     total = {name: sum(each[name] for each in found) for name in found[0]}
-    same = all(replays(links[i % len(links)], study) for i, study in enumerate(studies))
+    same = all(replays(cluster.link(i), study) for i, study in enumerate(studies))
     verdict.figure("servers", given.servers)
     verdict.figure("lease, s", given.lease)
     verdict.figure("tells acknowledged", len(record.tells))

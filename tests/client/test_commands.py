@@ -175,6 +175,7 @@ def test_freeze(rasp, name):
     assert rasp("study", "freeze", name).stdout == f"{name} is frozen\n"
     assert "frozen" in rasp("study", "show", name).stdout
     assert rasp("study", "freeze", name, "--default").stdout == f"{name} is frozen at its default\n"
+    assert "frozen at its default by local " in rasp("study", "show", name).stdout
     assert of_json(rasp("study", "unfreeze", name, "--json")) == {"name": name, "frozen": False}
 
 

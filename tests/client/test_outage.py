@@ -129,6 +129,7 @@ def test_a_killed_server_a_restart_and_nothing_is_lost(server):
         assert study.view()["tells"] == 1
         wait_until(lambda: not is_fallback(study.ask({"qps": 1.0}).id))
         assert client.dropped == 0
+        assert study.view()["fallbacks"]["without_server"] >= 20  # reported with the first ask that was answered
 
 
 def test_a_server_that_is_stopped_in_its_tracks(server):

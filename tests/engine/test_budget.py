@@ -82,33 +82,6 @@ def test_uncertain_costs_leave_less():
     assert sure.left(50) - unsure.left(50) == pytest.approx(CONFIDENCE_DEVIATIONS * math.sqrt(4 * 0.05**2))
 
 
-def as_factors(level, *gaps):
-    """Differences of logarithms as shares of the default's loss."""
-    return [math.expm1(min(gap, 10.0)) for gap in gaps]
-
-
-@given(shares, runs, st.floats(-3.0, 3.0), deviations)
-def test_doubt_brings_a_price_nearer_to_none(share, booked, mean, deviation):
-    ledger = kept(share, booked)
-    sure, none = ledger.price(as_factors, 0.0, mean, 0.0)
-    assert (sure, none) == (math.expm1(mean), 0.0)
-    price, _ = ledger.price(as_factors, 0.0, mean, deviation)
-    assert min(sure, 0.0) <= price <= max(sure, 0.0)
-
-
-def test_a_look_where_the_level_is_not_known_leaves_budget_for_others():
-    ledger = BudgetLedger(0.02)
-    ledger.record(*ledger.price(as_factors, 0.0, 0.2, 1.5), 1.0)
-    assert ledger.left(1) > 0.4 * BudgetLedger(0.02).left(1)
-
-
-def test_a_loss_beyond_doubt_is_booked_whole():
-    ledger = BudgetLedger(0.02)
-    price, _ = ledger.price(as_factors, 0.0, 3.0, 0.2)
-    assert price > 0.8 * math.expm1(3.0)
-    assert not ledger.allows(price, 0.0)
-
-
 def test_one_run_costs_and_gains_a_bounded_amount():
     dear, lucky = kept(0.02, [(1e6, 0.0, 1e6)]), kept(0.02, [(-1e6, 0.0, -1e6)])
     assert (dear.spent, lucky.earned) == (MOST_PRICE, MOST_PRICE)

@@ -89,12 +89,16 @@ def whole(live):
 
 
 @contextlib.contextmanager
-def running(url, *, limits=None, exclusive=False, **settings):
-    """A client of an application on this database, over a real socket; it can be started again afterwards."""
+def running(url, *, limits=None, exclusive=False, several=False, **settings):
+    """A client of an application on this database, over a real socket; it can be started again afterwards.
+
+    several   it is one of several servers, which must know its address
+    """
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    app = create_app(Store(url, exclusive=exclusive), limits=limits or Limits(), advertise=address, **settings)
+    known = {"advertise": address} if several else {}
+    app = create_app(Store(url, exclusive=exclusive), limits=limits or Limits(), **known, **settings)
     config = uvicorn_config(app, log_level="critical", timeout_graceful_shutdown=2)
     keeper = app.service.keeper
     server = HttpServer(config, app.service.broadcaster, leave=keeper and keeper.leave)

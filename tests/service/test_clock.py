@@ -3,10 +3,14 @@
 import logging
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
 from serving import NoLog, definition, whole
 
 from rasp_tuner.service.storage.erasure import ErasureQuery, RecordFilter
 from rasp_tuner.service.study import study_snapshot
+from rasp_tuner.service.study.clock import latest_times
+from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
 YEAR = 365 * 86_400.0
@@ -78,3 +82,13 @@ def test_records_of_a_study_without_events_since_the_jump_are_erased_in_time():
     found = RecordFilter(ErasureQuery(before=NOW + 50))
     found.scan(events, live.known_time)
     assert found.asks == {0}
+
+
+@given(st.lists(st.floats(0.0, 1e10), max_size=20), st.integers(0, 20), st.floats(0.0, 1e10))
+def test_no_event_happened_later_than_it_says_or_than_any_after_it(says, seq, before):
+    events = [Event(i, "ask", at, {}, ask=i) for i, at in enumerate(says, 1)]
+    times = latest_times(events, (seq, before))
+    assert times == sorted(times)
+    assert all(time <= at for time, at in zip(times, says, strict=True))
+    assert all(time <= before for time in times[:seq]) or seq > len(events)
+    assert latest_times(events, None) == says or says != sorted(says)

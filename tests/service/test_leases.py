@@ -10,6 +10,7 @@ from serving import STUDY, ask, running, steps, tell, view, wait_for
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.auth import create_key
+from rasp_tuner.service.server import advertised_url
 from rasp_tuner.service.storage.jobs import WriterJob
 from rasp_tuner.service.storage.lease_keeper import targets
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer, checked_url
@@ -21,8 +22,8 @@ LONG_S = 600.0  # a lease that does not end, and is not renewed, during a test
 
 @pytest.fixture(scope="module")
 def servers_of_module(own_postgres_database):
-    address = own_postgres_database("leases")
-    with running(address, lease_s=LONG_S) as first, running(address, lease_s=LONG_S) as second:
+    address, settings = own_postgres_database("leases"), {"lease_s": LONG_S, "several": True}
+    with running(address, **settings) as first, running(address, **settings) as second:
         yield first, second
 
 
@@ -54,7 +55,11 @@ def steal(client, name="web"):
     """Let a server take a study behind the back of its owner; it has a lease, and does not answer."""
     until = sa.func.clock_timestamp() + sa.text("interval '1h'")
     change(client, sa.insert(servers).values(id="thief", url="http://127.0.0.1:9", until=until))
-    new = {"owner": "thief", "epoch": studies.c.epoch + 1}
+    give(client, name, "thief")
+
+
+def give(client, name, server):
+    new = {"owner": server, "epoch": studies.c.epoch + 1}
     change(client, sa.update(studies).where(studies.c.name == name).values(new))
 
 
@@ -140,6 +145,15 @@ def test_a_server_that_lost_a_study_cannot_write_to_it(pair):
     assert "rasp_leases_lost 0.0" not in first.get("/metrics").text
 
 
+def test_what_comes_to_the_old_owner_is_done_by_the_new_one(pair):
+    first, second = pair
+    steps(first, 2)
+    give(first, "web", second.service.leases.id)
+    assert ask(first)["id"] == "s2"  # refused by the fence, then sent on
+    assert view(first)["server"] == str(second.base_url)
+    assert first.get("/v1/studies/web/history").json() == second.get("/v1/studies/web/history").json()
+
+
 @pytest.mark.parametrize("request_of", [lambda c: c.delete("/v1/studies/web"), ask_without_check])
 def test_no_kind_of_write_gets_past_the_fence(pair, request_of):
     first, _ = pair
@@ -166,14 +180,14 @@ def test_a_commit_goes_on_without_the_study_that_was_lost(pair):
         wait_for(lambda: writer._inbox.qsize() >= 2, "both asks")
         gate.set()
         lost, kept = [answer.result() for answer in wanted]
-    assert refused(lost) == (503, "moved")
+    assert refused(lost) == (503, "owner_away")  # the thief, to whom it was sent on
     assert kept.json()["id"] == "s1"
 
 
 def test_a_clean_stop_gives_the_studies_away_at_once(own_postgres_database):
     address = own_postgres_database("stop")
-    with running(address, lease_s=LONG_S) as second:
-        with running(address, lease_s=LONG_S) as first:
+    with running(address, lease_s=LONG_S, several=True) as second:
+        with running(address, lease_s=LONG_S, several=True) as first:
             first.post("/v1/studies", json=STUDY)
             steps(first, 3)
             before = view(first)
@@ -182,16 +196,16 @@ def test_a_clean_stop_gives_the_studies_away_at_once(own_postgres_database):
         owner, epoch = rows(second, sa.select(studies.c.owner, studies.c.epoch))[0]
         assert (owner, epoch) == (second.service.leases.id, 1)
         assert len(rows(second, sa.select(servers))) == 1
-    with running(address, lease_s=LONG_S) as alone:
+    with running(address, lease_s=LONG_S, several=True) as alone:
         assert view(alone)["asks"] == 4
 
 
 def test_studies_are_shared_out_evenly(own_postgres_database):
     address = own_postgres_database("even")
-    with running(address, lease_s=3.0) as first:
+    with running(address, lease_s=3.0, several=True) as first:
         for i in range(6):
             first.post("/v1/studies", json={**STUDY, "name": f"s{i}"})
-        with running(address, lease_s=3.0) as second:
+        with running(address, lease_s=3.0, several=True) as second:
             caches = [client.service.writer.cache for client in (first, second)]
             wait_for(lambda: [len(cache.rows) for cache in caches] == [3, 3], "three studies each")
             for i in range(6):
@@ -254,7 +268,7 @@ def test_the_callers_key_goes_along_and_no_other(own_postgres_database):
     other = create_key(store, "write", "other")[0]
     store.close()
     heads = {scope: {"Authorization": f"Bearer {key}"} for scope, key in {**keys, "other": other}.items()}
-    closed = {"lease_s": LONG_S, "open_without_keys": False}
+    closed = {"lease_s": LONG_S, "open_without_keys": False, "several": True}
     with running(address, **closed) as first, running(address, **closed) as second:
         assert first.post("/v1/studies", json=STUDY, headers=heads["admin"]).status_code == 201
         body = {"context": {"qps": 1.0}}
@@ -344,3 +358,9 @@ def test_an_address_of_a_server_is_checked(url):
     with pytest.raises(InvalidValue, match="--advertise must be like"):
         checked_url(url)
     assert checked_url("https://host:1/") == "https://host:1"
+
+
+def test_a_server_that_listens_everywhere_is_reached_where_the_database_sees_it():
+    assert advertised_url("0.0.0.0", 8321, "127.0.0.1") == "http://127.0.0.1:8321"  # noqa: S104
+    assert advertised_url("10.0.0.5", 8321, "db") == "http://10.0.0.5:8321"
+    assert advertised_url("fd00::5", 8321, "db") == "http://[fd00::5]:8321"

@@ -8,6 +8,7 @@ from serving import STUDY, ask, running, steps, tell, view
 
 from rasp_tuner.service.storage.store import sqlite_url
 
+OTHERWISE = {"created": 0, "server": None}  # what is another's on another server
 NDJSON = {"content-type": "application/x-ndjson"}
 OWN = {"created": 0, "server": None}  # of one server
 

@@ -104,6 +104,8 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
         return
     typer.echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
     typer.echo("  ".join(f"{count} {view[count]:,}" for count in COUNTS))
+    for words in view.get("alerts", ()):
+        typer.echo(f"alert    {plain(words)}")
     context = view["context"]
     if isinstance(context, dict):
         context = [f"{name} ({kind['kind']})" for name, kind in context.items()]
@@ -348,7 +350,16 @@ def _settings(view: dict[str, Any]) -> list[str]:
     words += [f"switching cost {view['switching_cost']:g}"] if view["switching_cost"] else []
     words += ["context ignored until it improves predictions"] if view.get("screen") else []
     words += [] if view["ttl_s"] is None else [f"records kept for {view['ttl_s']:g} s"]
-    return [*words, f"lease {view['lease_s']:g} s", "frozen" if view["frozen"] else "exploring"]
+    return [*words, f"lease {view['lease_s']:g} s", _serves(view)]
+
+
+def _serves(view: dict[str, Any]) -> str:
+    """What asks get, and who said so; servers of version 0.1 do not tell."""
+    if not view["frozen"]:
+        return "exploring"
+    switched = view.get("switched") or {"by": None, "at": None}
+    who = "" if switched["by"] is None else f" by {plain(switched['by'])} {ago(switched['at'])}"
+    return f"frozen{' at its default' if view.get('serves') == 'default' else ''}{who}"
 
 
 def _knob(spec: dict[str, Any]) -> str:

@@ -5,12 +5,10 @@ what the default would have cost, plus a start-up allowance, at every step, with
 the budget of a hundred steps; the first looks, one at every knob, are free.
 All figures are in steps of the default's loss: a run 30% worse than the default costs 0.3. Where knobs matter by a few
 percent only, the share is taken of those few percent: what has little to gain may spend little.
-What a run costs is often in doubt, most in a situation where the default has not run yet. Doubt is no cost: a
-difference far larger than those seen so far is mostly the model's ignorance, and counts less.
 All figures are numbers (numbers.py): floats of one tuner, or arrays [B].
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rasp_tuner.core.numerics import Array
@@ -19,12 +17,10 @@ from rasp_tuner.types import Budget
 
 START_STEPS = 100  # whose budget may be spent in advance
 CONFIDENCE_DEVIATIONS = 1.645  # 95%, one side
-EARNED_DEVIATIONS = 0.5  # taken off a gain before it is booked
-PRICE_DEVIATIONS = 0.25  # added to the expected price of a suggestion that is not surely better
+EARNED_DEVIATIONS = 1.0  # taken off a gain before it is booked
+PRICE_DEVIATIONS = 0.5  # added to the expected price of a suggestion that is not surely better
 MOST_PRICE = 3.0  # of one run, or its gain
 WHOLE_STEPS = 5.0  # runs that speak for differences as large as the default's loss, until others are seen
-
-Shares = Callable[..., list[Number]]  # Objective.shares
 
 
 @dataclass(slots=True)
@@ -62,18 +58,6 @@ class BudgetLedger:
         n = numbers_of(self.spent)
         owed = self.spent - self.earned + CONFIDENCE_DEVIATIONS * n.sqrt(self.variance)
         return self.share * self.typical * (START_STEPS + steps) - owed
-
-    def price(self, shares: Shares, level: Number, mean: Number, deviation: Number) -> tuple[Number, Number]:
-        """Price and its deviation, of a target that is `mean` above that of the default, the `level`.
-
-        A difference that is in doubt is taken to be about as large as those seen so far. `shares` gives differences of
-        targets as shares of the loss at a level.
-        """
-        n, usual = numbers_of(self.squares), self.typical**2
-        doubt = n.clip(shares(level, deviation)[0], None, MOST_PRICE)
-        known = usual / (usual + doubt**2)
-        price, worse = shares(level, known * mean, known * mean + n.sqrt(known) * deviation)
-        return price, worse - price
 
     def record(
         self, price: Number, deviation: Number, seen: Number | None, moved: Condition = True, told: Condition = True

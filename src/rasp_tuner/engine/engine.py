@@ -282,10 +282,8 @@ class Engine:
         return self.guard is None or self.objective.relative(worst, offer.level) <= self.guard
 
     def _within_budget(self, offer: Against) -> bool:
-        if self._budget is None:
-            return True
-        price = self._budget.price(self.objective.shares, offer.level, offer.mean, offer.deviation)
-        return bool(self._budget.allows(*price))
+        price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
+        return self._budget is None or self._budget.allows(price, worse - price)
 
     def _account(self, belief: Belief, point: Array, y: float, failed: bool) -> None:
         """Book what an own suggestion cost against the default, as it is known after it ran."""
@@ -294,9 +292,8 @@ class Engine:
         offer = self.beside(belief, point)
         level = offer.level
         mean, deviation = (y - level, 0.0) if failed else offer.after(y, belief.noise)
-        price = self._budget.price(self.objective.shares, level, mean, deviation)
-        seen = None if point.tolist() == self._default_values else self.objective.relative(y - level, level)
-        self._budget.record(*price, seen)
+        price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
+        self._budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
 
     def _rescaled_for(self, losses: Array) -> Array:
         """The same losses, after the scale was changed if they leave no choice."""

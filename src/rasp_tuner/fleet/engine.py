@@ -169,11 +169,12 @@ class FleetEngine:
     ) -> None:
         """Book what own suggestions cost against the default, as it is known after they ran."""
         assert tuners.budget is not None  # noqa: S101 - asked for only then
-        xp = namespace(y)
+        xp, relative = namespace(y), tuners.objective.relative
         mean, deviation = offer.after(y, noise)
         mean, deviation = xp.where(failed, y - offer.level, mean), xp.where(failed, 0.0, deviation)
-        price = tuners.budget.price(tuners.objective.shares, offer.level, mean, deviation)
-        tuners.budget.record(*price, tuners.objective.relative(y - offer.level, offer.level), moved, counts)
+        price = relative(mean, offer.level)
+        unsure = relative(mean + deviation, offer.level) - price
+        tuners.budget.record(price, unsure, relative(y - offer.level, offer.level), moved, counts)
 
     def _learn(
         self,
@@ -262,5 +263,6 @@ def recent(tuners: Tuners, default: Tensor) -> tuple[Tensor, Tensor, Tensor, Ten
 
 def _within_budget(tuners: Tuners, offer: Against) -> Tensor:
     assert tuners.budget is not None  # noqa: S101 - asked for only then
-    price = tuners.budget.price(tuners.objective.shares, offer.level, offer.mean, offer.deviation)
-    return tuners.budget.allows(*price)
+    price = tuners.objective.relative(offer.mean, offer.level)
+    worse = tuners.objective.relative(offer.mean + offer.deviation, offer.level)
+    return tuners.budget.allows(price, worse - price)

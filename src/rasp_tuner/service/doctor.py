@@ -24,6 +24,7 @@ from rasp_tuner.service.study.study_snapshot import made_with, maker
 MIN_FREE_BYTES = 500_000_000  # below that the disk may be full before anyone notices
 SLOW_FSYNC_MS = 50.0
 MAX_SNAPSHOTS_READ = 20
+ALIVE = "SELECT url FROM servers WHERE until > clock_timestamp() ORDER BY url"
 REQUIRED_PACKAGES = {
     "uvicorn": "serve",
     "pydantic": "serve",
@@ -143,6 +144,7 @@ def _tables(engine: sa.Engine) -> Iterator[HealthCheck]:
     }
     mend = "" if found == SCHEMA_VERSION else mends[found > SCHEMA_VERSION]()
     yield HealthCheck("schema", found <= SCHEMA_VERSION, f"version {found}, this program has {SCHEMA_VERSION}", mend)
+    shared = engine.dialect.name == "postgresql"
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
@@ -159,6 +161,9 @@ def _tables(engine: sa.Engine) -> Iterator[HealthCheck]:
             "" if same else f"this is {_words(made_with())}: replayed asks may differ; rasp_diverged_total counts them"
         )
         yield HealthCheck("snapshots", True, said, mend)
+        alive = connection.execute(sa.text(ALIVE)).scalars().all() if found >= 3 and shared else ()
+    if shared:
+        yield HealthCheck("servers", True, ", ".join(alive) or "none runs on this database")
     yield HealthCheck("content", True, ", ".join(f"{number} {name}" for name, number in count.items()))
 
 

@@ -14,6 +14,9 @@ FIELD_NAMES = (
 MAX_MESSAGE_CHARS, MAX_FIELD_CHARS = 1_000, 200  # messages quote what was sent
 
 
+MOVED = "moved"  # the code of `moved`
+
+
 class HttpError(Exception):
     """A refused request; `body()` is the JSON that the caller gets."""
 
@@ -74,7 +77,7 @@ def lease_over() -> HttpError:
 
 def moved(name: str) -> HttpError:
     message = f"study {name!r} has just moved to another server: nothing was recorded, send it again"
-    return HttpError(503, "moved", message, retry_after=1)
+    return HttpError(503, MOVED, message, retry_after=1)
 
 
 def owner_away() -> HttpError:

@@ -130,7 +130,7 @@ def serve(
 def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:
     """The uvicorn configuration: fixed settings and the given ones."""
     limits = app.service.limits
-    count = ConnectionCount(min(limits.connections, _open_files() - RESERVED_FILES), limits.connections_of_one)
+    count = ConnectionCount(min(limits.connections, max(_open_files() - RESERVED_FILES, 1)), limits.connections_of_one)
     protocol = functools.partial(BoundedHttpProtocol, count=count)
     fixed: dict[str, Any] = {"http": protocol, "ws": "none", "lifespan": "on", "server_header": False}
     return uvicorn.Config(app, access_log=False, proxy_headers=False, **fixed, **settings)

@@ -50,15 +50,13 @@ class StudyList:
 
     def _key(self, work: UnitOfWork, sort: Sort, names: list[str]) -> Callable[[str], float]:
         """The order of a sort; what is not known yet comes last, or by the time it was made."""
+        live, rows, known = work.cache.live, work.cache.rows, self._facts
+        if sort == "recent":
+            return lambda name: -((live[name].last_at if name in live else None) or rows[name].created)
+        if sort == "learned":
+            return lambda name: -float(live[name].tuner.learned) if name in live else UNKNOWN
         self._look(work, names)
-        known, rows = self._facts, work.cache.rows
-
-        def key(name: str) -> float:
-            if name in known:
-                return known[name].place[sort]
-            return -rows[name].created if sort == "recent" else UNKNOWN
-
-        return key
+        return lambda name: known[name].place[sort] if name in known else UNKNOWN
 
     def _look(self, work: UnitOfWork, names: list[str]) -> None:
         live, until = work.cache.live, time.monotonic() + PAGE_S

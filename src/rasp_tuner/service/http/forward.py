@@ -30,8 +30,9 @@ from rasp_tuner.service.study_list import place
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
 PASSED_ON = (b"authorization", b"content-type", b"accept", FALLBACKS_HEADER)
 DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server"}  # of answers: they are of one hop
-NOT_OWNER = 421
+NOT_OWNER = "not_owner"  # the code of a server that was taken for the owner
 STUDIES_PATH = "/v1/studies"
+MAX_HEADER_BYTES = 1_048_576  # of an import's first line
 MAX_TRIES = 4  # to find the owner, while studies change hands
 TRY_AGAIN_S = 0.05
 CHECK_PEER_S = 0.5  # between looks whether a server that does not answer still has its lease
@@ -74,14 +75,14 @@ class Forwarder:
             if peer is None:
                 return False
             if marked:
-                raise HttpError(NOT_OWNER, "not_owner", f"study {name!r} belongs to another server", retry_after=1)
+                raise HttpError(421, NOT_OWNER, f"study {name!r} belongs to another server", retry_after=1)
             status = 0
             try:
                 status = await self._send_on(peer, scope, receive, send)
             finally:
                 if not 200 <= status < 300 or scope["method"] == "DELETE":
                     self._routes.pop(name, None)
-            if status != NOT_OWNER:
+            if status:
                 return True
             await asyncio.sleep(TRY_AGAIN_S)
         raise http_errors.owner_away()
@@ -120,7 +121,7 @@ class Forwarder:
         raise http_errors.owner_away()
 
     async def _send_on(self, peer: Peer, scope: Message, receive: Receive, send: Send) -> int:
-        """The status of that server's answer, which was passed on unless it is NOT_OWNER; given up with its lease."""
+        """The status of the answer, which was passed on; 0 if that server is not the owner. Given up with its lease."""
         started = False
 
         async def noted(message: Message) -> None:
@@ -154,8 +155,9 @@ class Forwarder:
         except httpx.HTTPError as error:
             raise http_errors.owner_lost() from error
         try:
-            if answer.status_code != NOT_OWNER:
-                await self._pass_on(answer, receive, send)
+            if answer.status_code == 421 and NOT_OWNER.encode() in await answer.aread():
+                return 0
+            await self._pass_on(answer, receive, send)
         finally:
             await answer.aclose()
         return answer.status_code
@@ -229,7 +231,11 @@ def _named_in_body(path: str, scope: Mapping[str, Any]) -> str | None:
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         if path == IMPORT_PATH:
             query = parse_qs(scope["query_string"].decode("latin-1"))
-            name = query["name"][0] if "name" in query else json.loads(body.partition(b"\n")[0])["definition"]["name"]
+            name = (
+                query["name"][0]
+                if "name" in query
+                else json.loads(body[:MAX_HEADER_BYTES].partition(b"\n")[0])["definition"]["name"]
+            )
         else:
             name = json.loads(body)["name"]
         return name if isinstance(name, str) and "\0" not in name else None

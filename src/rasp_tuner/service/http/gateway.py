@@ -49,10 +49,16 @@ class Gateway:
             route, request = self._check(scope, headers)
             if route.method == "POST":
                 request.body = scope["rasp.body"] = await bodies.read(route, headers, receive)
-            study = request.parameters.get("name")
-            if self._forward is not None and await self._forward(scope, receive, route.path, study, send):
-                return
-            answer = await route.handler(self._service, request, await self._parse(route, request.body))
+            study, parsed = request.parameters.get("name"), await self._parse(route, request.body)
+            for has_moved in (False, True):
+                if self._forward is not None and await self._forward(scope, receive, route.path, study, send):
+                    return
+                try:
+                    answer = await route.handler(self._service, request, parsed)
+                    break
+                except HttpError as error:
+                    if has_moved or error.code != http_errors.MOVED:  # it was not done: its new owner does it
+                        raise
             if FALLBACKS_HEADER in headers and (live := self._service.writer.cache.live.get(study or "")) is not None:
                 live.fallbacks.add(headers[FALLBACKS_HEADER], time.time())
             if isinstance(answer, Response):

@@ -3,9 +3,29 @@
 import functools
 from typing import Any
 
-from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.query import int_from_query
-from rasp_tuner.service.http.route import STUDY_PATH, Request, Response, Route
+from rasp_tuner.service.http.route import STUDY_PATH as STUDY
+from rasp_tuner.service.http.route import Request, Response, Route
+from rasp_tuner.service.http.schemas import (
+    Ask,
+    AskBatch,
+    ExplainedSuggestion,
+    HistoryView,
+    MemoryView,
+    Observe,
+    Observed,
+    Recommended,
+    StudyView,
+    Suggested,
+    SuggestedBatch,
+    Suggestions,
+    Tell,
+    TellBatch,
+    TellFailed,
+    Told,
+    ToldBatch,
+    parse_batch,
+)
 from rasp_tuner.service.http_errors import invalid
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.sse import live_row
@@ -13,21 +33,22 @@ from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
 MAX_UNIX_S = 10**11
+HISTORY_QUERY = {"points": 600, "since": None}
 
 
-async def ask(service: Service, request: Request, asked: schemas.Ask) -> Any:
+async def ask(service: Service, request: Request, asked: Ask) -> Any:
     return (await service.ask(request.study, [asked.context]))[0]
 
 
-async def ask_batch(service: Service, request: Request, asked: schemas.AskBatch) -> Any:
+async def ask_batch(service: Service, request: Request, asked: AskBatch) -> Any:
     return {"suggestions": await service.ask(request.study, list(asked.contexts))}
 
 
-async def tell(service: Service, request: Request, told: schemas.Tell) -> Any:
+async def tell(service: Service, request: Request, told: Tell) -> Any:
     return await service.tell(request.study, told.id, told.metrics, params=told.params)
 
 
-async def tell_batch(service: Service, request: Request, told: schemas.TellBatch) -> Any:
+async def tell_batch(service: Service, request: Request, told: TellBatch) -> Any:
     for i, one in enumerate(told.tells):
         if (one.metrics is None) == (one.failed is None):
             raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
@@ -35,15 +56,15 @@ async def tell_batch(service: Service, request: Request, told: schemas.TellBatch
     return {"results": await service.tell_batch(request.study, tells)}
 
 
-async def tell_failed(service: Service, request: Request, told: schemas.TellFailed) -> Any:
+async def tell_failed(service: Service, request: Request, told: TellFailed) -> Any:
     return await service.tell(request.study, told.id, None, told.reason, told.params)
 
 
-async def observe(service: Service, request: Request, seen: schemas.Observe) -> Any:
+async def observe(service: Service, request: Request, seen: Observe) -> Any:
     return await service.observe(request.study, seen.context, seen.params, seen.metrics, seen.key)
 
 
-async def recommend(service: Service, request: Request, asked: schemas.Ask) -> Any:
+async def recommend(service: Service, request: Request, asked: Ask) -> Any:
     return await service.read(request.study, lambda live, _: live.recommend(asked.context))
 
 
@@ -87,80 +108,35 @@ async def live(service: Service, request: Request, _: None) -> Response:
     return Response(rows, content_type="text/event-stream")
 
 
-_parse_asks = functools.partial(schemas.parse_batch, schemas.AskBatch, "contexts")
-_parse_tells = functools.partial(schemas.parse_batch, schemas.TellBatch, "tells")
+_parse_asks = functools.partial(parse_batch, AskBatch, "contexts")
+_parse_tells = functools.partial(parse_batch, TellBatch, "tells")
 
 ROUTES = [
-    Route("POST", f"{STUDY_PATH}/ask", "write", ask, "Parameters to run now", schemas.Ask, schemas.Suggested),
+    Route("POST", f"{STUDY}/ask", "write", ask, "Parameters to run now", Ask, Suggested),
     Route(
-        "POST",
-        f"{STUDY_PATH}/ask/batch",
-        "write",
-        ask_batch,
-        "Many at once",
-        schemas.AskBatch,
-        schemas.SuggestedBatch,
-        parse=_parse_asks,
+        "POST", f"{STUDY}/ask/batch", "write", ask_batch, "Many at once", AskBatch, SuggestedBatch, parse=_parse_asks
     ),
-    Route("POST", f"{STUDY_PATH}/tell", "write", tell, "What a suggestion led to", schemas.Tell, schemas.Told),
-    Route(
-        "POST",
-        f"{STUDY_PATH}/tell/batch",
-        "write",
-        tell_batch,
-        "Many at once",
-        schemas.TellBatch,
-        schemas.ToldBatch,
-        parse=_parse_tells,
-    ),
-    Route(
-        "POST",
-        f"{STUDY_PATH}/tell_failed",
-        "write",
-        tell_failed,
-        "It crashed or was invalid",
-        schemas.TellFailed,
-        schemas.Told,
-    ),
-    Route(
-        "POST", f"{STUDY_PATH}/observe", "write", observe, "A run nobody asked for", schemas.Observe, schemas.Observed
-    ),
-    Route(
-        "POST",
-        f"{STUDY_PATH}/recommend",
-        "read",
-        recommend,
-        "The best known; changes nothing",
-        schemas.Ask,
-        schemas.Recommended,
-    ),
-    Route("GET", STUDY_PATH, "read", view, "Definition and counts", gives=schemas.StudyView),
+    Route("POST", f"{STUDY}/tell", "write", tell, "What a suggestion led to", Tell, Told),
+    Route("POST", f"{STUDY}/tell/batch", "write", tell_batch, "Many at once", TellBatch, ToldBatch, parse=_parse_tells),
+    Route("POST", f"{STUDY}/tell_failed", "write", tell_failed, "It crashed or was invalid", TellFailed, Told),
+    Route("POST", f"{STUDY}/observe", "write", observe, "A run nobody asked for", Observe, Observed),
+    Route("POST", f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
+    Route("GET", STUDY, "read", view, "Definition and counts", gives=StudyView),
     Route(
         "GET",
-        f"{STUDY_PATH}/suggestions",
+        f"{STUDY}/suggestions",
         "read",
         suggestions,
         "The newest suggestions",
-        gives=schemas.Suggestions,
+        gives=Suggestions,
         query={"limit": 50},
     ),
     Route(
-        "GET",
-        f"{STUDY_PATH}/suggestions/{{id}}",
-        "read",
-        suggestion,
-        "One, and why it was made",
-        gives=schemas.ExplainedSuggestion,
+        "GET", f"{STUDY}/suggestions/{{id}}", "read", suggestion, "One, and why it was made", gives=ExplainedSuggestion
     ),
     Route(
-        "GET",
-        f"{STUDY_PATH}/history",
-        "read",
-        history,
-        "Series for the dashboard",
-        gives=schemas.HistoryView,
-        query={"points": 600, "since": None},
+        "GET", f"{STUDY}/history", "read", history, "Series for the dashboard", gives=HistoryView, query=HISTORY_QUERY
     ),
-    Route("GET", f"{STUDY_PATH}/memory", "read", memory, "Situations in memory", gives=schemas.MemoryView),
-    Route("GET", f"{STUDY_PATH}/live", "read", live, "Server-sent events", gives="text/event-stream"),
+    Route("GET", f"{STUDY}/memory", "read", memory, "Situations in memory", gives=MemoryView),
+    Route("GET", f"{STUDY}/live", "read", live, "Server-sent events", gives="text/event-stream"),
 ]

@@ -36,7 +36,7 @@ class LiveStudy:
     def __init__(self, id: int, definition: StudyDefinition, created: float, tuner: Tuner | None = None) -> None:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
-        self.history = History(definition, self.tuner.experts)
+        self.history, self._wire = History(definition, self.tuner.experts), definition.to_wire()
         self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
@@ -233,7 +233,7 @@ class LiveStudy:
     def view(self, now: float) -> dict[str, Any]:
         overdue, counts, budget = self.overdue_count(now), self.counts, self.tuner.budget()
         view = {
-            **self.definition.to_wire(),
+            **self._wire,
             "created": self.created,
             "frozen": self.tuner.frozen,
             "serves": self.serves,
