@@ -49,6 +49,12 @@ class Cluster:
         for server in self.servers:
             server.wait_ready()
 
+    def revive(self) -> None:
+        """Start those again that ended by themselves, as a supervisor would: the database was away when they began."""
+        for server in self.servers:
+            if server.process is not None and server.process.poll() is not None:
+                server.launch()
+
     def end(self) -> None:
         for server in self.servers:
             server.kill()
@@ -88,6 +94,7 @@ class Cluster:
 
     def hurt(self, way: str, study: str, rng: random.Random) -> float:
         """Hurt the owner of a study, and mend it; seconds until another answered. What was killed starts meanwhile."""
+        self.revive()
         i = self.owner(study)
         while not any(server.is_ready() for k, server in enumerate(self.servers) if k != i):
             time.sleep(0.05)
@@ -171,6 +178,7 @@ def rounds(cluster: Cluster, home: Path, given: Any) -> int:
             found = missing(engine, record)
             lost, twice, done = lost + found[0], twice + found[1], done + 1
             progress.to(done, f"{way} {took[way][-1]:.1f} s, lost {lost}, twice {twice}, {len(record.tells):,} tells")
+        cluster.revive()
         for server in cluster.servers:
             server.wait_ready()
         time.sleep(0.5)

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
-from serving import STUDY, ask, running, steps, tell, view, wait_for
+from serving import STUDY, ask, free_port, running, steps, tell, view, wait_for
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.auth import create_key
-from rasp_tuner.service.server import advertised_url
+from rasp_tuner.service.server import ServeError, advertised_url, serve
 from rasp_tuner.service.storage.jobs import WriterJob
 from rasp_tuner.service.storage.lease_keeper import targets
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer, checked_url
@@ -364,3 +364,8 @@ def test_a_server_that_listens_everywhere_is_reached_where_the_database_sees_it(
     assert advertised_url("0.0.0.0", 8321, "127.0.0.1") == "http://127.0.0.1:8321"  # noqa: S104
     assert advertised_url("10.0.0.5", 8321, "db") == "http://10.0.0.5:8321"
     assert advertised_url("fd00::5", 8321, "db") == "http://[fd00::5]:8321"
+
+
+def test_a_database_that_cannot_be_reached_is_said_in_one_line(tmp_path):
+    with pytest.raises(ServeError, match=r"could not use the database: .*[Cc]onnection refused"):
+        serve(tmp_path, port=free_port(), database="postgresql://rasp@127.0.0.1:9/none")

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 import uvicorn
+from sqlalchemy.exc import OperationalError
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
@@ -94,7 +95,10 @@ def serve(
         database_lock(None if file == (data / DATABASE).resolve() else file),
         listening_socket(host, port) as listener,
     ):
-        store = Store(address, exclusive=True, lease_s=lease_s)
+        try:
+            store = Store(address, exclusive=True, lease_s=lease_s)
+        except OperationalError as reason:
+            raise ServeError(f"could not use the database: {str(reason.orig).splitlines()[0]}") from reason
         warn_if_open(data, file)
         loopback = is_loopback(host)
         if not loopback and not any(key.revoked is None for key in store.list_keys()):

@@ -57,7 +57,7 @@ class Application:
         await asyncio.to_thread(service.writer.stop)
         self._gateway.close()
         if self._forwarder is not None:
-            await self._forwarder.close()
+            self._forwarder.close()
         await asyncio.to_thread(service.close)
         await send({"type": "lifespan.shutdown.complete"})
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
-import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http.answers import send_json
+from rasp_tuner.service.http.peer_client import NotSent, PeerAnswer, PeerClient
 from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
 from rasp_tuner.service.http.route import IMPORT_PATH, Message, Receive, Send
 from rasp_tuner.service.http_errors import HttpError
@@ -36,7 +36,6 @@ MAX_HEADER_BYTES = 1_048_576  # of an import's first line
 MAX_TRIES = 4  # to find the owner, while studies change hands
 TRY_AGAIN_S = 0.05
 CHECK_PEER_S = 0.5  # between looks whether a server that does not answer still has its lease
-CONNECT_S = 2.0
 LIST_S = 2.0  # that other servers have to name their studies
 MAX_ROUTES = 10_000  # studies of other servers whose owner is remembered
 
@@ -48,15 +47,10 @@ class Forwarder:
         self._service, self._leases = service, leases
         self._routes: dict[str, Peer] = {}
         self._searches: dict[str, asyncio.Task[Peer | StudyRow | None]] = {}
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=CONNECT_S),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=15.0),
-            follow_redirects=False,
-            trust_env=False,
-        )
+        self._client = PeerClient()
 
-    async def close(self) -> None:
-        await self._client.aclose()
+    def close(self) -> None:
+        self._client.close()
 
     async def __call__(self, scope: Message, receive: Receive, path: str, study: str | None, send: Send) -> bool:
         """Whether the request was answered here; if not, this server owns its study, or it is about none."""
@@ -147,32 +141,31 @@ class Forwarder:
 
     async def _exchange(self, peer: Peer, scope: Message, receive: Receive, send: Send) -> int:
         """Send the request and pass the answer on, unless that server does not own the study."""
-        request = self._request(peer, scope)
         try:
-            answer = await self._client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            answer = await self._send(peer, scope)
+        except NotSent as error:
             raise http_errors.owner_away() from error
-        except httpx.HTTPError as error:
+        except ConnectionError as error:
             raise http_errors.owner_lost() from error
         try:
-            if answer.status_code == 421 and NOT_OWNER.encode() in await answer.aread():
+            if answer.status == 421 and NOT_OWNER.encode() in await answer.read():
                 return 0
-            await self._pass_on(answer, receive, send)
+            await self._pass_on(answer, scope["method"] == "HEAD", receive, send)
+        except ConnectionError as error:
+            raise http_errors.owner_lost() from error
         finally:
-            await answer.aclose()
-        return answer.status_code
+            answer.close()
+        return answer.status
 
-    async def _pass_on(self, answer: httpx.Response, receive: Receive, send: Send) -> None:
-        headers = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in DROPPED]
-        if "content-length" in answer.headers:
-            try:
-                body = await answer.aread()
-            except httpx.HTTPError as error:
-                raise http_errors.owner_lost() from error
-            await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+    async def _pass_on(self, answer: PeerAnswer, is_head: bool, receive: Receive, send: Send) -> None:
+        headers = [header for header in answer.headers if header[0] not in DROPPED]
+        start = {"type": "http.response.start", "status": answer.status, "headers": headers}
+        if any(name == b"content-length" for name, _ in headers) or answer.status == 204:
+            body = await answer.read()
+            await send(start)
+            await send({"type": "http.response.body", "body": b"" if is_head else body})
             return
-        await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+        await send(start)
         leaving = asyncio.create_task(_disconnected(receive))
         reading = asyncio.create_task(_copy(answer, send))
         try:
@@ -182,12 +175,13 @@ class Forwarder:
                 task.cancel()
             await asyncio.gather(leaving, reading, return_exceptions=True)
 
-    def _request(self, peer: Peer, scope: Message) -> httpx.Request:
+    async def _send(self, peer: Peer, scope: Message) -> PeerAnswer:
         headers = [(name, value) for name, value in scope["headers"] if name in PASSED_ON]
         headers.append((FORWARDED, self._leases.id.encode()))
         path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
-        url = httpx.URL(peer.url).copy_with(raw_path=path + b"?" + query if query else path)
-        return self._client.build_request(scope["method"], url, headers=headers, content=scope.get("rasp.body") or None)
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        body = scope.get("rasp.body") or b""
+        return await self._client.send(peer.url, method, path + b"?" + query if query else path, headers, body)
 
     async def _list(self, scope: Message) -> dict[str, Any]:
         """A page of the studies of all servers; `missing` names those that nobody has shown."""
@@ -220,8 +214,14 @@ class Forwarder:
 
     async def _list_of(self, peer: Peer, scope: Message, wanted: Mapping[str, str]) -> dict[str, Any]:
         asked = {**scope, "query_string": urlencode(wanted).encode()}
-        answer = await asyncio.wait_for(self._client.send(self._request(peer, asked)), LIST_S)
-        listed: dict[str, Any] = answer.raise_for_status().json()
+        async with asyncio.timeout(LIST_S):
+            answer = await self._send(peer, asked)
+            try:
+                listed: dict[str, Any] = json.loads(await answer.read())
+            finally:
+                answer.close()
+        if answer.status != 200:
+            raise ConnectionError(f"{peer.url} answered {answer.status}")
         return listed
 
 
@@ -242,12 +242,11 @@ def _named_in_body(path: str, scope: Mapping[str, Any]) -> str | None:
     return None
 
 
-async def _copy(answer: httpx.Response, send: Send) -> None:
+async def _copy(answer: PeerAnswer, send: Send) -> None:
     """Pass on a stream; it ends early if the other server does."""
-    with contextlib.suppress(httpx.HTTPError):
-        async for part in answer.aiter_raw():
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+    async for part in answer.parts():
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _disconnected(receive: Receive) -> None:
