@@ -15,7 +15,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from rasp_tuner.__main__ import main
+from rasp_tuner.service.storage import replay as replay_module
 from rasp_tuner.service.storage import store as store_module
+from rasp_tuner.service.storage import study_loader as loader_module
 from rasp_tuner.service.storage import transaction as transaction_module
 from rasp_tuner.service.storage import writer as writer_module
 from rasp_tuner.service.storage.store import Store, StudyRow
@@ -29,11 +31,11 @@ LAZY_S = 0.05  # between the answer and the commit
 
 def commit_after_ack() -> None:
     held: list[tuple[Writer, UnitOfWork]] = []
-    commit, answer = Writer._commit, writer_module._answer
+    commit, answer = Writer._commit, writer_module.answer
 
-    def hold(self: Writer, work: UnitOfWork) -> bool:
+    def hold(self: Writer, work: UnitOfWork) -> set[int]:
         held.append((self, work))
-        return True
+        return set()
 
     def answer_first(outcomes: Sequence[Any]) -> None:
         answer(outcomes)
@@ -42,7 +44,7 @@ def commit_after_ack() -> None:
             commit(*held.pop())
 
     Writer._commit = hold  # type: ignore[method-assign]
-    writer_module._answer = answer_first
+    writer_module.answer = answer_first
 
 
 def double_apply() -> None:
@@ -63,17 +65,17 @@ def double_apply() -> None:
 
 
 def replay_twice() -> None:
-    load_study: Callable[[Store, StudyRow], tuple[LiveStudy, int]] = transaction_module.load_study
+    load_study = replay_module.load_study
 
-    def careless(store: Store, row: StudyRow) -> tuple[LiveStudy, int]:
-        live, base = load_study(store, row)
+    def careless(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int]:
+        live, base = load_study(store, row, check)
         told = [event for event in store.events_after(row.id, max(live.seq - 200, 0)) if event.kind == "tell"]
         if told:
             asked = store.events_of_ask(row.id, told[-1].ask or 0)[0]
             live.tuner.observe(asked.body["context"], asked.body["params"], told[-1].body["metrics"])
         return live, base
 
-    transaction_module.load_study = careless
+    transaction_module.load_study = loader_module.load_study = careless
 
 
 def no_sync() -> None:

@@ -20,7 +20,7 @@ from rasp_tuner.service.server import ServeError, serve
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.fair_queue import FairQueue
 from rasp_tuner.service.storage.locks import SERVER_LOCK
-from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.store import NO_STUDY, Store
 from rasp_tuner.service.storage.tables import snapshots
 from rasp_tuner.service.storage.writer import Writer
 from rasp_tuner.service.study import study_snapshot
@@ -383,3 +383,10 @@ def test_a_server_that_lost_its_database_to_another_says_so(database):
         thief.dispose()
         wait_for(lambda: ready(client) == (True, None), "the lock")
         steps(client, 1)
+
+
+def test_a_test_write_leaves_nothing_behind(database):
+    store = Store(database)
+    store.probe()
+    assert not list(store.events_after(NO_STUDY, -1))
+    store.close()

@@ -6,6 +6,7 @@ All writes go through one connection (`writing`), which belongs to the writer th
 import functools
 import hashlib
 import json
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,13 +22,15 @@ from rasp_tuner.service.folder import DATABASE, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
 from rasp_tuner.service.storage.locks import DatabaseTaken, share_with_servers
-from rasp_tuner.service.storage.tables import audit, events, keys, schema, snapshots, studies
+from rasp_tuner.service.storage.tables import audit, events, keys, snapshots, studies
 from rasp_tuner.service.study.events import Event, Kind
 
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, such as `rasp keys`
 CHECKPOINT_EVERY_PAGES = 4_000  # of SQLite's write-ahead log
 SNAPSHOTS_KEPT = 2  # for each study
 LEASE_S = 10.0  # of one of several servers; PostgreSQL ends the transaction of a server that is silent for so long
+PROBE_BYTES = 4_096  # of a test write
+NO_STUDY = 0  # ids begin at 1
 ROWS_PER_CHUNK = 2_000  # events read or deleted at a time
 
 
@@ -254,9 +257,12 @@ class Store:
             return [dict(row._mapping) for row in connection.execute(query)]
 
     def probe(self) -> None:
-        """Test write, which changes nothing: raises while the database cannot be written."""
+        """Write as much as a tell does, and take it back: raises while the database cannot be written."""
+        mine = {"study": NO_STUDY, "seq": secrets.randbelow(2**62)}  # several servers may test at the same time
+        row = mine | {"kind": "probe", "at": 0.0, "ask": 0, "body": "x" * PROBE_BYTES}
         with self.writing() as connection:
-            connection.execute(sa.update(schema).values(version=schema.c.version))
+            connection.execute(sa.insert(events), row)
+            connection.execute(sa.delete(events).where(events.c.study == NO_STUDY, events.c.seq == mine["seq"]))
 
 
 def is_outage(error: Exception) -> bool:
