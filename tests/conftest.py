@@ -1,9 +1,13 @@
-"""Shared settings and builders of the test suite."""
+"""Shared settings and builders of the test suite. RASP_TEST_EXAMPLES=1000 looks longer for counterexamples."""
+
+import os
 
 import numpy as np
 from hypothesis import settings
 
-settings.register_profile("suite", deadline=None, derandomize=True, max_examples=200)
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, max_examples=int(os.environ.get("RASP_TEST_EXAMPLES", "60"))
+)
 settings.load_profile("suite")
 
 np.seterr(all="raise", under="ignore")  # an overflow or an invalid operation inside the library is a failure

@@ -95,7 +95,9 @@ class Link:
                 self._more()
             head, _, self._rest = self._rest.partition(b"\r\n\r\n")
             status, lowered = int(head[9:12]), head.lower()
-            if b"transfer-encoding: chunked" in lowered:
+            if status == 204:
+                body = b""
+            elif b"transfer-encoding: chunked" in lowered:
                 body = self._chunks()
             elif b"content-length:" not in lowered:
                 body = self._until_closed()

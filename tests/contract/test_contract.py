@@ -9,6 +9,7 @@ import pytest
 
 from rasp_tuner import Float, Tuner, presets
 from rasp_tuner.core import snapshot
+from rasp_tuner.core.step_record import MOST_STEPS
 
 PRESETS = presets.NAMES
 
@@ -94,6 +95,7 @@ def test_memory_is_bounded_once_its_windows_are_full(name):
             sizes[t + 1], pending, answered = sizes_of(tuner)
             assert pending in (49, 50)  # the 51st pushes one out, and is then told itself
             assert answered == 50
+    assert sizes[steps].pop("history/rows")[0] <= MOST_STEPS  # a window of its own
     for array, shape in sizes[steps].items():
         assert shape[1:] == sizes[early][array][1:], array
         assert not shape or shape[0] <= max(sizes[early][array][0], least + 8), array  # slots come and go in between

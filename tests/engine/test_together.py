@@ -53,7 +53,7 @@ def kept(tuner):
     return tuner._optimizer._latest[1]
 
 
-@pytest.mark.parametrize(("knobs", "dim"), [(1, 1), (3, 2), (5, 3), (8, 32)])
+@pytest.mark.parametrize(("knobs", "dim"), [(1, 1), (8, 32)])
 def test_beliefs_are_the_same_bit_for_bit_at_any_age(knobs, dim, batches):
     ages = [1, 4, 34, 101]
     tuners = [grown(age, knobs=knobs, dim=dim, seed=age + i) for i in range(FEWEST) for age in ages]

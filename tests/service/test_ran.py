@@ -226,7 +226,7 @@ def test_a_log_with_something_else_than_what_ran_is_refused(web, ran):
     end = {"count": len(lines) - 1, "sha256": hashlib.sha256(body).hexdigest()}
     answer = web.post("/v1/studies/import?name=x", content=body + json.dumps(end).encode(), headers=NDJSON)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_value")
-    assert "event 2 cannot be replayed" in answer.json()["error"]["message"]
+    assert "line 3, event 2: " in answer.json()["error"]["message"]
 
 
 def test_the_document_describes_what_ran(web):

@@ -23,7 +23,7 @@ def script(name, *words):
 
 @pytest.mark.slow
 def test_kills_lose_nothing():
-    told, broken = script("kill", "--kills", 3)
+    told, broken = script("kill", "--kills", 2, "--load", 0.4)
     assert not broken, told
     assert told["tells acknowledged"] > 0
 
@@ -40,30 +40,32 @@ def test_kills_lose_nothing():
 )
 def test_a_planted_fault_is_seen(plant, promise):
     # one kill under load may come when nothing is in flight
-    _, broken = script("kill", "--kills", 5 if plant == "commit-after-ack" else 3, "--plant", plant)
+    kills = 4 if plant == "commit-after-ack" else 2
+    _, broken = script("kill", "--kills", kills, "--load", 0.4, "--plant", plant)
     assert promise in broken
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("postgres")  # skipped where there is none
-def test_several_servers_lose_nothing_however_they_are_hurt():
-    told, broken = script("many_servers", "--rounds", 4, "--lease", 1, "--studies", 2)
+def test_several_servers_lose_nothing_when_one_is_killed():
+    # one kill; test_leases.py has each of the other ways alone
+    told, broken = script("many_servers", "--rounds", 1, "--ways", "kill", "--lease", 1, "--studies", 2, "--load", 0.4)
     assert not broken, told
-    assert [told[f"{way}: rounds"] for way in ("kill", "stop", "cut", "restart")] == [1, 1, 1, 1]
+    assert told["kill: rounds"] == 1
 
 
 @pytest.mark.slow
 def test_restarts_change_nothing():
-    told, broken = script("restart", "--steps", 60, "--restarts", 6)
+    told, broken = script("restart", "--steps", 30, "--restarts", 4)
     assert not broken, told
-    assert told["restarts, clean"] == 3
+    assert told["restarts, clean"] == 2
 
 
 @pytest.mark.slow
 def test_bad_requests_change_nothing():
-    told, broken = script("fuzz", "--bad", 800, "--schema", 0)
+    told, broken = script("fuzz", "--bad", 400, "--schema", 0)
     assert not broken, told
-    assert told["answered 4xx"] + told["closed"] == 800
+    assert told["answered 4xx"] + told["closed"] == 400
 
 
 @pytest.mark.slow
