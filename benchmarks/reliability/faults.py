@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from rasp_tuner.__main__ import main
 from rasp_tuner.service.storage import replay as replay_module
 from rasp_tuner.service.storage import store as store_module
+from rasp_tuner.service.storage import study_cache as cache_module
 from rasp_tuner.service.storage import study_loader as loader_module
-from rasp_tuner.service.storage import transaction as transaction_module
 from rasp_tuner.service.storage import writer as writer_module
 from rasp_tuner.service.storage.store import Store, StudyRow
 from rasp_tuner.service.storage.transaction import UnitOfWork
@@ -75,7 +75,7 @@ def replay_twice() -> None:
             live.tuner.observe(asked.body["context"], asked.body["params"], told[-1].body["metrics"])
         return live, base
 
-    transaction_module.load_study = loader_module.load_study = careless
+    cache_module.load_study = loader_module.load_study = careless
 
 
 def no_sync() -> None:

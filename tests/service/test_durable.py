@@ -11,8 +11,8 @@ from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, runnin
 
 from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.storage.tables import events, snapshots
-from rasp_tuner.service.storage.transaction import StudyCache
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy

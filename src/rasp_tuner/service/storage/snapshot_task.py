@@ -8,7 +8,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from rasp_tuner.service.storage.transaction import StudyCache, UnitOfWork
+from rasp_tuner.service.storage.study_cache import StudyCache
+from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 

@@ -26,8 +26,9 @@ from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.snapshot_task import SnapshotTask
 from rasp_tuner.service.storage.store import Store, is_outage, outage_in_words
+from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.storage.study_loader import LoadedStudy, StudyLoader
-from rasp_tuner.service.storage.transaction import JobChanges, StudyCache, UnitOfWork
+from rasp_tuner.service.storage.transaction import JobChanges, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.tuner import think_ahead
 
