@@ -25,7 +25,7 @@ from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StudyRow
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
-from rasp_tuner.service.study_list import place
+from rasp_tuner.service.study.study_summary import place
 
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
 PASSED_ON = (b"authorization", b"content-type", b"accept", FALLBACKS_HEADER)

@@ -11,7 +11,7 @@ from rasp_tuner.service.http.transfer import export_lines, read_import
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study_list import SORTS
+from rasp_tuner.service.study.study_summary import SORTS
 
 
 async def create(service: Service, request: Request, wanted: schemas.NewStudy) -> Response:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from rasp_tuner.service import http_errors
+from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage.store import Store, StudyRow, is_outage
 from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.study.definition import StudyDefinition
@@ -119,12 +120,11 @@ class UnitOfWork:
     def audit(self, actor: str, action: str, subject: str) -> None:
         self.store.add_audit_line(self.connection(), actor, action, subject)
 
-    def add_snapshot(self, id: int, seq: int, data: bytes) -> None:
+    def add_snapshot(self, live: LiveStudy, seq: int, data: bytes) -> None:
         """Store a snapshot, unless its study was deleted or is another server's."""
-        for row in self.cache.rows.values():
-            if row.id == id and self._is_ours(row):
-                self.store.add_snapshot(self.connection(), id, seq, data)
-                return
+        row = self.cache.rows.get(live.definition.name)
+        if row is not None and row.id == live.id and self._is_ours(row):
+            self.store.add_snapshot(self.connection(), live.id, seq, data)
 
     def _is_ours(self, row: StudyRow) -> bool:
         """Whether no other server has the study; then none takes it before the commit."""
@@ -170,7 +170,7 @@ class UnitOfWork:
         except IntegrityError as error:  # another server has made it at this moment
             raise http_errors.moved(name) from error
         self._touch(live)
-        self.cache.put(StudyRow(live.id, name, definition, live.created), live)
+        self.cache.put(StudyRow(live.id, name, dumps_text(definition), live.created), live)
         self.changed[name] = live
         self.store.append(self.connection(), [(live.id, event) for event in events])
 
