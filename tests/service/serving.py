@@ -10,7 +10,7 @@ import time
 
 import httpx
 
-from rasp_tuner.service.http.asgi import create_app
+from rasp_tuner.service.http.application import create_app
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.server import HttpServer, uvicorn_config
 from rasp_tuner.service.storage.store import Store

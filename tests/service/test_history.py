@@ -13,7 +13,7 @@ from serving import STUDY, NoLog, ask, running, steps, tell
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study.regimes import RegimeTimeline
+from rasp_tuner.service.study.regimes import MAX_SEGMENTS, RegimeTimeline
 from rasp_tuner.service.study.trace import MAX_BUCKETS, Trace
 
 
@@ -34,6 +34,12 @@ def test_a_trace_of_any_length_keeps_means_and_extremes(count, points):
         assert drawn["mean"][i] == pytest.approx(piece.mean(), abs=1e-9)
         assert (drawn["min"][i], drawn["max"][i]) == (piece.min(), piece.max())
     assert trace.window(points).points("silent")["step"] == []
+    looked_at = Trace(["a", "silent"])
+    for i, value in enumerate(values):
+        looked_at.add(np.array([value, np.nan]))
+        if i % 7 == 0:
+            looked_at.window(points)
+    assert all(np.array_equal(array, looked_at.state()[name]) for name, array in trace.state().items())
     again = Trace(["a", "silent"])
     again.restore(trace.state(), trace.series)
     assert again.window(points).points("a") == drawn
@@ -55,6 +61,7 @@ def labels(contexts):
     for label, start, end in regimes.segments:
         out[start : end + 1] = label
     assert (out >= 0).all()
+    assert len(regimes.segments) <= MAX_SEGMENTS
     return out
 
 

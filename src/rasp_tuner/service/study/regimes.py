@@ -21,7 +21,8 @@ MERGE_DISTANCE = 0.2  # squared; regimes closer than this are merged
 MIN_WEIGHT = 0.05  # of a dimension of pure noise, relative to one that stays constant within regimes
 RESCALE_EVERY_STEPS = 16  # after the first MERGE_EVERY_STEPS steps; before, at every step
 MERGE_EVERY_STEPS = 64
-MAX_SEGMENTS = 400  # of the timeline; beyond that the shortest is joined to its predecessor
+MAX_SEGMENTS = 500  # of the timeline
+KEPT_SEGMENTS = 400  # once there are more: the shortest are joined to their predecessors, many at a time
 
 
 class RegimeTimeline:
@@ -57,7 +58,8 @@ class RegimeTimeline:
             self.segments[-1][2] = self.steps
         else:
             self.segments.append([label, self.steps, self.steps])
-            self._drop_shortest_segment()
+            if len(self.segments) > MAX_SEGMENTS:
+                self._drop_shortest_segments()
         self.steps += 1
         if self.steps % MERGE_EVERY_STEPS == 0 or self.steps & (self.steps - 1) == 0:
             self._merge_close_regimes()
@@ -136,12 +138,15 @@ class RegimeTimeline:
                 joined.append([now, start, end])
         self.segments = joined
 
-    def _drop_shortest_segment(self) -> None:
-        """If there are too many segments, join the shortest inner one to its predecessor."""
-        if len(self.segments) <= MAX_SEGMENTS:
-            return
-        lengths = [end - start for _, start, end in self.segments[1:-1]]
-        shortest = 1 + lengths.index(min(lengths))
-        self.segments[shortest - 1][2] = self.segments.pop(shortest)[2]
-        if self.segments[shortest - 1][0] == self.segments[shortest][0]:
-            self.segments[shortest - 1][2] = self.segments.pop(shortest)[2]
+    def _drop_shortest_segments(self) -> None:
+        """Join the shortest segments, but for the first and the last, to those before them; of equals the oldest."""
+        lengths = np.array([end - start for _, start, end in self.segments])
+        lengths[[0, -1]] = self.steps + 1
+        dropped = set(np.argsort(lengths, kind="stable")[: len(lengths) - KEPT_SEGMENTS].tolist())
+        joined: list[list[int]] = []
+        for place, (label, start, end) in enumerate(self.segments):
+            if joined and (place in dropped or joined[-1][0] == label):
+                joined[-1][2] = end
+            else:
+                joined.append([label, start, end])
+        self.segments = joined

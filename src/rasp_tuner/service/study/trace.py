@@ -23,6 +23,7 @@ from rasp_tuner.core.numerics import Array
 MAX_BUCKETS = 1_024
 LATEST_STEPS = 512
 INITIAL_ROWS = 64  # allocated at first; doubled when full
+MAX_FRESH = 64  # steps taken in at a time: many cost little more than one
 ARRAY_NAMES = ("counts", "sums", "lows", "highs")
 MAX_ABS_VALUE = 1e300
 NO_VALUE = 2e300  # in a snapshot, which holds finite numbers only
@@ -83,9 +84,14 @@ class Trace:
 
     def __init__(self, series: Sequence[str]) -> None:
         self.series = tuple(series)
-        self.steps = 0
         self.width = 1
+        self._taken_in = 0  # steps
+        self._fresh: list[Array] = []  # steps after them
         self._rows = _empty(INITIAL_ROWS, len(self.series))
+
+    @property
+    def steps(self) -> int:
+        return self._taken_in + len(self._fresh)
 
     @property
     def used(self) -> int:
@@ -93,43 +99,59 @@ class Trace:
 
     def add(self, values: Array) -> None:
         """Add a step: one value [S] for each series, NaN where there is none."""
-        row = self.steps // self.width
-        if row == MAX_BUCKETS:
-            self._merge_neighbours()
-            row = self.steps // self.width
-        if row == len(self._rows["counts"]):
+        self._fresh.append(values)
+        if len(self._fresh) >= MAX_FRESH or self._is_full:
+            self._take_in()
+
+    @property
+    def _is_full(self) -> bool:
+        return self.steps == MAX_BUCKETS * self.width
+
+    def _take_in(self) -> None:
+        """Move fresh steps to their buckets, in order; whether now or later makes no difference."""
+        if not self._fresh:
+            return
+        values, steps = np.array(self._fresh), np.arange(self._taken_in, self.steps)
+        self._taken_in, self._fresh = self.steps, []
+        while self.used > len(self._rows["counts"]):
             self._grow()
         told = np.isfinite(values)
         known = np.where(told, values, 0.0)
         _clip(known)
-        counts, sums, lows, highs = (self._rows[name][row] for name in ARRAY_NAMES)
-        counts += told
-        sums += known
-        _clip(sums)
-        np.minimum(lows, known, out=lows, where=told)
-        np.maximum(highs, known, out=highs, where=told)
-        self.steps += 1
+        buckets = steps // self.width
+        rows, first = self._rows, int(buckets[0])
+        np.add.at(rows["counts"], buckets, told)
+        np.add.at(rows["sums"], buckets, known)
+        _clip(rows["sums"][first : self.used])
+        np.minimum.at(rows["lows"], buckets, np.where(told, known, MAX_ABS_VALUE))
+        np.maximum.at(rows["highs"], buckets, np.where(told, known, -MAX_ABS_VALUE))
+        if self._is_full:
+            self._merge_neighbours()
 
     def window(self, points: int, first: int = 0) -> Window:
         """The rows from the one that holds step `first` on, in at most `points` pieces."""
+        self._take_in()
         start = first // self.width
         rows = {name: array[start : self.used] for name, array in self._rows.items()}
         return Window(self.series, rows, start * self.width, self.width, _group(self.used - start, points))
 
     def first_reaching(self, name: str, value: float) -> int:
         """The first step of the first bucket where a series that never falls reaches a value; `steps` if none does."""
+        self._take_in()
         highs = self._rows["highs"][: self.used, self.series.index(name)]
         reached = np.flatnonzero(highs >= value)
         return int(reached[0]) * self.width if len(reached) else self.steps
 
     def state(self) -> dict[str, Array]:
         """Copies of all arrays, for `restore`."""
+        self._take_in()
         rows = {name: array[: self.used].copy() for name, array in self._rows.items()}
         return {**rows, "clock": np.array([self.steps, self.width], dtype=np.float64)}
 
     def restore(self, state: Mapping[str, Array], series: Sequence[str]) -> None:
         """Take over what was saved; `series` names its columns. Those that were not saved have no values."""
-        self.steps, self.width = (int(x) for x in state["clock"])
+        self._taken_in, self.width = (int(x) for x in state["clock"])
+        self._fresh = []
         size = INITIAL_ROWS
         while size < self.used:
             size *= 2
@@ -138,6 +160,8 @@ class Trace:
             if name in self.series:
                 for part, array in self._rows.items():
                     array[: self.used, self.series.index(name)] = state[part][:, place]
+        if self._is_full:  # older versions made room at the next step
+            self._merge_neighbours()
 
     def _grow(self) -> None:
         more = _empty(len(self._rows["counts"]), len(self.series))
@@ -170,14 +194,12 @@ class LatestSteps:
             grown = np.full((size, len(self.series)), np.nan)
             grown[: len(self._values)] = self._values
             self._values = grown
-        row = self._values[self.steps % LATEST_STEPS]
-        row[:] = np.where(np.isfinite(values), values, np.nan)
-        _clip(row)  # leaves NaN
+        self._values[self.steps % LATEST_STEPS] = values
         self.steps += 1
 
     def window(self, points: int, first: int) -> Window:
         """The rows from step `first` on, which must be kept, in at most `points` pieces."""
-        values = self._values[np.arange(first, self.steps) % LATEST_STEPS]
+        values = self._kept_from(first)
         told = np.isfinite(values)
         rows = {
             "counts": told.astype(np.float64),
@@ -189,12 +211,18 @@ class LatestSteps:
 
     def first_reaching(self, name: str, value: float) -> int:
         """The first kept step where a series reaches a value; `steps` if none does."""
-        kept = np.arange(self.first, self.steps)
-        reached = np.flatnonzero(self._values[kept % LATEST_STEPS, self.series.index(name)] >= value)
-        return int(kept[reached[0]]) if len(reached) else self.steps
+        reached = np.flatnonzero(self._kept_from(self.first)[:, self.series.index(name)] >= value)
+        return self.first + int(reached[0]) if len(reached) else self.steps
+
+    def _kept_from(self, first: int) -> Array:
+        """Rows from a step on, bounded; NaN where there is no value."""
+        values = self._values[np.arange(first, self.steps) % LATEST_STEPS]
+        values[~np.isfinite(values)] = np.nan
+        _clip(values)  # leaves NaN
+        return values
 
     def state(self) -> dict[str, Array]:
-        values = self._values[np.arange(self.first, self.steps) % LATEST_STEPS]
+        values = self._kept_from(self.first)
         return {"values": np.where(np.isfinite(values), values, NO_VALUE)}
 
     def restore(self, state: Mapping[str, Array], steps: int) -> None:
