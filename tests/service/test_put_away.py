@@ -86,6 +86,16 @@ def test_many_ask_for_more_studies_than_stay_in_memory(sqlite):
         assert len(in_memory(client)) == 2
 
 
+def test_a_long_list_comes_in_pieces(sqlite, monkeypatch):
+    with running(sqlite, limits=FEW) as client:
+        create(client)
+        whole = listed(client)
+        for views in (1, 2, 4):
+            monkeypatch.setattr("rasp_tuner.service.http.list_response.VIEWS_AT_ONCE", views)
+            answer = client.get("/v1/studies")
+            assert (answer.json(), answer.headers.get("transfer-encoding")) == (whole, "chunked")
+
+
 def test_what_is_not_in_the_log_stays(sqlite):
     with running(sqlite, limits=FEW) as client:
         create(client)
