@@ -157,11 +157,12 @@ def run() -> int:
         server = ServerProcess(home / "data", words=["--studies-in-memory", str(given.in_memory)])
         try:
             server.start()
-            verdict.figure("memory of the empty server, MB", server.rss_mb())
+            verdict.figure("memory of the empty server, MB", empty := server.rss_mb())
             verdict.figure(
                 f"studies made a second, with {given.steps} steps", make_all(server, count, given.steps, given.clients)
             )
             verdict.figure(f"memory with {count} studies, MB", server.rss_mb())
+            verdict.figure("memory a study in memory, MB", (server.rss_mb() - empty) / min(count, given.in_memory))
             link, asks = server.link(), 0
             pages = time_lists(link, verdict, count, given.pages, "")
             cold = [timed(lambda: ask(link, rng.randrange(count), rng)) for _ in range(given.asks)]
