@@ -135,6 +135,13 @@ def loading(link: Link) -> int:
     return int(float(text.partition("\nrasp_loading_studies ")[2].split()[0]))
 
 
+def wait_until_read(link: Link, count: int) -> None:
+    said = Progress("read", count)
+    while left := loading(link):
+        said.to(count - left)
+        time.sleep(0.5)
+
+
 def counted(link: Link) -> tuple[int, int, int]:
     """Studies, asks and tells in the list of all."""
     studies = good(link.get("/v1/studies"))["studies"]
@@ -188,14 +195,15 @@ def run() -> int:
             asks += len(early)
             show(verdict, "ask of any study while all are read", early)
             time_lists(link, verdict, count, max(given.pages // 10, 1), ", while all are read")
-            while loading(link):
-                time.sleep(0.2)
+            wait_until_read(link, count)
             verdict.figure("all read after, s", time.perf_counter() - started)
             verdict.figure("memory then, MB", server.rss_mb())
             server.kill()
             link.close()
             verdict.figure("ready after a kill, s", server.start())
-            found = counted(server.link(600.0))
+            link = server.link()
+            wait_until_read(link, count)
+            found = counted(link)
         except Gone:
             print(server.errors()[-2_000:])
             raise
