@@ -153,8 +153,13 @@ def break_commits(store):
     def refuse(_):
         raise sa.exc.OperationalError("COMMIT", {}, OSError("No space left on device"))
 
+    def mend():
+        sa.event.remove(store._writer, "commit", refuse)
+        del store.append_alone
+
     sa.event.listen(store._writer, "commit", refuse)
-    return lambda: sa.event.remove(store._writer, "commit", refuse)
+    store.append_alone = refuse  # which does not pass through SQLAlchemy
+    return mend
 
 
 def test_what_cannot_be_committed_is_not_acknowledged_and_undone(database, monkeypatch):
@@ -231,15 +236,14 @@ def test_a_commit_that_fails_for_any_reason_is_answered(sqlite, monkeypatch):
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY)
         steps(client, 3)
-        append = Store.append
 
         def broken(*_):
             raise ValueError("a row that cannot be written")
 
-        monkeypatch.setattr(Store, "append", broken)
-        answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1}})
+        with monkeypatch.context() as patch:
+            patch.setattr("rasp_tuner.service.storage.store._row", broken)
+            answer = client.post("/v1/studies/web/ask", json={"context": {"qps": 1}})
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
-        monkeypatch.setattr(Store, "append", append)
         assert ask(client)["id"] == "s3"
 
 

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import secrets
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.folder import DATABASE, make_private_file, sqlite_file
@@ -29,6 +30,7 @@ SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, su
 CHECKPOINT_EVERY_PAGES = 4_000  # of SQLite's write-ahead log
 SNAPSHOTS_KEPT = 2  # for each study
 LEASE_S = 10.0  # of one of several servers; PostgreSQL ends the transaction of a server that is silent for so long
+BEGIN_WRITING = "BEGIN IMMEDIATE"
 PROBE_BYTES = 4_096  # of a test write
 NO_STUDY = 0  # ids begin at 1
 ROWS_PER_CHUNK = 2_000  # events read or deleted at a time
@@ -158,6 +160,28 @@ class Store:
         if entries:
             rows = [_row(study, event) for study, event in entries]
             connection.exec_driver_sql(_insert_events_sql(connection.dialect.name), rows)
+
+    def append_alone(self, entries: Sequence[tuple[int, Event]]) -> None:
+        """The same in a transaction of its own.
+
+        On SQLite most commits are this; without SQLAlchemy's layers it takes a third of the CPU time.
+        """
+        if self.is_shared:
+            with self.writing() as connection:
+                self.append(connection, entries)
+            return
+        rows, sql = [_row(study, event) for study, event in entries], _insert_events_sql("sqlite")
+        driver = self._writer.raw_connection()
+        try:
+            cursor = driver.cursor()
+            cursor.execute(BEGIN_WRITING)
+            cursor.executemany(sql, rows)
+            driver.commit()
+        except sqlite3.Error as error:
+            driver.rollback()
+            raise DBAPIError.instance(sql, None, error, sqlite3.Error, hide_parameters=True) from error
+        finally:
+            driver.close()  # gives it back
 
     def events_after(self, study: int, after: int, limit: int | None = None) -> Iterator[Event]:
         """Events with seq > after, in order; read in chunks, each in its own short transaction."""
@@ -329,7 +353,7 @@ def _engine(url: sa.URL, *, writes: bool, lease_s: float) -> sa.Engine:
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        connection.exec_driver_sql(BEGIN_WRITING if writes else "BEGIN")
 
     return engine
 
