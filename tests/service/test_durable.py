@@ -107,7 +107,7 @@ def test_a_snapshot_is_made_when_the_replay_since_the_latest_would_take_long(sql
         steps(client, 6)
         time.sleep(0.5)
         assert snapshots_of(sqlite) == []  # twelve events are no reason
-        monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.MAX_REPLAY_CPU_S", 1e-9)
+        monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.REPLAY_CPU_S", 1e-9)
         ask(client)
         wait_for(lambda: snapshots_of(sqlite) == [13], "the snapshot", 10.0)
 
