@@ -1,5 +1,6 @@
 """The log is the truth: what is answered is on disk, what is not is undone, and a restart changes nothing."""
 
+import json
 import time
 import tracemalloc
 import zlib
@@ -11,8 +12,8 @@ from serving import SPACES, STUDY, NoLog, Process, ask, definition, play, runnin
 
 from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StudyRow
+from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.storage.tables import events, snapshots
-from rasp_tuner.service.storage.transaction import StudyCache
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -61,8 +62,8 @@ def test_a_study_is_built_from_the_newest_sound_snapshot_and_the_tail(database):
     with store.writing() as connection:
         live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
         store.append(connection, [(live.id, event) for event in events])
-    row = StudyRow(live.id, "web", live.definition.to_wire(), 5.0)
-    built, base = load_study(store, row)
+    row = StudyRow(live.id, "web", json.dumps(live.definition.to_wire()), 5.0)
+    built, base, _ = load_study(store, row)
     assert (whole(built), base) == (whole(live), 0)
     part = LiveStudy(live.id, live.definition, 5.0)
     for event in events[:100]:
@@ -70,7 +71,7 @@ def test_a_study_is_built_from_the_newest_sound_snapshot_and_the_tail(database):
     with store.writing() as connection:
         store.add_snapshot(connection, live.id, 100, study_snapshot.capture(part)())
         store.add_snapshot(connection, live.id, 120, b"damaged")
-    built, base = load_study(store, row)
+    built, base, _ = load_study(store, row)
     assert (whole(built)[:3], base) == (whole(live)[:3], 100)
     with store.writing() as connection:
         store.add_snapshot(connection, live.id, 130, b"damaged too")
@@ -117,7 +118,7 @@ def test_what_a_start_has_replayed_counts_for_the_next_snapshot(sqlite):
     with store.writing() as connection:
         live.id = store.add_study(connection, "web", live.definition.to_wire(), 5.0)
         store.append(connection, [(live.id, event) for event in play(live, 60)])
-    cache = StudyCache(store)
+    cache = StudyCache(store, 8)
     assert cache.replay_cpu_s(live) == 0.0
     assert cache.replay_cpu_s(cache.study("web", writes=True)) > 0.001
     store.close()

@@ -15,15 +15,16 @@ from urllib.parse import urlencode
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service import http_errors
+from rasp_tuner.service.http.list_response import list_response
 from rasp_tuner.service.http.peer_client import NotSent, PeerAnswer, PeerClient
 from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
-from rasp_tuner.service.http.route import IMPORT_PATH, Request, Response, Route, json_response
+from rasp_tuner.service.http.route import IMPORT_PATH, Request, Response, Route
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StudyRow
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
-from rasp_tuner.service.study_list import place
+from rasp_tuner.service.study.study_summary import place
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Forwarder:
             return None
         marked = FORWARDED in request.headers
         if path == STUDIES_PATH and route.method == "GET":
-            return None if marked else json_response(await self._list(request))
+            return None if marked else list_response(await self._list(request))
         name = study or _named_in_body(path, request)
         if name is None:
             return None  # wrong in a way that the route explains

@@ -40,9 +40,14 @@ ROWS_PER_CHUNK = 2_000  # events read or deleted at a time
 class StudyRow:
     id: int
     name: str
-    definition: dict[str, Any]
+    definition_json: str  # not read before it is needed: there may be thousands of rows
     created: float
     epoch: int = 0  # see leases.py
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        definition: dict[str, Any] = json.loads(self.definition_json)
+        return definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +241,16 @@ class Store:
 
     def snapshots(self, study: int) -> Iterator[tuple[int, bytes]]:
         """(seq, data) of snapshots with a correct checksum, newest first."""
-        query = sa.select(snapshots).where(snapshots.c.study == study).order_by(snapshots.c.seq.desc())
-        with self.reading() as connection:
-            rows = connection.execute(query).all()
-        for row in rows:
+        query = sa.select(snapshots).where(snapshots.c.study == study).order_by(snapshots.c.seq.desc()).limit(1)
+        older = query
+        while True:
+            with self.reading() as connection:
+                row = connection.execute(older).one_or_none()
+            if row is None:
+                return
             if hashlib.sha256(row.data).hexdigest() == row.sha256:
                 yield row.seq, row.data
+            older = query.where(snapshots.c.seq < row.seq)
 
     # keys and audit
 
@@ -324,7 +333,7 @@ def _event(row: Any) -> Event:
 
 
 def study_row(row: Any) -> StudyRow:
-    return StudyRow(row.id, row.name, json.loads(row.definition), row.created, row.epoch)
+    return StudyRow(row.id, row.name, row.definition, row.created, row.epoch)
 
 
 def _engine(url: sa.URL, *, writes: bool, lease_s: float) -> sa.Engine:

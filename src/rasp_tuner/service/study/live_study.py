@@ -12,9 +12,9 @@ from typing import Any
 from rasp_tuner.core.checks import whole
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
-from rasp_tuner.service.study.alerts import alerts
+from rasp_tuner.service.study.alerts import alerts, health
 from rasp_tuner.service.study.charts import Charts
-from rasp_tuner.service.study.clock import next_time
+from rasp_tuner.service.study.clock import has_expired_records, next_time
 from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
@@ -27,7 +27,6 @@ from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Why
 
 RECENT_SUGGESTIONS = 200  # that are listed
-TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
 
@@ -203,12 +202,7 @@ class LiveStudy:
         return record.asked_at + self.definition.lease_s
 
     def has_expired_records(self, now: float) -> bool:
-        """Whether a record is so old that erasing it is worth a replay; notes when the clock was found to be ahead."""
-        if self.last_at is not None and self.last_at > now and (self.known_time or (0, 0.0))[0] < self.seq:
-            self.known_time = self.seq, now
-        first = self.first_at if self.known_time is None else min(self.first_at or now, self.known_time[1])
-        ttl = self.definition.ttl_s
-        return ttl is not None and first is not None and now - first > ttl * (1.0 + TTL_SLACK)
+        return has_expired_records(self, self.definition.ttl_s, now)
 
     def answer_was_late(self, event: Event) -> bool:
         """Whether an answer that was just applied came after its lease."""
@@ -226,10 +220,7 @@ class LiveStudy:
     @property
     def health(self) -> str:
         """ "good", or all that is wrong, in words."""
-        words, diverged = list(self.problems.values()), self.counts.diverged
-        if diverged:
-            words.append(f"{diverged} replayed asks came out otherwise: the library or the machine has changed")
-        return "; ".join(words) or "good"
+        return health(self.problems, self.counts.diverged)
 
     @property
     def serves(self) -> str:
