@@ -18,7 +18,23 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from harness import Gone, Link, Progress, ServerProcess, Verdict, create, folder, main, parser, percentile
+from harness import (
+    ForkedServerProcess,
+    Gone,
+    Link,
+    Progress,
+    ServerProcess,
+    Verdict,
+    add_context_bytes,
+    add_forked,
+    context_at,
+    context_kinds,
+    create,
+    folder,
+    main,
+    parser,
+    percentile,
+)
 from kill import UNAVAILABLE, Acknowledged, client, judge, replays
 from postgres_server import PostgresServer, Relay, postgres_server
 
@@ -32,11 +48,12 @@ TELLS = sa.text(
 class Cluster:
     """The servers, each with a way to the database of its own."""
 
-    def __init__(self, home: Path, database: PostgresServer, count: int, lease_s: float) -> None:
-        self.database, self.lease_s = database, lease_s
-        self.relays = [Relay(database.port) for _ in range(count)]
+    def __init__(self, home: Path, database: PostgresServer, given: Any) -> None:
+        self.database, self.lease_s, self.context_bytes = database, given.lease, given.context_bytes
+        self.relays = [Relay(database.port) for _ in range(given.servers)]
+        kind = ForkedServerProcess if given.forked else ServerProcess
         self.servers = [
-            ServerProcess(home / f"server{i}", words=["--lease", str(lease_s), "--database", self._through(relay)])
+            kind(home / f"server{i}", words=["--lease", str(self.lease_s), "--database", self._through(relay)])
             for i, relay in enumerate(self.relays)
         ]
 
@@ -83,7 +100,7 @@ class Cluster:
         while True:
             for link in links:
                 try:
-                    status, _ = link.post(f"/v1/studies/{study}/ask", {"context": {"qps": 1.0}})
+                    status, _ = link.post(f"/v1/studies/{study}/ask", {"context": context_at(0, self.context_bytes)})
                 except Gone:
                     continue
                 if status == 200:
@@ -142,9 +159,11 @@ def run() -> int:
     args.add_argument("--load", type=float, default=0.8, help="at most so many seconds of load between rounds")
     args.add_argument("--minutes", type=float, default=float("inf"), help="make no more rounds after so long")
     args.add_argument("--seed", type=int, default=0)
+    add_context_bytes(args)
+    add_forked(args)
     given = args.parse_args()
     with folder() as home, postgres_server() as database:
-        cluster = Cluster(home, database, given.servers, given.lease)
+        cluster = Cluster(home, database, given)
         try:
             cluster.start()
             return rounds(cluster, home, given)
@@ -156,13 +175,14 @@ def rounds(cluster: Cluster, home: Path, given: Any) -> int:
     rng, verdict = random.Random(given.seed), Verdict("many_servers")
     studies = [f"web{i}" for i in range(given.studies)]
     for i, study in enumerate(studies):
-        create(cluster.servers[i % given.servers].link(), study)
+        create(cluster.servers[i % given.servers].link(), study, context=context_kinds(given.context_bytes))
     context = multiprocessing.get_context("fork")
     stop, ports = context.Event(), [server.port for server in cluster.servers]
     paths, clients = [home / f"client{i}" for i in range(given.studies)], []
     for i, path in enumerate(paths):
         path.touch()
-        clients.append(context.Process(target=client, args=(ports, studies[i], given.seed + i, path, stop)))
+        words = (ports, studies[i], given.seed + i, path, stop, given.context_bytes)
+        clients.append(context.Process(target=client, args=words))
         clients[-1].start()
     engine = sa.create_engine(cluster.database.url.replace("postgresql:", "postgresql+psycopg:"), pool_pre_ping=True)
     record, progress = Acknowledged(paths), Progress("rounds", given.rounds)
@@ -204,9 +224,10 @@ def report(
     lost, twice, done = counted
     found = [judge(cluster.link(i), study, record) for i, study in enumerate(studies)]
     total = {name: sum(each[name] for each in found) for name in found[0]}
-    same = all(replays(cluster.link(i), study) for i, study in enumerate(studies))
+    same = all(replays(cluster.link(i), study, given.context_bytes) for i, study in enumerate(studies))
     verdict.figure("servers", given.servers)
     verdict.figure("lease, s", given.lease)
+    verdict.figure("bytes of a context", len(json.dumps(context_at(0, given.context_bytes))))
     verdict.figure("tells acknowledged", len(record.tells))
     verdict.figure("asks acknowledged", len(record.asks))
     verdict.figure("lost", lost + total["lost"])
