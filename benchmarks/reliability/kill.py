@@ -133,11 +133,10 @@ def missing(data: Path, wanted: list[tuple[str, str]], metrics: dict[tuple[str, 
     """How many of these tells the database has not, or has more than once; read beside the running server."""
     lost = twice = 0
     connection = sqlite3.connect(f"file:{data / 'rasp.db'}?mode=ro", uri=True)
-    query = (
-        "SELECT e.body FROM events e JOIN studies s ON s.id = e.study WHERE s.name = ? AND e.ask = ? AND kind = 'tell'"
-    )
+    ids = dict(connection.execute("SELECT name, id FROM studies"))
+    query = "SELECT body FROM events INDEXED BY events_ask WHERE study = ? AND ask = ? AND kind = 'tell'"
     for study, id in wanted:
-        rows = connection.execute(query, (study, int(id[1:]))).fetchall()
+        rows = connection.execute(query, (ids.get(study), int(id[1:]))).fetchall()
         lost += not any(json.loads(body)["metrics"] == metrics[study, id] for (body,) in rows)
         twice += len(rows) > 1
     connection.close()
