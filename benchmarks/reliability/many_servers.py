@@ -5,6 +5,7 @@ PostgreSQL, is hurt in one of these ways, and the time is taken until another se
   kill      kill -9; it is started again afterwards
   stop      SIGSTOP for longer than a lease, then SIGCONT: it wakes up in the belief that the study is its own
   cut       its connections to the database end, and new ones do too, for longer than a lease
+  hang      its connections to the database stay open, take everything and answer nothing, for longer than a lease
   restart   PostgreSQL itself is restarted
 After each round, and for everything at the end, the record is compared with the log. At the end the state must be that
 of a replay of the whole log. PostgreSQL runs with fsync off: this is about servers, not about disks.
@@ -38,7 +39,7 @@ from harness import (
 from kill import UNAVAILABLE, Acknowledged, client, judge, replays
 from postgres_server import PostgresServer, Relay, postgres_server
 
-WAYS = {"kill": 6, "stop": 2, "cut": 2, "restart": 1}  # how often each, of those that are wanted, after one of each
+WAYS = {"kill": 6, "stop": 2, "cut": 2, "hang": 2, "restart": 1}  # how often each, of those that are wanted, after one of each
 TELLS = sa.text(
     "SELECT e.body FROM events e JOIN studies s ON s.id = e.study WHERE s.name = :study AND e.ask = :ask"
     " AND kind = 'tell'"
@@ -131,6 +132,11 @@ class Cluster:
             took = self.takeover_s(study, i, since)
             time.sleep(max(since + longer - time.monotonic(), 0.0))
             self.relays[i].is_cut = False
+        elif way == "hang":
+            self.relays[i].is_hung = True
+            took = self.takeover_s(study, i, since)
+            time.sleep(max(since + longer - time.monotonic(), 0.0))
+            self.relays[i].is_hung = False
         else:
             self.database.stop()
             self.database.start()
