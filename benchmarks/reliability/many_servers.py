@@ -22,7 +22,6 @@ import sqlalchemy as sa
 from harness import (
     ForkedServerProcess,
     Gone,
-    Link,
     Progress,
     ServerProcess,
     Verdict,
@@ -39,7 +38,8 @@ from harness import (
 from kill import UNAVAILABLE, Acknowledged, client, judge, replays
 from postgres_server import PostgresServer, Relay, postgres_server
 
-WAYS = {"kill": 6, "stop": 2, "cut": 2, "hang": 2, "restart": 1}  # how often each, of those that are wanted, after one of each
+WAYS = {"kill": 6, "stop": 2, "cut": 2, "hang": 2, "restart": 1}  # how often each of those wanted, after one of each
+JUDGE_LEASE_S = 60.0
 TELLS = sa.text(
     "SELECT e.body FROM events e JOIN studies s ON s.id = e.study WHERE s.name = :study AND e.ask = :ask"
     " AND kind = 'tell'"
@@ -53,10 +53,12 @@ class Cluster:
         self.database, self.lease_s, self.context_bytes = database, given.lease, given.context_bytes
         self.relays = [Relay(database.port) for _ in range(given.servers)]
         kind = ForkedServerProcess if given.forked else ServerProcess
+        words = ["--lease", str(self.lease_s), "--database"]
         self.servers = [
-            kind(home / f"server{i}", words=["--lease", str(self.lease_s), "--database", self._through(relay)])
-            for i, relay in enumerate(self.relays)
+            kind(home / f"server{i}", words=[*words, self._through(relay)]) for i, relay in enumerate(self.relays)
         ]
+        words = ["--lease", str(JUDGE_LEASE_S), "--database", database.url]
+        self._judge = kind(home / "judge", words=words)
 
     def _through(self, relay: Relay) -> str:
         return self.database.url.replace(str(self.database.port), str(relay.port))
@@ -73,15 +75,22 @@ class Cluster:
             if server.process is not None and server.process.poll() is not None:
                 server.launch()
 
-    def end(self) -> None:
+    def judge(self) -> ServerProcess:
+        """A server that has all studies; the others stop, each with snapshots of what it had in memory.
+
+        Its lease is long: on a busy machine a short one may be over, and an answer lost, while the log is replayed.
+        """
         for server in self.servers:
+            server.stop()
+        time.sleep(self.lease_s)  # the studies of one that did not stop well are free after that
+        self._judge.start()
+        return self._judge
+
+    def end(self) -> None:
+        for server in (*self.servers, self._judge):
             server.kill()
         for relay in self.relays:
             relay.close()
-
-    def link(self, number: int) -> Link:
-        """A new connection to one of the servers."""
-        return self.servers[number % len(self.servers)].link(600.0)
 
     def owner(self, study: str) -> int:
         """Which server has the study."""
@@ -228,9 +237,10 @@ def report(
     given: Any,
 ) -> int:
     lost, twice, done = counted
-    found = [judge(cluster.link(i), study, record) for i, study in enumerate(studies)]
+    link = cluster.judge().link(600.0)
+    found = [judge(link, study, record) for study in studies]
     total = {name: sum(each[name] for each in found) for name in found[0]}
-    same = all(replays(cluster.link(i), study, given.context_bytes) for i, study in enumerate(studies))
+    same = all(replays(link, study, given.context_bytes) for study in studies)
     verdict.figure("servers", given.servers)
     verdict.figure("lease, s", given.lease)
     verdict.figure("bytes of a context", len(json.dumps(context_at(0, given.context_bytes))))
