@@ -19,6 +19,20 @@ from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
 
+def test_an_old_suggestion_is_found_without_reading_the_whole_log(sqlite):
+    """Else whoever repeats old answers keeps the writer busy."""
+    store, plans = Store(sqlite), []
+
+    @sa.event.listens_for(store._readers, "before_cursor_execute")
+    def note_plan(_, cursor, statement, given, *__):
+        plans.extend(row[3] for row in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", given).fetchall())
+
+    assert store.events_of_ask(1, 5) == []
+    assert store.observation_by_key(1, "a") is None
+    store.close()
+    assert [plan.partition(" (")[2] for plan in plans] == ["study=? AND ask=?)", "study=? AND key=?)"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES)
 def test_a_replayed_log_is_the_study_that_wrote_it(space):
