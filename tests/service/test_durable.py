@@ -201,6 +201,7 @@ def test_what_cannot_be_committed_is_not_acknowledged_and_undone(database, monke
         assert client.get("/v1/studies/other").status_code == 404
         assert client.post("/v1/studies/web/recommend", json={"context": {"qps": 1.0}}).json() == best
         mend()
+        wait_for(lambda: client.get("/readyz").status_code == 200, "a test write")  # the next one may be a moment off
         assert tell(client, "s4", 1.0).json() == {"id": "s4", "status": "learned", "late": False}
         assert client.get("/readyz").status_code == 200
         assert view(client)["tells"] == 5
