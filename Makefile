@@ -10,6 +10,8 @@ REAL := .venv/.real-ready
 # thousands of files that come with PyTorch and Ray most never are.
 INSTALL = $(BIN)/pip install --no-compile $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo test test-quick check docs bench real speed clean
 
