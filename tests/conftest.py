@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pytest
 from hypothesis import settings
 
 settings.register_profile(
@@ -11,3 +12,10 @@ settings.register_profile(
 settings.load_profile("suite")
 
 np.seterr(all="raise", under="ignore")  # an overflow or an invalid operation inside the library is a failure
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are built but not rendered, which takes seconds a page: for tests that read its words."""
+    figure = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(figure.Figure, "savefig", lambda _figure, file, **_: file.write(b"picture"))
