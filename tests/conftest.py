@@ -1,6 +1,7 @@
 """Shared settings and builders of the test suite. RASP_TEST_EXAMPLES=1000 looks longer for counterexamples."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,4 +19,8 @@ np.seterr(all="raise", under="ignore")  # an overflow or an invalid operation in
 def undrawn(monkeypatch):
     """Figures are built but not rendered, which takes seconds a page: for tests that read its words."""
     figure = pytest.importorskip("matplotlib.figure")
-    monkeypatch.setattr(figure.Figure, "savefig", lambda _figure, file, **_: file.write(b"picture"))
+
+    def save(_figure, file, **_):
+        (file.write if hasattr(file, "write") else Path(file).write_bytes)(b"picture")
+
+    monkeypatch.setattr(figure.Figure, "savefig", save)
