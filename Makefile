@@ -9,7 +9,11 @@ REAL := .venv/.real-ready
 # On a terminal pip shows its own progress; elsewhere each step prints one line. Python compiles what it imports: of the
 # thousands of files that come with PyTorch and Ray most never are.
 INSTALL = $(BIN)/pip install --no-compile $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
+# What the tests need. CI adds docs: each call of pip builds this package and looks at all others again.
+EXTRAS ?= all,dev
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo test test-quick check docs bench real speed clean
 
@@ -27,12 +31,8 @@ $(DEMO): pyproject.toml constraints.txt
 	@touch $(DEMO)
 
 $(READY): $(DEMO)
-	@echo "test setup 1/3: installing PyTorch (900 MB) ..."
-	@$(INSTALL) torch
-	@echo "test setup 2/3: installing the service, BoTorch, Optuna, Vowpal Wabbit and Ray (500 MB) ..."
-	@$(INSTALL) --editable '.[all]'
-	@echo "test setup 3/3: installing pytest, ruff, mypy and Playwright (300 MB) ..."
-	@$(INSTALL) --editable '.[all,dev]'
+	@echo "test setup: installing PyTorch (900 MB), the service, BoTorch, Ray, pytest, mypy and others (800 MB) ..."
+	@$(INSTALL) --editable '.[$(EXTRAS)]'
 	@touch $(READY)
 
 $(DOCS): $(DEMO)

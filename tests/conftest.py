@@ -1,8 +1,10 @@
 """Shared settings and builders of the test suite. RASP_TEST_EXAMPLES=1000 looks longer for counterexamples."""
 
 import os
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import settings
 
 settings.register_profile(
@@ -10,4 +12,18 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
+# Tests start many servers and commands: without stored bytecode each compiles all of our files first.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 np.seterr(all="raise", under="ignore")  # an overflow or an invalid operation inside the library is a failure
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are built but not rendered, which takes seconds a page: for tests that read its words."""
+    figure = pytest.importorskip("matplotlib.figure")
+
+    def save(_figure, file, **_):
+        (file.write if hasattr(file, "write") else Path(file).write_bytes)(b"picture")
+
+    monkeypatch.setattr(figure.Figure, "savefig", save)

@@ -33,6 +33,7 @@ def test_version(words):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
     result = rasp("demo", "--seeds", "1", "--out", str(tmp_path / "a[/b]"))
     assert result.exit_code == 0, result.stderr
@@ -48,6 +49,7 @@ def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
     assert float(shown["rasp"]) == pytest.approx(float(re.search(r"\(([\d.]+) times", verdict)[1]), abs=0.006)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_demo_json_is_all_that_is_printed(tmp_path, monkeypatch):
     from rasp_tuner.bench.report import demo
 

@@ -14,6 +14,7 @@ def rasp(*words):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_bench_then_report(tmp_path):
     options = ("--agents", "static,random", "--seeds", "2", "--horizon", "20", "--jobs", "1")
     words = ("bench", *options, "--out", str(tmp_path))
@@ -31,6 +32,7 @@ def test_bench_then_report(tmp_path):
     assert (tmp_path / "report.html").is_file()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_results_from_what_is_finished(tmp_path):
     plan = [cell for cell in results.plan(1) if cell.agent == "static" and cell.horizon == 100]
     run.run_plan(plan, tmp_path / "out")
@@ -44,6 +46,7 @@ def test_results_from_what_is_finished(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_results_runs_the_plan_and_measures_step_times_and_memory(tmp_path, monkeypatch):
     domains = ("1_LLM_Inference", "H1_Recurring_Regimes")
     plan = [cell for cell in results.plan(1) if cell.domain in domains and cell.agent == "static"]

@@ -52,7 +52,7 @@ def test_table_3_leaves_out_what_was_not_run():
     assert lone[0][2:] == ["6.00", "9.00", "-", "-", "-"]  # one seed has no error, a missing peer no improvement
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_has_table_3_with_its_source_where_streams_were_run():
     runs = streams(**ALL)
     for page in (html_report.as_html(runs), html_report.as_markdown(runs)):
@@ -103,6 +103,7 @@ def test_what_the_paper_leaves_open_is_marked():
     assert "replay buffer" in listed
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_both_reports_have_the_hyperparameters_where_the_papers_agents_ran():
     runs = streams(static=[5, 5], gp_ucb=[20, 24])
     assert "| CMA-ES | initial sigma | 0.2 of the mean box width |" in html_report.as_markdown(runs)

@@ -12,7 +12,7 @@ from rasp_tuner.cli import app
 
 ray = pytest.importorskip("ray", reason="ray is an extra of its own: pip install 'rasp-tuner[ray]'")
 
-AGENTS = ["static", "random", "cma-es", "rasp", "rasp-paper"]
+AGENTS = ["static", "random", "cma-es", "rasp"]
 
 
 @pytest.fixture(scope="module")

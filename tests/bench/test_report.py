@@ -116,6 +116,7 @@ def test_the_first_picture_ends_at_the_numbers_of_the_table():
     assert overview.overview(runs).ends == pytest.approx(metrics.geometric_means(runs, 100))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_there_is_no_picture_without_something_to_relate_to():
     assert overview.overview(curves(rasp=1.0)) is None
     assert overview.overview(curves(static=1.0)) is None
@@ -141,6 +142,7 @@ def test_the_svg_is_small_well_formed_and_its_labels_do_not_overlap():
     assert "paper's RASP 50.00" in {t.text for t in labels}  # beyond the axis, but named
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_opens_with_one_picture_and_one_paragraph():
     page = html_report.as_html(curves(static=2.0, random=4.0, rasp=0.5))
     opening = page.split("<h1>")[1].split("<h2>")[0]
@@ -149,6 +151,7 @@ def test_the_page_opens_with_one_picture_and_one_paragraph():
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_claims_that_were_not_measured_are_not_shown():
     runs = everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0])
     shown = [row[0] for row in tables.claims_table(runs)[1]]
@@ -158,6 +161,7 @@ def test_claims_that_were_not_measured_are_not_shown():
         assert "not measured" not in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_papers_constants_are_shown_where_its_agents_ran():
     assert "Hyperparameters" not in html_report.as_html(everywhere(static=[1.0], rasp=[1.0]))
     assert "Hyperparameters" in html_report.as_html(everywhere(static=[1.0], rasp_paper=[1.0]))
@@ -247,9 +251,15 @@ def folder(tmp_path_factory):
     return out
 
 
+@pytest.fixture(scope="module")
+def written(folder):
+    """The page and the Markdown of these runs, with their pictures."""
+    return html_report.write(folder)
+
+
 @pytest.mark.slow
-def test_the_page_is_whole_and_fetches_nothing(folder):
-    page, text = html_report.write(folder)
+def test_the_page_is_whole_and_fetches_nothing(written):
+    page, text = written
     parser = Page()
     parser.feed(page.read_text())
     assert parser.fetched == []
@@ -259,13 +269,13 @@ def test_the_page_is_whole_and_fetches_nothing(folder):
 
 
 @pytest.mark.slow
-def test_step_times_of_the_runs_are_said_to_be_under_load(folder):
-    page, text = html_report.write(folder)
+def test_step_times_of_the_runs_are_said_to_be_under_load(written):
+    page, text = written
     assert page.read_text().count("under parallel load") == 2  # beside the figure and beside the numbers
     assert "under parallel load" in text.read_text().split("### All numbers")[1].split("|")[0]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_step_times_of_the_timing_pass_are_drawn_where_there_are_some(folder):
     times = {timing.DOMAIN: {"rasp": timing.StepTimes(500, 1.2, 1.5, 5.0)}}
     page = html_report.as_html(metrics.load(folder / "steps.csv"), (), times)
@@ -274,7 +284,7 @@ def test_step_times_of_the_timing_pass_are_drawn_where_there_are_some(folder):
     assert page.count("under parallel load") == 1  # beside the numbers of the runs
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_the_claim_about_step_time_is_read_from_the_timing_pass(tmp_path):
     run.run_plan(list(plan(PAPER[:1], ["static", "rasp-paper"], 1, 100)), tmp_path)
     step = {name: timing.StepTimes(500, ms, ms, ms) for name, ms in (("gp-ucb", 40.0), ("rasp-paper", 4.0))}
@@ -284,20 +294,21 @@ def test_the_claim_about_step_time_is_read_from_the_timing_pass(tmp_path):
 
 
 @pytest.mark.slow
-def test_markdown_tables_are_square(folder):
-    _, text = html_report.write(folder)
+def test_markdown_tables_are_square(written):
+    _, text = written
     tables = re.findall(r"(?:^\|.*\|\n)+", text.read_text(), re.MULTILINE)
     assert tables
     for table in tables:
         assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_names_are_escaped():
     runs = [made("<script>alert(1)</script>", [1, 2], "5_Switching_LQR"), made("static", [1, 2], "5_Switching_LQR")]
     assert "<script>alert" not in html_report.as_html(runs)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_settings_go_into_a_table_of_their_own_and_memory_growth_too(tmp_path):
     names = ["static", "rasp-paper", "rasp-paper[top_k=1]"]
     run.run_plan(list(plan(SYNTHETIC, names, 1, 12)), tmp_path)
@@ -364,7 +375,7 @@ def test_who_never_adapts_has_a_hatched_bar_of_full_length():
     assert [text.get_text() for text in second.texts] == ["not run", "never"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_draws_adaptation_where_there_is_a_gap_to_close(folder):
     picture = '<div class="wide"><img alt="steps to adapt by domain and agent"'
     assert picture in html_report.as_html(everywhere(static=[10.0, 11.0], rasp=[1.0, 2.0]))
@@ -395,7 +406,7 @@ def test_every_agent_is_in_the_legend_wherever_it_ran():
     assert [text.get_text() for text in legend.get_texts()] == ["static", "tpe"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_one_agent_alone_has_a_page():
     assert "<h2>T = 100</h2>" in html_report.as_html(everywhere(rasp=[1.0, 2.0]))
     assert "<h2>T = 100</h2>" not in html_report.as_html(everywhere(static=[1.0, 2.0]))

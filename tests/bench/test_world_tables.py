@@ -107,6 +107,7 @@ def test_the_suite_runs_every_kind_on_the_half_that_is_asked_for():
     assert {cell.seed for cell in suites.cells("beyond", ["static"], 2, half="develop")} == {0, 1}
     assert {c.horizon for c in report if c.domain == "W_Discrete-0.3"} == {80}
     assert {c.horizon for c in report if c.domain == "W_Drift"} == {160}
+    assert {c.horizon for c in report if c.domain == "W_Scales"} == {300}
 
 
 def test_slow_agents_meet_fewer_worlds_of_two_kinds_on_the_page():
@@ -169,9 +170,10 @@ def test_files_of_before_recommendations_are_still_read(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_bench_prints_the_scores_and_the_report_has_them(tmp_path):
     words = ("bench", "--suite", "worlds", "--agents", "static,random", "--seeds", "2", "--jobs", "1")
-    result = rasp(*words, "--out", str(tmp_path))
+    result = rasp(*words, "--horizon", "20", "--out", str(tmp_path))
     assert result.exit_code == 0, result.stderr
     for said in (
         "Loss as a share of (median - best)",
@@ -180,7 +182,7 @@ def test_bench_prints_the_scores_and_the_report_has_them(tmp_path):
         "Regret relative to `static`",
     ):
         assert said in result.stdout
-    assert {row["seeds"] for row in json.loads((tmp_path / "summary.json").read_text())["T300"]["regret"]} == {2}
+    assert {row["seeds"] for row in json.loads((tmp_path / "summary.json").read_text())["T20"]["regret"]} == {2}
     page, text = html_report.write(tmp_path)
     assert "## Random worlds" in text.read_text()
     assert "<h2>Random worlds</h2>" in page.read_text()

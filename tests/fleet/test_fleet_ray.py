@@ -99,19 +99,17 @@ def test_what_is_wrong_changes_no_shard():
         many.tell({"ms": [1.0, 1.0, 1.0, 1.0]})
 
 
-@pytest.mark.parametrize("every", [1, 3, None])
-def test_a_killed_actor_comes_back_and_nothing_is_lost(every, caplog, tmp_path):
+def test_a_killed_actor_comes_back_and_nothing_is_lost(caplog, tmp_path):
     one = fleet(7)
-    with in_shards(snapshot_every=every, folder=tmp_path) as many:
+    with in_shards(snapshot_every=3, folder=tmp_path) as many:
         for taught in (one, many):
             teach(taught, Worlds(7), 8)
         os.kill(where(actors(many)[1], "process"), signal.SIGKILL)
         with caplog.at_level(logging.WARNING, "rasp_tuner.fleet"):
             same(many, one)
         assert [record.args[:2] for record in caplog.records] == [(1, 2)]
-        kept = {1: 0, 3: 4, None: 16}[every]  # asks and tells since the snapshot
-        assert caplog.records[0].args[3] == kept
-        assert all(len(member.changes) <= 3 * (every or 1000) for member in many._shards._members)
+        assert caplog.records[0].args[3] == 4  # asks and tells since the snapshot
+        assert all(len(member.changes) <= 3 * 3 for member in many._shards._members)
         contexts = Worlds(7).contexts()
         suggested = [taught.ask(contexts).points for taught in (one, many)]
         np.testing.assert_allclose(*suggested, rtol=0.0, atol=1e-9)
@@ -198,13 +196,12 @@ def test_save_and_load_with_another_number_of_shards_and_as_one_fleet(tmp_path):
         many.save(tmp_path / "many.rasp")
         one.save(tmp_path / "one.rasp")
     loaded = Fleet.load(tmp_path / "many.rasp")
-    for shards in (1, 3):
-        with RayFleet.load(tmp_path / "many.rasp", shards=shards) as again:
-            assert len(again._shards) == shards
-            again.save(tmp_path / "again.rasp")
-            assert (tmp_path / "again.rasp").read_bytes() == (tmp_path / "many.rasp").read_bytes()
-            ray.kill(actors(again)[0])
-            same(again, Fleet.load(tmp_path / "one.rasp"))
+    with RayFleet.load(tmp_path / "many.rasp", shards=3) as again:
+        assert len(again._shards) == 3
+        again.save(tmp_path / "again.rasp")
+        assert (tmp_path / "again.rasp").read_bytes() == (tmp_path / "many.rasp").read_bytes()
+        ray.kill(actors(again)[0])
+        same(again, Fleet.load(tmp_path / "one.rasp"))
     same(loaded, one)
 
 

@@ -7,7 +7,7 @@ import time
 
 import httpx
 import pytest
-from browsing import CONTRAST, FLAGS, Tab, scrolled_to_the_end
+from browsing import CONTRAST, FLAGS, Tab, press, scrolled_to_the_end
 from serving import STUDY, Process, ask, steps, tell, view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
@@ -123,7 +123,7 @@ def test_the_page_follows_a_tell_and_keeps_what_is_open(tab, client):
     page = tab().open("/studies/web")
     expect(page.locator("#health")).to_have_text("Live")
     newest = page.locator("tr.suggestion").first
-    newest.get_by_role("button").click()
+    press(newest.get_by_role("button", name="Why"))
     open_words = page.locator("tr.words:not([hidden])")
     expect(open_words).to_contain_text("Chosen as")
     before, said = view(client)["learned"], open_words.inner_text()
@@ -149,10 +149,9 @@ def test_the_page_says_what_the_budget_is_and_how_metrics_are_compared(tab, clie
     scale = view(client)["scales"]["p99_ms"]
     by = "factors" if scale == "log" else "differences"
     expect(page.locator("#scales")).to_have_text(f"Compared by {by}, on a {scale} scale: p99_ms.")
-    row = page.locator("tr.suggestion").first
-    row.get_by_role("button").click()
+    press(page.locator("tr.suggestion").first.get_by_role("button", name="Why"))
     expect(page.locator("tr.words:not([hidden])")).to_contain_text("Chosen as")
-    page.locator("details.definition summary").click()
+    press(page.locator("details.definition summary"))
     expect(page.locator("details.definition")).to_contain_text("at most 2% above the default")
     expect(page.locator("details.definition")).to_contain_text("scale auto")
     opened.is_clean()
@@ -171,7 +170,7 @@ def test_the_table_shows_what_ran(tab, client):
     newest = page.locator("tr.suggestion").first
     expect(newest).to_contain_text("9.75")
     expect(newest).to_contain_text("78.25")
-    newest.get_by_role("button").click()
+    press(newest.get_by_role("button", name="Why"))
     words = page.locator("tr.words:not([hidden])")
     expect(words).to_contain_text("Other settings ran: pool=1, t=9.75.")
     expect(words).to_contain_text("Suggested, but not run: pool ")
@@ -224,7 +223,7 @@ def test_every_chart_gives_its_numbers_as_csv(tab, client):
     expect(page.locator("figure.plot path.line").first).to_be_visible()
     steps_told = client.get("/v1/studies/web/history?points=400").json()["series"]["metric:p99_ms"]
     with page.expect_download() as saved:
-        page.get_by_role("button", name="CSV of p99_ms").click()
+        press(page.get_by_role("button", name="CSV of p99_ms"))
     rows = saved.value.path().read_text().splitlines()
     assert saved.value.suggested_filename == "p99_ms.csv"
     assert rows[0] == "step,time,p99_ms,p99_ms min,p99_ms max,default,default min,default max"
@@ -235,7 +234,7 @@ def test_every_chart_gives_its_numbers_as_csv(tab, client):
     assert page.get_by_role("button", name=re.compile("^CSV of ")).count() == page.locator("figure.plot").count()
     for button in page.get_by_role("button", name=re.compile("^CSV of ")).all()[1:]:
         with page.expect_download() as saved:
-            button.click()
+            press(button)
         assert len(saved.value.path().read_text().splitlines()) > 1
     opened.is_clean()
 
@@ -282,6 +281,19 @@ def test_values_far_from_all_others_do_not_set_the_axis_and_get_a_mark(tab):
     expect(figure.locator(".readout")).to_contain_text("beyond the axis5")
     marks = figure.locator("text.tick").all_text_contents()
     assert not any(text.endswith(("k", "M")) for text in marks)
+
+
+def test_numbers_that_come_later_move_nothing_above_the_charts(tab):
+    held = []
+    opened = tab()
+    opened.page.route("**/history*", lambda route: held.append(route))
+    page = opened.open("/studies/web")
+    expect(page.locator("tr.suggestion").first).to_be_visible()
+    before = page.locator(".charts").bounding_box()
+    for route in held:
+        route.continue_()
+    expect(page.locator(".gains b").first).to_have_text(re.compile("%"))
+    assert page.locator(".charts").bounding_box()["y"] == before["y"]
 
 
 def test_alerts_and_gains_are_said_in_words(tab):
@@ -460,9 +472,12 @@ def test_a_study_that_is_not_there_or_goes_is_named(tab, client):
     page = tab().open("/studies/nothing")
     expect(page.locator("h1")).to_have_text("No such study")
     client.post("/v1/studies", json={**STUDY, "name": "brief"}).raise_for_status()
-    page = tab().open("/")
+    opened = tab()
+    opened.page.clock.install()
+    page = opened.open("/")
     expect(page.get_by_role("link", name="brief")).to_be_visible()
     client.delete("/v1/studies/brief").raise_for_status()
+    page.clock.fast_forward(3_000)  # the list asks again
     expect(page.get_by_role("link", name="brief")).to_have_count(0)
 
 

@@ -56,7 +56,7 @@ def test_several_servers_lose_nothing_when_one_is_killed():
 
 @pytest.mark.slow
 def test_restarts_change_nothing():
-    told, broken = script("restart", "--steps", 30, "--restarts", 4)
+    told, broken = script("restart", "--steps", 30, "--restarts", 3)
     assert not broken, told
     assert told["restarts, clean"] == 2
 

@@ -93,7 +93,7 @@ def test_the_command_prints_a_table_and_writes_figure_and_page(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick", "undrawn")
 def test_json_is_a_list_of_claims_and_all_that_is_printed(tmp_path):
     rows = json.loads(rasp("--json", "--out", str(tmp_path)).stdout)
     assert len(rows) == len(suite.CLAIMS)

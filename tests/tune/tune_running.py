@@ -1,24 +1,33 @@
 """What the tests of `rasp tune` share: the command itself, and a program whose best setting is known."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+from rasp_tuner.cli import app
 
 # prints (x - 7)^2 + 1, without noise: nothing about it is timed
 AWK = ["awk", "-v", "x={x}", "BEGIN { print 1 + (x - 7) * (x - 7) }"]
 OPTIONS = ["--knob", "x=int:0..20", "--default", "x=15", "--metric", r"loss:min=regex:^[0-9.]+", "--name", "parabola"]
 
 
-def rasp(*words, cwd, code=0, **more):
-    """Run `rasp tune` to its end; `code` None: any verdict will do."""
-    done = subprocess.run(
-        [sys.executable, "-m", "rasp_tuner", "tune", *map(str, words)],
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **more,
-    )  # fmt: skip
-    assert done.returncode in ((0, 3, 4) if code is None else (code,)), (done.returncode, done.stdout, done.stderr)
+def rasp(*words, cwd, code=0):
+    """`rasp tune` in this process, to its end; `code` None: any verdict will do."""
+    path, handler = list(sys.path), signal.getsignal(signal.SIGTERM)
+    try:
+        with contextlib.chdir(cwd):
+            done = CliRunner().invoke(app, ["tune", *map(str, words)])
+    finally:
+        sys.path[:] = path
+        signal.signal(signal.SIGTERM, handler)
+    assert done.exit_code in ((0, 3, 4) if code is None else (code,)), (done.exit_code, done.stdout, done.stderr)
     return done
 
 

@@ -1,6 +1,7 @@
 """`serve`: runs the server process until a signal; called by `rasp serve`."""
 
 import functools
+import gc
 import ipaddress
 import logging
 import resource
@@ -118,6 +119,7 @@ def serve(
             hosts.add(urlsplit(own).hostname or host)
         app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback, advertise=own, lease_s=lease_s)
         sys.setswitchinterval(THREAD_SWITCH_S)
+        gc.freeze()  # modules stay: a body of many small lists set off collections that went through all of them
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         config = uvicorn_config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_GRACE_S)
         keeper = app.service.keeper

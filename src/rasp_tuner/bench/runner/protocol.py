@@ -8,7 +8,7 @@ import csv
 import io
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Row:
     def csv(self) -> str:
         """The row as CSV; floats are written so that they read back exactly."""
         text = io.StringIO()
-        csv.writer(text, lineterminator="").writerow(astuple(self))
+        csv.writer(text, lineterminator="").writerow([getattr(self, name) for name in COLUMNS])
         return text.getvalue()
 
 

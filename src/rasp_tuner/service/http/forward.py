@@ -118,22 +118,23 @@ class Forwarder:
         """The answer of another server; None if it is not the owner."""
         self._service.telemetry.forwarded.inc()
         try:
-            answer = await self._while_alive(peer, self._send(peer, request, request.target))
+            return await self._while_alive(peer, self._exchange(peer, request))
         except NotSent as error:
             raise http_errors.owner_away() from error
-        headers = dict(answer.headers)
-        kind, more = headers.get(b"content-type"), {name: headers[name] for name in KEPT if name in headers}
-        known = None if kind is None else kind.decode("latin-1")
-        words = {name.decode(): value.decode("latin-1") for name, value in more.items()}
-        if b"content-length" not in headers and answer.status != 204:
-            return Response(self._parts(peer, answer), answer.status, known, words)
+
+    async def _exchange(self, peer: Peer, request: Request) -> Response | None:
+        """The same, while that server lives; if it is a stream, only its head was read."""
+        answer = await self._send(peer, request, request.target)
+        status, headers = answer.status, dict(answer.headers)  # they are gone once it is closed
+        kind = headers[b"content-type"].decode("latin-1") if b"content-type" in headers else None
+        kept = {name.decode(): headers[name].decode("latin-1") for name in KEPT if name in headers}
+        if status != 204 and b"content-length" not in headers:
+            return Response(self._parts(peer, answer), status, kind, kept)
         try:
-            body = await self._while_alive(peer, answer.read())
+            body = await answer.read()
         finally:
             answer.close()
-        if answer.status == 421 and NOT_OWNER.encode() in body:
-            return None
-        return Response(body, answer.status, known, words)
+        return None if status == 421 and NOT_OWNER.encode() in body else Response(body, status, kind, kept)
 
     async def _parts(self, peer: Peer, answer: PeerAnswer) -> AsyncGenerator[bytes, None]:
         """A stream as it comes; it breaks off if the other server goes away."""

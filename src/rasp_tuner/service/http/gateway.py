@@ -93,10 +93,10 @@ class Gateway:
         """The answer to a request that was admitted and has come whole; raises nothing."""
         caller_name.set(request.caller.name)
         try:
-            parsed = await self._parse(route, request.body)
             for has_moved in (False, True):
                 if self._forward is not None and (answer := await self._forward(route, request)) is not None:
                     return answer
+                parsed = await self._parse(route, request.body)
                 try:
                     answer = await route.handler(self._service, request, parsed)
                     break

@@ -227,8 +227,7 @@ class UnitOfWork:
     def _appended_alone(self, entries: list[tuple[int, Event]]) -> bool:
         """The same in a transaction with nothing else in it, which needs no savepoint."""
         try:
-            with self.store.writing() as connection:
-                self.store.append(connection, entries)
+            self.store.append_alone(entries)
         except Exception as error:
             if is_outage(error):
                 raise
