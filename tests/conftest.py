@@ -12,6 +12,9 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
+# Tests start many servers and commands: without stored bytecode each compiles all of our files first.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 np.seterr(all="raise", under="ignore")  # an overflow or an invalid operation inside the library is a failure
 
 

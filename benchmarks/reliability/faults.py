@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from rasp_tuner.__main__ import main
 from rasp_tuner.service.storage import replay as replay_module
 from rasp_tuner.service.storage import store as store_module
+from rasp_tuner.service.storage import study_cache as cache_module
 from rasp_tuner.service.storage import study_loader as loader_module
-from rasp_tuner.service.storage import transaction as transaction_module
 from rasp_tuner.service.storage import writer as writer_module
 from rasp_tuner.service.storage.store import Store, StudyRow
 from rasp_tuner.service.storage.transaction import UnitOfWork
@@ -67,15 +67,15 @@ def double_apply() -> None:
 def replay_twice() -> None:
     load_study = replay_module.load_study
 
-    def careless(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int]:
-        live, base = load_study(store, row, check)
+    def careless(store: Store, row: StudyRow, check: Callable[[], object] = bool) -> tuple[LiveStudy, int, float]:
+        live, base, cpu_s = load_study(store, row, check)
         told = [event for event in store.events_after(row.id, max(live.seq - 200, 0)) if event.kind == "tell"]
         if told:
             asked = store.events_of_ask(row.id, told[-1].ask or 0)[0]
             live.tuner.observe(asked.body["context"], asked.body["params"], told[-1].body["metrics"])
-        return live, base
+        return live, base, cpu_s
 
-    transaction_module.load_study = loader_module.load_study = careless
+    cache_module.load_study = loader_module.load_study = careless
 
 
 def no_sync() -> None:

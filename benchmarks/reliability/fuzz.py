@@ -102,12 +102,15 @@ def bad(verdict: Verdict, count: int, seed: int, *, slow: bool) -> None:
         bodies = SlowBodies(server.port) if slow else None
         before = state(server)
         progress = Progress("bad requests", count)
+        following = maker.request()
         for i in range(1, count + 1):
-            kind, data = maker.request()
+            kind, data = following
             result = kinds.setdefault(kind, KindResult())
             started = time.perf_counter()
-            try:
+            with contextlib.suppress(Gone):  # `receive` finds out, too
                 sender.send_raw(data)
+            following = maker.request()  # while the server works
+            try:
                 status, raw = sender.receive()
             except Gone as reason:
                 status, raw = 0, str(reason).encode()  # bytes that are no HTTP may end in a closed connection

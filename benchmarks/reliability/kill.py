@@ -29,12 +29,16 @@ from typing import Any
 
 from harness import (
     ExportedLog,
+    ForkedServerProcess,
     Gone,
     Link,
     Progress,
     ServerProcess,
     Verdict,
+    add_context_bytes,
+    add_forked,
     context_at,
+    context_kinds,
     create,
     folder,
     good,
@@ -52,7 +56,7 @@ WAITING = 4  # suggestions a client has out
 UNAVAILABLE = (502, 503)  # 502: the server that was to do it went away, and may have done it
 
 
-def client(ports: Sequence[int], study: str, seed: int, path: Path, stop: Flag) -> None:
+def client(ports: Sequence[int], study: str, seed: int, path: Path, stop: Flag, context_bytes: int = 0) -> None:
     """Ask and tell, at any of the servers, until told to stop; writes down everything that was acknowledged."""
     rng, links, step = random.Random(seed), [Link(port, timeout=20.0) for port in ports], 0
     out: list[tuple[str, dict[str, float]]] = []
@@ -66,7 +70,7 @@ def client(ports: Sequence[int], study: str, seed: int, path: Path, stop: Flag) 
             try:
                 if not out or (len(out) < WAITING and rng.random() < 0.5):
                     step += 1
-                    status, body = link.post(f"/v1/studies/{study}/ask", {"context": context_at(step)})
+                    status, body = link.post(f"/v1/studies/{study}/ask", {"context": context_at(step, context_bytes)})
                     if status == 200:
                         note("ask", body["id"], body["params"])
                         out.append((body["id"], metrics_of(step, body["params"])))
@@ -129,11 +133,10 @@ def missing(data: Path, wanted: list[tuple[str, str]], metrics: dict[tuple[str, 
     """How many of these tells the database has not, or has more than once; read beside the running server."""
     lost = twice = 0
     connection = sqlite3.connect(f"file:{data / 'rasp.db'}?mode=ro", uri=True)
-    query = (
-        "SELECT e.body FROM events e JOIN studies s ON s.id = e.study WHERE s.name = ? AND e.ask = ? AND kind = 'tell'"
-    )
+    ids = dict(connection.execute("SELECT name, id FROM studies"))
+    query = "SELECT body FROM events INDEXED BY events_ask WHERE study = ? AND ask = ? AND kind = 'tell'"
     for study, id in wanted:
-        rows = connection.execute(query, (study, int(id[1:]))).fetchall()
+        rows = connection.execute(query, (ids.get(study), int(id[1:]))).fetchall()
         lost += not any(json.loads(body)["metrics"] == metrics[study, id] for (body,) in rows)
         twice += len(rows) > 1
     connection.close()
@@ -165,7 +168,7 @@ def judge(link: Link, study: str, record: Acknowledged) -> dict[str, int]:
     }
 
 
-def replays(link: Link, study: str) -> bool:
+def replays(link: Link, study: str, context_bytes: int = 0) -> bool:
     """Whether a study built from the log alone goes on as this one does."""
     link.send("GET", f"/v1/studies/{study}/export")
     status, raw = link.receive()
@@ -179,12 +182,11 @@ def replays(link: Link, study: str) -> bool:
         return False
     same = True
     for step in range(50):
-        pair = [
-            good(link.post(f"/v1/studies/{name}/ask", {"context": context_at(step)})) for name in (study, "replayed")
-        ]
+        asked = {"context": context_at(step, context_bytes)}
+        pair = [good(link.post(f"/v1/studies/{name}/ask", asked)) for name in (study, "replayed")]
         same &= pair[0]["params"] == pair[1]["params"]
-        for name, asked in zip((study, "replayed"), pair, strict=True):
-            tell = {"id": asked["id"], "metrics": metrics_of(step, asked["params"])}
+        for name, answer in zip((study, "replayed"), pair, strict=True):
+            tell = {"id": answer["id"], "metrics": metrics_of(step, answer["params"])}
             good(link.post(f"/v1/studies/{name}/tell", tell))
     link.call("DELETE", "/v1/studies/replayed")
     return same
@@ -200,10 +202,13 @@ def run() -> int:
     args.add_argument("--plant", choices=PLANTS)
     args.add_argument("--power-cut", action="store_true", help="needs root and loop devices")
     args.add_argument("--seed", type=int, default=0)
+    add_context_bytes(args)
+    add_forked(args)
     given = args.parse_args()
     plant = None if given.plant == "drop-wal" else given.plant
     with folder() as home, power_cut_disk(home) if given.power_cut else nullcontext() as cut:
-        server = ServerProcess(home / "data" if cut is None else cut.place / "data", plant)
+        kind = ForkedServerProcess if given.forked else ServerProcess
+        server = kind(home / "data" if cut is None else cut.place / "data", plant)
         server.said = home / "stderr"
         try:
             return kills(server, home, given, cut)
@@ -216,9 +221,9 @@ def kills(server: ServerProcess, home: Path, given: Any, cut: PowerCutDisk | Non
     server.start()
     link = server.link()
     studies = ["web"] + ["grown"] * (given.grown > 0)
-    for study in studies:
-        create(link, study)
+    create(link, "web", context=context_kinds(given.context_bytes))
     if given.grown:
+        create(link, "grown")
         grow(link, "grown", given.grown, said=Progress("growing", given.grown))
     context = multiprocessing.get_context("fork")
     stop = context.Event()
@@ -226,8 +231,8 @@ def kills(server: ServerProcess, home: Path, given: Any, cut: PowerCutDisk | Non
     clients = []
     for i, path in enumerate(paths):
         path.touch()
-        study = studies[-1] if i == 0 else "web"
-        clients.append(context.Process(target=client, args=([server.port], study, given.seed + i, path, stop)))
+        study, size = ("grown", 0) if given.grown and i == 0 else ("web", given.context_bytes)
+        clients.append(context.Process(target=client, args=([server.port], study, given.seed + i, path, stop, size)))
         clients[-1].start()
     record, progress = Acknowledged(paths), Progress("kills", given.kills)
     ready, cpu, lost, twice, early = [], [], 0, 0, 0
@@ -240,7 +245,7 @@ def kills(server: ServerProcess, home: Path, given: Any, cut: PowerCutDisk | Non
             die(server, given.plant, cut)
             if k % 10 == 9:
                 server.launch()
-                time.sleep(rng.uniform(0.0, 1.5))
+                time.sleep(rng.uniform(0.0, 1.5 * ready[-1]))
                 die(server, given.plant, cut)
                 early += 1
             ready.append(server.start())
@@ -258,10 +263,11 @@ def kills(server: ServerProcess, home: Path, given: Any, cut: PowerCutDisk | Non
     link = server.link(timeout=600.0)
     found = [judge(link, study, record) for study in studies]
     total = {name: sum(each[name] for each in found) for name in found[0]}
-    same = replays(link, "web")
+    same = replays(link, "web", given.context_bytes)
     verdict.figure("planted", given.plant or "nothing")
     verdict.figure("kills" if cut is None else "power cuts", len(ready) + early)
     verdict.figure("of which during recovery", early)
+    verdict.figure("bytes of a context", len(json.dumps(context_at(0, given.context_bytes))))
     verdict.figure("tells acknowledged", len(record.tells))
     verdict.figure("asks acknowledged", len(record.asks))
     verdict.figure("lost, seen at a restart", lost)

@@ -5,6 +5,7 @@ PostgreSQL, is hurt in one of these ways, and the time is taken until another se
   kill      kill -9; it is started again afterwards
   stop      SIGSTOP for longer than a lease, then SIGCONT: it wakes up in the belief that the study is its own
   cut       its connections to the database end, and new ones do too, for longer than a lease
+  hang      its connections to the database stay open, take everything and answer nothing, for longer than a lease
   restart   PostgreSQL itself is restarted
 After each round, and for everything at the end, the record is compared with the log. At the end the state must be that
 of a replay of the whole log. PostgreSQL runs with fsync off: this is about servers, not about disks.
@@ -18,11 +19,27 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from harness import Gone, Link, Progress, ServerProcess, Verdict, create, folder, main, parser, percentile
+from harness import (
+    ForkedServerProcess,
+    Gone,
+    Progress,
+    ServerProcess,
+    Verdict,
+    add_context_bytes,
+    add_forked,
+    context_at,
+    context_kinds,
+    create,
+    folder,
+    main,
+    parser,
+    percentile,
+)
 from kill import UNAVAILABLE, Acknowledged, client, judge, replays
 from postgres_server import PostgresServer, Relay, postgres_server
 
-WAYS = {"kill": 6, "stop": 2, "cut": 2, "restart": 1}  # how often each, of those that are wanted, after one of each
+WAYS = {"kill": 6, "stop": 2, "cut": 2, "hang": 2, "restart": 1}  # how often each of those wanted, after one of each
+JUDGE_LEASE_S = 60.0
 TELLS = sa.text(
     "SELECT e.body FROM events e JOIN studies s ON s.id = e.study WHERE s.name = :study AND e.ask = :ask"
     " AND kind = 'tell'"
@@ -32,13 +49,16 @@ TELLS = sa.text(
 class Cluster:
     """The servers, each with a way to the database of its own."""
 
-    def __init__(self, home: Path, database: PostgresServer, count: int, lease_s: float) -> None:
-        self.database, self.lease_s = database, lease_s
-        self.relays = [Relay(database.port) for _ in range(count)]
+    def __init__(self, home: Path, database: PostgresServer, given: Any) -> None:
+        self.database, self.lease_s, self.context_bytes = database, given.lease, given.context_bytes
+        self.relays = [Relay(database.port) for _ in range(given.servers)]
+        kind = ForkedServerProcess if given.forked else ServerProcess
+        words = ["--lease", str(self.lease_s), "--database"]
         self.servers = [
-            ServerProcess(home / f"server{i}", words=["--lease", str(lease_s), "--database", self._through(relay)])
-            for i, relay in enumerate(self.relays)
+            kind(home / f"server{i}", words=[*words, self._through(relay)]) for i, relay in enumerate(self.relays)
         ]
+        words = ["--lease", str(JUDGE_LEASE_S), "--database", database.url]
+        self._judge = kind(home / "judge", words=words)
 
     def _through(self, relay: Relay) -> str:
         return self.database.url.replace(str(self.database.port), str(relay.port))
@@ -55,15 +75,22 @@ class Cluster:
             if server.process is not None and server.process.poll() is not None:
                 server.launch()
 
-    def end(self) -> None:
+    def judge(self) -> ServerProcess:
+        """A server that has all studies; the others stop, each with snapshots of what it had in memory.
+
+        Its lease is long: on a busy machine a short one may be over, and an answer lost, while the log is replayed.
+        """
         for server in self.servers:
+            server.stop()
+        time.sleep(self.lease_s)  # the studies of one that did not stop well are free after that
+        self._judge.start()
+        return self._judge
+
+    def end(self) -> None:
+        for server in (*self.servers, self._judge):
             server.kill()
         for relay in self.relays:
             relay.close()
-
-    def link(self, number: int) -> Link:
-        """A new connection to one of the servers."""
-        return self.servers[number % len(self.servers)].link(600.0)
 
     def owner(self, study: str) -> int:
         """Which server has the study."""
@@ -83,7 +110,7 @@ class Cluster:
         while True:
             for link in links:
                 try:
-                    status, _ = link.post(f"/v1/studies/{study}/ask", {"context": {"qps": 1.0}})
+                    status, _ = link.post(f"/v1/studies/{study}/ask", {"context": context_at(0, self.context_bytes)})
                 except Gone:
                     continue
                 if status == 200:
@@ -114,6 +141,11 @@ class Cluster:
             took = self.takeover_s(study, i, since)
             time.sleep(max(since + longer - time.monotonic(), 0.0))
             self.relays[i].is_cut = False
+        elif way == "hang":
+            self.relays[i].is_hung = True
+            took = self.takeover_s(study, i, since)
+            time.sleep(max(since + longer - time.monotonic(), 0.0))
+            self.relays[i].is_hung = False
         else:
             self.database.stop()
             self.database.start()
@@ -142,9 +174,11 @@ def run() -> int:
     args.add_argument("--load", type=float, default=0.8, help="at most so many seconds of load between rounds")
     args.add_argument("--minutes", type=float, default=float("inf"), help="make no more rounds after so long")
     args.add_argument("--seed", type=int, default=0)
+    add_context_bytes(args)
+    add_forked(args)
     given = args.parse_args()
     with folder() as home, postgres_server() as database:
-        cluster = Cluster(home, database, given.servers, given.lease)
+        cluster = Cluster(home, database, given)
         try:
             cluster.start()
             return rounds(cluster, home, given)
@@ -156,13 +190,14 @@ def rounds(cluster: Cluster, home: Path, given: Any) -> int:
     rng, verdict = random.Random(given.seed), Verdict("many_servers")
     studies = [f"web{i}" for i in range(given.studies)]
     for i, study in enumerate(studies):
-        create(cluster.servers[i % given.servers].link(), study)
+        create(cluster.servers[i % given.servers].link(), study, context=context_kinds(given.context_bytes))
     context = multiprocessing.get_context("fork")
     stop, ports = context.Event(), [server.port for server in cluster.servers]
     paths, clients = [home / f"client{i}" for i in range(given.studies)], []
     for i, path in enumerate(paths):
         path.touch()
-        clients.append(context.Process(target=client, args=(ports, studies[i], given.seed + i, path, stop)))
+        words = (ports, studies[i], given.seed + i, path, stop, given.context_bytes)
+        clients.append(context.Process(target=client, args=words))
         clients[-1].start()
     engine = sa.create_engine(cluster.database.url.replace("postgresql:", "postgresql+psycopg:"), pool_pre_ping=True)
     record, progress = Acknowledged(paths), Progress("rounds", given.rounds)
@@ -202,11 +237,13 @@ def report(
     given: Any,
 ) -> int:
     lost, twice, done = counted
-    found = [judge(cluster.link(i), study, record) for i, study in enumerate(studies)]
+    link = cluster.judge().link(600.0)
+    found = [judge(link, study, record) for study in studies]
     total = {name: sum(each[name] for each in found) for name in found[0]}
-    same = all(replays(cluster.link(i), study) for i, study in enumerate(studies))
+    same = all(replays(link, study, given.context_bytes) for study in studies)
     verdict.figure("servers", given.servers)
     verdict.figure("lease, s", given.lease)
+    verdict.figure("bytes of a context", len(json.dumps(context_at(0, given.context_bytes))))
     verdict.figure("tells acknowledged", len(record.tells))
     verdict.figure("asks acknowledged", len(record.asks))
     verdict.figure("lost", lost + total["lost"])

@@ -1,4 +1,4 @@
-"""A PostgreSQL server on an empty folder, that can be stopped and started again, and a relay that cuts it off."""
+"""A PostgreSQL server on an empty folder, that can be stopped and started again, and a relay that can fail."""
 
 import contextlib
 import os
@@ -80,10 +80,15 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 class Relay:
-    """A way to a port of this machine that can be cut: its connections end, and new ones do too."""
+    """A way to a port of this machine that can be cut, or hang.
+
+    is_cut       its connections end, and new ones do too
+    is_hung      it takes connections and what is sent, and passes nothing on until it flows again
+    is_closed    it takes no new connections
+    """
 
     def __init__(self, port: int) -> None:
-        self._target, self.is_cut = port, False
+        self._target, self.is_cut, self.is_hung, self.is_closed = port, False, False, False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -96,6 +101,9 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
+                if self.is_closed:
+                    near.close()
+                    continue
                 threading.Thread(target=self._carry, args=(near,), daemon=True).start()
 
     def _carry(self, near: socket.socket) -> None:
@@ -109,6 +117,9 @@ class Relay:
 
     def _copy(self, near: socket.socket, far: socket.socket) -> None:
         while not self.is_cut:
+            if self.is_hung:
+                time.sleep(0.01)
+                continue
             for side in select.select([near, far], [], [], 0.05)[0]:
                 part = side.recv(1 << 16)
                 if not part:

@@ -47,7 +47,8 @@ class Summary:
     overall: Ratio
     late: Ratio  # the second half of the steps
     total: float  # sum of costs over sum of the default's costs
-    early_worst: Ratio  # the first EARLY steps, of the run where that is worst
+    early: Ratio  # the first EARLY steps
+    early_worst: Ratio  # the same, of the run where that is worst
     early_total_worst: float  # the same as a ratio of sums
     failed: int
     think_ms: float  # median of a step
@@ -72,6 +73,7 @@ def summaries(runs: Runs) -> list[Summary]:
                 interval(x),
                 interval(x[:, x.shape[1] // 2 :]),
                 float(own.sum() / costs[BASE].sum()),
+                interval(early),
                 interval(early[worst : worst + 1]),
                 float((own[:, :EARLY].sum(axis=1) / costs[BASE][:, :EARLY].sum(axis=1)).max()),
                 int(table(runs, agent, "failed").sum()),

@@ -23,7 +23,7 @@ from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Params, Space
-from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion
+from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion, Why
 
 Context = RawContext
 
@@ -152,7 +152,7 @@ class TunerView:
 
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
-        why, point, metric = self.reasons(id), self._ledger.point(id), self._optimizer.own_metric
+        why, point, metric = self._ledger.explain(id), self._ledger.point(id), self._optimizer.own_metric
         waiting = self._ledger.pending.get(id)
         alike = None if waiting is None else self._optimizer.alike(waiting.context)
         margins = {} if waiting is None else self._optimizer.margins(waiting.context, waiting.point)
@@ -169,9 +169,9 @@ class TunerView:
             limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
         )
 
-    def reasons(self, id: str) -> Explanation:
-        """As `explain`, without names and without what is known by now: numbers only, in less than half of its time."""
-        return self._ledger.explain(id)
+    def reasons(self, id: str) -> Why:
+        """What `explain` is made of: its `explanation()` has numbers only, whenever it is called; no names."""
+        return self._ledger.why(id)
 
     @property
     def asked(self) -> int:

@@ -10,10 +10,10 @@ import time
 
 import httpx
 
-from rasp_tuner.service.http.asgi import create_app
+from rasp_tuner.service.http.application import create_app
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.server import HttpServer, uvicorn_config
-from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.store import LEASE_S, Store
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition
 
@@ -98,7 +98,8 @@ def running(url, *, limits=None, exclusive=False, several=False, **settings):
     listener.bind(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     known = {"advertise": address} if several else {}
-    app = create_app(Store(url, exclusive=exclusive), limits=limits or Limits(), **known, **settings)
+    lease_s = settings.get("lease_s", LEASE_S)
+    app = create_app(Store(url, exclusive=exclusive, lease_s=lease_s), limits=limits or Limits(), **known, **settings)
     config = uvicorn_config(app, log_level="critical", timeout_graceful_shutdown=2)
     keeper = app.service.keeper
     server = HttpServer(config, app.service.broadcaster, leave=keeper and keeper.leave)

@@ -355,7 +355,7 @@ def test_a_study_built_from_a_log_with_erased_records_goes_on(tmp_path):
     with store.writing() as connection:
         id = store.add_study(connection, "web", live.definition.to_wire(), 0.0)
         store.append(connection, [(id, event) for event in work.events])
-    built, _ = load_study(store, StudyRow(id, "web", json.loads(json.dumps(live.definition.to_wire())), 0.0))
+    built, *_ = load_study(store, StudyRow(id, "web", json.dumps(live.definition.to_wire()), 0.0))
     assert whole(built)[:3] == whole(work.live)[:3]
     assert built.ask({"qps": 2.0}, 99.0) == work.live.ask({"qps": 2.0}, 99.0)
     store.close()

@@ -1,13 +1,12 @@
 """Deny by default: every route needs what the table says, and nothing odd gets through."""
 
-import asyncio
 import itertools
+import socket
 
 import pytest
 from serving import STUDY, ask, running, tell, view, wait_for
 
 from rasp_tuner.service.auth import SCOPES, create_key
-from rasp_tuner.service.http.asgi import create_app
 from rasp_tuner.service.http.routes import ROUTES
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.storage.store import Store, sqlite_url
@@ -303,21 +302,13 @@ def test_more_than_can_wait_is_shed(sqlite):
 
 
 def test_what_is_shed_is_not_even_read(sqlite):
-    store = Store(sqlite)
-    app, sent = create_app(store, limits=Limits(waiting=0)), []
-
-    async def receive():
-        raise AssertionError("the body was asked for")
-
-    async def send(message):
-        sent.append(message)
-
-    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"900000")]
-    scope = {"type": "http", "method": "POST", "path": "/v1/studies/web/tell", "headers": headers, "client": None}
-    asyncio.run(app(scope, receive, send))
-    store.close()
-    assert sent[0]["status"] == 503
-    assert b"overloaded" in sent[1]["body"]
+    with running(sqlite, limits=Limits(waiting=0)) as client:
+        with socket.create_connection((client.base_url.host, client.base_url.port), timeout=10) as connection:
+            head = b"POST /v1/studies/web/tell HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(head + b"Content-Length: 900000\r\n\r\n")  # and no body
+            answer = connection.recv(10_000)
+        assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b"overloaded" in answer
 
 
 def test_a_mistake_of_the_server_is_told_without_a_trace(web, monkeypatch):

@@ -102,8 +102,13 @@ def test_events_that_the_database_refuses_hurt_only_their_study(database, monkey
         if any(study == bad for study, _ in entries):
             append(store, connection, entries[:1])  # the same sequence number again
 
+    def refuse_alone(store, entries):
+        with store.writing() as connection:
+            refuse(store, connection, entries)
+
     with monkeypatch.context() as patch:
         patch.setattr(Store, "append", refuse)
+        patch.setattr(Store, "append_alone", refuse_alone)
         calls = [
             service.ask("good", [{"qps": 1.0}]),
             service.ask("bad", [{"qps": 1.0}]),

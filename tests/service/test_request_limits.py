@@ -12,8 +12,9 @@ from serving import STUDY, running, wait_for
 
 from rasp_tuner.service import json_codec
 from rasp_tuner.service.auth import ApiKeys, create_key
-from rasp_tuner.service.http import gateway, http_protocol, routes, schemas
-from rasp_tuner.service.http.http_protocol import MAX_HEADERS, MAX_PIPELINED, Incoming
+from rasp_tuner.service.http import connection as http_connection
+from rasp_tuner.service.http import gateway, routes, schemas
+from rasp_tuner.service.http.connection import MAX_HEADERS, MAX_PIPELINED, Incoming
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import MAX_NAMES, loads
 from rasp_tuner.service.limits import ConnectionCount, Limits
@@ -60,7 +61,7 @@ def test_the_documented_limits_are_those_of_the_code():
     text = (Path(__file__).parents[2] / "docs" / "SERVICE.md").read_text()
     rows = re.findall(r"^\|[^|]+\|([^|]+)\|([^|]+)\|[^|]+\|$", text.partition("## Limits")[2], re.MULTILINE)[2:]
     known = {f"Limits.{field.name}": field.default for field in fields(Limits)}
-    for module in (http_protocol, json_codec, gateway, routes):
+    for module in (http_connection, json_codec, gateway, routes):
         known |= vars(module)
     documented = {}
     for limit, names in rows:
@@ -234,7 +235,7 @@ def test_texts_are_bounded_and_so_is_what_an_error_quotes(server):
 
 @pytest.mark.parametrize("head", [VERSION + CHUNKED, ASK + b"Content-Length: 900000\r\n\r\n"], ids=["GET", "POST"])
 def test_parts_that_keep_coming_do_not_move_the_deadline(server, monkeypatch, head):
-    monkeypatch.setattr(http_protocol, "READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(http_connection, "READ_TIMEOUT_S", 0.5)
     with connect(server) as connection:
         connection.sendall(head)
         part = b"1\r\nx\r\n" if head.startswith(b"GET") else b" "
@@ -242,13 +243,13 @@ def test_parts_that_keep_coming_do_not_move_the_deadline(server, monkeypatch, he
 
 
 def test_a_large_body_has_longer():
-    incoming = Incoming(0.0, in_head=False, body=100 * http_protocol.MIN_BODY_BYTES_A_SECOND)
-    assert not incoming.is_late(http_protocol.READ_TIMEOUT_S + 99.0)
-    assert incoming.is_late(http_protocol.READ_TIMEOUT_S + 101.0)
+    incoming = Incoming(0.0, in_head=False, body=100 * http_connection.MIN_BODY_BYTES_A_SECOND)
+    assert not incoming.is_late(http_connection.READ_TIMEOUT_S + 99.0)
+    assert incoming.is_late(http_connection.READ_TIMEOUT_S + 101.0)
 
 
 def test_who_does_not_read_answers_is_let_go(server, monkeypatch):
-    monkeypatch.setattr(http_protocol, "WRITE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_connection, "WRITE_TIMEOUT_S", 0.2)
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         connection.connect((server.base_url.host, server.base_url.port))

@@ -6,7 +6,7 @@ import time
 import pytest
 from serving import STUDY, running, tell
 
-from rasp_tuner.service.http import http_protocol
+from rasp_tuner.service.http import connection as http_connection
 
 HEAD = b"POST /v1/studies/web/tell HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
@@ -19,14 +19,14 @@ def connect(client):
 
 @pytest.mark.parametrize("part", [b"", HEAD, HEAD + b"Content-Length: 90\r\n\r\n{"], ids=["nothing", "head", "body"])
 def test_half_a_request_does_not_hold_its_connection(sqlite, monkeypatch, part):
-    monkeypatch.setattr(http_protocol, "READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(http_connection, "READ_TIMEOUT_S", 0.5)
     with running(sqlite) as client, connect(client) as connection:
         connection.sendall(part)
         assert connection.recv(1) == b""
 
 
 def test_a_body_that_comes_slowly_is_waited_for(sqlite, monkeypatch):
-    monkeypatch.setattr(http_protocol, "READ_TIMEOUT_S", 20)
+    monkeypatch.setattr(http_connection, "READ_TIMEOUT_S", 20)
     body = b'{"id": "s0", "metrics": {"p99_ms": 1}}'
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY)
@@ -39,7 +39,7 @@ def test_a_body_that_comes_slowly_is_waited_for(sqlite, monkeypatch):
 
 
 def test_who_waits_for_the_server_is_not_late(sqlite, monkeypatch):
-    monkeypatch.setattr(http_protocol, "READ_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_connection, "READ_TIMEOUT_S", 0.2)
     with running(sqlite) as client:
         client.post("/v1/studies", json=STUDY)
         with client.stream("GET", "/v1/studies/web/live") as stream:

@@ -52,6 +52,10 @@ def run_server(
         float,
         typer.Option(min=0.5, max=600.0, help="Seconds of silence after which other servers take over the studies."),
     ] = 10.0,
+    studies_in_memory: Annotated[
+        int,
+        typer.Option(min=1, max=1_000_000, help="Studies kept in memory, about 1 MB each; others are read when asked."),
+    ] = 512,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name of this server; repeat for several.")
     ] = None,
@@ -68,14 +72,16 @@ def run_server(
         raise typer.BadParameter("names the study of a saved tuner: give that with --open", param_hint="--name")
     with one_line_errors("serve"), ExitStack() as stack:
         with busy("starting"):
+            from rasp_tuner.service.limits import Limits
             from rasp_tuner.service.server import serve
 
+        limits = Limits(studies_in_memory=studies_in_memory)
         folder = data or Path(stack.enter_context(TemporaryDirectory(prefix="rasp-")))
         address = f"http://{host}:{port}"
         if opened is None:
             what = folder if data else "the database"
             typer.echo(f"Serving {what} at {address}", err=True)
-            serve(folder, host, port, database, allow_host or (), advertise=advertise, lease_s=lease)
+            serve(folder, host, port, database, allow_host or (), limits, advertise=advertise, lease_s=lease)
         else:
             study = name or _study_name(opened)
             kept = "" if data or database else "; what it learns here is gone then, without --data FOLDER"
@@ -87,7 +93,7 @@ def run_server(
                     threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
             saved = (snapshot.read(opened), study)
-            serve(folder, host, port, database, allow_host or (), None, saved, ready, advertise, lease)
+            serve(folder, host, port, database, allow_host or (), limits, saved, ready, advertise, lease)
 
 
 def _study_name(file: Path) -> str:

@@ -84,10 +84,13 @@ class Ledger:
         _put(self._suggested, id, self.pending.pop(id).point, self.size)
         _put(self.answered, id, why, self.size)
 
-    def explain(self, id: object) -> Explanation:
+    def why(self, id: object) -> Why:
         self._check_known(id)
         key = str(id)
-        why = (self.answered[key] if key in self.answered else self.pending[key].why).explanation()
+        return self.answered[key] if key in self.answered else self.pending[key].why
+
+    def explain(self, id: object) -> Explanation:
+        why = self.why(id).explanation()
         return why if why.ran is None else replace(why, ran=dict(why.ran))  # the caller may change a dict
 
     def point(self, id: str) -> Array | None:

@@ -15,7 +15,8 @@ class Limits:
     metrics: int = 16
     context: int = 256
     choices: int = 1_000  # of one knob
-    studies: int = 256
+    studies: int = 10_000
+    studies_in_memory: int = 512  # about a megabyte each; others are loaded when they are needed
     waiting: int = 2_000  # asks and tells waiting for the writer; more are refused
     streams: int = 256  # open live streams
     streams_of_one: int = 64  # of one key, or of one address if there are no keys

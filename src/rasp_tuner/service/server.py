@@ -1,6 +1,7 @@
 """`serve`: runs the server process until a signal; called by `rasp serve`."""
 
 import functools
+import gc
 import ipaddress
 import logging
 import resource
@@ -19,8 +20,8 @@ from sqlalchemy.exc import OperationalError
 
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
-from rasp_tuner.service.http.asgi import LOOPBACK, Application, create_app
-from rasp_tuner.service.http.http_protocol import BoundedHttpProtocol, close_late_connections
+from rasp_tuner.service.http.application import LOOPBACK, Application, create_app
+from rasp_tuner.service.http.connection import HttpConnection, close_late_connections
 from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.opening import open_tuner
@@ -118,10 +119,9 @@ def serve(
             hosts.add(urlsplit(own).hostname or host)
         app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback, advertise=own, lease_s=lease_s)
         sys.setswitchinterval(THREAD_SWITCH_S)
+        gc.freeze()  # modules stay: a body of many small lists set off collections that went through all of them
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        config = uvicorn_config(
-            app, log_level="warning", timeout_keep_alive=30, timeout_graceful_shutdown=SHUTDOWN_GRACE_S
-        )
+        config = uvicorn_config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_GRACE_S)
         keeper = app.service.keeper
         leave = None if keeper is None else keeper.leave
         try:
@@ -135,7 +135,7 @@ def uvicorn_config(app: Application, **settings: Any) -> uvicorn.Config:
     """The uvicorn configuration: fixed settings and the given ones."""
     limits = app.service.limits
     count = ConnectionCount(min(limits.connections, max(_open_files() - RESERVED_FILES, 1)), limits.connections_of_one)
-    protocol = functools.partial(BoundedHttpProtocol, count=count)
+    protocol = functools.partial(HttpConnection, gateway=app.gateway, count=count)
     fixed: dict[str, Any] = {"http": protocol, "ws": "none", "lifespan": "on", "server_header": False}
     return uvicorn.Config(app, access_log=False, proxy_headers=False, **fixed, **settings)
 

@@ -25,8 +25,9 @@ from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.definition import StudyDefinition, as_stored, check_default_given
 from rasp_tuner.service.study.events import Event, ask_id
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study_list import PAGE_S, ListQuery, StudyList
-from rasp_tuner.service.telemetry import Telemetry, study_numbers
+from rasp_tuner.service.study.study_summary import StudySummary
+from rasp_tuner.service.study_list import PAGE_S, ListQuery, PageRead, StudyList
+from rasp_tuner.service.telemetry import NumbersRead, Telemetry
 
 CLEAN_FILES_WAIT_S = 30.0  # how long `forget` waits for the files to be clean
 TRUST_WRITE_S = 2.0  # for how long a write that succeeded shows that the next one will
@@ -56,7 +57,8 @@ class Service:
         self.telemetry = Telemetry()
         if leases is not None:
             begin(leases)
-        self.writer = Writer(store, self.broadcaster.publish, self.telemetry.commits.observe, leases)
+        publish, committed = self.broadcaster.publish, self.telemetry.commits.observe
+        self.writer = Writer(store, publish, committed, limits.studies_in_memory, leases)
         self.keeper = None if leases is None else LeaseKeeper(leases, self.writer)
         self._list = StudyList()
         self._waiting = {True: 0, False: 0}  # writes, reads
@@ -73,9 +75,9 @@ class Service:
         """Whether this server has the study; with one server every study that there is."""
         return name in self.writer.cache.rows or (self.leases is not None and name in self.leases.taken)
 
-    def view(self, live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+    def view(self, study: LiveStudy | StudySummary, work: UnitOfWork) -> dict[str, Any]:
         """A study as its routes show it, with the server that has it if there may be several."""
-        return {**live.view(work.now), "server": None if self.leases is None else self.leases.url}
+        return {**study.view(work.now), "server": None if self.leases is None else self.leases.url}
 
     @property
     def queue_is_full(self) -> bool:
@@ -172,35 +174,14 @@ class Service:
 
     async def list_studies(self, query: ListQuery) -> dict[str, Any]:
         """The views of a page of studies; without a limit it waits for those that are not in memory yet."""
-        names: list[str] = []  # of the page
-        views: dict[str, dict[str, Any]] = {}
-        left: list[str] | None = None
-        total = 0
-
-        def run(work: UnitOfWork) -> Any:
-            nonlocal names, left, total
-            if left is None:
-                names, total = self._list.page(work, query)
-                left = [name for name in reversed(names) if name in work.cache.live]
-            while left and not work.piece_ends():
-                live = work.cache.live.get(name := left.pop())
-                if live is not None:
-                    views[name] = self.view(live, work)
-            return MORE if left else {name: why for name, why in work.cache.damaged.items() if name in names}
-
-        damaged: dict[str, str] = await self.submit(run, writes=False)
-        missing = [name for name in names if name not in views and name not in damaged]
-        until = time.monotonic() + PAGE_S
+        page = PageRead(self._list, query, self.view)
+        await self.submit(page.run, writes=False)
+        missing, until = page.missing, time.monotonic() + PAGE_S
         while missing and (query.limit is None or time.monotonic() < until):
             name = missing.pop(0)
             with contextlib.suppress(HttpError):  # deleted meanwhile, or damaged: a request by name explains
-                views[name] = await self.read(name, self.view)
-        return {
-            "studies": [views[name] for name in names if name in views],
-            "damaged": [{"name": name, "health": why} for name, why in sorted(damaged.items())],
-            "total": total,
-            "loading": len(missing),
-        }
+                page.views[name] = await self.read(name, self.view)
+        return page.answer(len(missing))
 
     async def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Any:
         """The result of `read` on a study; it must change nothing."""
@@ -225,7 +206,7 @@ class Service:
                 )
             self._check_study_limit(work)
             live = work.adopt_study(new, events)
-            work.add_snapshot(live.id, live.seq, snapshot)
+            work.add_snapshot(live, live.seq, snapshot)
             work.audit(caller.name, "study imported", name)
             return self.view(live, work)
 
@@ -273,9 +254,10 @@ class Service:
 
     def add_fallbacks(self, name: str, report: bytes) -> None:
         """Count asks that a client answered without this server, as it reports."""
-        live = self.writer.cache.live.get(name)
-        if live is not None:
-            live.fallbacks.add(report, time.time())
+        cache = self.writer.cache
+        study = cache.live.get(name) or cache.away.get(name)
+        if study is not None:
+            study.fallbacks.add(report, time.time())
 
     async def ask(self, name: str, contexts: list[Any]) -> list[dict[str, Any]]:
         """One suggestion for each context; a wrong context raises before the first is made."""
@@ -376,24 +358,13 @@ class Service:
     async def metrics(self) -> bytes:
         """The answer to /metrics."""
 
-        names: list[str] | None = None
-        numbers: list[dict[str, Any]] = []
-
-        def run(work: UnitOfWork) -> Any:
-            nonlocal names
-            if names is None:
-                names = list(work.cache.live)[::-1]
-            while names and not work.piece_ends():
-                live = work.cache.live.get(names.pop())
-                if live is not None:
-                    numbers.append(study_numbers(live, work.now))
-            return MORE if names else None
-
-        await self.submit(run, writes=False)
-        self.telemetry.damaged.set(len(self.writer.cache.damaged))
+        read, cache = NumbersRead(), self.writer.cache
+        await self.submit(read.run, writes=False)
+        self.telemetry.damaged.set(len(cache.damaged))
         self.telemetry.loading.set(self.writer.not_loaded_yet)
         self.telemetry.waiting.set(self._waiting[True])
         self.telemetry.failing.set(self.writer.failing is not None)
         self.telemetry.streams.set(self.broadcaster.streams)
-        self.telemetry.show_leases(len(self.writer.cache.rows), self.leases)
-        return self.telemetry.text(numbers)
+        self.telemetry.show_leases(len(cache.rows), self.leases)
+        self.telemetry.show_studies(len(cache.live), cache.loads, read.with_alerts)
+        return await asyncio.to_thread(self.telemetry.text, read.numbers)  # may take long, and others ask meanwhile

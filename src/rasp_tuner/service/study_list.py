@@ -1,16 +1,16 @@
-"""The list of studies: sorted and cut into pages, fast also where there are thousands."""
+"""The list of studies: sorted and cut into pages, fast also where there are thousands, in memory or not."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
+from rasp_tuner.service.storage.jobs import MORE
 from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study.study_summary import UNKNOWN, Sort, StudySummary, places
 
-Sort = Literal["recent", "name", "alerts", "gain", "learned"]
-SORTS: tuple[Sort, ...] = get_args(Sort)
 PAGE_S = 0.1  # that sorting may keep the writer, and that a page waits for studies which are read from disk
-UNKNOWN = float("inf")  # comes last
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,60 +26,93 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a study is sorted by; valid while it has the same id and events."""
+    """What a study in memory is sorted by; valid while it has the same id and events."""
 
     id: int
     seq: int
-    place: dict[Sort, float]
+    places: dict[Sort, float]
 
 
 class StudyList:
-    """Remembers the facts of studies, so that a page costs little where few of them changed."""
+    """Remembers the facts of studies in memory, so that a page costs little where few of them changed."""
 
     def __init__(self) -> None:
         self._facts: dict[str, Facts] = {}
 
     def page(self, work: UnitOfWork, query: ListQuery) -> tuple[list[str], int]:
         """The names on the page, in order, and how many were found in all; called by the writer."""
-        rows, wanted = work.cache.rows, query.find.casefold()
-        names = sorted(name for name in rows if query.only in (None, name) and wanted in name.casefold())
+        names, wanted = sorted(work.cache.rows), query.find.casefold()
+        if query.only is not None or wanted:
+            names = [name for name in names if query.only in (None, name) and wanted in name.casefold()]
         if query.sort != "name":
-            names.sort(key=self._key(work, query.sort, names))
+            names.sort(key=self._order(work, query.sort).__getitem__)
         end = None if query.limit is None else query.offset + query.limit
         return names[query.offset : end], len(names)
 
-    def _key(self, work: UnitOfWork, sort: Sort, names: list[str]) -> Callable[[str], float]:
-        """The order of a sort; what is not known yet comes last, or by the time it was made."""
-        live, rows, known = work.cache.live, work.cache.rows, self._facts
+    def _order(self, work: UnitOfWork, sort: Sort) -> dict[str, float]:
+        """The place of every study; what is not known yet comes last, or by the time it was made."""
+        cache = work.cache
+        order = {name: -row.created if sort == "recent" else UNKNOWN for name, row in cache.rows.items()}
+        order |= {name: summary.places[sort] for name, summary in cache.away.items()}
         if sort == "recent":
-            return lambda name: -((live[name].last_at if name in live else None) or rows[name].created)
+            return order | {name: -live.last_at for name, live in cache.live.items() if live.last_at is not None}
         if sort == "learned":
-            return lambda name: -float(live[name].tuner.learned) if name in live else UNKNOWN
-        self._look(work, names)
-        return lambda name: known[name].place[sort] if name in known else UNKNOWN
+            return order | {name: -float(live.tuner.learned) for name, live in cache.live.items()}
+        self._look(work)
+        return order | {name: facts.places[sort] for name, facts in self._facts.items()}
 
-    def _look(self, work: UnitOfWork, names: list[str]) -> None:
+    def _look(self, work: UnitOfWork) -> None:
         live, until = work.cache.live, time.monotonic() + PAGE_S
-        for name in [name for name in self._facts if name not in live]:
-            del self._facts[name]
-        for name in names:
-            study, before = live.get(name), self._facts.get(name)
-            if study is None or (before is not None and (before.id, before.seq) == (study.id, study.seq)):
+        self._facts = {name: facts for name, facts in self._facts.items() if name in live}
+        for name, study in live.items():
+            before = self._facts.get(name)
+            if before is not None and (before.id, before.seq) == (study.id, study.seq):
                 continue
             if time.monotonic() > until:
                 return  # the rest keeps its place
-            view = study.view(work.now)
-            self._facts[name] = Facts(study.id, study.seq, {sort: place(view, sort) for sort in SORTS})
+            self._facts[name] = Facts(study.id, study.seq, places(study.view(work.now)))
 
 
-def place(view: Mapping[str, Any], sort: Sort) -> float:
-    """What a study is sorted by: newest, most alerts, worst gain or most learned first; all alike by name."""
-    if sort == "recent":
-        recent: float = view["last_event_at"] or view["created"]
-        return -recent
-    if sort == "gain":
-        shares = [gain["lately"]["mean_share"] for gain in view["gains"].values() if gain["lately"] is not None]
-        return min((share for share in shares if share is not None), default=UNKNOWN)
-    if sort == "alerts":
-        return -float(len(view["alerts"]))
-    return -float(view["learned"]) if sort == "learned" else 0.0
+class PageRead:
+    """Reads one page of the list, in pieces; `run` is a job of the writer."""
+
+    def __init__(
+        self,
+        studies: StudyList,
+        query: ListQuery,
+        view: Callable[[LiveStudy | StudySummary, UnitOfWork], dict[str, Any]],
+    ) -> None:
+        self._studies, self._query, self._view = studies, query, view
+        self._names: list[str] = []
+        self._left: list[str] | None = None
+        self._damaged: dict[str, str] = {}
+        self._total = 0
+        self.views: dict[str, dict[str, Any]] = {}
+
+    def run(self, work: UnitOfWork) -> Any:
+        cache = work.cache
+        if self._left is None:
+            self._names, self._total = self._studies.page(work, self._query)
+            self._left = self._names[::-1]
+        while self._left and not work.piece_ends():
+            name = self._left.pop()
+            study = cache.live.get(name) or cache.away.get(name)
+            if study is not None:
+                self.views[name] = self._view(study, work)
+        if self._left:
+            return MORE
+        self._damaged = {name: cache.damaged[name] for name in self._names if name in cache.damaged}
+        return None
+
+    @property
+    def missing(self) -> list[str]:
+        """Studies of which nothing is known yet."""
+        return [name for name in self._names if name not in self.views and name not in self._damaged]
+
+    def answer(self, loading: int) -> dict[str, Any]:
+        return {
+            "studies": [self.views[name] for name in self._names if name in self.views],
+            "damaged": [{"name": name, "health": why} for name, why in sorted(self._damaged.items())],
+            "total": self._total,
+            "loading": loading,
+        }

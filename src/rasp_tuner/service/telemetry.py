@@ -6,7 +6,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from rasp_tuner.service.storage.jobs import MORE
 from rasp_tuner.service.storage.leases import Leases
+from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 
 HISTOGRAM_BUCKETS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
@@ -33,6 +35,11 @@ class Telemetry:
         self.owned = Gauge("rasp_studies_owned", "Studies that this server has.", registry=self._registry)
         self.lease = Gauge("rasp_lease_held", "1 while no other server may take them.", registry=self._registry)
         self.lost = Gauge("rasp_leases_lost", "Studies that another server took, so far.", registry=self._registry)
+        self.in_memory = Gauge("rasp_studies_in_memory", "Studies with series of their own.", registry=self._registry)
+        self.with_alerts = Gauge(
+            "rasp_studies_with_alerts", "Studies with something wrong, in memory or not.", registry=self._registry
+        )
+        self.loads = Gauge("rasp_study_loads", "Studies read from disk since the start.", registry=self._registry)
         self.forwarded = Counter("rasp_forwarded", "Requests sent on to another server.", registry=self._registry)
 
     def count_rejected(self, code: str) -> None:
@@ -44,6 +51,11 @@ class Telemetry:
         self.owned.set(owned)
         self.lease.set(leases is None or leases.holds)
         self.lost.set(0 if leases is None else leases.lost_count)
+
+    def show_studies(self, in_memory: int, loads: int, with_alerts: int) -> None:
+        self.in_memory.set(in_memory)
+        self.loads.set(loads)
+        self.with_alerts.set(with_alerts)
 
     def text(self, studies: Sequence[dict[str, Any]]) -> bytes:
         """The exposition format; `studies` holds the `study_numbers` of each study."""
@@ -66,6 +78,30 @@ def study_numbers(live: LiveStudy, now: float) -> dict[str, Any]:
         "diverged": live.counts.diverged,
         "problems": list(live.problems),
     }
+
+
+class NumbersRead:
+    """Reads the numbers of the studies in memory, in pieces; `run` is a job of the writer.
+
+    Those that were put away are counted only: thousands of them would make too many series.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: list[dict[str, Any]] = []
+        self.with_alerts = 0  # studies, also of those that were put away
+        self._left: list[str] | None = None
+
+    def run(self, work: UnitOfWork) -> Any:
+        cache = work.cache
+        if self._left is None:
+            self._left = list(cache.live)[::-1]
+            self.with_alerts = sum(summary.places["alerts"] < 0.0 for summary in cache.away.values())
+        while self._left and not work.piece_ends():
+            live = cache.live.get(self._left.pop())
+            if live is not None:
+                self.numbers.append(study_numbers(live, work.now))
+                self.with_alerts += self.numbers[-1]["alerts"] > 0
+        return MORE if self._left else None
 
 
 class _StudyCollector:

@@ -7,29 +7,30 @@ with the caller's own key and a header that says it was sent on already: it is s
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import replace
-from typing import Any
-from urllib.parse import parse_qs, parse_qsl, urlencode
+from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service import http_errors
-from rasp_tuner.service.http.answers import send_json
+from rasp_tuner.service.http.list_response import list_response
 from rasp_tuner.service.http.peer_client import NotSent, PeerAnswer, PeerClient
 from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
-from rasp_tuner.service.http.route import IMPORT_PATH, Message, Receive, Send
+from rasp_tuner.service.http.route import IMPORT_PATH, Request, Response, Route
 from rasp_tuner.service.http_errors import HttpError
-from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StudyRow
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
-from rasp_tuner.service.study_list import place
+from rasp_tuner.service.study.study_summary import place
+
+T = TypeVar("T")
 
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
 PASSED_ON = (b"authorization", b"content-type", b"accept", FALLBACKS_HEADER)
-DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server"}  # of answers: they are of one hop
+KEPT = (b"retry-after", b"allow", b"www-authenticate", b"content-disposition")  # of answers; others are ours as well
 NOT_OWNER = "not_owner"  # the code of a server that was taken for the owner
 STUDIES_PATH = "/v1/studies"
 MAX_HEADER_BYTES = 1_048_576  # of an import's first line
@@ -52,32 +53,31 @@ class Forwarder:
     def close(self) -> None:
         self._client.close()
 
-    async def __call__(self, scope: Message, receive: Receive, path: str, study: str | None, send: Send) -> bool:
-        """Whether the request was answered here; if not, this server owns its study, or it is about none."""
+    async def __call__(self, route: Route, request: Request) -> Response | None:
+        """The answer of the server that owns the study; None: this one does, or the request is about none."""
+        path, study = route.path, request.parameters.get("name")
         if not path.startswith(STUDIES_PATH):
-            return False
-        marked = any(name == FORWARDED for name, _ in scope["headers"])
-        if path == STUDIES_PATH and scope["method"] in ("GET", "HEAD"):
-            if not marked:
-                await send_json(200, dumps(await self._list(scope)), send)
-            return not marked
-        name = study or _named_in_body(path, scope)
+            return None
+        marked = FORWARDED in request.headers
+        if path == STUDIES_PATH and route.method == "GET":
+            return None if marked else list_response(await self._list(request))
+        name = study or _named_in_body(path, request)
         if name is None:
-            return False  # wrong in a way that the route explains
+            return None  # wrong in a way that the route explains
         for _ in range(MAX_TRIES):
             peer = await self._owner(name, new=study is None, look_again=marked)
             if peer is None:
-                return False
+                return None
             if marked:
                 raise HttpError(421, NOT_OWNER, f"study {name!r} belongs to another server", retry_after=1)
-            status = 0
+            answer = None
             try:
-                status = await self._send_on(peer, scope, receive, send)
+                answer = await self._send_on(peer, request)
             finally:
-                if not 200 <= status < 300 or scope["method"] == "DELETE":
+                if answer is None or not 200 <= answer.status < 300 or request.method == "DELETE":
                     self._routes.pop(name, None)
-            if status:
-                return True
+            if answer is not None:
+                return answer
             await asyncio.sleep(TRY_AGAIN_S)
         raise http_errors.owner_away()
 
@@ -114,85 +114,70 @@ class Forwarder:
                 raise http_errors.storage_failed() from error
         raise http_errors.owner_away()
 
-    async def _send_on(self, peer: Peer, scope: Message, receive: Receive, send: Send) -> int:
-        """The status of the answer, which was passed on; 0 if that server is not the owner. Given up with its lease."""
-        started = False
-
-        async def noted(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
+    async def _send_on(self, peer: Peer, request: Request) -> Response | None:
+        """The answer of another server; None if it is not the owner."""
         self._service.telemetry.forwarded.inc()
-        exchange = asyncio.create_task(self._exchange(peer, scope, receive, noted))
         try:
-            while not exchange.done():
-                await asyncio.wait({exchange}, timeout=CHECK_PEER_S)
-                if not exchange.done() and not self._leases.is_alive(peer):
-                    raise http_errors.owner_lost()
-            return exchange.result()
-        except HttpError:
-            if not started:
-                raise
-            return 502  # the answer has begun: all that is left is to end it
-        finally:
-            exchange.cancel()
-            await asyncio.gather(exchange, return_exceptions=True)
-
-    async def _exchange(self, peer: Peer, scope: Message, receive: Receive, send: Send) -> int:
-        """Send the request and pass the answer on, unless that server does not own the study."""
-        try:
-            answer = await self._send(peer, scope)
+            return await self._while_alive(peer, self._exchange(peer, request))
         except NotSent as error:
             raise http_errors.owner_away() from error
-        except ConnectionError as error:
-            raise http_errors.owner_lost() from error
+
+    async def _exchange(self, peer: Peer, request: Request) -> Response | None:
+        """The same, while that server lives; if it is a stream, only its head was read."""
+        answer = await self._send(peer, request, request.target)
+        status, headers = answer.status, dict(answer.headers)  # they are gone once it is closed
+        kind = headers[b"content-type"].decode("latin-1") if b"content-type" in headers else None
+        kept = {name.decode(): headers[name].decode("latin-1") for name in KEPT if name in headers}
+        if status != 204 and b"content-length" not in headers:
+            return Response(self._parts(peer, answer), status, kind, kept)
         try:
-            if answer.status == 421 and NOT_OWNER.encode() in await answer.read():
-                return 0
-            await self._pass_on(answer, scope["method"] == "HEAD", receive, send)
-        except ConnectionError as error:
-            raise http_errors.owner_lost() from error
+            body = await answer.read()
         finally:
             answer.close()
-        return answer.status
+        return None if status == 421 and NOT_OWNER.encode() in body else Response(body, status, kind, kept)
 
-    async def _pass_on(self, answer: PeerAnswer, is_head: bool, receive: Receive, send: Send) -> None:
-        headers = [header for header in answer.headers if header[0] not in DROPPED]
-        start = {"type": "http.response.start", "status": answer.status, "headers": headers}
-        if any(name == b"content-length" for name, _ in headers) or answer.status == 204:
-            body = await answer.read()
-            await send(start)
-            await send({"type": "http.response.body", "body": b"" if is_head else body})
-            return
-        await send(start)
-        leaving = asyncio.create_task(_disconnected(receive))
-        reading = asyncio.create_task(_copy(answer, send))
+    async def _parts(self, peer: Peer, answer: PeerAnswer) -> AsyncGenerator[bytes, None]:
+        """A stream as it comes; it breaks off if the other server goes away."""
         try:
-            await asyncio.wait({leaving, reading}, return_when=asyncio.FIRST_COMPLETED)
+            parts = answer.parts()
+            while part := await self._while_alive(peer, anext(parts, b"")):
+                yield part
         finally:
-            for task in (leaving, reading):
-                task.cancel()
-            await asyncio.gather(leaving, reading, return_exceptions=True)
+            answer.close()
 
-    async def _send(self, peer: Peer, scope: Message) -> PeerAnswer:
-        headers = [(name, value) for name, value in scope["headers"] if name in PASSED_ON]
+    async def _while_alive(self, peer: Peer, doing: Awaitable[T]) -> T:
+        """What another server gives; a 502 if it goes away, or loses its lease meanwhile."""
+        task = asyncio.ensure_future(doing)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=CHECK_PEER_S)
+                if not task.done() and not self._leases.is_alive(peer):
+                    raise http_errors.owner_lost()
+            return task.result()
+        except NotSent:
+            raise
+        except ConnectionError as error:
+            raise http_errors.owner_lost() from error
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _send(self, peer: Peer, request: Request, target: bytes) -> PeerAnswer:
+        headers = [(name, request.headers[name]) for name in PASSED_ON if name in request.headers]
         headers.append((FORWARDED, self._leases.id.encode()))
-        path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        body = scope.get("rasp.body") or b""
-        return await self._client.send(peer.url, method, path + b"?" + query if query else path, headers, body)
+        method = "GET" if request.method == "HEAD" else request.method
+        return await self._client.send(peer.url, method, target, headers, request.body)
 
-    async def _list(self, scope: Message) -> dict[str, Any]:
+    async def _list(self, request: Request) -> dict[str, Any]:
         """A page of the studies of all servers; `missing` names those that nobody has shown."""
-        given = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        query = list_query(given, scope["rasp.caller"].study)
+        given = request.query
+        query = list_query(given, request.caller.study)
         end = None if query.limit is None else min(query.offset + query.limit, MOST_IN_PAGE)
         wanted = {**given, "offset": "0"} | ({} if end is None else {"limit": str(end)})
         own, names, *others = await asyncio.gather(
             self._service.list_studies(replace(query, offset=0, limit=end)),
             asyncio.to_thread(self._leases.names),
-            *(self._list_of(peer, scope, wanted) for peer in self._leases.peers()),
+            *(self._list_of(peer, request, wanted) for peer in self._leases.peers()),
             return_exceptions=True,
         )
         if isinstance(own, BaseException):
@@ -212,10 +197,10 @@ class Forwarder:
             page["missing"] = sorted(set(known) - views.keys() - damaged.keys())
         return page
 
-    async def _list_of(self, peer: Peer, scope: Message, wanted: Mapping[str, str]) -> dict[str, Any]:
-        asked = {**scope, "query_string": urlencode(wanted).encode()}
+    async def _list_of(self, peer: Peer, request: Request, wanted: Mapping[str, str]) -> dict[str, Any]:
+        target = f"{STUDIES_PATH}?{urlencode(wanted)}".encode()
         async with asyncio.timeout(LIST_S):
-            answer = await self._send(peer, asked)
+            answer = await self._send(peer, request, target)
             try:
                 listed: dict[str, Any] = json.loads(await answer.read())
             finally:
@@ -225,30 +210,15 @@ class Forwarder:
         return listed
 
 
-def _named_in_body(path: str, scope: Mapping[str, Any]) -> str | None:
+def _named_in_body(path: str, request: Request) -> str | None:
     """The study that a request makes; None if it does not say, or if it cannot be read."""
-    body: bytes = scope.get("rasp.body", b"")
+    body = request.body
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         if path == IMPORT_PATH:
-            query = parse_qs(scope["query_string"].decode("latin-1"))
-            name = (
-                query["name"][0]
-                if "name" in query
-                else json.loads(body[:MAX_HEADER_BYTES].partition(b"\n")[0])["definition"]["name"]
-            )
+            name = request.query.get("name")
+            if name is None:
+                name = json.loads(body[:MAX_HEADER_BYTES].partition(b"\n")[0])["definition"]["name"]
         else:
             name = json.loads(body)["name"]
         return name if isinstance(name, str) and "\0" not in name else None
     return None
-
-
-async def _copy(answer: PeerAnswer, send: Send) -> None:
-    """Pass on a stream; it ends early if the other server does."""
-    async for part in answer.parts():
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from rasp_tuner.service.http_errors import invalid
-from rasp_tuner.service.study_list import SORTS, ListQuery
+from rasp_tuner.service.study.study_summary import SORTS
+from rasp_tuner.service.study_list import ListQuery
 
 MOST_IN_PAGE, MOST_OFFSET, LONGEST_NAME = 10_000, 10**9, 64
 

@@ -1,7 +1,7 @@
 """Route: one row of the table of routes, with all that is known of a path; and the request that its handler gets."""
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qs
@@ -10,30 +10,34 @@ from pydantic import BaseModel
 
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http import schemas
+from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 RequiredScope = Literal["nothing", "read", "write", "admin"]
 
 STUDY_PATH = "/v1/studies/{name}"
 IMPORT_PATH = "/v1/studies/import"
 JSON, NDJSON = "application/json", "application/x-ndjson"
+NOBODY = Caller("nobody", "read")
 
 
 @dataclass(slots=True)
 class Request:
-    """A request that the gateway has allowed."""
+    """A request; what the gateway finds out about it is added."""
 
-    scope: Message  # of ASGI
-    parameters: Mapping[str, str]  # of the path
-    caller: Caller
-    account: str  # whose share of streams and requests it takes: the caller's key, or an address if there are no keys
+    method: str
+    path: str
+    query_string: bytes
+    target: bytes  # path and query as they were sent
+    headers: Mapping[bytes, bytes]  # names in lower case
+    address: str  # of the client
     body: bytes = b""
+    caller: Caller = NOBODY
+    account: str = ""  # whose share of streams and requests it takes: the caller's key, or an address without keys
+    parameters: Mapping[str, str] = field(default_factory=dict)  # of the path
 
     @property
     def study(self) -> str:
@@ -42,7 +46,7 @@ class Request:
     @property
     def query(self) -> dict[str, str]:
         """The query string; of a name that comes twice the last value."""
-        given = parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = parse_qs(self.query_string.decode("latin-1"), keep_blank_values=True)
         return {name: values[-1] for name, values in given.items()}
 
 
@@ -54,10 +58,16 @@ class Response:
     status: int = 200
     content_type: str | None = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
+    closes: bool = False  # the connection
 
 
 def json_response(value: Any, status: int = 200) -> Response:
     return Response(dumps(value), status)
+
+
+def error_response(error: HttpError) -> Response:
+    more = {"www-authenticate": "Bearer"} if error.status == 401 else {}
+    return Response(dumps(error.body()), error.status, headers={**error.headers(), **more}, closes=error.status == 413)
 
 
 # service, request and its body as a model -> a response, or the value of a JSON body

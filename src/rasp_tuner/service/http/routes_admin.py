@@ -5,13 +5,14 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 from rasp_tuner.service.http import schemas
+from rasp_tuner.service.http.list_response import list_response
 from rasp_tuner.service.http.query import list_query
 from rasp_tuner.service.http.route import IMPORT_PATH, NDJSON, STUDY_PATH, Request, Response, Route, json_response
 from rasp_tuner.service.http.transfer import export_lines, read_import
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study_list import SORTS
+from rasp_tuner.service.study.study_summary import SORTS
 
 
 async def create(service: Service, request: Request, wanted: schemas.NewStudy) -> Response:
@@ -19,8 +20,8 @@ async def create(service: Service, request: Request, wanted: schemas.NewStudy) -
     return json_response(view, 201 if new else 200)
 
 
-async def studies(service: Service, request: Request, _: None) -> Any:
-    return await service.list_studies(list_query(request.query, request.caller.study))
+async def studies(service: Service, request: Request, _: None) -> Response:
+    return list_response(await service.list_studies(list_query(request.query, request.caller.study)))
 
 
 async def delete(service: Service, request: Request, _: None) -> Response:

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.service.storage.store import LEASE_S, Store, StudyRow, postgres_engine, study_row
+from rasp_tuner.service.storage.postgres import postgres_engine
+from rasp_tuner.service.storage.store import LEASE_S, Store, StudyRow, study_row
 
 LOCK_WAIT_MS = 1_000  # for the row of a study: its owner may have stopped in the middle of a commit
 MAX_URL_CHARS = 255  # as many as its column has
@@ -79,7 +80,7 @@ class Leases:
 
     def __init__(self, store: Store, url: str, ttl_s: float = LEASE_S) -> None:
         self.id, self.url, self.ttl_s = secrets.token_hex(8), checked_url(url), ttl_s
-        settings = f"-c lock_timeout={LOCK_WAIT_MS} -c statement_timeout={round(1_000 * ttl_s)}"
+        settings = f"-c lock_timeout={LOCK_WAIT_MS}"
         self._engine = postgres_engine(store.url, ttl_s, connections=2, more=6, settings=settings)
         self._until = float("-inf")  # our lease, on the monotonic clock
         self._peers: dict[str, tuple[Peer, float]] = {}  # with their leases, as far as we know

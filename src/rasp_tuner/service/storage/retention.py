@@ -2,15 +2,15 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service.storage.erasure import ErasureQuery, Replay, ReplayCancelled
 from rasp_tuner.service.storage.store import Store
+from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.storage.transaction import UnitOfWork
-from rasp_tuner.service.study.live_study import LiveStudy
 
 CHECK_EVERY_S = 1.0  # between checks of the studies' ages
 RETRY_AFTER_FAILURE_S = 30.0  # until the next check after a replay that failed or erased nothing
@@ -30,15 +30,19 @@ class RetentionTask:
         self._next_check_at = 0.0
         self._replay: Replay | None = None  # the one under way
 
-    def start_if_due(self, studies: Iterable[LiveStudy]) -> None:
-        """Start a replay if a study has expired records and no replay is under way."""
+    def start_if_due(self, cache: StudyCache) -> None:
+        """Start a replay if a study has expired records and no replay is under way; one that was put away is loaded."""
         if self._replay is not None or time.monotonic() < self._next_check_at:
             return
         self._next_check_at, now = time.monotonic() + CHECK_EVERY_S, time.time()
-        for live in studies:
+        for live in cache.live.values():
             if live.has_expired_records(now) and live.definition.ttl_s is not None:
                 self._replay = Replay(self._store, live, ErasureQuery(before=now - live.definition.ttl_s))
                 self._pool.submit(self._run, self._replay, self._replay.run)
+                return
+        for name, summary in cache.away.items():
+            if summary.ttl_s is not None and summary.has_expired_records(now):
+                self._submit(lambda _: None, name)  # loads it: the next check finds it in memory
                 return
 
     def stop(self) -> None:

@@ -5,15 +5,19 @@ logged, counted and shown as the study's problem; other studies are not affected
 """
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from rasp_tuner.service.storage.transaction import StudyCache, UnitOfWork
+from rasp_tuner.service.storage.study_cache import StudyCache
+from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 
-SNAPSHOT_EVERY_EVENTS = 1_000  # events of a study between snapshots, at most
-MAX_REPLAY_CPU_S = 0.3  # CPU time that replaying the events since the latest snapshot may take, at most
+SNAPSHOT_EVERY_EVENTS = 2_000  # events of a study between snapshots, at most
+REPLAY_CPU_S = 0.3  # CPU time that replaying the events since the latest snapshot may take, or longer by:
+REPLAY_FACTOR = 10  # times what the latest snapshot took, so that they take a tenth of the time at most
+CHEAP_REPLAY_CPU_S = 0.01  # less than saving a study takes: it is put away without a snapshot
 PROBLEM = "snapshot"  # its key in LiveStudy.problems
 
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
@@ -22,20 +26,35 @@ StoreSnapshot = Callable[[UnitOfWork], None]
 
 
 class SnapshotTask:
-    """`submit` hands a step to the writer, with the name of its study. All else is called in the writer's thread."""
+    """`submit` hands a step to the writer. All else is called in the writer's thread."""
 
-    def __init__(self, cache: StudyCache, submit: Callable[[StoreSnapshot, str], None]) -> None:
+    def __init__(self, cache: StudyCache, submit: Callable[[StoreSnapshot], None]) -> None:
         self._cache, self._submit = cache, submit
         self._encoder = ThreadPoolExecutor(1, "rasp-snapshots")
         self._seqs: dict[int, int] = {}  # study -> seq of its latest snapshot, also one being encoded
         self._replay_cpu_s: dict[int, float] = {}  # study -> CPU seconds that the events since then took
+        self._cost_s: dict[int, float] = {}  # study -> CPU seconds that its latest snapshot took
 
     def count(self, live: LiveStudy, cpu_s: float) -> None:
         """Take note of committed events that took so much CPU time; starts a snapshot if one is due."""
         spent = self._replay_cpu_s.get(live.id, self._cache.replay_cpu_s(live)) + cpu_s
         self._replay_cpu_s[live.id] = spent
-        if self._events_since(live) >= SNAPSHOT_EVERY_EVENTS or spent > MAX_REPLAY_CPU_S:
+        most = max(REPLAY_CPU_S, REPLAY_FACTOR * self._cost_s.get(live.id, 0.0))
+        if self._events_since(live) >= SNAPSHOT_EVERY_EVENTS or spent > most:
             self._start(live)
+
+    def put_away_unused(self, now: float) -> None:
+        """Put away the longest unused studies if there are too many; those that took long since are saved before.
+
+        Called after a commit. Those that were only read are not saved: a start that reads all of them writes nothing.
+        """
+        for live in self._cache.spare(now):
+            if self._replay_cpu_s.get(live.id, 0.0) > CHEAP_REPLAY_CPU_S and self._events_since(live):
+                self._start(live)
+            if not live.problems:
+                for known in (self._seqs, self._replay_cpu_s, self._cost_s):
+                    known.pop(live.id, None)
+                self._cache.put_away(live, now)
 
     def unsaved(self) -> list[LiveStudy]:
         """Studies with events since their latest snapshot."""
@@ -59,21 +78,25 @@ class SnapshotTask:
     def _start(self, live: LiveStudy) -> None:
         """Copy the study now, encode it in another thread, store it with a later commit."""
         self._seqs[live.id], self._replay_cpu_s[live.id] = live.seq, 0.0
-        seq = live.seq
+        seq, began = live.seq, time.thread_time()
         try:
             encode = study_snapshot.capture(live)
         except Exception as error:  # noqa: BLE001 - the others go on; it is logged
             _note_failure(live, error)
             return
 
+        copied = time.thread_time() - began
+
         def run() -> None:
+            began = time.thread_time()
             try:
                 step = _store(live, seq, encode())
+                self._cost_s[live.id] = copied + time.thread_time() - began
             except Exception as error:  # noqa: BLE001 - the others go on; the writer logs it
                 failure = error
-                self._submit(lambda _: _note_failure(live, failure), live.definition.name)
+                self._submit(lambda _: _note_failure(live, failure))
             else:
-                self._submit(step, live.definition.name)
+                self._submit(step)
 
         self._encoder.submit(run)
 
@@ -81,7 +104,7 @@ class SnapshotTask:
 def _store(live: LiveStudy, seq: int, data: bytes) -> StoreSnapshot:
     def run(work: UnitOfWork) -> None:
         try:
-            work.add_snapshot(live.id, seq, data)
+            work.add_snapshot(live, seq, data)
         except Exception as error:
             _note_failure(live, error)
             raise

@@ -27,7 +27,7 @@ class LoadedStudy:
     row: StudyRow
     live: LiveStudy | None = None
     snapshot_seq: int = 0
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # that replaying the events after the snapshot took
     error: Exception | None = None
 
 
@@ -43,7 +43,7 @@ class StudyLoader(threading.Thread):
         self._store, self._loaded = store, loaded
         self._queue: queue.PriorityQueue[tuple[int, int, StudyRow | None]] = queue.PriorityQueue()
         self._numbers = itertools.count()
-        self._wanted: set[int] = set()  # ids that were loaded because somebody waited
+        self._ahead: set[int] = set()  # ids that wait to be loaded though nobody waits for them
         self._stopping = False
         self.current: tuple[str, float] | None = None  # the study under way, and since when (monotonic)
 
@@ -54,7 +54,9 @@ class StudyLoader(threading.Thread):
     def load_ahead(self, rows: Iterable[StudyRow]) -> None:
         """Load these when nobody waits for another."""
         for row in rows:
-            self._queue.put((AHEAD, next(self._numbers), row))
+            if row.id not in self._ahead:
+                self._ahead.add(row.id)
+                self._queue.put((AHEAD, next(self._numbers), row))
 
     def stop(self) -> None:
         """End, also in the middle of a study."""
@@ -68,15 +70,13 @@ class StudyLoader(threading.Thread):
             urgency, _, row = self._queue.get()
             if row is None:
                 return
-            if urgency == WANTED:
-                self._wanted.add(row.id)
-            elif row.id in self._wanted:
-                self._loaded(LoadedStudy(row))
+            if urgency == AHEAD and row.id not in self._ahead:
+                self._loaded(LoadedStudy(row))  # somebody wanted it meanwhile
                 continue
-            started, self.current = time.thread_time(), (row.name, time.monotonic())
+            self._ahead.discard(row.id)
+            self.current = row.name, time.monotonic()
             try:
-                live, snapshot_seq = load_study(self._store, row, self._check_going)
-                self._loaded(LoadedStudy(row, live, snapshot_seq, time.thread_time() - started))
+                self._loaded(LoadedStudy(row, *load_study(self._store, row, self._check_going)))
             except LoadCancelled:
                 return
             except Exception as error:  # noqa: BLE001 - the writer decides what it means

@@ -1,7 +1,6 @@
-"""What the writer works with: StudyCache holds the studies in memory, UnitOfWork the changes of one commit."""
+"""UnitOfWork: the changes of one commit, on the studies in memory."""
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,14 +9,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from rasp_tuner.service import http_errors
-from rasp_tuner.service.storage.leases import Leases
-from rasp_tuner.service.storage.replay import load_study
+from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage.store import Store, StudyRow, is_outage
+from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog
 from rasp_tuner.service.study.live_study import LiveStudy
-
-RETRY_LOAD_S = 1.0  # after a load that the database failed
 
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
@@ -33,125 +30,6 @@ class StoredEventLog:
 
     def observation_by_key(self, key: str) -> Event | None:
         return self._store.observation_by_key(self._study, key)
-
-
-class StudyCache:
-    """Studies by name, in memory; each was loaded from snapshot and log."""
-
-    def __init__(self, store: Store, leases: Leases | None = None) -> None:
-        """With `leases`, only the studies that this server owns."""
-        self._store, self.leases = store, leases
-        self.rows = self._read_rows()
-        self.live: dict[str, LiveStudy] = {}
-        self._stale: dict[str, LiveStudy] = {}  # changed by a failed commit; readable while the database is not
-        self._snapshot_seqs: dict[int, int] = {}  # study -> seq of the snapshot it was loaded from
-        self._replay_cpu_s: dict[int, float] = {}  # study -> CPU seconds that loading took
-        self._problems: dict[int, dict[str, str]] = {}  # study -> what is wrong with it, kept when it is loaded again
-        self._unreadable: dict[str, float] = {}  # studies the database failed to give, until when none tries again
-        self.damaged: dict[str, str] = {}  # studies whose logs cannot be replayed, and why; a restart tries again
-
-    def must_be_loaded(self, name: str) -> bool:
-        """Whether there is such a study, not in memory, and it is worth trying now."""
-        known = name in self.live or name in self.damaged or self._failed_lately(name)
-        return not known and self.row(name) is not None
-
-    def row(self, name: str) -> StudyRow | None:
-        """Its row, also of a study that this server has just taken."""
-        if self.leases is not None and (taken := self.leases.taken.pop(name, None)) is not None:
-            self._set_row(taken)
-        return self.rows.get(name)
-
-    def study(self, name: str, writes: bool) -> LiveStudy:
-        """The study, loaded now if nobody has done it before; raises a 404 if there is none."""
-        live = self.live.get(name)
-        if live is not None:
-            return live
-        row = self.row(name)
-        if row is None:
-            raise http_errors.unknown_study(name) if self.leases is None else http_errors.moved(name)
-        if name in self.damaged:
-            raise http_errors.damaged_study(name)
-        if not self._failed_lately(name):
-            started = time.thread_time()
-            try:
-                live, snapshot_seq = load_study(self._store, row)
-                self.adopt(row, live, snapshot_seq, time.thread_time() - started)
-                return live
-            except Exception as error:  # noqa: BLE001 - hurts only this study; it is logged
-                self.note_failed_load(name, error)
-                return self.study(name, writes)
-        if writes or name not in self._stale:
-            raise http_errors.storage_failed()
-        return self._stale[name]
-
-    def _failed_lately(self, name: str) -> bool:
-        return time.monotonic() < self._unreadable.get(name, 0.0)
-
-    def adopt(self, row: StudyRow, live: LiveStudy, snapshot_seq: int, cpu_s: float) -> None:
-        """Take in a study that was loaded."""
-        self._snapshot_seqs[row.id], self._replay_cpu_s[row.id] = snapshot_seq, cpu_s
-        self._stale.pop(row.name, None)
-        self._unreadable.pop(row.name, None)
-        self.put(self.rows.get(row.name, row), live)
-
-    def note_failed_load(self, name: str, error: Exception) -> None:
-        """Take note that a study cannot be loaded: for now if the database failed, else until the next start."""
-        if isinstance(error, SQLAlchemyError):
-            log.error("study %r could not be loaded, the database failed: %s", name, error)
-            self._unreadable[name] = time.monotonic() + RETRY_LOAD_S
-        else:
-            log.error("study %r cannot be built from its log", name, exc_info=error)
-            self.damaged[name] = f"its log cannot be replayed ({type(error).__name__}): the server's log says why"
-
-    def snapshot_seq(self, live: LiveStudy) -> int:
-        """The seq of the snapshot it was loaded from; 0 for none."""
-        return self._snapshot_seqs.get(live.id, 0)
-
-    def replay_cpu_s(self, live: LiveStudy) -> float:
-        """CPU seconds that loading it took; 0 for a new study."""
-        return self._replay_cpu_s.get(live.id, 0.0)
-
-    def put(self, row: StudyRow, live: LiveStudy) -> None:
-        live.problems = self._problems.setdefault(row.id, live.problems)
-        self.rows[row.name], self.live[row.name] = row, live
-
-    def remove(self, name: str) -> None:
-        row = self.rows.pop(name, None)
-        self.live.pop(name, None)
-        self._stale.pop(name, None)
-        self._unreadable.pop(name, None)
-        self.damaged.pop(name, None)
-        if row is not None:
-            for known in (self._snapshot_seqs, self._replay_cpu_s, self._problems):
-                known.pop(row.id, None)
-
-    def discard(self, studies: Iterable[LiveStudy]) -> None:
-        """Drop studies whose changes were not committed, and reread the list of names."""
-        for live in studies:
-            if self.live.pop(live.definition.name, None) is not None:
-                self._stale[live.definition.name] = live
-        try:
-            self.refresh()
-        except SQLAlchemyError:
-            return  # keep the known names until the database can be read
-
-    def refresh(self) -> None:
-        """Read again which studies there are, or are ours; drops those that are not."""
-        found = self._read_rows()
-        for name in [name for name in (*self.rows, *self.live) if name not in found]:
-            self.remove(name)
-        for row in found.values():
-            self._set_row(row)
-
-    def _set_row(self, row: StudyRow) -> None:
-        known = self.rows.get(row.name)
-        if known is not None and (known.id, known.epoch) != (row.id, row.epoch):
-            self.remove(row.name)  # it was replaced, or another server had it meanwhile
-        self.rows[row.name] = row
-
-    def _read_rows(self) -> dict[str, StudyRow]:
-        owner = None if self.leases is None else self.leases.id
-        return {row.name: row for row in self._store.studies(owner)}
 
 
 class TransactionLost(Exception):
@@ -242,12 +120,11 @@ class UnitOfWork:
     def audit(self, actor: str, action: str, subject: str) -> None:
         self.store.add_audit_line(self.connection(), actor, action, subject)
 
-    def add_snapshot(self, id: int, seq: int, data: bytes) -> None:
+    def add_snapshot(self, live: LiveStudy, seq: int, data: bytes) -> None:
         """Store a snapshot, unless its study was deleted or is another server's."""
-        for row in self.cache.rows.values():
-            if row.id == id and self._is_ours(row):
-                self.store.add_snapshot(self.connection(), id, seq, data)
-                return
+        row = self.cache.rows.get(live.definition.name)
+        if row is not None and row.id == live.id and self._is_ours(row):
+            self.store.add_snapshot(self.connection(), live.id, seq, data)
 
     def _is_ours(self, row: StudyRow) -> bool:
         """Whether no other server has the study; then none takes it before the commit."""
@@ -293,7 +170,7 @@ class UnitOfWork:
         except IntegrityError as error:  # another server has made it at this moment
             raise http_errors.moved(name) from error
         self._touch(live)
-        self.cache.put(StudyRow(live.id, name, definition, live.created), live)
+        self.cache.put(StudyRow(live.id, name, dumps_text(definition), live.created), live)
         self.changed[name] = live
         self.store.append(self.connection(), [(live.id, event) for event in events])
 
@@ -350,8 +227,7 @@ class UnitOfWork:
     def _appended_alone(self, entries: list[tuple[int, Event]]) -> bool:
         """The same in a transaction with nothing else in it, which needs no savepoint."""
         try:
-            with self.store.writing() as connection:
-                self.store.append(connection, entries)
+            self.store.append_alone(entries)
         except Exception as error:
             if is_outage(error):
                 raise

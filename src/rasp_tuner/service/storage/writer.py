@@ -26,8 +26,9 @@ from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.retention import RetentionTask
 from rasp_tuner.service.storage.snapshot_task import SnapshotTask
 from rasp_tuner.service.storage.store import Store, is_outage, outage_in_words
+from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.storage.study_loader import LoadedStudy, StudyLoader
-from rasp_tuner.service.storage.transaction import JobChanges, StudyCache, UnitOfWork
+from rasp_tuner.service.storage.transaction import JobChanges, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.tuner import think_ahead
 
@@ -52,10 +53,11 @@ class Writer(threading.Thread):
         store: Store,
         published: Callable[[Sequence[LiveStudy]], None],
         committed: Callable[[float], None],
+        studies_in_memory: int,
         leases: Leases | None = None,
     ) -> None:
         super().__init__(name="rasp-writer", daemon=True)
-        self.store, self.cache, self._leases = store, StudyCache(store, leases), leases
+        self.store, self.cache, self._leases = store, StudyCache(store, studies_in_memory, leases), leases
         self.rows_changed = False  # other studies are ours than we know: read the list again
         self.failing: str | None = None  # why the latest commit failed, if no test write has succeeded since
         self.ready = threading.Event()
@@ -66,7 +68,7 @@ class Writer(threading.Thread):
         self.committed_at = 0.0  # monotonic, of the latest write that succeeded
         self._loader = StudyLoader(store, lambda loaded: self.put(WriterJob(lambda _: self._adopt(loaded), False)))
         self._not_loaded_yet = {row.id for row in self.cache.rows.values()}  # of those that were there at the start
-        self.snapshots = SnapshotTask(self.cache, self._put_own)
+        self.snapshots = SnapshotTask(self.cache, lambda run: self.put(WriterJob(run, writes=True)))
         self.stopped_whole = True  # every study has a snapshot of its last state
         self.purging = True  # rows of deleted studies may be left in tables or files
         self._purge_at = 0.0
@@ -133,7 +135,7 @@ class Writer(threading.Thread):
             self._round()
             if self.purging and time.monotonic() >= self._purge_at + PURGE_UNDER_LOAD_S:
                 self._purge()
-            self._retention.start_if_due(self.cache.live.values())
+            self._retention.start_if_due(self.cache)
         self._end()
 
     def _end(self) -> None:
@@ -225,6 +227,7 @@ class Writer(threading.Thread):
             self._published(list(work.changed.values()))
             for live, share in work.event_shares():
                 self.snapshots.count(live, share * work.cpu_s)
+            self.snapshots.put_away_unused(work.now)
 
     def _think_ahead(self, work: UnitOfWork) -> None:
         """Compute at once what the asks of different studies need; a study that is told something first is left out."""
@@ -278,6 +281,7 @@ class Writer(threading.Thread):
         name = job.study
         if name is None or (job.writes and self.failing) or not self.cache.must_be_loaded(name):
             return False
+        self.cache.await_load(name)
         self._waiting.hold(name)
         self._waiting.charge(0.0, job)
         self._loader.want(self.cache.rows[name])
@@ -287,7 +291,7 @@ class Writer(threading.Thread):
         """Take in a study from the loader, and let its jobs run."""
         row, live, name = loaded.row, loaded.live, loaded.row.name
         self._not_loaded_yet.discard(row.id)
-        wanted = self.cache.must_be_loaded(name) and self.cache.rows[name].id == row.id
+        wanted = self.cache.is_wanted(row)
         error = loaded.error
         try:
             if wanted and live is not None:
@@ -309,8 +313,7 @@ class Writer(threading.Thread):
         except SQLAlchemyError as error:
             log.error("the list of studies could not be read: %s", error)
         else:
-            names = [name for name in list(self.cache.rows) if self.cache.must_be_loaded(name)]
-            self._loader.load_ahead(self.cache.rows[name] for name in names)
+            self._loader.load_ahead(self.cache.unseen())
 
     def _refuse_waiting(self) -> None:
         answer([(job.future, http_errors.stopping()) for job in self._waiting.drain() if job.future])
@@ -357,7 +360,7 @@ class Writer(threading.Thread):
         elif self.purging and time.monotonic() >= self._purge_at:
             self._purge()
         else:
-            self._retention.start_if_due(self.cache.live.values())
+            self._retention.start_if_due(self.cache)
 
     def _purge(self) -> None:
         """Delete some rows of deleted studies; once none are left, clean the files."""

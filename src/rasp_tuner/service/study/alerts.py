@@ -23,6 +23,14 @@ def alerts(view: Mapping[str, Any]) -> list[str]:
     return [words for words in found if words]
 
 
+def health(problems: Mapping[str, str], diverged: int) -> str:
+    """ "good", or all that is wrong with the state of a study, in words."""
+    words = list(problems.values())
+    if diverged:
+        words.append(f"{diverged} replayed asks came out otherwise: the library or the machine has changed")
+    return "; ".join(words) or "good"
+
+
 def _health(view: Mapping[str, Any]) -> str:
     health: str = view["health"]
     return "" if health == "good" else f"{health[:1].upper()}{health[1:]}."

@@ -8,7 +8,7 @@ of the default's own runs in the same regime takes its place.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
 from rasp_tuner.service.study.regimes import RegimeTimeline
 from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation
+from rasp_tuner.types import Explanation, Why
 
 MAX_MARKS = 300  # newest events shown on the timeline
 GAIN_EACH_STEP_UNTIL = 128  # steps; later the gain is computed for one step in GAIN_EVERY_STEPS and scaled up
@@ -30,6 +30,19 @@ SPREAD_STEPS = 2_654_435_769  # times a step, modulo 2**32: spreads steps evenly
 NOVELTY_THRESHOLD = 0.7  # a step above it is marked; the paper's threshold
 COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 HALF_WIDTHS = (0.1257, 0.2533, 0.3853, 0.5244, 0.6745, 0.8416, 1.0364, 1.2816, 1.6449, 1.9600)  # normal quantiles
+
+
+class Step(NamedTuple):
+    """What happened: a sample that was told or observed, or that failed (`metrics` None)."""
+
+    at: float
+    context: Any
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float] | None
+    why: Why | None  # as it was chosen; None of an observation
+    expected: Mapping[str, Expected]  # of the default, before this was learned; by metric
+    late: bool = False
+    known_context: bool = True
 
 
 class History:
@@ -51,25 +64,10 @@ class History:
         self.calibration = [0] * (1 + len(COVERAGE_LEVELS))  # number of forecasts, then how many fell within each level
         self.latest: dict[str, Any] = {}
 
-    def expected_of_default(self, tuner: Tuner, context: Any) -> dict[str, Expected]:
-        """What the default is expected to give, by metric; call it before the step is learned."""
-        if tuner.learned < 3 or not self._is_judged(self.trace.steps):
-            return {}
-        return tuner.default_levels(context)
-
-    def add_step(
-        self,
-        at: float,
-        context: Any,
-        params: Mapping[str, Any],
-        metrics: Mapping[str, float] | None,
-        why: Explanation | None,
-        expected: Mapping[str, Expected],
-        *,
-        late: bool = False,
-        known_context: bool = True,
-    ) -> None:
-        """Add a step: a sample that was told or observed, or that failed (`metrics` None)."""
+    def add_step(self, told: Step) -> None:
+        """Add a step."""
+        at, context, params, metrics, reasons, expected, late, known_context = told
+        why = None if reasons is None else reasons.explanation()
         step, names = self.trace.steps, self._definition.metrics
         regime = self._regime(context) if known_context else None
         error = self._error(metrics, why)
@@ -122,10 +120,10 @@ class History:
             sign = 1.0 if why.direction == "min" else -1.0
             metrics = {} if why.metric is None or why.error is None else {why.metric: sign * why.error}
         expected = {}
-        if why.metric is not None and why.level is not None and self._is_judged(self.trace.steps):
+        if why.metric is not None and why.level is not None and self.is_judged(self.trace.steps):
             level = why.level if why.direction == "min" else -why.level
             expected[why.metric] = Expected(level, level, level)
-        self.add_step(at, None, params or {}, metrics, why, expected, known_context=False)
+        self.add_step(Step(at, None, params or {}, metrics, why, expected, known_context=False))
         self.latest = {}  # nothing has happened here yet
         return metrics
 
@@ -234,7 +232,7 @@ class History:
             self.gains.merge_regimes(gone, kept)
         return regime
 
-    def _is_judged(self, step: int) -> bool:
+    def is_judged(self, step: int) -> bool:
         """Whether the gain of a step is computed: of all at first, later of some, at no period."""
         return step * SPREAD_STEPS % 2**32 < 2**32 // self._weight(step)
 
@@ -248,7 +246,7 @@ class History:
     ) -> dict[str, float | None]:
         """The gain of a step by metric; empty for a step that is not judged."""
         step = self.trace.steps
-        if metrics is None or not self._is_judged(step):
+        if metrics is None or not self.is_judged(step):
             return {}
         is_default, weight = params == self._definition.default, self._weight(step)
         return {name: self.gains.add(name, x, levels[name], is_default, weight) for name, x in metrics.items()}

@@ -12,21 +12,21 @@ from typing import Any
 from rasp_tuner.core.checks import whole
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
-from rasp_tuner.service.study.alerts import alerts
-from rasp_tuner.service.study.clock import next_time
+from rasp_tuner.service.study.alerts import alerts, health
+from rasp_tuner.service.study.charts import Charts
+from rasp_tuner.service.study.clock import has_expired_records, next_time
 from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
-from rasp_tuner.service.study.history import History
+from rasp_tuner.service.study.history import History, Step
 from rasp_tuner.service.study.opened import begin_with
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation
+from rasp_tuner.types import Explanation, Why
 
 RECENT_SUGGESTIONS = 200  # that are listed
-TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
 
@@ -36,7 +36,7 @@ class LiveStudy:
     def __init__(self, id: int, definition: StudyDefinition, created: float, tuner: Tuner | None = None) -> None:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
-        self.history, self._wire = History(definition, self.tuner.experts), definition.to_wire()
+        self._charts, self._wire = Charts(History(definition, self.tuner.experts)), definition.to_wire()
         self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
@@ -151,11 +151,11 @@ class LiveStudy:
     def _apply_tell(self, event: Event) -> None:
         record = self._ask_answered_by(event)
         metrics = event.body["metrics"]
-        expected = self.history.expected_of_default(self.tuner, record.context)
+        expected = self._charts.expected_of_default(self.tuner, record.context)
         why = self._learn(record, lambda id: self.tuner.tell(id, metrics, record.ran), metrics)
         late = self._close_ask(event, replace(record, status="told", metrics=metrics))
         self.counts.tells += 1
-        self.history.add_step(event.at, record.context, record.learned_params, metrics, why, expected, late=late)
+        self._charts.add(Step(event.at, record.context, record.learned_params, metrics, why, expected, late))
 
     def _apply_failed(self, event: Event) -> None:
         record = self._ask_answered_by(event)
@@ -163,17 +163,17 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self.history.add_step(event.at, record.context, record.learned_params, None, why, {}, late=late)
+        self._charts.add(Step(event.at, record.context, record.learned_params, None, why, {}, late))
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
-        expected = self.history.expected_of_default(self.tuner, context)
+        expected = self._charts.expected_of_default(self.tuner, context)
         self.tuner.observe(context, params, metrics)
         self._advance(event, record=True)
         self.counts.observations += 1
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
-        self.history.add_step(event.at, context, params, metrics, None, expected)
+        self._charts.add(Step(event.at, context, params, metrics, None, expected))
 
     def _apply_freeze(self, event: Event) -> None:
         serves = event.body.get("at")
@@ -193,16 +193,16 @@ class LiveStudy:
 
     # views
 
+    @property
+    def history(self) -> History:
+        """The data of its charts, up to now."""
+        return self._charts.history
+
     def expires_at(self, record: SuggestionRecord) -> float:
         return record.asked_at + self.definition.lease_s
 
     def has_expired_records(self, now: float) -> bool:
-        """Whether a record is so old that erasing it is worth a replay; notes when the clock was found to be ahead."""
-        if self.last_at is not None and self.last_at > now and (self.known_time or (0, 0.0))[0] < self.seq:
-            self.known_time = self.seq, now
-        first = self.first_at if self.known_time is None else min(self.first_at or now, self.known_time[1])
-        ttl = self.definition.ttl_s
-        return ttl is not None and first is not None and now - first > ttl * (1.0 + TTL_SLACK)
+        return has_expired_records(self, self.definition.ttl_s, now)
 
     def answer_was_late(self, event: Event) -> bool:
         """Whether an answer that was just applied came after its lease."""
@@ -220,10 +220,7 @@ class LiveStudy:
     @property
     def health(self) -> str:
         """ "good", or all that is wrong, in words."""
-        words, diverged = list(self.problems.values()), self.counts.diverged
-        if diverged:
-            words.append(f"{diverged} replayed asks came out otherwise: the library or the machine has changed")
-        return "; ".join(words) or "good"
+        return health(self.problems, self.counts.diverged)
 
     @property
     def serves(self) -> str:
@@ -330,7 +327,7 @@ class LiveStudy:
 
     def _learn(
         self, record: SuggestionRecord, tell: Callable[[str], None], metrics: Mapping[str, float] | None
-    ) -> Explanation | None:
+    ) -> Why | None:
         """Learn an answer and give its reasons; None if the tuner had dropped the ask and learned an observation."""
         if not (record.late or record.foreign):
             id = self._tuner_id(record)

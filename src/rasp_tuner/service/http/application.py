@@ -1,15 +1,14 @@
-"""The ASGI application: starts and stops a service; the gateway answers its requests."""
+"""The application: a service with its gateway. uvicorn starts and stops it by ASGI's lifespan protocol."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service.http.gateway import Gateway
-from rasp_tuner.service.http.route import Message, Receive, Send
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import Leases
@@ -17,6 +16,10 @@ from rasp_tuner.service.storage.store import LEASE_S, Store
 
 if TYPE_CHECKING:
     from rasp_tuner.service.http.forward import Forwarder
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RELOAD_KEYS_S = 0.5  # another process may change them
@@ -30,17 +33,10 @@ class Application:
     def __init__(self, service: Service, hosts: Iterable[str]) -> None:
         self.service = service
         self._forwarder = _forwarder(service)
-        self._gateway = Gateway(service, hosts, self._forwarder)
+        self.gateway = Gateway(service, hosts, self._forwarder)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._gateway(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        # nothing else is supported: no web sockets
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        """Start and stop, by the ASGI lifespan protocol."""
+    async def __call__(self, _: Message, receive: Receive, send: Send) -> None:
+        """Start and stop; connections go straight to the gateway (connection.py)."""
         service = self.service
         await receive()
         service.writer.start()
@@ -55,7 +51,7 @@ class Application:
         await reloading
         service.broadcaster.close()
         await asyncio.to_thread(service.writer.stop)
-        self._gateway.close()
+        self.gateway.close()
         if self._forwarder is not None:
             self._forwarder.close()
         await asyncio.to_thread(service.close)

@@ -1,0 +1,388 @@
+"""HttpConnection: HTTP/1.1 on one connection, with limits on sizes, on time and on the number of connections.
+
+httptools parses; the gateway judges a request when its head is complete and answers it when its body is. Requests of
+one connection are answered in their order, one at a time. Nothing a client sends, or leaves unsent, takes more memory
+or time than the limits here and in limits.py allow.
+"""
+
+import asyncio
+import logging
+import urllib.parse
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import httptools
+from uvicorn.server import ServerState
+
+from rasp_tuner.service import http_errors
+from rasp_tuner.service.http.answers import CONTINUE, LAST_CHUNK, chunk, head
+from rasp_tuner.service.http.gateway import HEADERS_READ, Gateway
+from rasp_tuner.service.http.route import Request, Response, Route, error_response
+from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.limits import ConnectionCount
+
+PIECE_BYTES = 16_384  # parsed at a time, so that limits are checked at least as often
+MAX_HEAD_BYTES = 32_768  # about: a piece more may come
+MAX_HEADERS = 100
+MAX_FRAMING_BYTES = 65_536  # sizes of chunks, their extensions and trailers, beside an eighth of the body
+MAX_UNREAD_BYTES = 1_048_576  # of a body whose request was answered already
+MAX_PIPELINED = 32  # requests of one connection that wait for those before them
+READ_TIMEOUT_S = 30.0  # for a whole request, and longer by its body at this rate:
+MIN_BODY_BYTES_A_SECOND = 65_536
+WRITE_TIMEOUT_S = 30.0  # for a client that does not read its answer
+IDLE_TIMEOUT_S = 30.0  # between two requests
+
+log = logging.getLogger("rasp_tuner.serve")
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A request of which not all bytes have arrived, or a new connection without one."""
+
+    began: float
+    in_head: bool = True
+    received: int = 0  # bytes of the head, then of all that follows it
+    body: int = 0  # bytes of the body
+    unread: int = 0  # of them, those that came after the answer
+
+    @property
+    def is_too_long(self) -> bool:
+        if self.in_head:
+            return self.received > MAX_HEAD_BYTES
+        return self.received - self.body > MAX_FRAMING_BYTES + self.body // 8 or self.unread > MAX_UNREAD_BYTES
+
+    def is_late(self, now: float) -> bool:
+        return now - self.began > READ_TIMEOUT_S + self.body / MIN_BODY_BYTES_A_SECOND
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """A request and its answer."""
+
+    request: Request
+    keeps_alive: bool
+    chunks: bool = True  # whether its client reads them: not with HTTP/1.0
+    route: Route | None = None  # none of a request that is refused by its head
+    refusal: Response | None = None
+    expects_continue: bool = False
+    is_whole: bool = False
+    is_begun: bool = False  # to be answered
+    is_answered: bool = False
+    parts: list[bytes] = field(default_factory=list)  # of the body
+    held: int = 0  # bytes of them, as the gateway counts
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be answered: the body of a GET is of no interest."""
+        return self.is_whole or self.refusal is not None or (self.route is not None and self.route.method != "POST")
+
+
+class HttpConnection(asyncio.Protocol):
+    """Made by uvicorn's server, which starts, ticks and stops; `close_if_late` is called every second."""
+
+    def __init__(
+        self, *, server_state: ServerState, gateway: Gateway, count: ConnectionCount, **_settings: Any
+    ) -> None:
+        """Of what uvicorn gives, only `server_state` is used."""
+        self._state, self._gateway, self._count, self._counted_as = server_state, gateway, count, ""
+        self._all: set[Any] = server_state.connections
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._address = "unknown"
+        self._incoming: Incoming | None = None  # None while the client waits for us
+        self._receiving: Exchange | None = None  # the request that is being parsed, from its head on
+        self._unanswered: deque[Exchange] = deque()
+        self._is_ending = False  # nothing more is read
+        self._idle_since: float | None = None  # when the latest answer was sent, if nothing has come since
+        self._streaming: asyncio.Task[None] | None = None
+        self._write_paused_at: float | None = None
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._new_request()
+
+    # called by the transport
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+        self._all.add(self)
+        self._incoming = Incoming(self._loop.time())
+        peer = transport.get_extra_info("peername")
+        self._address = str(peer[0]) if isinstance(peer, tuple) and peer else "unknown"
+        if self._count.enter(self._address):
+            self._counted_as = self._address
+        else:
+            self._write(_words(503, "too many connections\n"), closes=True)
+            self._end_after_answers()
+            self._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._all.discard(self)
+        if self._counted_as:
+            self._count.leave(self._counted_as)
+        self._transport, self._is_ending = None, True
+        self._can_write.set()
+        if self._streaming is not None:
+            self._streaming.cancel()
+        for exchange in self._unanswered:
+            if not exchange.is_begun:
+                self._release(exchange)
+
+    def data_received(self, data: bytes) -> None:
+        self._idle_since = None
+        for start in range(0, len(data), PIECE_BYTES):
+            if self._is_ending:
+                return
+            piece, before = data[start : start + PIECE_BYTES], self._incoming
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade:
+                self._end_after_answers()  # the request is answered as any other
+            except httptools.HttpParserError:
+                self._refuse("Invalid HTTP request received.")
+            now = self._incoming
+            if now is not None and now is before:
+                now.received += len(piece)
+                if now.is_too_long:
+                    self._refuse("The request is too long.")
+
+    def pause_writing(self) -> None:
+        self._write_paused_at = self._loop.time()
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        self._write_paused_at = None
+        self._can_write.set()
+
+    # called by the parser; what is raised ends in a 400
+
+    def _new_request(self) -> None:
+        self._url, self._headers, self._twice = b"", dict[bytes, bytes](), b""
+        self._header_count = 0
+
+    def on_message_begin(self) -> None:
+        before = self._incoming
+        self._incoming = Incoming(self._loop.time() if before is None else before.began)
+        self._new_request()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._incoming is None or not self._incoming.in_head:
+            return  # a trailer: nothing here reads one
+        self._header_count += 1
+        if self._header_count > MAX_HEADERS:
+            raise ValueError(f"more than {MAX_HEADERS} headers")
+        name = name.lower()
+        if name in self._headers and name in HEADERS_READ:
+            self._twice = name  # others may read the other one
+        self._headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        if self._incoming is not None:
+            self._incoming.in_head, self._incoming.received = False, 0
+        if len(self._unanswered) >= MAX_PIPELINED:
+            raise ValueError(f"more than {MAX_PIPELINED} requests wait")
+        exchange = self._receiving = self._exchange()
+        try:
+            if self._twice:
+                raise HttpError(400, "invalid_request", f"the header {self._twice.decode()} comes twice")
+            exchange.route = self._gateway.admit(exchange.request)
+        except HttpError as error:
+            exchange.refusal = self._gateway.refuse(error)
+        except Exception:
+            log.exception("a request failed")
+            exchange.refusal = error_response(http_errors.internal_error())
+        self._unanswered.append(exchange)
+        self._read(len(self._unanswered) == 1)
+        self._advance()
+
+    def _exchange(self) -> Exchange:
+        """What the head of a request says."""
+        parser, url = self._parser, httptools.parse_url(self._url)
+        path = url.path.decode("ascii")
+        request = Request(
+            parser.get_method().decode("ascii"),
+            urllib.parse.unquote(path) if "%" in path else path,
+            url.query or b"",
+            self._url,
+            self._headers,
+            self._address,
+        )
+        is_old = parser.get_http_version() == "1.0"
+        exchange = Exchange(request, parser.should_keep_alive() and not is_old, not is_old)
+        exchange.expects_continue = self._headers.get(b"expect", b"").lower() == b"100-continue"
+        return exchange
+
+    def on_body(self, body: bytes) -> None:
+        exchange, incoming = self._receiving, self._incoming
+        if exchange is None or incoming is None:
+            return
+        incoming.body += len(body)
+        if exchange.is_begun or exchange.refusal is not None or exchange.route is None:
+            incoming.unread += len(body)
+            return
+        exchange.held += len(body)
+        try:
+            self._gateway.hold(exchange.route, exchange.held - len(body), len(body))
+            exchange.parts.append(body)
+        except HttpError as error:
+            exchange.refusal = self._gateway.refuse(error)
+            self._advance()
+
+    def on_message_complete(self) -> None:
+        exchange, self._incoming, self._receiving = self._receiving, None, None
+        if exchange is not None:
+            exchange.is_whole = True
+            self._advance()
+
+    # answers
+
+    def _advance(self) -> None:
+        """Answer the first request, if it can be answered and is not yet."""
+        if not self._unanswered or self._unanswered[0].is_begun:
+            return
+        exchange = self._unanswered[0]
+        if exchange.is_ready:
+            exchange.is_begun = True
+            exchange.request.body, exchange.parts = b"".join(exchange.parts), []
+            task = self._loop.create_task(self._answer(exchange))
+            self._state.tasks.add(task)
+            task.add_done_callback(self._state.tasks.discard)
+        elif exchange.expects_continue and self._transport is not None:
+            exchange.expects_continue = False
+            self._transport.write(CONTINUE)
+
+    async def _answer(self, exchange: Exchange) -> None:
+        try:
+            response = exchange.refusal
+            if response is None and exchange.route is not None:
+                response = await self._gateway.answer(exchange.route, exchange.request)
+            if response is not None:
+                await self._send(response, exchange)
+        except Exception:
+            log.exception("an answer broke off")
+            self._abort()  # half an answer must not look like a whole one
+        finally:
+            self._release(exchange)
+            self._finish(exchange)
+
+    def _finish(self, exchange: Exchange) -> None:
+        """Go on to the next request, or end the connection after the last."""
+        exchange.is_answered = True
+        self._unanswered.popleft()
+        self._state.total_requests += 1
+        if not exchange.keeps_alive or (self._is_ending and not self._unanswered) or self._transport is None:
+            self._close()
+        else:
+            self._idle_since = self._loop.time() if self._incoming is None else None
+            self._read(len(self._unanswered) <= 1)
+            self._advance()
+
+    def _release(self, exchange: Exchange) -> None:
+        if exchange.route is not None and exchange.held:
+            self._gateway.release(exchange.route, exchange.held)
+            exchange.held = 0
+
+    async def _send(self, response: Response, exchange: Exchange) -> None:
+        exchange.keeps_alive &= not response.closes
+        is_head, closes = exchange.request.method == "HEAD", not exchange.keeps_alive
+        await self._can_write.wait()
+        if isinstance(response.body, bytes):
+            self._write(response, closes=closes, is_head=is_head)
+            return
+        async with aclosing(response.body) as parts:
+            try:
+                part = await anext(parts, b"")
+            except HttpError as error:  # it is an error yet, and no broken answer
+                self._write(self._gateway.refuse(error), closes=closes, is_head=is_head)
+                return
+            self._write(response, closes=closes, chunked=exchange.chunks and not is_head)
+            if not is_head:
+                await self._stream(part, parts, chunk if exchange.chunks else bytes)
+
+    async def _stream(self, part: bytes, parts: AsyncGenerator[bytes, None], framed: Callable[[bytes], bytes]) -> None:
+        self._streaming = asyncio.current_task()
+        try:
+            while part and self._transport is not None:
+                self._transport.write(framed(part))
+                await self._can_write.wait()
+                part = await anext(parts, b"")
+            if self._transport is not None and framed is chunk:
+                self._transport.write(LAST_CHUNK)
+        finally:
+            self._streaming = None
+
+    def _write(self, response: Response, *, closes: bool, is_head: bool = False, chunked: bool = False) -> None:
+        """The head, and the body if it is bytes and wanted."""
+        if self._transport is not None:
+            date = b"".join([b"%s: %s\r\n" % header for header in self._state.default_headers])
+            body = response.body if isinstance(response.body, bytes) and not is_head else b""
+            self._transport.write(head(response, date, chunked=chunked, closes=closes) + body)
+
+    def _read(self, wanted: bool) -> None:
+        """Go on reading, or let the client wait."""
+        if self._transport is not None and not self._transport.is_closing() and self._transport.is_reading() != wanted:
+            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
+
+    # ends
+
+    def _refuse(self, words: str) -> None:
+        """End the connection: with a 400 at its turn, unless the answer to what is wrong is under way or sent."""
+        exchange = self._receiving
+        if exchange is None:
+            request = Request("GET", "", b"", b"", {}, self._address)
+            exchange = Exchange(request, keeps_alive=False)
+            self._unanswered.append(exchange)
+        if not exchange.is_begun:
+            exchange.refusal = _words(400, words)
+        exchange.keeps_alive = False
+        self._end_after_answers()
+        if exchange.is_answered:
+            self._close()
+        self._advance()
+
+    def _end_after_answers(self) -> None:
+        """Read nothing more; the connection ends with the last answer."""
+        self._is_ending, self._incoming = True, None
+        self._read(False)
+
+    def shutdown(self) -> None:
+        """Called when the server stops: end now, or with the answers to what has come or is coming."""
+        if self._unanswered:
+            self._unanswered[-1].keeps_alive = False
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_if_late(self, now: float) -> None:
+        """Close the connection if its client has not sent its request, or not read the answer, in time."""
+        is_idle = self._idle_since is not None and now - self._idle_since > IDLE_TIMEOUT_S
+        if is_idle or (self._incoming is not None and self._incoming.is_late(now)):
+            self._close()
+        if self._write_paused_at is not None and now - self._write_paused_at > WRITE_TIMEOUT_S:
+            self._abort()  # close() would wait until all is written
+
+
+def _words(status: int, words: str) -> Response:
+    return Response(words.encode(), status, "text/plain; charset=utf-8", closes=True)
+
+
+def close_late_connections(connections: Iterable[Any]) -> None:
+    """Close all connections whose client is late."""
+    now = asyncio.get_running_loop().time()
+    for connection in list(connections):
+        if isinstance(connection, HttpConnection):
+            connection.close_if_late(now)

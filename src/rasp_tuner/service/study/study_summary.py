@@ -1,0 +1,83 @@
+"""StudySummary: what stays in memory of a study that was put away: its view, its place in lists, when records expire.
+
+A few kilobytes, where a study takes a megabyte. What depends on the time is computed when it is looked at.
+"""
+
+import json
+from array import array
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from rasp_tuner.service.json_codec import dumps
+from rasp_tuner.service.study.alerts import alerts, health
+from rasp_tuner.service.study.clock import has_expired_records
+from rasp_tuner.service.study.live_study import LiveStudy
+
+Sort = Literal["recent", "name", "alerts", "gain", "learned"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
+UNKNOWN = float("inf")  # comes last
+
+
+class StudySummary:
+    """Of a study without uncommitted changes, at the moment it leaves the memory."""
+
+    __slots__ = (
+        "_diverged",
+        "_dropped",
+        "_lease_ends",
+        "_problems",
+        "_view",
+        "fallbacks",
+        "first_at",
+        "id",
+        "known_time",
+        "last_at",
+        "places",
+        "seq",
+        "ttl_s",
+    )
+
+    def __init__(self, live: LiveStudy, now: float) -> None:
+        view = live.view(now)
+        self.id, self.seq = live.id, live.seq
+        self.last_at, self.first_at, self.known_time = live.last_at, live.first_at, live.known_time
+        self.fallbacks, self._problems = live.fallbacks, live.problems  # neither is in the log
+        self.places = places(view)
+        self.ttl_s, self._view = live.definition.ttl_s, dumps(view)
+        self._diverged, self._dropped = live.counts.diverged, live.counts.dropped
+        self._lease_ends = array("d", [live.expires_at(record) for record in live.pending.values()])
+
+    def view(self, now: float) -> dict[str, Any]:
+        """The same as that of the study."""
+        view: dict[str, Any] = json.loads(self._view)
+        overdue = next((i for i, end in enumerate(self._lease_ends) if end >= now), len(self._lease_ends))
+        view["expired"], view["pending"] = self._dropped + overdue, len(self._lease_ends) - overdue
+        view["health"] = health(self._problems, self._diverged)
+        view["fallbacks"] = self.fallbacks.view(now)
+        view["alerts"] = alerts(view)
+        return view
+
+    def has_expired_records(self, now: float) -> bool:
+        return has_expired_records(self, self.ttl_s, now)
+
+    def return_to(self, live: LiveStudy) -> None:
+        """Give the study, loaded again, what neither snapshot nor log holds."""
+        live.known_time, live.fallbacks = self.known_time, self.fallbacks
+
+
+def places(view: Mapping[str, Any]) -> dict[Sort, float]:
+    """The place of a study in each order, by its view."""
+    return {sort: place(view, sort) for sort in SORTS}
+
+
+def place(view: Mapping[str, Any], sort: Sort) -> float:
+    """What a study is sorted by: newest, most alerts, worst gain or most learned first; all alike by name."""
+    if sort == "recent":
+        recent: float = view["last_event_at"] or view["created"]
+        return -recent
+    if sort == "gain":
+        shares = [gain["lately"]["mean_share"] for gain in view["gains"].values() if gain["lately"] is not None]
+        return min((share for share in shares if share is not None), default=UNKNOWN)
+    if sort == "alerts":
+        return -float(len(view["alerts"]))
+    return -float(view["learned"]) if sort == "learned" else 0.0

@@ -1,0 +1,179 @@
+"""Few studies stay in memory, many are served: nobody can tell which were put away."""
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import STUDY, ask, definition, play, running, steps, tell, view, wait_for
+
+from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.storage.store import sqlite_url
+from rasp_tuner.service.study import study_snapshot
+from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study.study_summary import SORTS, StudySummary, places
+
+FEW = Limits(studies_in_memory=2)
+NAMES = [f"study-{i}" for i in range(5)]
+TIMES = ("created", "last_event_at")
+
+
+def create(client, *names, **changes):
+    for i, name in enumerate(names or NAMES):
+        client.post("/v1/studies", json={**STUDY, "name": name, "seed": i, **changes}).raise_for_status()
+
+
+def in_turn(client, rounds, start=0):
+    """Every study goes a step in each round; what was suggested."""
+    return [steps(client, 1, start + i, name) for i in range(rounds) for name in NAMES]
+
+
+def in_memory(client):
+    return set(client.service.writer.cache.live)
+
+
+def listed(client, **query):
+    return client.get("/v1/studies", params=query).json()
+
+
+def without_times(found):
+    studies = [{name: x for name, x in view.items() if name not in TIMES} for view in found["studies"]]
+    return {**found, "studies": studies}
+
+
+@pytest.fixture(scope="module")
+def all_in_memory(tmp_path_factory):
+    """What a server says that keeps all studies in memory."""
+    with running(sqlite_url(tmp_path_factory.mktemp("whole"))) as client:
+        create(client)
+        suggested = in_turn(client, 6)
+        assert in_memory(client) == set(NAMES)
+        return suggested, {sort: without_times(listed(client, sort=sort, limit=4)) for sort in SORTS}
+
+
+@pytest.mark.parametrize("cheap_s", [0.0, 1e9], ids=["saved each time", "replayed each time"])
+def test_studies_that_are_put_away_go_on_as_if_they_had_stayed(tmp_path, monkeypatch, all_in_memory, cheap_s):
+    monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.CHEAP_REPLAY_CPU_S", cheap_s)
+    suggested, lists = all_in_memory
+    with running(sqlite_url(tmp_path), limits=FEW) as client:
+        create(client)
+        first = in_turn(client, 4)
+        killed = shutil.copytree(tmp_path, tmp_path / "killed")  # what a kill -9 would leave now
+        assert first + in_turn(client, 2, 4) == suggested
+        assert in_memory(client) == set(NAMES[-2:])
+        assert {sort: without_times(listed(client, sort=sort, limit=4)) for sort in SORTS} == lists
+        assert in_memory(client) == set(NAMES[-2:])  # no list loads anything
+        saved = [any(client.service.store.snapshots(row.id)) for row in client.service.store.studies()]
+        assert all(saved[2:]) == (cheap_s == 0.0)
+    for folder, start in ((tmp_path, 6), (killed, 4)):
+        with running(sqlite_url(folder), limits=FEW) as client:
+            wait_for(lambda: client.service.writer.not_loaded_yet == 0, "all studies")
+            assert len(in_memory(client)) == 2
+            if start < 6:
+                assert first + in_turn(client, 2, 4) == suggested
+            assert {sort: without_times(listed(client, sort=sort, limit=4)) for sort in SORTS} == lists
+
+
+def test_many_ask_for_more_studies_than_stay_in_memory(sqlite):
+    with running(sqlite, limits=FEW) as client:
+        create(client)
+        with ThreadPoolExecutor(10) as pool:
+            list(pool.map(lambda i: steps(client, 1, i, NAMES[i % 5]), range(20)))
+        found = listed(client, sort="name")["studies"]
+        assert [(study["asks"], study["tells"], study["pending"]) for study in found] == [(4, 4, 0)] * 5
+        assert len(in_memory(client)) == 2
+
+
+def test_a_long_list_comes_in_pieces(sqlite, monkeypatch):
+    with running(sqlite, limits=FEW) as client:
+        create(client)
+        whole = listed(client)
+        for views in (1, 2, 4):
+            monkeypatch.setattr("rasp_tuner.service.http.list_response.VIEWS_AT_ONCE", views)
+            answer = client.get("/v1/studies")
+            assert (answer.json(), answer.headers.get("transfer-encoding")) == (whole, "chunked")
+
+
+def test_what_is_not_in_the_log_stays(sqlite):
+    with running(sqlite, limits=FEW) as client:
+        create(client)
+        ask(client, study="study-0")
+        told = {"Rasp-Fallbacks": "30/40"}
+        client.post("/v1/studies/study-0/ask", json={"context": {"qps": 1.0}}, headers=told).raise_for_status()
+        for name in NAMES[1:]:
+            ask(client, study=name)
+        assert "study-0" not in in_memory(client)
+        client.service.add_fallbacks("study-0", b"1/1")
+        worst = listed(client, sort="alerts", limit=1)["studies"][0]
+        assert (worst["name"], worst["fallbacks"]) == ("study-0", {"without_server": 31, "asks": 41})
+        assert "answered without this server" in worst["alerts"][0]
+        shown = client.get("/metrics").text
+        assert 'rasp_asks_total{study="study-4"} 1.0' in shown
+        assert 'study="study-0"' not in shown
+        for line in ("rasp_studies_owned 5.0", "rasp_studies_in_memory 2.0", "rasp_studies_with_alerts 1.0"):
+            assert f"\n{line}\n" in shown
+        assert view(client, "study-0") == {**worst, "pending": 2}
+        assert "study-0" in in_memory(client)
+
+
+def test_a_study_with_a_problem_stays_in_memory(sqlite, monkeypatch):
+    monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.CHEAP_REPLAY_CPU_S", 0.0)
+    capture = study_snapshot.capture
+
+    def fails(live):
+        if live.definition.name == "study-1":
+            raise ValueError("not this one")
+        return capture(live)
+
+    monkeypatch.setattr(study_snapshot, "capture", fails)
+    with running(sqlite, limits=FEW) as client:
+        create(client)
+        in_turn(client, 2)
+        assert in_memory(client) == {"study-1", "study-4"}
+        assert "cannot be saved" in listed(client, sort="alerts", limit=1)["studies"][0]["health"]
+
+
+def test_old_records_of_a_study_that_was_put_away_are_erased(sqlite, monkeypatch):
+    clock = [1e9]
+    monkeypatch.setattr("rasp_tuner.service.storage.writer.time.time", lambda: clock[0])
+    monkeypatch.setattr("rasp_tuner.service.storage.retention.CHECK_EVERY_S", 0.0)
+    with running(sqlite, limits=FEW) as client:
+        create(client, "old", ttl_s=600.0, lease_s=60.0)
+        tell(client, ask(client, study="old")["id"], study="old")
+        create(client, "a", "b", "c")
+        assert "old" not in in_memory(client)
+        clock[0] += 640.0
+        wait_for(lambda: listed(client, find="old")["studies"][0]["erased"] == 1, "the erasure", 10.0)
+        assert view(client, "old")["asks"] == 0
+
+
+def test_a_study_that_is_deleted_or_damaged_while_it_is_away(sqlite, monkeypatch):
+    with running(sqlite, limits=FEW) as client:
+        create(client)
+        assert client.delete("/v1/studies/study-0").status_code == 204
+        create(client, "study-0")
+        assert view(client, "study-0")["asks"] == 0
+        monkeypatch.setattr("rasp_tuner.service.storage.study_loader.load_study", lambda *_: 1 / 0)
+        assert client.get("/v1/studies/study-1").status_code == 500
+        found = listed(client)
+        assert [study["name"] for study in found["studies"]] == ["study-0", *NAMES[2:]]
+        assert [study["name"] for study in found["damaged"]] == ["study-1"]
+
+
+@given(st.integers(0, 99), st.integers(0, 40), st.lists(st.floats(0.0, 1e5), min_size=2, max_size=2))
+def test_a_summary_shows_what_the_study_shows(seed, count, times):
+    live = LiveStudy(3, definition(lease_s=30.0, ttl_s=70.0), 0.0)
+    play(live, count, seed)
+    live.fallbacks.add(b"30/40", 600.0)
+    live.problems["test"] = "it is a test"
+    now, later = sorted(times)
+    summary = StudySummary(live, now)
+    assert summary.view(later) == json.loads(json.dumps(live.view(later)))
+    assert summary.places == places(live.view(now))
+    assert summary.has_expired_records(later) == live.has_expired_records(later)
+    assert summary.known_time == live.known_time
+    again = LiveStudy(3, live.definition, 0.0)
+    summary.return_to(again)
+    assert again.fallbacks.view(600.0) == {"without_server": 30, "asks": 40}
