@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -276,3 +277,45 @@ def test_a_table_in_c_refuses_what_c_cannot_hold():
             c_table({**POLICIES[0], "default": {**DEFAULT, **wrong}})
     with pytest.raises(InvalidValue, match="name must be a name in C"):
         c_table(POLICIES[0], "a-b")
+
+
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory):
+    """A folder as docs/POLICY.md has it, and the blocks of code on that page."""
+    folder = tmp_path_factory.mktemp("documented")
+    leaves = [{"leaf": i, "params": {"pool": pool}} for i, pool in enumerate((4, 40))]
+    made = {
+        "format": "rasp-policy",
+        "version": 1,
+        "context": [FIELDS[0], FIELDS[3]],
+        "knobs": {"pool": {}},
+        "default": {"pool": 16},
+        "tree": {"if": {"field": "qps", "at_most": 500.0}, "then": leaves[0], "else": leaves[1]},
+    }
+    (folder / "policy.json").write_text(json.dumps(made))
+    (folder / "policy_table.h").write_text(c_table(made))
+    for file in EXAMPLES.iterdir():
+        shutil.copy(file, folder)
+    page = (HERE.parents[1] / "docs/POLICY.md").read_text()
+    return folder, dict(re.findall(r"```(js|c)\n(.*?)```", page, re.DOTALL))
+
+
+def test_the_javascript_in_the_docs_runs(documented):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    folder, code = documented
+    (folder / "main.mjs").write_text(code["js"])
+    ran = subprocess.run([node, "main.mjs"], cwd=folder, capture_output=True, text=True, check=True)
+    assert ran.stdout == "40\n"
+
+
+def test_the_c_in_the_docs_runs(documented):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("a C compiler is not installed")
+    folder, code = documented
+    (folder / "main.c").write_text(code["c"])
+    subprocess.run([compiler, "-std=c99", "main.c", "policy.c", "-o", "main", "-lm"], cwd=folder, check=True)
+    ran = subprocess.run([folder / "main"], capture_output=True, text=True, check=True)
+    assert ran.stdout == "40\n"

@@ -34,7 +34,7 @@ def c_table(policy: Mapping[str, Any], name: str = "policy") -> str:
             nodes[at] = f"{{{node['leaf']}, 0, 0, 0, 0.0, 0, 0, 0}}"
             return at
         test = node["if"]
-        texts = f"{name}_in_{len(lists)}"
+        texts = f"{name}_table_in_{len(lists)}"
         if "at_most" not in test:
             lists.append(f"static const char *const {texts}[] = {{{_joined([*map(_text, test.get('in', ())), '0'])}}};")
         numbers = "1, " + _number(test["at_most"]) + ", 0" if "at_most" in test else f"0, 0.0, {texts}"
@@ -49,12 +49,12 @@ def c_table(policy: Mapping[str, Any], name: str = "policy") -> str:
         [
             "/* A policy of RASP-Tuner (docs/POLICY.md); include policy.h first. */",
             *lists,
-            _array("policy_field", f"{name}_fields", [*map(_field, fields)] or ["{0, POLICY_OF_NUMBER, 0}"]),
-            _array("char *const", f"{name}_knobs", map(_text, knobs)),
-            _array("policy_node", f"{name}_nodes", nodes),
-            _array("policy_value", f"{name}_params", (_value(row, knob) for row in rows for knob in knobs)),
-            f"static const policy_table {name} = {{{len(fields)}, {len(knobs)}, {len(leaves)}, {name}_fields,"
-            f" {name}_knobs, {name}_nodes, {name}_params}};",
+            _array("policy_field", f"{name}_table_fields", [*map(_field, fields)] or ["{0, POLICY_OF_NUMBER, 0}"]),
+            _array("char *const", f"{name}_table_knobs", map(_text, knobs)),
+            _array("policy_node", f"{name}_table_nodes", nodes),
+            _array("policy_value", f"{name}_table_params", (_value(row, knob) for row in rows for knob in knobs)),
+            f"static const policy_table {name} = {{{len(fields)}, {len(knobs)}, {len(leaves)}, {name}_table_fields,"
+            f" {name}_table_knobs, {name}_table_nodes, {name}_table_params}};",
             "",
         ]
     )
