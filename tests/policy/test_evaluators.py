@@ -255,9 +255,10 @@ def test_moments_are_read_as_the_tuner_reads_them(text):
 
 def test_a_file_that_is_no_policy_is_refused(tmp_path):
     file = tmp_path / "policy.json"
-    file.write_text(json.dumps({**POLICIES[0], "version": 2}))
-    with pytest.raises(ValueError, match="rasp-policy of version 1"):
-        load(file)
+    for wrong in ({**POLICIES[0], "version": 2}, {}, [1]):
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(ValueError, match="rasp-policy of version 1"):
+            load(file)
     file.write_text(json.dumps(POLICIES[0]))
     assert params_of(load(file), {"wrong": 1}) == DEFAULT
 

@@ -130,6 +130,14 @@ def test_contexts_that_are_not_kept_must_be_given(tmp_path):
         shielded.export(tmp_path / "policy.json", contexts=[{"wrong": 1.0}] * 9)
 
 
+def test_a_context_that_changes_nothing_grows_no_thicket(tmp_path):
+    tuner = Tuner({"x": Float(0, 1)}, {"loss": "min"}, context=["noise"])
+    rng = np.random.default_rng(0)
+    for x in rng.random(100):
+        tuner.observe([rng.normal()], {"x": x}, {"loss": 10.0 + (x - 0.3) ** 2 + 0.1 * rng.normal()})
+    assert tuner.export(tmp_path / "policy.json").leaves <= 2
+
+
 def test_without_context_a_policy_is_one_leaf(tmp_path):
     tuner = Tuner({"x": Float(0, 1)}, {"loss": "min"}, default={"x": 0.5})
     assert tuner.export(tmp_path / "policy.json").policy["tree"]["params"] == {"x": 0.5}

@@ -35,8 +35,8 @@ Value = float | str | None  # of a field, as tests compare it; None: missing
 def load(path: Any) -> dict[str, Any]:
     """The policy in a file; a ValueError if it is none that this evaluator understands."""
     with open(path, encoding="utf-8") as file:  # noqa: PTH123 - takes whatever `open` takes
-        policy: dict[str, Any] = json.load(file)
-    if policy.get("format") != "rasp-policy" or policy.get("version") != 1:
+        policy: Any = json.load(file)
+    if not isinstance(policy, dict) or (policy.get("format"), policy.get("version")) != ("rasp-policy", 1):
         raise ValueError(f"{path} must be a rasp-policy of version 1")
     return policy
 

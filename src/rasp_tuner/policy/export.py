@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Optimizer
 from rasp_tuner.errors import InvalidValue
@@ -24,6 +25,7 @@ LEAST_CONTEXTS = 8  # half of them to grow from, half to measure on
 MOST_CONTEXTS = 512
 MOST_CANDIDATES = 64  # settings that a leaf may hold; each is tried in every context to grow from
 RESAMPLES = 2000
+TOLD_APART = 0.01  # of the width of a forecast's interval, on average: a split that gains less is noise
 UNNAMED = float("inf")  # a text of which only the hash is known: no test names it
 
 Situation = tuple[Array, Mapping[str, Value]]  # a context as models see it [d_c], and as a policy reads it
@@ -54,7 +56,7 @@ def given_situation(fields: Sequence[Mapping[str, Any]], encoded: Array, context
     try:
         return encoded, read_context(fields, context)
     except ValueError as reason:
-        raise InvalidValue(f"contexts: a policy cannot read {context!r}: {reason} (docs/POLICY.md)") from None
+        raise InvalidValue(f"contexts: a policy cannot read {show(context)}: {reason} (docs/POLICY.md)") from None
 
 
 def seen_situation(
@@ -89,7 +91,13 @@ def policy_of(source: Source, situations: Sequence[Situation], leaves: int) -> P
     places = {point.tobytes(): k for k, point in enumerate(candidates)}
     costs = model.costs([context for context, _ in grown_from], own, candidates)
     columns = [Column(field, [values[field["name"]] for _, values in grown_from]) for field in source.fields]
-    tree = grow(columns, costs, [places.get(point.tobytes(), 0) for point in own], leaves)
+    tree = grow(
+        columns,
+        costs,
+        [places.get(point.tobytes(), 0) for point in own],
+        leaves,
+        model.least_gain([context for context, _ in grown_from], own),
+    )
     points = []
     for number, leaf in enumerate(leaves_of(tree)):
         points.append(candidates[leaf.pop("candidate")])
@@ -134,6 +142,11 @@ class _Forecasts:
             return None
         margins = [optimizer.margins(context, point).values() for point in points]
         return means, np.array([any(margin.kept < KEPT for margin in own) for own in margins])
+
+    def least_gain(self, contexts: Sequence[Array], own: Sequence[Array]) -> float:
+        """What a split must gain over these contexts to be more than the forecasts could tell apart."""
+        found = [self._source.optimizer.expect(context, point) for context, point in zip(contexts, own, strict=True)]
+        return TOLD_APART * sum(one.high - one.low for one in found if one is not None)
 
     def costs(self, contexts: Sequence[Array], own: Sequence[Array], candidates: Sequence[Array]) -> Array:
         """[n, K] what each candidate loses against the recommendation; without forecasts, how far it is from it."""

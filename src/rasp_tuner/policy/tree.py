@@ -36,13 +36,14 @@ class _Split:
     test: dict[str, Any]
 
 
-def grow(columns: Sequence[Column], costs: Array, recommended: Sequence[int], leaves: int) -> Node:
+def grow(columns: Sequence[Column], costs: Array, recommended: Sequence[int], leaves: int, least: float = 0.0) -> Node:
     """A tree with at most so many leaves; a leaf has the candidate of least cost, and its share of the contexts.
 
     recommended   [n] which candidate the tuner recommends in each context: of equals the most frequent is taken
+    least         gain that a split must have in any case, summed over contexts
     """
     rows = list(range(len(costs)))
-    least = LEAST_GAIN * float(costs.sum(axis=0).min())
+    least = max(LEAST_GAIN * float(costs.sum(axis=0).min()), least)
     root: Node = {}
     open_leaves = [(root, rows, _best_split(columns, costs, rows))]
     while len(open_leaves) < leaves:
