@@ -1,16 +1,18 @@
 """TunerView: what a tuner shows of itself. Nothing here learns, and nothing is left to chance."""
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import notebook, snapshot
+from rasp_tuner.core.checks import whole
 from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
@@ -24,6 +26,9 @@ from rasp_tuner.report.history import History
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Params, Space
 from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion, Why
+
+if TYPE_CHECKING:
+    from rasp_tuner.policy.report import PolicyReport
 
 Context = RawContext
 
@@ -150,6 +155,36 @@ class TunerView:
         page = tuner_page(Shown(title, history, names, *parts, learned, self._recommended))
         snapshot.write(path, page.encode("utf-8", "replace"))
 
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        leaves: int = 16,
+        contexts: Iterable[Context] | None = None,
+        *,
+        texts: Mapping[str, Iterable[str]] | None = None,
+    ) -> "PolicyReport":
+        """Write what is recommended as a policy: a small tree from contexts to parameters that needs no tuner.
+
+        It is grown from half of the latest contexts on record, or of these, and the report says what it loses against
+        `recommend` in the other half, by forecast. Needed where contexts are not kept: with a shield, or over 32
+        numbers long. `texts` as of `history`. Nothing in the tuner changes (docs/POLICY.md).
+        """
+        from rasp_tuner.policy import export  # few programs export: the others start without it
+
+        most = whole("leaves", leaves, 1, export.MOST_LEAVES)
+        fields = export.fields_of(self._encoder.to_json())
+        if contexts is not None:
+            given = [(self._encoder.encode_readonly(context), context) for context in contexts]
+            situations = [export.given_situation(fields, seen, context) for seen, context in given]
+        else:
+            decode, known = self._names(texts).decode, {name: set(own) for name, own in (texts or {}).items()}
+            kept = [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_CONTEXTS)
+            situations = [export.seen_situation(fields, seen, decode(seen), known) for seen in kept]
+        parts = (self._space, self._default, self._optimizer, self._recommended, fields, self._lineage.total)
+        report = export.policy_of(export.Source(*parts), situations, most)
+        snapshot.write(path, (json.dumps(report.policy, indent=1) + "\n").encode())
+        return report
+
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
         why, point, metric = self._ledger.explain(id), self._ledger.point(id), self._optimizer.own_metric
@@ -197,6 +232,17 @@ class TunerView:
             "recommended in the latest situation" if dim else "recommended",
             notes if budget is None else [*notes, str(budget)],
         )
+
+    def _contexts_on_record(self, most: int) -> list[Array]:
+        """The latest so many; of samples or else of situations in memory where no steps are on record."""
+        found = self._record.parts()[3] if self._record.keeps_context else np.zeros((0, 0))
+        if not len(found):
+            found = self._optimizer.recent().contexts
+        if not len(found) and not isinstance(self._encoder, KindEncoder):  # a mean of texts is no text
+            slots = self._optimizer.slots()
+            visits = np.maximum(slots.visits, 1.0)
+            found = np.repeat(slots.contexts, np.ceil(most * visits / visits.sum()).astype(int), axis=0)
+        return list(found[-most:]) if found.shape[1] == self._encoder.dim else []
 
     def _names(self, texts: Mapping[str, Iterable[str]] | None) -> Names:
         """What the numbers on record are called."""

@@ -10,6 +10,7 @@ import pytest
 import scenarios
 
 from rasp_tuner import Tuner
+from rasp_tuner.policy.evaluate import leaf_of, load
 
 V0_1_0 = Path(__file__).parent / "v0_1_0"
 
@@ -56,3 +57,14 @@ def test_a_snapshot_of_the_default_preset_goes_on_with_what_it_had_learned(name,
     then = np.array([step["error"] for step in recorded])
     assert now[:10].mean() < then[:10].mean() + 0.5 * then.std()
     assert now.mean() < then.mean() + 0.3 * then.std()
+
+
+@pytest.mark.parametrize("name", scenarios.SCENARIOS)
+def test_a_snapshot_of_0_1_0_exports_a_policy(name, tmp_path):
+    """It has no steps on record; what is in memory will do."""
+    tuner = Tuner.from_bytes(gzip.decompress((V0_1_0 / f"{name}.rasp.gz").read_bytes()))
+    for contexts in (None, [{"load": x} for x in np.linspace(0.0, 1.0, 12)]):
+        report = tuner.export(tmp_path / "policy.json", contexts=contexts)
+        assert (report.loss is None) == (name == "paper")
+        assert report.grown_from > 4
+        assert leaf_of(load(tmp_path / "policy.json"), {"load": 0.5}) is not None

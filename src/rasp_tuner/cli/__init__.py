@@ -6,6 +6,7 @@ import typer
 
 from rasp_tuner import __version__
 from rasp_tuner.cli import bench as bench
+from rasp_tuner.cli import export as export
 from rasp_tuner.cli import forget as forget
 from rasp_tuner.cli import screen as screen
 from rasp_tuner.cli import serve as serve

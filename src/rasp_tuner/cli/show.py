@@ -30,7 +30,7 @@ def show_tuner(
     """
     with one_line_errors("cli"):
         tuner = Tuner.load(file)
-        known = dict(_named(text) for text in texts or ())
+        known = dict(named_texts(text) for text in texts or ())
         history = tuner.history(texts=known)
         if html is not None:
             tuner.report(html, title=file.stem, texts=known)
@@ -46,7 +46,8 @@ def show_tuner(
                 typer.echo(f"{what}: {written}")
 
 
-def _named(text: str) -> tuple[str, tuple[str, ...]]:
+def named_texts(text: str) -> tuple[str, tuple[str, ...]]:
+    """The name of a context and its texts, from a word as in `region=eu,us`."""
     name, found, given = text.partition("=")
     if not found:
         raise InvalidValue(f"texts must be a name and its texts, as in region=eu,us; got {text!r}")

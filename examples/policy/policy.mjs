@@ -1,0 +1,119 @@
+// The parameters that an exported policy gives in a context: in Node and in browsers, with nothing else.
+//
+//   import { check, paramsOf } from "./policy.mjs";
+//   const policy = check(JSON.parse(text));            // the text of policy.json
+//   const params = paramsOf(policy, { qps: 420, region: "eu" });
+//
+// A context that is wrong gets the default. docs/POLICY.md has the format and the rules.
+
+const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const YES = ["true", "yes", "on", "1"];
+const NO = ["false", "no", "off", "0"];
+const MOMENT = new RegExp(
+  "^(?:([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ](?=.)|$))?" +
+    "(?:([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?$",
+);
+
+class Wrong extends Error {}
+
+/** The policy, if this evaluator understands it. */
+export function check(policy) {
+  if (policy?.format !== "rasp-policy" || policy.version !== 1) throw new Error("must be a rasp-policy of version 1");
+  return policy;
+}
+
+/** The parameters to run in this context; the default if the context is wrong. */
+export function paramsOf(policy, context) {
+  return { ...(leafOf(policy, context)?.params ?? policy.default) };
+}
+
+/** The leaf of the tree that this context leads to; null if the context is wrong. */
+export function leafOf(policy, context) {
+  let values;
+  try {
+    values = readContext(policy.context, context);
+  } catch (error) {
+    if (error instanceof Wrong) return null;
+    throw error;
+  }
+  let node = policy.tree;
+  while (!("params" in node)) node = holds(node.if, values.get(node.if.field)) ? node.then : node.else;
+  return node;
+}
+
+function holds(test, value) {
+  if (value === null) return test.missing ?? false;
+  if ("at_most" in test) return value <= test.at_most;
+  return (test.in ?? []).includes(value);
+}
+
+/** The values of a context, given by name or in the order of the fields. */
+function readContext(fields, context) {
+  const names = fields.map((field) => field.name);
+  let given = context ?? (fields.length ? null : []);
+  if (typeof given !== "object" || given === null) throw new Wrong();
+  if (!Array.isArray(given)) {
+    if (Object.keys(given).some((name) => !names.includes(name))) throw new Wrong();
+    given = names.map((name) => (Object.hasOwn(given, name) ? given[name] : null));
+  }
+  if (given.length !== names.length) throw new Wrong();
+  return new Map(fields.map((field, i) => [field.name, read(field, given[i])]));
+}
+
+/** A value as tests compare it: a number (a time: seconds), a text, null if it is missing. */
+function read(field, value) {
+  if (value === undefined || value === null || Number.isNaN(value)) {
+    if (field.kind === "number" && !("missing" in field)) throw new Wrong();
+    return null;
+  }
+  if (!["string", "number", "boolean"].includes(typeof value)) throw new Wrong();
+  if (field.kind === "number") {
+    if (typeof value === "string" || !Number.isFinite(Number(value))) throw new Wrong();
+    return Number(value);
+  }
+  if (field.kind === "time of day") return seconds(value);
+  if (field.kind === "weekday") return day(value);
+  const text = textOf(value);
+  if (field.kind !== "flag") return text;
+  const word = String(text).toLowerCase();
+  if (!YES.includes(word) && !NO.includes(word)) throw new Wrong();
+  return String(YES.includes(word));
+}
+
+/** Whole numbers and booleans count as their text; any other number is a text that no test names. */
+function textOf(value) {
+  if (typeof value !== "number") return String(value);
+  return Number.isInteger(value) && Math.abs(value) <= 2 ** 53 ? String(value) : Infinity;
+}
+
+function seconds(value) {
+  if (typeof value === "string") {
+    const found = value ? MOMENT.exec(value) : null;
+    if (!found || (found[1] && !weekdayOf(found[1]))) throw new Wrong();
+    const [hour, minute, second] = found.slice(2, 5).map((part) => Number(part ?? 0));
+    if (hour > 23 || minute > 59 || second > 59) throw new Wrong();
+    return hour * 3600 + minute * 60 + second;
+  }
+  if (typeof value === "boolean" || !(value >= 0 && value <= 86400)) throw new Wrong();
+  return value;
+}
+
+function day(value) {
+  if (typeof value === "string") {
+    const named = DAYS.find((name) => value.length >= 3 && name.toLowerCase().startsWith(value.toLowerCase()));
+    if (named) return named;
+    seconds(value); // the whole text must be a moment
+    const date = MOMENT.exec(value)[1];
+    if (!date) throw new Wrong();
+    return weekdayOf(date);
+  }
+  if (typeof value === "boolean" || !Number.isInteger(value) || value < 0 || value > 6) throw new Wrong();
+  return DAYS[value];
+}
+
+/** The day of a date as in "2026-11-17"; null if there is no such date. */
+function weekdayOf(text) {
+  const at = new Date(`${text}T00:00:00Z`);
+  if (Number.isNaN(at.getTime()) || at.toISOString().slice(0, 10) !== text || text.startsWith("0000")) return null;
+  return DAYS[(at.getUTCDay() + 6) % 7];
+}

@@ -1,0 +1,44 @@
+"""`rasp export`: what a saved tuner recommends, as a policy that needs no tuner."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rasp_tuner.cli.common import Json, app, one_line_errors
+from rasp_tuner.cli.show import named_texts
+from rasp_tuner.policy import c_table
+from rasp_tuner.tuner import Tuner
+
+
+@app.command("export")
+def export_policy(
+    file: Annotated[Path, typer.Argument(help="A file of Tuner.save, such as tuner.rasp of `rasp tune`.")],
+    policy: Annotated[Path, typer.Argument(help="File to write, such as policy.json.")],
+    leaves: Annotated[int, typer.Option(help="Different settings at the most.")] = 16,
+    c: Annotated[Path | None, typer.Option(help="Header to write, with the policy as a table for policy.c.")] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(help="Texts of a context, which a tuner keeps as hashes, as in region=eu,us; repeat for several."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write what a saved tuner recommends as a small tree from contexts to parameters; nothing in the tuner changes.
+
+    Example: rasp export run.rasp policy.json
+    """
+    with one_line_errors("cli"):
+        report = Tuner.load(file).export(policy, leaves, texts=dict(map(named_texts, texts or ())))
+        if c is not None:
+            c.write_text(c_table(report.policy))
+        if as_json:
+            plain = asdict(report)
+            del plain["policy"]
+            typer.echo(json.dumps(plain, indent=1))
+            return
+        typer.echo(str(report))
+        typer.echo(f"Policy: {policy}")
+        if c is not None:
+            typer.echo(f"Table: {c}")

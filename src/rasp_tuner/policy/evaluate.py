@@ -1,0 +1,163 @@
+"""The parameters that an exported policy gives in a context. This file needs nothing else: copy it where you need it.
+
+    policy = load("policy.json")
+    params = params_of(policy, {"qps": 420, "region": "eu"})
+
+A context that is wrong gets the default: a name that the policy does not know, a required number that is missing, a
+value of another kind. docs/POLICY.md has the format. policy.mjs and policy.c in examples/policy give the same answers.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from numbers import Real
+from typing import Any
+
+DAY_S = 86_400
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+LARGEST_WHOLE = 2**53  # up to which every whole number has digits that all languages agree on
+MOMENT = re.compile(  # a date, a time of day or both; the zone is read over
+    r"(?:([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ](?=.)|$))?"
+    r"(?:([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?"
+)
+
+
+class WrongContext(ValueError):
+    """A context that the policy cannot read."""
+
+
+Value = float | str | None  # of a field, as tests compare it; None: missing
+
+
+def load(path: Any) -> dict[str, Any]:
+    """The policy in a file; a ValueError if it is none that this evaluator understands."""
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - takes whatever `open` takes
+        policy: Any = json.load(file)
+    if not isinstance(policy, dict) or (policy.get("format"), policy.get("version")) != ("rasp-policy", 1):
+        raise ValueError(f"{path} must be a rasp-policy of version 1")
+    return policy
+
+
+def params_of(policy: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
+    """The parameters to run in this context; the default if the context is wrong."""
+    leaf = leaf_of(policy, context)
+    return dict(policy["default"] if leaf is None else leaf["params"])
+
+
+def leaf_of(policy: Mapping[str, Any], context: Any = None) -> dict[str, Any] | None:
+    """The leaf of the tree that this context leads to; None if the context is wrong."""
+    try:
+        values = read_context(policy["context"], context)
+    except (ValueError, OverflowError):
+        return None
+    return walk(policy["tree"], values)
+
+
+def walk(node: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+    """The leaf below this node that values lead to, which were read before."""
+    while "params" not in node:
+        node = node["then" if holds(node["if"], values[node["if"]["field"]]) else "else"]
+    return node
+
+
+def holds(test: Mapping[str, Any], value: Value) -> bool:
+    """Whether a value passes a test: at most a number, in a list of texts, or missing."""
+    if value is None:
+        return bool(test.get("missing", False))
+    if "at_most" in test:
+        return bool(value <= test["at_most"])
+    return value in test.get("in", ())
+
+
+def read_context(fields: Sequence[Mapping[str, Any]], context: Any) -> dict[str, Value]:
+    """The values of a context by name, given by name or in the order of the fields; else a WrongContext."""
+    names = [field["name"] for field in fields]
+    if context is None and not fields:
+        context = {}
+    if hasattr(context, "tolist"):
+        context = context.tolist()
+    if isinstance(context, Mapping):
+        if not set(context) <= set(names):
+            raise WrongContext("unknown names")
+        context = [context.get(name) for name in names]
+    if not isinstance(context, (list, tuple)) or len(context) != len(names):
+        raise WrongContext("a context has a value for each field, by name or in order")
+    return {name: read(field, value) for name, field, value in zip(names, fields, context, strict=True)}
+
+
+def read(field: Mapping[str, Any], value: Any) -> Value:
+    """A value of a field as tests compare it: a number (a time: seconds), a text, or None if missing."""
+    kind = field["kind"]
+    if hasattr(value, "item"):  # a scalar of NumPy
+        value = value.item()
+    if kind in ("time of day", "weekday") and hasattr(value, "isoformat"):
+        value = value.isoformat()
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        if kind == "number" and "missing" not in field:
+            raise WrongContext("a required number is missing")
+        return None
+    if not isinstance(value, (str, Real)):
+        raise WrongContext("neither a text nor a number nor true or false")
+    if kind == "number":
+        return _number(value)
+    if kind == "time of day":
+        return _seconds(value)
+    if kind == "weekday":
+        return _day(value)
+    text = _text(value)
+    if kind == "flag":
+        word = text.lower() if isinstance(text, str) else ""
+        if word not in YES + NO:
+            raise WrongContext("not a flag")
+        return "true" if word in YES else "false"
+    return text
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str) or not math.isfinite(float(value)):
+        raise WrongContext("not a finite number")
+    return float(value)
+
+
+def _text(value: Any) -> str | float:
+    """Whole numbers and booleans count as their text; any other number is a text that no test names."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    whole = abs(value) <= LARGEST_WHOLE and value == int(value)
+    return str(int(value)) if whole else math.inf
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, str):
+        found = MOMENT.fullmatch(value)
+        if not value or found is None:
+            raise WrongContext("not a time")
+        if found[1]:
+            date.fromisoformat(found[1])
+        hour, minute, second = (int(part or 0) for part in found.group(2, 3, 4))
+        if hour > 23 or minute > 59 or second > 59:
+            raise WrongContext("not a time")
+        return float(hour * 3600 + minute * 60 + second)
+    if isinstance(value, bool) or not 0 <= value <= DAY_S:
+        raise WrongContext("not a time")
+    return float(value)
+
+
+def _day(value: Any) -> str:
+    if isinstance(value, str):
+        for day in DAYS:
+            if len(value) >= 3 and day.lower().startswith(value.lower()):
+                return day
+        _seconds(value)  # the whole text must be a moment
+        found = MOMENT.fullmatch(value)
+        if found is None or not found[1]:
+            raise WrongContext("not a day")
+        return DAYS[date.fromisoformat(found[1]).weekday()]
+    if isinstance(value, bool) or value not in range(len(DAYS)):
+        raise WrongContext("not a day")
+    return DAYS[int(value)]
