@@ -296,6 +296,8 @@ def _widened(space: Mapping[str, BaseDistribution], trials: Sequence[FrozenTrial
 
 def _plain(context: Any) -> Any:
     """A context as JSON has it."""
-    if isinstance(context, Mapping):
-        return {name: value_json(CONTEXT, value) for name, value in context.items()}
-    return None if context is None else [value_json(CONTEXT, value) for value in context]
+    if context is None:
+        return None
+    named = isinstance(context, Mapping)
+    values = [x if type(x) is int else value_json(CONTEXT, x) for x in (context.values() if named else context)]
+    return dict(zip(context, values, strict=True)) if named else values
