@@ -163,7 +163,7 @@ def test_several_objectives_are_tuned_by_their_weighted_mean():
     assert same(sampler, native(answer, {"value_0": Metric("min"), "value_1": Metric("max", 0.5)}))
 
 
-@pytest.mark.parametrize("weights", [None, [1.0], [1.0, 0.0], [1.0, "x"]])
+@pytest.mark.parametrize("weights", [None, [1.0], [1.0, 1.0, 1.0]])
 def test_several_objectives_without_their_weights_are_refused(weights):
     study = optuna.create_study(sampler=RaspSampler(weights=weights), directions=["minimize", "minimize"])
     with pytest.raises(InvalidSpace, match="weight"):
@@ -383,6 +383,8 @@ def test_a_default_outside_of_the_range_is_refused():
         ({"guard": 0.1}, "guard"),
         ({"weights": 5}, "weights"),
         ({"weights": "11"}, "weights"),
+        ({"weights": [1.0, 0.0]}, "weight"),
+        ({"weights": [1.0, "x"]}, "weight"),
         ({"constraints": ["a <= 1"]}, "search_space"),
         ({"search_space": SPACE, "constraints": ["q <= 1"]}, "constraints"),
         ({"search_space": SPACE, "default": {"a": 50}}, r"default\['a'\]"),
@@ -399,6 +401,30 @@ def test_another_study_starts_from_its_own_trials():
     first, second = run(sampler, loads=LOADS[:5]), run(sampler, loads=LOADS[:5])
     assert params_of(first) == params_of(second)
     assert sampler.tuner.learned == 5
+
+
+def test_studies_of_one_name_in_two_storages_are_two():
+    sampler = RaspSampler(context=["load"], seed=7)
+    for _ in range(2):
+        run(sampler, loads=LOADS[:3], study_name="same")
+    assert sampler.tuner.learned == 3
+
+
+def test_a_constant_may_become_a_parameter():
+    sampler = RaspSampler(seed=7)
+    study = optuna.create_study(sampler=sampler)
+    for ends in ((1, 1), (1, 1), (3, 8), (3, 8)):
+        study.optimize(lambda trial, ends=ends: trial.suggest_int("n", *ends), n_trials=1)
+    assert sampler.tuner.learned == 4
+    assert [row["params"]["n"] for row in sampler.tuner.history()][:2] == [1, 1]
+
+
+def test_a_default_that_no_trial_asks_for_is_named_in_the_log(caplog):
+    study = optuna.create_study(sampler=RaspSampler(default={"x": 0.25, "cahce_gb": 8}))
+    with caplog.at_level(logging.WARNING, "rasp_tuner"):
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    assert study.trials[0].params == {"x": 0.25}
+    assert [record.getMessage().split(": ")[1] for record in caplog.records] == ["cahce_gb"]
 
 
 def test_hyperband_which_shows_a_sampler_one_bracket_at_a_time():
@@ -425,6 +451,16 @@ def test_trials_without_an_end_are_forgotten_and_still_learned(monkeypatch):
     for trial in trials:
         study.tell(trial, trial.params["a"])
     assert sampler.tuner.learned == 6
+
+
+def test_a_trial_that_outlives_its_suggestion_is_learned():
+    sampler = RaspSampler(SPACE, seed=7, failed="ignore", max_pending=2)
+    study = optuna.create_study(sampler=sampler)
+    long, *others = (study.ask(SPACE) for _ in range(4))
+    for trial in others:
+        study.tell(trial, state=TrialState.FAIL)
+    study.tell(long, 1.0)
+    assert sampler.tuner.learned == 1
 
 
 def test_without_optuna_the_error_names_the_extra(monkeypatch):

@@ -10,7 +10,7 @@ import copy
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -19,7 +19,7 @@ import numpy as np
 from rasp_tuner.contexts import value_json
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.context_encoder import Schema
-from rasp_tuner.errors import InvalidSpace, InvalidValue, MissingExtra
+from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra
 from rasp_tuner.space import Float, Params, Value
 from rasp_tuner.tuner import Context, Tuner
 from rasp_tuner.types import Direction, Metric, Suggestion
@@ -80,6 +80,8 @@ class RaspSampler(BaseSampler):
                 raise InvalidSpace(f"search_space[{name!r}] must be a distribution of Optuna, got {show(distribution)}")
         if not isinstance(weights, list | tuple | None):
             raise InvalidSpace(f"weights must be a list with one for each objective, got {show(weights)}")
+        for weight in weights or ():
+            Metric("min", weight)
         if settings.get("constraints") and search_space is None:
             raise InvalidSpace("constraints need a search_space, for they name parameters")
         if settings.get("shield") is not None:
@@ -90,7 +92,7 @@ class RaspSampler(BaseSampler):
         self._weights, self._pruned, self._failed = weights, pruned, failed
         self._lock = threading.RLock()  # of a study with n_jobs
         self._context: Any = None  # of trials that begin now, as JSON has it
-        self._study: tuple[str, int] | None = None
+        self._study: tuple[object, int] | None = None  # its storage and its id there
         self._directions: list[StudyDirection] = []
         self._metrics: dict[str, Metric | Direction] = {"value": "min"}
         self._start_again(self._given_space)
@@ -176,11 +178,10 @@ class RaspSampler(BaseSampler):
 
     def _catch_up(self, study: Study, ended: FrozenTrial | None = None) -> None:
         """Learn all trials that ended since the last call, those of other processes too; `ended` is not stored yet."""
-        name = (study.study_name, study._study_id)
-        if self._study != name:
+        if self._study != (study._storage, study._study_id):
             self._directions, self._metrics = study.directions, self._metrics_of(study.directions)
             self._start_again(self._given_space)
-            self._study = name
+            self._study = study._storage, study._study_id
         trials = list(study._storage.get_all_trials(study._study_id, deepcopy=False))
         if ended is not None:
             trials[ended.number] = ended
@@ -189,6 +190,7 @@ class RaspSampler(BaseSampler):
         if _choices(space) != _choices(self._space):
             self._start_again(space)
             fresh = self._not_learned(trials)
+        self._space = space
         for trial in fresh:
             self._learned.add(trial.number)
             try:
@@ -204,10 +206,13 @@ class RaspSampler(BaseSampler):
         choices = _choices(space)
         first = self._first_values(choices) if choices else {}
         self._tuner = self._new_tuner(choices, first) if choices else None
-        self._space, self._start = space, first  # names -> the widest distribution seen, and its first value
+        self._space: dict[str, BaseDistribution] = space  # the widest seen of each name
+        self._start = first  # where each knob starts
         self._waiting: dict[int, Suggestion] = {}  # of trials that run, by number
         self._learned: set[int] = set()  # numbers of trials, beside those before `_all_before`
-        self._all_before = 0
+        self._all_before: int = 0
+        if choices and (unknown := sorted(set(self._default or ()) - set(choices))):
+            log.warning("the default has parameters that no trial has had so far: %s", ", ".join(unknown))
 
     def _not_learned(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         """Trials that ended, in the order in which they did; numbers are positions."""
@@ -218,22 +223,22 @@ class RaspSampler(BaseSampler):
     def _learn(self, trial: FrozenTrial) -> None:
         suggestion, context = self._waiting.pop(trial.number, None), trial.user_attrs.get(CONTEXT)
         if self._tuner is None:
-            return
+            return None
         if suggestion is None and ASKED in trial.system_attrs:  # before the space grew, or in another process
             suggestion = self._tuner.ask(context)
         known = self._start
         ran = {name: to_knob(self._space[name], value) for name, value in trial.params.items() if name in known}
         lesson = self._lesson(trial)
         if lesson == "ignore" or not ran:
-            return
-        if suggestion is not None and isinstance(lesson, dict):
-            self._tuner.tell(suggestion.id, lesson, ran)
-        elif suggestion is not None:
-            self._tuner.tell_failed(suggestion.id, params=ran)
-        elif isinstance(lesson, dict):
-            self._tuner.observe(context, known | ran, lesson)
-        else:
-            self._tuner.observe_failed(context, known | ran)
+            return None
+        if suggestion is not None:
+            with suppress(ExpiredSuggestion):  # of a trial that took very long: it is learned as one of others
+                if isinstance(lesson, dict):
+                    return self._tuner.tell(suggestion.id, lesson, ran)
+                return self._tuner.tell_failed(suggestion.id, params=ran)
+        if isinstance(lesson, dict):
+            return self._tuner.observe(context, known | ran, lesson)
+        return self._tuner.observe_failed(context, known | ran)
 
     def _lesson(self, trial: FrozenTrial) -> dict[str, float] | Literal["failed", "ignore"]:
         """What a trial teaches: its values by the names of metrics, that it failed, or nothing."""
