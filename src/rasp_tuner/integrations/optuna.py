@@ -95,6 +95,8 @@ class RaspSampler(BaseSampler):
         self._study: tuple[object, int] | None = None  # its storage and its id there
         self._directions: list[StudyDirection] = []
         self._metrics: dict[str, Metric | Direction] = {"value": "min"}
+        self._space: dict[str, BaseDistribution] = {}  # the widest seen of each name
+        self._start: Params = {}  # where each knob starts
         self._start_again(self._given_space)
         self._checker = self._tuner or self._tuner_of_one_knob()  # says what is wrong before trials run
 
@@ -206,8 +208,7 @@ class RaspSampler(BaseSampler):
         choices = _choices(space)
         first = self._first_values(choices) if choices else {}
         self._tuner = self._new_tuner(choices, first) if choices else None
-        self._space: dict[str, BaseDistribution] = space  # the widest seen of each name
-        self._start = first  # where each knob starts
+        self._space, self._start = space, first
         self._waiting: dict[int, Suggestion] = {}  # of trials that run, by number
         self._learned: set[int] = set()  # numbers of trials, beside those before `_all_before`
         self._all_before: int = 0
