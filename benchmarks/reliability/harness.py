@@ -293,8 +293,10 @@ class ForkedServerProcess(ServerProcess):
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["rasp_tuner.cli", "rasp_tuner.service.server", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"]
-    + ["uvloop", "uvicorn.lifespan.on", "pydantic.type_adapter", "rich.status"]  # what they load when they run
+    [
+        *("rasp_tuner.cli", "rasp_tuner.service.server", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"),
+        *("uvloop", "uvicorn.lifespan.on", "pydantic.type_adapter", "rich.status"),  # what they load when they run
+    ]
 )
 
 

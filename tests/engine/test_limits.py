@@ -258,3 +258,13 @@ def test_whatever_is_measured_a_suggestion_is_legal_and_margins_are_numbers(kind
     margin = tuner.margins([0.0])["other"]
     assert math.isfinite(margin.expected)
     assert 0.0 <= margin.kept <= 1.0
+
+
+def test_the_history_says_what_the_default_comes_to_wherever_the_limit_decided():
+    server = Server(tuner_for(Metric("min", max=LIMIT)), 0.02)
+    for _ in range(60):
+        server.step()
+    safe = [row for row in server.tuner.history() if row["chosen_by"].endswith(("the limits", "as far as is safe"))]
+    known = [row["expected_default"] for row in safe if row["step"] > 10]
+    assert len(known) > 5
+    assert known == pytest.approx([cost(0.9, 0.9)] * len(known), rel=0.2)

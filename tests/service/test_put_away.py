@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from serving import STUDY, ask, definition, play, running, steps, tell, view, wait_for
 
 from rasp_tuner.service.limits import Limits
-from rasp_tuner.service.storage.store import sqlite_url
+from rasp_tuner.service.storage.replay import load_study
+from rasp_tuner.service.storage.store import Store, sqlite_url
+from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import SORTS, StudySummary, places
@@ -135,6 +137,22 @@ def test_a_study_with_a_problem_stays_in_memory(sqlite, monkeypatch):
         assert "cannot be saved" in listed(client, sort="alerts", limit=1)["studies"][0]["health"]
 
 
+def test_a_study_that_cannot_be_shown_hurts_no_other(sqlite, monkeypatch):
+    summary = StudySummary
+
+    def fails(live, now):
+        if live.definition.name == "study-1":
+            raise ValueError("not this one")
+        return summary(live, now)
+
+    monkeypatch.setattr("rasp_tuner.service.storage.study_cache.StudySummary", fails)
+    with running(sqlite, limits=FEW) as client:
+        create(client)
+        in_turn(client, 1)
+        assert in_memory(client) == {"study-1", "study-4"}
+        assert view(client, "study-1")["health"] == "it cannot be shown (ValueError)"
+
+
 def test_old_records_of_a_study_that_was_put_away_are_erased(sqlite, monkeypatch):
     clock = [1e9]
     monkeypatch.setattr("rasp_tuner.service.storage.writer.time.time", lambda: clock[0])
@@ -162,7 +180,38 @@ def test_a_study_that_is_deleted_or_damaged_while_it_is_away(sqlite, monkeypatch
         assert [study["name"] for study in found["damaged"]] == ["study-1"]
 
 
-@given(st.integers(0, 99), st.integers(0, 40), st.lists(st.floats(0.0, 1e5), min_size=2, max_size=2))
+def test_a_study_stays_until_whoever_had_it_loaded_has_used_it(sqlite):
+    store = Store(sqlite)
+    with store.writing() as connection:
+        for name in "cba":
+            store.add_study(connection, name, {**definition().to_wire(), "name": name}, 0.0)
+    cache = StudyCache(store, 1)
+    cache.await_load("b")
+    for row in cache.unseen():
+        cache.adopt(row, *load_study(store, row))
+    assert names_of(cache.spare(0.0)) == ["c", "a"]  # nobody waits for these; the first that was read stays longest
+    for name in "ac":
+        cache.study(name, writes=False)
+    assert names_of(cache.spare(0.0)) == ["a", "c"]  # "b" is waited for, and stays until it was used
+    for name in "bc":
+        cache.study(name, writes=False)
+    assert names_of(cache.spare(0.0)) == ["a", "b"]
+    for live in cache.spare(0.0):
+        cache.put_away(live, 0.0)
+    assert (list(cache.live), list(cache.away), cache.unseen()) == (["c"], ["a", "b"], [])
+    assert [cache.is_wanted(row) for row in cache.rows.values()] == [False, False, False]
+    cache.await_load("b")
+    assert [name for name, row in cache.rows.items() if cache.is_wanted(row)] == ["b"]
+    cache.remove("a")
+    assert (list(cache.away), cache.orders["name"]) == (["b"], [(0.0, "b")])
+    store.close()
+
+
+def names_of(studies):
+    return [live.definition.name for live in studies]
+
+
+@given(st.integers(0, 99), st.integers(0, 12), st.lists(st.floats(0.0, 1e5), min_size=2, max_size=2))
 def test_a_summary_shows_what_the_study_shows(seed, count, times):
     live = LiveStudy(3, definition(lease_s=30.0, ttl_s=70.0), 0.0)
     play(live, count, seed)

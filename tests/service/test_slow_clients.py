@@ -4,7 +4,7 @@ import socket
 import time
 
 import pytest
-from serving import STUDY, running, tell
+from serving import STUDY, running, tell, wait_for
 
 from rasp_tuner.service.http import connection as http_connection
 
@@ -62,3 +62,20 @@ def test_a_head_without_end_is_refused(sqlite):
         with connect(client) as connection, pytest.raises(OSError, match=r"Broken pipe|reset by peer"):
             flood(connection)
         assert client.get("/healthz").status_code == 200
+
+
+def test_empty_lines_between_requests_do_not_keep_a_connection(sqlite, monkeypatch):
+    monkeypatch.setattr(http_connection, "IDLE_TIMEOUT_S", 0.3)
+    with running(sqlite) as client, connect(client) as connection:
+        for _ in range(2):
+            connection.sendall(b"\r\nGET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(1_000).startswith(b"HTTP/1.1 200")
+
+        def is_closed():
+            try:
+                connection.sendall(b"\r\n")
+            except OSError:
+                return True
+            return False
+
+        wait_for(is_closed, "the end of the connection", 20)

@@ -262,11 +262,12 @@ class LimitedEngine:
         proposal = worst.engine.propose(context, current, rng)
         if proposal is None:
             return None
-        return self._instead(proposal, proposal.point, f"{{}}, to keep the limit of {worst.name}")
+        instead = self._instead(proposal, proposal.point, f"{{}}, to keep the limit of {worst.name}")
+        return Proposal(instead.point, replace(instead.why.explanation(), level=None))  # it was of that metric
 
     @staticmethod
     def _instead(wanted: Proposal, point: Array, source: str) -> Proposal:
-        """Another point than was wanted; the forecast was of that one."""
+        """Another point than was wanted; the forecast was of that one, but what the default comes to stays."""
         why = wanted.why.explanation()
         source = source.replace("{}", why.source)
-        return Proposal(point, replace(why, source=source, predicted=None, deviation=None, better=None, level=None))
+        return Proposal(point, replace(why, source=source, predicted=None, deviation=None, better=None))

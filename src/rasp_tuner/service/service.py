@@ -180,8 +180,19 @@ class Service:
         while missing and (query.limit is None or time.monotonic() < until):
             name = missing.pop(0)
             with contextlib.suppress(HttpError):  # deleted meanwhile, or damaged: a request by name explains
-                page.views[name] = await self.read(name, self.view)
+                page.views[name] = await self._read_view(name)
         return page.answer(len(missing))
+
+    async def _read_view(self, name: str) -> dict[str, Any]:
+        """The view of a study; it is loaded only if nothing is known of it."""
+        cache = self.writer.cache
+        known = name in cache.live or name in cache.away
+
+        def run(work: UnitOfWork) -> dict[str, Any]:
+            return self.view(cache.away.get(name) or work.study(name), work)
+
+        view: dict[str, Any] = await self.submit(run, writes=False, study=None if known else name)
+        return view
 
     async def read(self, name: str, read: Callable[[LiveStudy, UnitOfWork], Any]) -> Any:
         """The result of `read` on a study; it must change nothing."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rasp_tuner.service.storage.jobs import MORE
+from rasp_tuner.service.storage.store import StudyRow
 from rasp_tuner.service.storage.transaction import UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
 from rasp_tuner.service.study.study_summary import UNKNOWN, Sort, StudySummary, places
@@ -41,25 +42,31 @@ class StudyList:
 
     def page(self, work: UnitOfWork, query: ListQuery) -> tuple[list[str], int]:
         """The names on the page, in order, and how many were found in all; called by the writer."""
-        names, wanted = sorted(work.cache.rows), query.find.casefold()
+        others, wanted = self._not_put_away(work, query.sort), query.find.casefold()
+        order = sorted(work.cache.orders[query.sort] + others)  # nearly sorted already: takes little
+        names = [name for _, name in order]
         if query.only is not None or wanted:
             names = [name for name in names if query.only in (None, name) and wanted in name.casefold()]
-        if query.sort != "name":
-            names.sort(key=self._order(work, query.sort).__getitem__)
         end = None if query.limit is None else query.offset + query.limit
         return names[query.offset : end], len(names)
 
-    def _order(self, work: UnitOfWork, sort: Sort) -> dict[str, float]:
-        """The place of every study; what is not known yet comes last, or by the time it was made."""
+    def _not_put_away(self, work: UnitOfWork, sort: Sort) -> list[tuple[float, str]]:
+        """Places and names of studies in memory, and of those not read yet: last, or by when they were made."""
         cache = work.cache
-        order = {name: -row.created if sort == "recent" else UNKNOWN for name, row in cache.rows.items()}
-        order |= {name: summary.places[sort] for name, summary in cache.away.items()}
+        live, rows = cache.live, cache.rows
         if sort == "recent":
-            return order | {name: -live.last_at for name, live in cache.live.items() if live.last_at is not None}
-        if sort == "learned":
-            return order | {name: -float(live.tuner.learned) for name, live in cache.live.items()}
-        self._look(work)
-        return order | {name: facts.places[sort] for name, facts in self._facts.items()}
+            order = {name: -(study.last_at or study.created) for name, study in live.items()}
+        elif sort == "learned":
+            order = {name: -float(study.tuner.learned) for name, study in live.items()}
+        elif sort == "name":
+            order = dict.fromkeys(live, 0.0)
+        else:
+            self._look(work)
+            order = {name: self._facts[name].places[sort] if name in self._facts else UNKNOWN for name in live}
+        if len(live) + len(cache.away) < len(rows):
+            unseen = [name for name in rows if name not in live and name not in cache.away]
+            order |= {name: _place_unseen(rows[name], sort) for name in unseen}
+        return [(place, name) for name, place in order.items()]
 
     def _look(self, work: UnitOfWork) -> None:
         live, until = work.cache.live, time.monotonic() + PAGE_S
@@ -71,6 +78,10 @@ class StudyList:
             if time.monotonic() > until:
                 return  # the rest keeps its place
             self._facts[name] = Facts(study.id, study.seq, places(study.view(work.now)))
+
+
+def _place_unseen(row: StudyRow, sort: Sort) -> float:
+    return -row.created if sort == "recent" else 0.0 if sort == "name" else UNKNOWN
 
 
 class PageRead:

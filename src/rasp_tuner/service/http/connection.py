@@ -133,7 +133,6 @@ class HttpConnection(asyncio.Protocol):
                 self._release(exchange)
 
     def data_received(self, data: bytes) -> None:
-        self._idle_since = None
         for start in range(0, len(data), PIECE_BYTES):
             if self._is_ending:
                 return
@@ -165,7 +164,7 @@ class HttpConnection(asyncio.Protocol):
         self._header_count = 0
 
     def on_message_begin(self) -> None:
-        before = self._incoming
+        before, self._idle_since = self._incoming, None
         self._incoming = Incoming(self._loop.time() if before is None else before.began)
         self._new_request()
 
@@ -250,7 +249,7 @@ class HttpConnection(asyncio.Protocol):
         exchange = self._unanswered[0]
         if exchange.is_ready:
             exchange.is_begun = True
-            exchange.request.body, exchange.parts = b"".join(exchange.parts), []
+            exchange.request.body, exchange.parts = b"".join(exchange.parts if exchange.refusal is None else ()), []
             task = self._loop.create_task(self._answer(exchange))
             self._state.tasks.add(task)
             task.add_done_callback(self._state.tasks.discard)

@@ -18,7 +18,7 @@ SNAPSHOT_EVERY_EVENTS = 2_000  # events of a study between snapshots, at most
 REPLAY_CPU_S = 0.3  # CPU time that replaying the events since the latest snapshot may take, or longer by:
 REPLAY_FACTOR = 10  # times what the latest snapshot took, so that they take a tenth of the time at most
 CHEAP_REPLAY_CPU_S = 0.01  # less than saving a study takes: it is put away without a snapshot
-PROBLEM = "snapshot"  # its key in LiveStudy.problems
+PROBLEM, NO_SUMMARY = "snapshot", "summary"  # keys in LiveStudy.problems
 
 log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 
@@ -52,9 +52,17 @@ class SnapshotTask:
             if self._replay_cpu_s.get(live.id, 0.0) > CHEAP_REPLAY_CPU_S and self._events_since(live):
                 self._start(live)
             if not live.problems:
-                for known in (self._seqs, self._replay_cpu_s, self._cost_s):
-                    known.pop(live.id, None)
-                self._cache.put_away(live, now)
+                self._put_away(live, now)
+
+    def _put_away(self, live: LiveStudy, now: float) -> None:
+        try:
+            self._cache.put_away(live, now)
+        except Exception as error:
+            log.exception("study %r cannot be put away: it stays in memory", live.definition.name)
+            live.problems[NO_SUMMARY] = f"it cannot be shown ({type(error).__name__})"
+        else:
+            for known in (self._seqs, self._replay_cpu_s, self._cost_s):
+                known.pop(live.id, None)
 
     def unsaved(self) -> list[LiveStudy]:
         """Studies with events since their latest snapshot."""

@@ -6,6 +6,7 @@ needs it has it loaded again from snapshot and log. It may be put away between t
 
 import logging
 import time
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -16,7 +17,7 @@ from rasp_tuner.service.storage.leases import Leases
 from rasp_tuner.service.storage.replay import load_study
 from rasp_tuner.service.storage.store import Store, StudyRow
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study.study_summary import StudySummary
+from rasp_tuner.service.study.study_summary import SORTS, Sort, StudySummary
 
 RETRY_LOAD_S = 1.0  # after a load that the database failed
 USE_WITHIN_S = 5.0  # that a study stays at least for whoever had it loaded
@@ -33,6 +34,7 @@ class StudyCache:
         self.rows = self._read_rows()
         self.live: dict[str, LiveStudy] = {}
         self.away: dict[str, StudySummary] = {}  # of those that were put away
+        self.orders: dict[Sort, list[tuple[float, str]]] = {sort: [] for sort in SORTS}  # the same, sorted
         self.loads = 0  # so far
         self._used: OrderedDict[str, None] = OrderedDict()  # names of the live ones, the longest unused first
         self._awaited: dict[str, float] = {}  # that jobs wait for, until when they keep their place (monotonic)
@@ -86,7 +88,7 @@ class StudyCache:
         self._snapshot_seqs[row.id], self._replay_cpu_s[row.id] = snapshot_seq, cpu_s
         self._stale.pop(row.name, None)
         self._unreadable.pop(row.name, None)
-        summary = self.away.pop(row.name, None)
+        summary = self._drop_summary(row.name)
         if summary is not None and summary.id == live.id:
             summary.return_to(live)
         self.put(self.rows.get(row.name, row), live)
@@ -128,8 +130,17 @@ class StudyCache:
     def put_away(self, live: LiveStudy, now: float) -> None:
         """Let a study go that has no uncommitted changes; a summary of it stays."""
         name = live.definition.name
-        self.away[name] = StudySummary(live, now)
+        self.away[name] = summary = StudySummary(live, now)
+        for sort, place in summary.places.items():
+            insort(self.orders[sort], (place, name))
         self._leave_memory(name)
+
+    def _drop_summary(self, name: str) -> StudySummary | None:
+        summary = self.away.pop(name, None)
+        for sort, place in summary.places.items() if summary is not None else ():
+            order = self.orders[sort]
+            del order[bisect_left(order, (place, name))]
+        return summary
 
     def _leave_memory(self, name: str) -> LiveStudy | None:
         self._used.pop(name, None)
@@ -142,7 +153,7 @@ class StudyCache:
             log.error("study %r could not be loaded, the database failed: %s", name, error)
             self._unreadable[name] = time.monotonic() + RETRY_LOAD_S
         else:
-            self.away.pop(name, None)
+            self._drop_summary(name)
             log.error("study %r cannot be built from its log", name, exc_info=error)
             self.damaged[name] = f"its log cannot be replayed ({type(error).__name__}): the server's log says why"
 
@@ -162,7 +173,7 @@ class StudyCache:
     def remove(self, name: str) -> None:
         row = self.rows.pop(name, None)
         self._leave_memory(name)
-        self.away.pop(name, None)
+        self._drop_summary(name)
         self._stale.pop(name, None)
         self._unreadable.pop(name, None)
         self.damaged.pop(name, None)
