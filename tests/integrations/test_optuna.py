@@ -451,6 +451,7 @@ def test_trials_without_an_end_are_forgotten_and_still_learned(monkeypatch):
     for trial in trials:
         study.tell(trial, trial.params["a"])
     assert sampler.tuner.learned == 6
+    assert sampler.tuner.asked == 9  # again for the three that were forgotten
 
 
 def test_a_trial_that_outlives_its_suggestion_is_learned():

@@ -43,11 +43,15 @@ def from_knob(distribution: BaseDistribution, value: Value) -> Any:
 
 
 def moved_inside(name: str, distribution: BaseDistribution, value: Value) -> Value:
-    """The nearest legal value of a narrower range than the one that `value` is from."""
+    """A legal value of this distribution near to `value`, which is from a wider range or a finer grid.
+
+    >>> moved_inside("n", IntDistribution(10, 20, step=5), 17), moved_inside("n", IntDistribution(10, 20, step=5), 3)
+    (15, 10)
+    """
     knob = knob_of(name, distribution)
     if not isinstance(knob, Float | Int) or isinstance(value, str | None):
         return value
-    return knob.from_unit(knob.place(min(max(value, knob.low), knob.high)))
+    return knob.from_unit(knob.place(value))  # what lies outside goes to the nearer end
 
 
 def hull(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
