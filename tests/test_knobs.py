@@ -267,3 +267,8 @@ def test_merging_needs_equal_constraints():
     )
     with pytest.raises(InvalidValue, match="same constraints"):
         one.merge(other)
+
+
+def test_a_step_as_wide_as_the_range_is_legal_whatever_the_floats_say():
+    assert 0.35 - 0.1 < 0.25
+    assert [Float(0.1, 0.35, step=0.25).from_unit(unit) for unit in (0.0, 1.0)] == [0.1, 0.35]

@@ -68,7 +68,8 @@ class Float:
         if self.step is not None:
             step = number("Float step", self.step, InvalidSpace)
             object.__setattr__(self, "step", step)
-            if not 0.0 < step <= self.high - self.low:
+            width = max(self.high - self.low, float(_exact(self.high) - _exact(self.low)))  # 0.35 - 0.1 is 0.25
+            if not 0.0 < step <= width:
                 raise InvalidSpace(f"Float step must lie in (0, high - low], got {step=} on [{self.low}, {self.high}]")
             if (self.high - self.low) / step > LARGEST_INT:
                 raise InvalidSpace(f"Float step is too fine for its range, got {step=} on [{self.low}, {self.high}]")
