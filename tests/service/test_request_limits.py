@@ -137,6 +137,17 @@ def test_a_body_in_small_parts_is_read(server):
     assert answer(server, ASK + CHUNKED + parts + b"0\r\n\r\n") == 200
 
 
+@pytest.mark.parametrize("line", [b"CONNECT /healthz", b"GET /healthz"])
+def test_who_wants_another_protocol_is_told_that_the_connection_ends(server, line):
+    with connect(server) as connection:
+        connection.sendall(line + b" HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+        received = b""
+        while part := connection.recv(65_536):
+            received += part
+    assert received.startswith(b"HTTP/1.1 405" if line.startswith(b"CONNECT") else b"HTTP/1.1 200")
+    assert b"\r\nconnection: close\r\n" in received
+
+
 def test_headers_are_counted(server):
     most = VERSION + b"x: 1\r\n" * (MAX_HEADERS - 1)
     assert answer(server, most + b"\r\n") == 200

@@ -45,7 +45,7 @@ def running_gain(rows: Iterable[Row], sign: float, first: int = 0) -> list[Gain]
     signs: set[float] = set()
     for row in rows:
         level, came, expected = row["expected_default"], row["target"], row["expected"]
-        if level is None or came is None or row["id"] is None or row["step"] < first:
+        if level is None or came is None or expected is None or row["id"] is None or row["step"] < first:
             continue
         size += abs(level)
         signs.add(math.copysign(1.0, level))

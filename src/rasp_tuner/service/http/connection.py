@@ -347,7 +347,9 @@ class HttpConnection(asyncio.Protocol):
         self._advance()
 
     def _end_after_answers(self) -> None:
-        """Read nothing more; the connection ends with the last answer."""
+        """Read nothing more; the connection ends with the last answer, which says so."""
+        if self._unanswered:
+            self._unanswered[-1].keeps_alive = False
         self._is_ending, self._incoming = True, None
         self._read(False)
 
