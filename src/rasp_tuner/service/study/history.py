@@ -17,10 +17,11 @@ from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
-from rasp_tuner.service.study.regimes import RegimeTimeline
+from rasp_tuner.core.regimes import RegimeTimeline
+from rasp_tuner.service.study.study_visits import StudyVisits
 from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation, Why
+from rasp_tuner.types import Explanation, Return, Why
 
 MAX_MARKS = 300  # newest events shown on the timeline
 GAIN_EACH_STEP_UNTIL = 128  # steps; later the gain is computed for one step in GAIN_EVERY_STEPS and scaled up
@@ -56,7 +57,7 @@ class History:
         self._shown = _series_before_times(definition) + [f"gain:{name}" for name in definition.metrics]
         series = ["at", *self._shown, *(f"gate:{i}" for i in range(len(self.experts)))]
         self.trace, self.latest_steps = Trace(series), LatestSteps(series)
-        self.regimes = RegimeTimeline(self._encoder.dim)
+        self.regimes, self.visits = RegimeTimeline(self._encoder.dim), StudyVisits(definition.space)
         self.marks: list[dict[str, Any]] = []
         self.gain = 0.0  # summed over all steps
         self.gains = Gains(definition.metrics)
@@ -71,6 +72,9 @@ class History:
         step, names = self.trace.steps, self._definition.metrics
         regime = self._regime(context) if known_context else None
         error = self._error(metrics, why)
+        if regime is not None and why is not None:
+            value = None if self._definition.preset == "paper" else error  # its errors are relative to their time
+            self.visits.add(regime, step, at, value, metrics is None, params)
         levels = {name: self._level(name, regime, expected) for name in names}
         gains = self._gains_of(params, metrics, levels)
         gain = self.gains.joint(gains, levels) if gains else None
@@ -150,7 +154,8 @@ class History:
                 {"regime": label, "from": before + start, "to": before + end}
                 for label, start, end in self.regimes.segments
             ],
-            "events": list(self.marks),
+            "situations": self.visits.situations(),
+            "events": sorted([*self.marks, *self.visits.events()], key=lambda event: int(event["step"])),
             "calibration": {
                 "expected": list(COVERAGE_LEVELS) if total else [],
                 "observed": [within / total for within in self.calibration[1:]] if total else [],
@@ -205,6 +210,7 @@ class History:
             "series": list(self.trace.series),
             "latest": dict(self.latest),
             "regimes": self.regimes.to_json(),
+            "visits": self.visits.to_json(),
         }
 
     def state(self) -> dict[str, Array]:
@@ -225,12 +231,21 @@ class History:
         self.trace.restore(under("trace/", state), series)
         self.latest_steps.restore(under("newest/", state) or {"values": np.zeros((0, 0))}, self.trace.steps)
         self.regimes.restore(data["regimes"], under("regimes/", state))
+        self.visits.restore(data.get("visits"))
 
     def _regime(self, context: Any) -> int:
         regime = self.regimes.add(self._encoder.encode(context))
         for gone, kept in self.regimes.merged:
             self.gains.merge_regimes(gone, kept)
+            self.visits.merge(gone, kept)
         return regime
+
+    def seen(self, context: Any, asked_at: float, waits: bool) -> Return | None:
+        """Whether the situation of a suggestion, which may wait for its answer, had been seen before."""
+        if context is None or not self._encoder.dim:
+            return None
+        regime = self.regimes.known_label(self._encoder.encode_readonly(context))
+        return None if regime is None else self.visits.seen(regime, self.trace.steps, asked_at, waits)
 
     def is_judged(self, step: int) -> bool:
         """Whether the gain of a step is computed: of all at first, later of some, at no period."""

@@ -381,9 +381,12 @@ class LiveStudy:
 
     def _explanation(self, record: SuggestionRecord) -> Explanation | None:
         try:
-            return self.tuner.explain(self._tuner_id(record))
+            why = self.tuner.explain(self._tuner_id(record), visits=False)  # the study knows more of those, with dates
         except UnknownSuggestion:
             return None
+        if not why.in_context:
+            return why
+        return replace(why, seen=self.history.seen(record.context, record.asked_at, why.path == "pending"))
 
     def _suggestion_json(self, record: SuggestionRecord, why: Explanation | None, now: float) -> dict[str, Any]:
         overdue = record.status == "pending" and (self.expires_at(record) < now or record.number not in self.pending)

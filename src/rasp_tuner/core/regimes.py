@@ -1,4 +1,4 @@
-"""RegimeTimeline: which situations a study has met, for the dashboard's colours. The tuner does not use it.
+"""RegimeTimeline: which situations a stream of contexts has met, for people to see. No engine uses it.
 
 A regime is a running mean of contexts. A context belongs to the nearest regime, unless it is farther than
 `NEW_REGIME_DISTANCE` from all of them: then it opens a new one, up to twelve. The distance is the mean over dimensions
@@ -70,6 +70,12 @@ class RegimeTimeline:
         if not self.labels:
             return [0] * len(contexts)
         return [self.labels[i] for i in self.squared_distances(contexts).argmin(axis=1).tolist()]
+
+    def known_label(self, context: Array) -> int | None:
+        """The label of the regime that a context [d_c] belongs to; None if it is far from all of them."""
+        gaps = self.squared_distances(context[None])[0]
+        nearest = int(gaps.argmin()) if len(gaps) else -1
+        return self.labels[nearest] if nearest >= 0 and gaps[nearest] <= NEW_REGIME_DISTANCE else None
 
     def squared_distances(self, contexts: Array) -> Array:
         """[n, regimes] squared distances."""
