@@ -129,4 +129,4 @@ def test_reasons_are_the_same_numbers_without_names():
     tuner = taught({"ms": "min"})
     why, reasons = tuner.explain("s39"), tuner.reasons("s39").explanation()
     assert (reasons.params, reasons.default, reasons.metric) == (None, None, None)
-    assert replace(reasons, params=why.params, default=why.default, metric=why.metric) == why
+    assert replace(reasons, params=why.params, default=why.default, metric=why.metric, seen=why.seen) == why

@@ -23,13 +23,13 @@ from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
-from rasp_tuner.report.seen import SeenBefore, Valued
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Params, Space
 from rasp_tuner.types import Budget, Explanation, Margin, Return, Slots, Suggestion, Why
 
 if TYPE_CHECKING:
     from rasp_tuner.policy.report import PolicyReport
+    from rasp_tuner.report.seen import SeenBefore
 
 Context = RawContext
 
@@ -47,7 +47,7 @@ class TunerView:
     _record: StepRecord
     _default: Array  # [d]
     _copy: Optimizer | None = None  # of the optimizer, made when it is needed
-    _before: SeenBefore | None = None  # the visits on record, made when they are needed
+    _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
 
     def recommend(self, context: Context = None) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
@@ -251,8 +251,10 @@ class TunerView:
         place = np.flatnonzero(numbers[:, 1] == int(id[1:]))
         return before.of_step(int(numbers[place[0], 0]), contexts[place[0]], named) if len(place) else None
 
-    def _visited(self) -> SeenBefore | None:
+    def _visited(self) -> "SeenBefore | None":
         """The visits on record up to now; None where contexts are not kept."""
+        from rasp_tuner.report.seen import SeenBefore, Valued  # few programs ask: the others start without it
+
         if not self._record.keeps_context:
             return None
         if self._before is None:

@@ -5,6 +5,12 @@ A regime is a running mean of contexts. A context belongs to the nearest regime,
 of the squared difference divided by the dimension's variance; a dimension whose steps are as large as its whole spread
 has little weight. Regimes that move close together are merged, and the older label stays. The result depends only on
 the sequence of contexts.
+
+Noise alone opens regimes, too, as long as there is nothing larger. So a situation is one regime or several: those whose
+squared distance is at most `reach` times the noise, or that are linked by such. The noise is half the usual squared
+change from one context to the next: the mean of the lower nine tenths of the latest 64. Regimes that alternate change
+as much as they differ, so they are one situation. The reach is 16 in one dimension, and less in several, where noise
+averages out. Situations that were apart become one only well within it.
 """
 
 from collections.abc import Mapping
@@ -12,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.distance import squared_distances
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.running_centres import RunningCentres
 
@@ -22,6 +29,12 @@ MIN_WEIGHT = 0.05  # of a dimension of pure noise, relative to one that stays co
 RESCALE_EVERY_STEPS = 16  # after the first MERGE_EVERY_STEPS steps; before, at every step
 MERGE_EVERY_STEPS = 64
 MAX_SEGMENTS = 500  # of the timeline
+RECENT_CHANGES = 64  # from which the noise of contexts is estimated
+USUAL_SHARE = 0.9  # of those changes; the largest may be switches
+REACH = 10.6  # standard deviations of a squared distance by noise: in one dimension four of a distance
+JOIN_SHARE = 0.5  # of the reach, within which situations become one that were apart before
+MAX_INDEPENDENT_DIMS = 16  # more count as correlated
+MAX_NOISE_DIMS = 32  # looked at, of long contexts
 KEPT_SEGMENTS = 400  # once there are more: the shortest are joined to their predecessors, many at a time
 
 
@@ -34,16 +47,20 @@ class RegimeTimeline:
         self.labels: list[int] = []
         self.segments: list[list[int]] = []  # [regime, from, to], both steps included
         self.merged: list[tuple[int, int]] = []  # labels (gone, kept) that the latest context made one
+        self.situations: dict[int, int] = {}  # label -> the oldest label of its situation
+        self.joined: list[tuple[int, int]] = []  # situations (gone, kept) that the latest context made one
         self._opened = 0
         self._regimes = RunningCentres(dim)
         self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
         self._scale = np.zeros(dim)
+        self._looked_at = np.linspace(0, dim - 1, min(dim, MAX_NOISE_DIMS)).astype(int)
+        self._changes = np.zeros((RECENT_CHANGES, len(self._looked_at)))  # half squared changes, of the latest steps
 
     def add(self, context: Array) -> int:
         """The label of the next context [d_c]."""
-        self.merged = []
+        self.merged, self.joined, opened = [], [], self._opened
         self._observe(context)
-        if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0:
+        if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0 or not self._scale.any():
             self._rescale()
         gaps = self.squared_distances(context[None])[0]
         nearest = int(gaps.argmin()) if len(gaps) else -1
@@ -63,6 +80,9 @@ class RegimeTimeline:
         self.steps += 1
         if self.steps % MERGE_EVERY_STEPS == 0 or self.steps & (self.steps - 1) == 0:
             self._merge_close_regimes()
+            self._find_situations()
+        elif self._opened != opened:
+            self._find_situations()
         return self.segments[-1][0]
 
     def nearest_labels(self, contexts: Array) -> list[int]:
@@ -71,11 +91,11 @@ class RegimeTimeline:
             return [0] * len(contexts)
         return [self.labels[i] for i in self.squared_distances(contexts).argmin(axis=1).tolist()]
 
-    def known_label(self, context: Array) -> int | None:
-        """The label of the regime that a context [d_c] belongs to; None if it is far from all of them."""
+    def known_situation(self, context: Array) -> int | None:
+        """The situation that a context [d_c] belongs to; None if it is far from all regimes."""
         gaps = self.squared_distances(context[None])[0]
         nearest = int(gaps.argmin()) if len(gaps) else -1
-        return self.labels[nearest] if nearest >= 0 and gaps[nearest] <= NEW_REGIME_DISTANCE else None
+        return self.situations[self.labels[nearest]] if nearest >= 0 and gaps[nearest] <= NEW_REGIME_DISTANCE else None
 
     def squared_distances(self, contexts: Array) -> Array:
         """[n, regimes] squared distances."""
@@ -96,11 +116,12 @@ class RegimeTimeline:
             "opened": self._opened,
             "labels": list(self.labels),
             "segments": [list(segment) for segment in self.segments],
+            "situations": list(self.situations.items()),
         }
 
     def state(self) -> dict[str, Array]:
         regimes = {"centres": self._regimes.centres, "counts": self._regimes.counts}
-        arrays = {**regimes, "moments": self._moments, "scale": self._scale}
+        arrays = {**regimes, "moments": self._moments, "scale": self._scale, "changes": self._changes}
         return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, data: Mapping[str, Any], state: Mapping[str, Array]) -> None:
@@ -110,12 +131,19 @@ class RegimeTimeline:
         self._regimes.counts = state["counts"].copy()
         self._moments = state["moments"].reshape(4, self.dim).copy()
         self._scale = state["scale"].copy()
+        if "changes" in state:
+            self.situations, self._changes = dict(data["situations"]), state["changes"].reshape(self._changes.shape).copy()
+        else:  # of an earlier version: what is known of the noise is its mean
+            self._changes[:] = self._moments[2, self._looked_at] / max(self.steps - 1, 1)
+            self._find_situations()
 
     def _observe(self, context: Array) -> None:
         mean, squares, changes, latest = self._moments
         if self.steps:
             change = context - latest
-            changes += 0.5 * change * change
+            halves = 0.5 * change * change
+            changes += halves
+            self._changes[self.steps % RECENT_CHANGES] = halves if len(halves) <= MAX_NOISE_DIMS else halves[self._looked_at]
         gap = context - mean
         mean += gap / (self.steps + 1)
         squares += gap * (context - mean)
@@ -133,6 +161,35 @@ class RegimeTimeline:
             gone, kept = self.labels.pop(other), self.labels[one]
             self._relabel(gone, kept)
             self.merged.append((gone, kept))
+
+    def _find_situations(self) -> None:
+        """Regimes that noise cannot tell apart are one situation; so are those that are linked by such."""
+        seen = np.sort(self._changes[1 : self.steps] if self.steps < RECENT_CHANGES else self._changes, axis=0)
+        weights = self._scale[self._looked_at]
+        noise = float(seen[: max(int(USUAL_SHARE * len(seen)), 1)].mean(axis=0) @ weights) if len(seen) else 0.0
+        independent = float(weights.sum()) ** 2 / max(float(weights @ weights), 1e-300)
+        reach = 1.0 + REACH * (2.0 / min(max(independent, 1.0), MAX_INDEPENDENT_DIMS)) ** 0.5
+        centres = self._regimes.centres[:, self._looked_at]
+        before, self.situations = self.situations, {}
+        known = np.array([before.get(label, -1) for label in self.labels])
+        parted = (known[:, None] != known) & (known[:, None] >= 0) & (known >= 0)
+        linked = squared_distances(centres, centres, weights) <= np.where(parted, JOIN_SHARE, 1.0) * reach * noise
+        for place, label in enumerate(self.labels):
+            if label in self.situations:
+                continue
+            reached = np.zeros(len(self.labels), dtype=bool)
+            reached[place] = True
+            while (more := linked[reached].any(axis=0) & ~reached).any():
+                reached |= more
+            members = [self.labels[i] for i in np.flatnonzero(reached)]
+            self.situations |= dict.fromkeys(members, min(members))
+        kept = dict(self.merged)
+        for gone in dict.fromkeys(before.values()):
+            label = gone
+            while label not in self.situations:
+                label = kept[label]
+            if self.situations[label] != gone:
+                self.joined.append((gone, self.situations[label]))
 
     def _relabel(self, gone: int, kept: int) -> None:
         joined: list[list[int]] = []

@@ -5,7 +5,6 @@ not measured.
 import time
 from dataclasses import dataclass
 
-from rasp_tuner.core.visits import Arrival, Visits
 from rasp_tuner.space import Params, Value
 
 LEAST_SAVED = 3  # steps; fewer are not told from noise
@@ -57,30 +56,6 @@ class Return:
             return f"{first}."
         now = f"{first}, this time {self.took or 'none'}"
         return f"{now}: about {_steps(self.saved)} saved." if self.saved is not None else f"{now}."
-
-
-def return_of(arrival: Arrival, settings: Params | None = None) -> Return:
-    """What an arrival comes to; `settings` are those that it started from, by name."""
-    return Return(
-        arrival.visits,
-        arrival.last_step,
-        max(arrival.step - arrival.last_step, 0),
-        arrival.first_took,
-        arrival.took,
-        settings,
-        arrival.last_at,
-        arrival.at,
-    )
-
-
-def return_coming(visits: Visits, label: int, step: int, at: float | None = None) -> Return | None:
-    """What is known of a situation that the next step would return to; None if it was never visited."""
-    here = visits.situations.get(label)
-    if here is None or not here.visits or label == visits.now:
-        return None
-    known = here.settled
-    ago, took = max(step - here.last_step, 0), None if known is None else known.took
-    return Return(here.visits, here.last_step, ago, took, None, None, here.last_at, at)
 
 
 def _settings(params: Params) -> str:

@@ -14,6 +14,8 @@ from statistics import median
 from typing import Any
 
 from rasp_tuner.core.recovery import IN_A_ROW, LEAST_STEPS, Settled, settled, steps_to_recover
+from rasp_tuner.core.returns import Return
+from rasp_tuner.space import Params
 
 HOLD_STEPS = 3  # in a row, before a visit begins
 TOLD_EVERY_STEPS = 10  # at most one return
@@ -238,6 +240,30 @@ class Visits:
         here.missed += self._waits and self._valued >= IN_A_ROW
         if here.first is None and len(here.first_values) >= LEAST_STEPS:
             _measure(here)
+
+
+def return_of(arrival: Arrival, settings: Params | None = None) -> Return:
+    """What an arrival comes to; `settings` are those that it started from, by name."""
+    return Return(
+        arrival.visits,
+        arrival.last_step,
+        max(arrival.step - arrival.last_step, 0),
+        arrival.first_took,
+        arrival.took,
+        settings,
+        arrival.last_at,
+        arrival.at,
+    )
+
+
+def return_coming(visits: Visits, label: int, step: int, at: float | None = None) -> Return | None:
+    """What is known of a situation that the next step would return to; None if it was never visited."""
+    here = visits.situations.get(label)
+    if here is None or not here.visits or label == visits.now:
+        return None
+    known = here.settled
+    ago, took = max(step - here.last_step, 0), None if known is None else known.took
+    return Return(here.visits, here.last_step, ago, took, None, None, here.last_at, at)
 
 
 def _measure(here: Situation) -> None:

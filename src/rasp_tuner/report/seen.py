@@ -14,9 +14,9 @@ from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.recovery import FAILED
 from rasp_tuner.core.regimes import RegimeTimeline
-from rasp_tuner.core.returns import Return, return_coming, return_of
+from rasp_tuner.core.returns import Return
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
-from rasp_tuner.core.visits import Arrival, StepSeen, Visits
+from rasp_tuner.core.visits import Arrival, StepSeen, Visits, return_coming, return_of
 from rasp_tuner.space import Params
 
 START_EVERY_STEPS = 64
@@ -62,16 +62,16 @@ class SeenBefore:
         for i in np.flatnonzero(numbers[:, 0] >= self._next).tolist():
             step, asked, failed = numbers[i].tolist()
             label = self.regimes.add(contexts[i])
-            for gone, kept in self.regimes.merged:
+            for gone, kept in self.regimes.joined:
                 self.visits.merge(gone, kept)
             if asked >= 0:
                 value = valued.of(metrics[i], bool(failed), f"s{int(asked)}", ledger)
-                self.visits.add(label, StepSeen(int(step), None, value, points[i]))
+                self.visits.add(self.regimes.situations[label], StepSeen(int(step), None, value, points[i]))
             self._next = step + 1.0
 
     def coming(self, context: Array, learned: int, named: Callable[[Array], Params]) -> Return | None:
         """Of a suggestion [d_c] that waits for its answer."""
-        label = self.regimes.known_label(context)
+        label = self.regimes.known_situation(context)
         if label is None:
             return None
         current = self.visits.current()
@@ -81,7 +81,7 @@ class SeenBefore:
 
     def of_step(self, step: int, context: Array, named: Callable[[Array], Params]) -> Return | None:
         """Of a step that is on record, with its context [d_c]."""
-        label = self.regimes.known_label(context)
+        label = self.regimes.known_situation(context)
         arrival = None if label is None else self.visits.arrival_of(label, step)
         return None if arrival is None else _named(arrival, named)
 

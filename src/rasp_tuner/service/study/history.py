@@ -74,7 +74,7 @@ class History:
         error = self._error(metrics, why)
         if regime is not None and why is not None:
             value = None if self._definition.preset == "paper" else error  # its errors are relative to their time
-            self.visits.add(regime, step, at, value, metrics is None, params)
+            self.visits.add(self.regimes.situations[regime], step, at, value, metrics is None, params)
         levels = {name: self._level(name, regime, expected) for name in names}
         gains = self._gains_of(params, metrics, levels)
         gain = self.gains.joint(gains, levels) if gains else None
@@ -237,6 +237,7 @@ class History:
         regime = self.regimes.add(self._encoder.encode(context))
         for gone, kept in self.regimes.merged:
             self.gains.merge_regimes(gone, kept)
+        for gone, kept in self.regimes.joined:
             self.visits.merge(gone, kept)
         return regime
 
@@ -244,7 +245,7 @@ class History:
         """Whether the situation of a suggestion, which may wait for its answer, had been seen before."""
         if context is None or not self._encoder.dim:
             return None
-        regime = self.regimes.known_label(self._encoder.encode_readonly(context))
+        regime = self.regimes.known_situation(self._encoder.encode_readonly(context))
         return None if regime is None else self.visits.seen(regime, self.trace.steps, asked_at, waits)
 
     def is_judged(self, step: int) -> bool:

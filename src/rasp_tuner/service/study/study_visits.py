@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core.recovery import FAILED
-from rasp_tuner.core.returns import Return, return_coming, return_of
-from rasp_tuner.core.visits import Arrival, StepSeen, Visits
+from rasp_tuner.core.returns import Return
+from rasp_tuner.core.visits import Arrival, StepSeen, Visits, return_coming, return_of
 from rasp_tuner.space import Params, Space
 
 
