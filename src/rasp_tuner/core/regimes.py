@@ -24,6 +24,7 @@ from rasp_tuner.core.running_centres import RunningCentres
 
 MAX_REGIMES = 12
 NEW_REGIME_DISTANCE = 0.5  # squared; a context farther than this opens a new regime
+FAR_DISTANCE = 8.0  # squared; a context farther than this opens a regime even if there are twelve: two of them merge
 MERGE_DISTANCE = 0.2  # squared; regimes closer than this are merged
 MIN_WEIGHT = 0.05  # of a dimension of pure noise, relative to one that stays constant within regimes
 RESCALE_EVERY_STEPS = 16  # after the first MERGE_EVERY_STEPS steps; before, at every step
@@ -64,6 +65,8 @@ class RegimeTimeline:
             self._rescale()
         gaps = self.squared_distances(context[None])[0]
         nearest = int(gaps.argmin()) if len(gaps) else -1
+        if len(self.labels) >= MAX_REGIMES and gaps[nearest] > FAR_DISTANCE:
+            self._merge_nearest(FAR_DISTANCE)  # makes room: noise may have opened all of them
         if nearest < 0 or (gaps[nearest] > NEW_REGIME_DISTANCE and len(self.labels) < MAX_REGIMES):
             nearest = self._regimes.open(context)
             self.labels.append(self._opened)
@@ -85,11 +88,16 @@ class RegimeTimeline:
             self._find_situations()
         return self.segments[-1][0]
 
-    def nearest_labels(self, contexts: Array) -> list[int]:
-        """The label of the nearest regime for each context [n, d_c]."""
+    def situation_segments(self) -> list[list[int]]:
+        """The timeline of situations: [situation, from, to]."""
+        return _renamed(self.segments, self.situations)
+
+    def nearest_situations(self, contexts: Array) -> list[int]:
+        """The situation of the nearest regime for each context [n, d_c]."""
         if not self.labels:
             return [0] * len(contexts)
-        return [self.labels[i] for i in self.squared_distances(contexts).argmin(axis=1).tolist()]
+        nearest = self.squared_distances(contexts).argmin(axis=1).tolist()
+        return [self.situations[self.labels[i]] for i in nearest]
 
     def known_situation(self, context: Array) -> int | None:
         """The situation that a context [d_c] belongs to; None if it is far from all regimes."""
@@ -150,17 +158,24 @@ class RegimeTimeline:
         latest[:] = context
 
     def _merge_close_regimes(self) -> None:
-        """Merge the two nearest regimes while they are close; the older label stays."""
-        while len(self.labels) > 1:
-            gaps = self.squared_distances(self._regimes.centres)
-            np.fill_diagonal(gaps, np.inf)
-            one, other = sorted(int(i) for i in np.unravel_index(int(gaps.argmin()), gaps.shape))
-            if gaps[one, other] > MERGE_DISTANCE:
-                return
-            self._regimes.merge(one, other)
-            gone, kept = self.labels.pop(other), self.labels[one]
-            self._relabel(gone, kept)
-            self.merged.append((gone, kept))
+        """Merge the two nearest regimes while they are close."""
+        while self._merge_nearest(MERGE_DISTANCE):
+            pass
+
+    def _merge_nearest(self, within: float) -> bool:
+        """Merge the two nearest regimes if they are as close as this; the older label stays."""
+        if len(self.labels) < 2:
+            return False
+        gaps = self.squared_distances(self._regimes.centres)
+        np.fill_diagonal(gaps, np.inf)
+        one, other = sorted(int(i) for i in np.unravel_index(int(gaps.argmin()), gaps.shape))
+        if gaps[one, other] > within:
+            return False
+        self._regimes.merge(one, other)
+        gone, kept = self.labels.pop(other), self.labels[one]
+        self._relabel(gone, kept)
+        self.merged.append((gone, kept))
+        return True
 
     def _find_situations(self) -> None:
         """Regimes that noise cannot tell apart are one situation; so are those that are linked by such."""
@@ -192,14 +207,7 @@ class RegimeTimeline:
                 self.joined.append((gone, self.situations[label]))
 
     def _relabel(self, gone: int, kept: int) -> None:
-        joined: list[list[int]] = []
-        for label, start, end in self.segments:
-            now = kept if label == gone else label
-            if joined and joined[-1][0] == now:
-                joined[-1][2] = end
-            else:
-                joined.append([now, start, end])
-        self.segments = joined
+        self.segments = _renamed(self.segments, {gone: kept})
 
     def _drop_shortest_segments(self) -> None:
         """Join the shortest segments, but for the first and the last, to those before them; of equals the oldest."""
@@ -213,3 +221,15 @@ class RegimeTimeline:
             else:
                 joined.append([label, start, end])
         self.segments = joined
+
+
+def _renamed(segments: list[list[int]], names: Mapping[int, int]) -> list[list[int]]:
+    """Segments with other labels; neighbours with the same one are joined."""
+    joined: list[list[int]] = []
+    for label, start, end in segments:
+        now = names.get(label, label)
+        if joined and joined[-1][0] == now:
+            joined[-1][2] = end
+        else:
+            joined.append([now, start, end])
+    return joined

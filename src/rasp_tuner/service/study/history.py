@@ -107,7 +107,7 @@ class History:
             "novelty": novelty,
             "metrics": metrics,
             "params": params,
-            "regime": regime,
+            "regime": None if regime is None else self.regimes.situations[regime],
             "path": "observed" if why is None else why.path,
             "failed": metrics is None,
             "late": late,
@@ -152,7 +152,7 @@ class History:
             "gate": {"experts": list(self.experts), "step": steps, "weights": weights},
             "regimes": [
                 {"regime": label, "from": before + start, "to": before + end}
-                for label, start, end in self.regimes.segments
+                for label, start, end in self.regimes.situation_segments()
             ],
             "situations": self.visits.situations(),
             "events": sorted([*self.marks, *self.visits.events()], key=lambda event: int(event["step"])),
@@ -183,7 +183,7 @@ class History:
         """The answer to GET memory: the slots on the two axes along which they differ most."""
         slots = tuner.slots()
         x, explained = _principal_axes(slots.contexts)
-        regimes = self.regimes.nearest_labels(slots.contexts)
+        regimes = self.regimes.nearest_situations(slots.contexts)
         latest = self.trace.steps - 1
         return {
             "slots": [
