@@ -154,7 +154,7 @@ class TunerView:
         names, learned = self._names(texts), self._lineage.total
         history = history_of(self._record, self._ledger, names, learned)
         parts = (self._record, self._ledger, self._optimizer)
-        page = tuner_page(Shown(title, history, names, *parts, learned, self._recommended))
+        page = tuner_page(Shown(title, history, names, *parts, learned, self._recommended, self._visited()))
         snapshot.write(path, page.encode("utf-8", "replace"))
 
     def export(

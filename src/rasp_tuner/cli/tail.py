@@ -189,7 +189,12 @@ def _screen(study: "Study", console: Console) -> RenderableType:
     back = [Text(f"returned: {plain(one['words'])}") for one in history.get("situations", ()) if one["words"]]
     parts: list[RenderableType] = [head, Text(_counts(view) + gain), *back, Text()]
     parts += [_series(history, view, console), Text()]
-    room = console.height - 7 - sum(-(-line.cell_len // console.width) for line in back) - min(1 + len(view["metrics"]), SERIES)
+    room = (
+        console.height
+        - 7
+        - sum(-(-line.cell_len // console.width) for line in back)
+        - min(1 + len(view["metrics"]), SERIES)
+    )
     parts += _suggestions(study, console.width, room)
     return Group(*parts)
 

@@ -140,7 +140,10 @@ class RegimeTimeline:
         self._moments = state["moments"].reshape(4, self.dim).copy()
         self._scale = state["scale"].copy()
         if "changes" in state:
-            self.situations, self._changes = dict(data["situations"]), state["changes"].reshape(self._changes.shape).copy()
+            self.situations, self._changes = (
+                dict(data["situations"]),
+                state["changes"].reshape(self._changes.shape).copy(),
+            )
         else:  # of an earlier version: what is known of the noise is its mean
             self._changes[:] = self._moments[2, self._looked_at] / max(self.steps - 1, 1)
             self._find_situations()
@@ -151,7 +154,9 @@ class RegimeTimeline:
             change = context - latest
             halves = 0.5 * change * change
             changes += halves
-            self._changes[self.steps % RECENT_CHANGES] = halves if len(halves) <= MAX_NOISE_DIMS else halves[self._looked_at]
+            self._changes[self.steps % RECENT_CHANGES] = (
+                halves if len(halves) <= MAX_NOISE_DIMS else halves[self._looked_at]
+            )
         gap = context - mean
         mean += gap / (self.steps + 1)
         squares += gap * (context - mean)

@@ -25,6 +25,7 @@ class Return:
     started_from: Params | None = None  # settings of the visit before that this one began with, or near to
     last_at: float | None = None  # when the visit before ended, in unix seconds; None without a clock
     at: float | None = None  # when it returned
+    at_least: bool = False  # whether there may have been more visits, before the steps on record
 
     @property
     def saved(self) -> int | None:
@@ -35,7 +36,7 @@ class Return:
         return fewer if fewer >= LEAST_SAVED else None
 
     def __str__(self) -> str:
-        seen = f"Seen {_times(self.visits)} before, last {self._last()}."
+        seen = f"Seen {'at least ' if self.at_least else ''}{_times(self.visits)} before, last {self._last()}."
         started = f" Started from the settings of then ({_settings(self.started_from)})." if self.started_from else ""
         return seen + started + self._recovery()
 

@@ -1,4 +1,4 @@
-"""Visits: when a known situation returns, and whether it recovers sooner than at first. Bounded; nothing learns from it.
+"""Visits: when a known situation returns, and whether it recovers sooner than at first. Nothing learns from it.
 
 A visit to a situation begins with three steps in a row that belong to it, while the visit before was to another one. So
 noise makes no visits, and neither does a stream that alternates between situations at every step or two. A return is a
@@ -85,8 +85,9 @@ class Situation:
 class Visits:
     """The visits of one stream of steps, each with the label of its situation."""
 
-    def __init__(self, gap: Gap) -> None:
+    def __init__(self, gap: Gap, from_the_start: bool = True) -> None:
         self._gap = gap
+        self.from_the_start = from_the_start  # else which visit was the first is not known, nor how long it took
         self.situations: dict[int, Situation] = {}
         self.now: int | None = None  # the situation of the current visit
         self.arrivals: list[Arrival] = []  # the newest returns
@@ -213,7 +214,7 @@ class Visits:
             arrival.end_step, arrival.end_at = step.number, step.at
         if step.value is None:
             return
-        if here.first is None:
+        if here.first is None and self.from_the_start:
             here.first_values.append(step.value)
             if len(here.first_values) >= MAX_STEPS:
                 _measure(here)
@@ -242,7 +243,7 @@ class Visits:
             _measure(here)
 
 
-def return_of(arrival: Arrival, settings: Params | None = None) -> Return:
+def return_of(arrival: Arrival, settings: Params | None = None, at_least: bool = False) -> Return:
     """What an arrival comes to; `settings` are those that it started from, by name."""
     return Return(
         arrival.visits,
@@ -253,6 +254,7 @@ def return_of(arrival: Arrival, settings: Params | None = None) -> Return:
         settings,
         arrival.last_at,
         arrival.at,
+        at_least,
     )
 
 
@@ -263,7 +265,7 @@ def return_coming(visits: Visits, label: int, step: int, at: float | None = None
         return None
     known = here.settled
     ago, took = max(step - here.last_step, 0), None if known is None else known.took
-    return Return(here.visits, here.last_step, ago, took, None, None, here.last_at, at)
+    return Return(here.visits, here.last_step, ago, took, None, None, here.last_at, at, not visits.from_the_start)
 
 
 def _measure(here: Situation) -> None:

@@ -1,7 +1,7 @@
 """SeenBefore: the visits among the steps that a tuner has on record. Made when somebody looks; nothing learns from it.
 
 It follows the record from its first step on. Once steps fall out of a full record, it starts anew at every 64th, so
-that it depends on the record alone, however often somebody looks.
+that it depends on the record alone, however often somebody looks. Which visit was the first is not known any more then.
 """
 
 import math
@@ -45,20 +45,18 @@ class SeenBefore:
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
-        self._start: float | None = None  # the first step that it knows
-        self._next = 0.0  # the first one that it does not
-        self._clear()
+        self._begin(0.0)
 
-    def _clear(self) -> None:
-        self.regimes, self.visits = RegimeTimeline(self._dim), Visits(distance)
+    def _begin(self, start: float) -> None:
+        self.regimes, self.visits = RegimeTimeline(self._dim), Visits(distance, from_the_start=start == 0.0)
+        self._start = self._next = start  # the first step that it knows, and the first one that it does not
 
     def update(self, record: StepRecord, ledger: Ledger, valued: Valued) -> None:
         """Take in the steps since it was looked at."""
         numbers, metrics, points, contexts = record.parts()
         start = _start(numbers[:, 0])
         if start != self._start:
-            self._clear()
-            self._start, self._next = start, start
+            self._begin(start)
         for i in np.flatnonzero(numbers[:, 0] >= self._next).tolist():
             step, asked, failed = numbers[i].tolist()
             label = self.regimes.add(contexts[i])
@@ -69,6 +67,11 @@ class SeenBefore:
                 self.visits.add(self.regimes.situations[label], StepSeen(int(step), None, value, points[i]))
             self._next = step + 1.0
 
+    @property
+    def steps(self) -> int:
+        """The number of the step after the latest."""
+        return int(self._next)
+
     def coming(self, context: Array, learned: int, named: Callable[[Array], Params]) -> Return | None:
         """Of a suggestion [d_c] that waits for its answer."""
         label = self.regimes.known_situation(context)
@@ -76,23 +79,23 @@ class SeenBefore:
             return None
         current = self.visits.current()
         if label == self.visits.now:
-            return None if current is None else _named(current, named)
+            return None if current is None else self._named(current, named)
         return return_coming(self.visits, label, learned)
 
     def of_step(self, step: int, context: Array, named: Callable[[Array], Params]) -> Return | None:
         """Of a step that is on record, with its context [d_c]."""
         label = self.regimes.known_situation(context)
         arrival = None if label is None else self.visits.arrival_of(label, step)
-        return None if arrival is None else _named(arrival, named)
+        return None if arrival is None else self._named(arrival, named)
+
+    def _named(self, arrival: Arrival, named: Callable[[Array], Params]) -> Return:
+        settings = None if arrival.started_from is None else named(arrival.started_from)
+        return return_of(arrival, settings, at_least=not self.visits.from_the_start)
 
 
 def distance(one: Array, other: Array) -> float:
     """Root mean square over knobs between points [d] of the unit box."""
     return math.sqrt(float(np.mean((one - other) ** 2))) if len(one) else 0.0
-
-
-def _named(arrival: Arrival, named: Callable[[Array], Params]) -> Return:
-    return return_of(arrival, None if arrival.started_from is None else named(arrival.started_from))
 
 
 def _start(steps: Array) -> float:

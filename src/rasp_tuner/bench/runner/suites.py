@@ -111,9 +111,7 @@ def _planned(
     """Every agent on every domain with `count` seeds from `first_seed` on, and of worlds the first ones of the half."""
     of_half, seeds = world_seeds(count, half), range(first_seed, first_seed + count)
     return [
-        cell
-        for domain in domains
-        for cell in plan([domain], agents, of_half if is_world(domain) else seeds, horizon)
+        cell for domain in domains for cell in plan([domain], agents, of_half if is_world(domain) else seeds, horizon)
     ]
 
 
