@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.returns import Return
+from rasp_tuner.core.returns import Return as Return
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Params, Value
 

@@ -146,8 +146,9 @@ def _line(row: dict[str, Any]) -> str:
 def _back(row: dict[str, Any]) -> str:
     """That the situation of this step is one that returned; "" if it is not."""
     returned = row.get("returned")  # not of a server of an earlier version
-    here = returned is not None and returned["regime"] == row.get("regime")
-    return f"returned: {plain(returned['words'])}" if here else ""
+    if returned is None or returned["regime"] != row.get("regime"):
+        return ""
+    return f"returned: {plain(returned['words'])}"
 
 
 def _watch(study: "Study", count: int | None) -> None:

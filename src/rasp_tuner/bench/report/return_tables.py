@@ -15,8 +15,8 @@ TITLE = "When a regime comes back: steps to recover"
 NOTE = (
     "Mean steps on a regime's first visit → on its returns, ± standard errors over seeds. Recovered: three steps in a"
     f" row whose median true regret is at most {ADAPT_SHARE:.0%} of the static default's in that regime. A first visit"
-    " and a return are cut at the length of the shorter one, which counts where an agent never recovers; the row of static"
-    " is that length. All agents are measured on the same pairs."
+    " and a return are cut at the length of the shorter one, which counts where an agent never recovers; the row of"
+    " static is that length. All agents are measured on the same pairs."
 )
 PANELS = 3  # beside each other
 

@@ -20,7 +20,9 @@ class StudyVisits:
         self._space = Space.from_json(space)
         self._visits = Visits(self._distance)
 
-    def add(self, regime: int, step: int, at: float, error: float | None, failed: bool, params: Params) -> None:
+    def add(
+        self, regime: int, step: int, at: float, error: float | None, failed: bool, params: Mapping[str, Any]
+    ) -> None:
         """Add a step that somebody asked for; `error` None: not known."""
         self._visits.add(regime, StepSeen(step, at, FAILED if failed else error, dict(params)))
 
