@@ -54,6 +54,7 @@ class RegimeTimeline:
         self._regimes = RunningCentres(dim)
         self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
         self._scale = np.zeros(dim)
+        self._spread = False  # whether any dimension has a weight yet
         self._looked_at = np.linspace(0, dim - 1, min(dim, MAX_NOISE_DIMS)).astype(int)
         self._changes = np.zeros((RECENT_CHANGES, len(self._looked_at)))  # half squared changes, of the latest steps
 
@@ -61,7 +62,7 @@ class RegimeTimeline:
         """The label of the next context [d_c]."""
         self.merged, self.joined, opened = [], [], self._opened
         self._observe(context)
-        if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0 or not self._scale.any():
+        if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0 or not self._spread:
             self._rescale()
         gaps = self.squared_distances(context[None])[0]
         nearest = int(gaps.argmin()) if len(gaps) else -1
@@ -117,6 +118,7 @@ class RegimeTimeline:
         stability = 1.0 - np.minimum(changes / max(self.steps - 1, 1) / np.where(moving, variance, 1.0), 1.0)
         weights = np.where(moving, np.maximum(stability, MIN_WEIGHT), 0.0)
         self._scale = weights / np.where(moving, variance, 1.0) / max(float(weights.sum()), MIN_WEIGHT)
+        self._spread = bool(moving.any())
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -139,6 +141,7 @@ class RegimeTimeline:
         self._regimes.counts = state["counts"].copy()
         self._moments = state["moments"].reshape(4, self.dim).copy()
         self._scale = state["scale"].copy()
+        self._spread = bool(self._scale.any())
         if "changes" in state:
             self.situations, self._changes = (
                 dict(data["situations"]),
@@ -155,7 +158,7 @@ class RegimeTimeline:
             halves = 0.5 * change * change
             changes += halves
             self._changes[self.steps % RECENT_CHANGES] = (
-                halves if len(halves) <= MAX_NOISE_DIMS else halves[self._looked_at]
+                halves if self.dim <= MAX_NOISE_DIMS else halves[self._looked_at]
             )
         gap = context - mean
         mean += gap / (self.steps + 1)
