@@ -43,6 +43,9 @@ def write(folder: Path, runs: Sequence[Runs] | None = None) -> tuple[Path, Path]
     view = overview(_plain(runs))
     if view is not None:
         (folder / PICTURE).write_text(regret_svg(view))
+    for horizon in sorted({r.horizon for r in runs}):
+        if back := return_tables.told([r for r in _plain(runs) if r.horizon == horizon]):
+            return_tables.figure(back).savefig(folder / return_tables.picture(horizon), dpi=110)
     return page, text
 
 
@@ -79,6 +82,7 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), t
         if back := return_tables.told([r for r in plain if r.horizon == horizon]):
             parts += [f"### {return_tables.TITLE}, T = {horizon:,}", return_tables.NOTE]
             parts.append(tables.markdown(return_tables.table(back)))
+            parts.append(f"![Steps to recover on the first visit and on return]({return_tables.picture(horizon)})")
         parts += [f"### All numbers, T = {horizon:,}", LOAD, tables.markdown(tables.detail_table(plain, horizon))]
     of_worlds = world_tables.told(plain)
     parts += [f"## {world_tables.TITLE}"] if of_worlds else []

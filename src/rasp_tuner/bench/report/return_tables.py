@@ -21,6 +21,11 @@ NOTE = (
 PANELS = 3  # beside each other
 
 
+def picture(horizon: int) -> str:
+    """The name of the figure's file."""
+    return f"returns-T{horizon}.png"
+
+
 def told(here: Sequence[Runs]) -> list[Recovery]:
     """Those of one horizon, if anybody but the static default ran."""
     found = recoveries(here)
