@@ -380,11 +380,12 @@ class LiveStudy:
         return replace(record, status="told", metrics=answer.body["metrics"])
 
     def _explanation(self, record: SuggestionRecord) -> Explanation | None:
+        known = record.context is not None  # not of a saved tuner's own suggestions
         try:
-            why = self.tuner.explain(self._tuner_id(record), visits=False)  # the study knows more of those, with dates
+            why = self.tuner.explain(self._tuner_id(record), visits=not known)  # the study knows more, with dates
         except UnknownSuggestion:
             return None
-        if not why.in_context:
+        if not (known and why.in_context):
             return why
         return replace(why, seen=self.history.seen(record.context, record.asked_at, why.path == "pending"))
 
