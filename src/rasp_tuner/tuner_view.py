@@ -92,10 +92,10 @@ class TunerView:
         if params is not None:
             given = self._space.what_ran(self._space.from_unit(self._default), params)[1]
         points = [given, self._default, recommended]
-        forecasts = [self._forecast(seen, *part) for part in zip(points, self._levels(seen, points), strict=True)]
+        own, default, best = map(self._forecast, [seen] * 3, points, self._levels(seen, points))
         alike = self._optimizer.alike(seen)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
-        return WhatIf(*forecasts, runs, ago)
+        return WhatIf(own, default, best, runs, ago)
 
     def _forecast(self, seen: Array, point: Array, levels: dict[str, Expected]) -> Forecast:
         is_default = np.array_equal(point, self._default)

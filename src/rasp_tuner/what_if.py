@@ -39,7 +39,7 @@ class WhatIf:
     ago: float | None  # how many runs ago the latest of them was
 
     def __str__(self) -> str:
-        told = {}
+        told: dict[str, tuple[str, Forecast]] = {}
         for name, forecast in (
             ("The default", self.default),
             ("The recommendation", self.recommended),
@@ -70,8 +70,8 @@ class WhatIf:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "WhatIf":
         """What `to_json` gave."""
-        parts = (_forecast_from(data[name]) for name in ("given", "default", "recommended"))
-        return cls(*parts, data["runs"], data["ago"])
+        given, default, recommended = (_forecast_from(data[name]) for name in ("given", "default", "recommended"))
+        return cls(given, default, recommended, data["runs"], data["ago"])
 
 
 def _forecast_json(forecast: Forecast) -> dict[str, Any]:

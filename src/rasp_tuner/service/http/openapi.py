@@ -17,8 +17,10 @@ COMPONENT = "#/components/schemas/{model}"
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     """The whole document."""
     routes = list(routes)
-    named = dict.fromkeys(m for route in routes for m in (route.takes, route.gives) if isinstance(m, type))
-    models = [*named, schemas.Error]
+    bodies: list[type[BaseModel]] = [
+        body for route in routes for body in (route.takes, route.gives) if isinstance(body, type)
+    ]
+    models: list[type[BaseModel]] = list(dict.fromkeys([*bodies, schemas.Error]))
     _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
