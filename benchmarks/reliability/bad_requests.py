@@ -78,7 +78,7 @@ class BadRequests:
         bodies: dict[str, dict[str, Any]] = {
             "ask": {"context": context},
             "recommend": {"context": context},
-            "what-if": {"context": context, "params": params},
+            "what-if": {"context": context},
             "ask/batch": {"contexts": [context, context]},
             "tell": {"id": self._told(), "metrics": metrics},
             "tell_failed": {"id": self._told(), "reason": "no"},
