@@ -1,33 +1,25 @@
 """`rasp mcp` by the official client: a real process that talks to a real `rasp serve`, with the rights of keys."""
 
-import contextlib
-import functools
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib import import_module
 from pathlib import Path
 
 import httpx
 import pytest
-from anyio.from_thread import start_blocking_portal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp import Client as McpClient
-from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
+from mcp import MCPError
+from mcp_agent import agent, by_process, in_memory
 from typer.testing import CliRunner
 
-from rasp_tuner import Categorical, Float, Metric, MissingExtra
+from rasp_tuner import Categorical, Float, Metric
 from rasp_tuner.cli import app
-from rasp_tuner.client import AsyncClient, Client
-from rasp_tuner.integrations.mcp_server import server_of
-from rasp_tuner.service.storage.store import sqlite_url
-from tests.service.serving import Process, free_port, running, wait_for
+from rasp_tuner.client import Client
+from tests.service.serving import Process, wait_for
 
 ROOT = Path(__file__).parents[2]
 BUSY = {"qps": 900.0}
@@ -67,63 +59,6 @@ def service(tmp_path_factory):
     server.kill()
 
 
-@contextlib.asynccontextmanager
-async def by_process(url, key, words, errors):
-    """A session of the official client with a real process; a warning would end it."""
-    env = {name: value for name, value in os.environ.items() if name != "RASP_KEY"}
-    args = ["-W", "error", "-m", "rasp_tuner", "mcp", "--url", url, *words]
-    command = StdioServerParameters(
-        command=sys.executable, args=args, env={**env, **({"RASP_KEY": key} if key else {})}
-    )
-    async with stdio_client(command, errlog=errors) as streams, ClientSession(*streams) as session:
-        await session.initialize()
-        yield session
-
-
-@contextlib.asynccontextmanager
-async def in_memory(url, key, read_only=False, timeout=5.0):
-    """The official client with a server in this process, which takes no time to start."""
-    async with (
-        AsyncClient(url, key, timeout=timeout, ask_deadline=None) as client,
-        McpClient(server_of(client, read_only=read_only)) as session,
-    ):
-        yield session
-
-
-class Agent:
-    """Calls of a session, from code without an event loop."""
-
-    def __init__(self, portal, session):
-        self.portal, self.session = portal, session
-
-    def __getattr__(self, name):
-        method = getattr(self.session, name)
-        return lambda *args: self.portal.call(functools.partial(method, *args))
-
-    def ok(self, tool, **arguments):
-        """The structured answer, which the client has checked against the tool's schema."""
-        result = self.call_tool(tool, arguments)
-        assert not result.is_error, result.content[0].text
-        assert json.loads(result.content[0].text) == result.structured_content
-        return result.structured_content
-
-    def error(self, tool, **arguments):
-        """The sentence of a refused call."""
-        result = self.call_tool(tool, arguments)
-        assert result.is_error
-        assert result.structured_content is None
-        text = result.content[0].text
-        assert "\n" not in text
-        assert "cannot read" not in text
-        return text
-
-
-@contextlib.contextmanager
-def agent(session):
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(session) as opened:
-        yield Agent(portal, opened)
-
-
 @pytest.fixture(scope="module")
 def admin(service, tmp_path_factory):
     errors = tmp_path_factory.mktemp("mcp-errors") / "stderr"
@@ -144,6 +79,10 @@ def reader(service):
 def study(service):
     with Client(service.url, service.keys["admin"], timeout=20) as client:
         yield client.study("checkout")
+
+
+def test_old_and_new_versions_of_the_protocol_are_spoken(admin, reader):
+    assert (admin.session.protocol_version, reader.session.protocol_version) == ("2025-11-25", "2026-07-28")
 
 
 def test_tools_say_what_they_take_give_and_change(admin):
@@ -317,18 +256,6 @@ def test_read_only_offers_no_tool_that_changes(service):
             careful.call_tool("freeze", {"study": "third"})
 
 
-def test_a_dead_server_is_said_and_its_return_noticed(tmp_path):
-    port = free_port()
-    with agent(in_memory(f"http://127.0.0.1:{port}", None, timeout=0.5)) as found:
-        for tool in ("show_study", "freeze"):
-            said = found.error(tool, study="web")
-            assert f"`rasp serve` must run at http://127.0.0.1:{port}" in said
-        with pytest.raises(MCPError, match="rasp serve"):
-            found.list_resources()
-        with running(sqlite_url(tmp_path), port=port):
-            assert found.ok("list_studies")["total"] == 0
-
-
 def test_long_contexts_and_reasons_are_cut(admin, service):
     with Client(service.url, service.keys["admin"], timeout=20) as client:
         wide = client.create("wide", {"x": Float(0, 1)}, {"ms": "min"}, 200, {"x": 0.5})
@@ -340,23 +267,6 @@ def test_long_contexts_and_reasons_are_cut(admin, service):
         wide.delete()
 
 
-def test_a_server_that_is_none_of_ours_is_said(tmp_path):
-    (tmp_path / "v1").mkdir()
-    (tmp_path / "v1" / "studies").write_text('{"studies": [{"name": 3}], "total": 1}')
-    handler = functools.partial(QuietHandler, directory=tmp_path)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        with agent(in_memory(f"http://127.0.0.1:{other.server_port}", None)) as found:
-            assert "cannot read what" in found.call_tool("list_studies", {}).content[0].text
-            assert "is it a RASP server?" in found.error("show_study", study="web")
-        other.shutdown()
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        """Nothing."""
-
-
 def test_studies_are_resources_and_there_is_a_prompt(reader):
     assert {str(one.uri) for one in reader.list_resources().resources} == {
         f"rasp://studies/{name}" for name in ("checkout", "other", "third")
@@ -366,10 +276,7 @@ def test_studies_are_resources_and_there_is_a_prompt(reader):
     assert shown == reader.ok("show_study", study="checkout")
     asked = reader.get_prompt("why_did_it_change", {"study": "checkout", "metric": "rps"}).messages[0].content.text
     assert "the metric rps of the RASP-Tuner study checkout" in asked
-    assert set(re.findall(r"show_study|list_suggestions|explain|what_if", asked)) == set(READING) - {
-        "list_studies",
-        "recommend",
-    }
+    assert "Change nothing" in asked
 
 
 def test_only_protocol_on_stdout_whatever_comes_in(service):
@@ -431,23 +338,6 @@ def test_whatever_the_arguments_the_answer_is_typed(reader, tool, extra, known):
     assert "cannot read" not in text
     assert result.is_error or tool in READING
     assert not result.is_error or (len(text) < 1_500 and text.endswith("."))
-
-
-def test_a_key_that_is_not_there_and_a_url_that_is_none_are_said_in_one_line():
-    for words, said in (
-        (["--key-env", "NO_SUCH_KEY"], "rasp: --key-env names NO_SUCH_KEY, which is not set\n"),
-        (["--url", "ftp://x"], "rasp: url must look like http://127.0.0.1:8321, got 'ftp://x'\n"),
-    ):
-        result = CliRunner().invoke(app, ["mcp", *words])
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.endswith(said)
-
-
-def test_without_mcp_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mcp", None)
-    monkeypatch.delitem(sys.modules, "rasp_tuner.integrations.mcp_server")
-    with pytest.raises(MissingExtra, match=r"pip install 'rasp-tuner\[mcp\]'"):
-        import_module("rasp_tuner.integrations.mcp_server")
 
 
 def test_the_ten_lines_in_the_docs_run(service, capsys, monkeypatch):

@@ -21,7 +21,7 @@ try:
     from mcp.shared.exceptions import MCPError
     from pydantic import ValidationError
 except ModuleNotFoundError as reason:
-    raise MissingExtra("rasp mcp needs mcp, which is not installed: pip install 'rasp-tuner[mcp]'") from reason
+    raise MissingExtra("rasp mcp needs mcp 2.3, which is not installed: pip install 'rasp-tuner[mcp]'") from reason
 
 import rasp_tuner
 from rasp_tuner.integrations.mcp_schemas import MOST_STUDIES, Arguments, ListArguments, StudyArguments
@@ -45,43 +45,46 @@ WHY_CHANGED = types.Prompt(
         types.PromptArgument(name="metric", description="Which metric, as p99_ms; all without it.", required=False),
     ],
 )
-Handler = ServerRequestContext[Any]
+Context = ServerRequestContext[Any]
 
 
 async def serve(url: str, key: str | None, *, read_only: bool = False, timeout: float = 10.0) -> None:
     """Serve until standard input ends; `timeout` seconds are given to the service for an answer."""
     async with AsyncClient(url, key, timeout=timeout, ask_deadline=None) as client:
         server = server_of(client, read_only=read_only)
-        async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+        try:
+            async with stdio_server() as (incoming, outgoing):
+                await server.run(incoming, outgoing, server.create_initialization_options())
+        except* BrokenPipeError:
+            log.warning("whoever started this reads no more: it ends")
 
 
 def server_of(client: AsyncClient, *, read_only: bool = False) -> Server[Any]:
     """The server of one client; `read_only` leaves out the tools that change something."""
     tools = {tool.name: tool for tool in TOOLS if tool.needs == "read" or not read_only}
 
-    async def list_tools(_: Handler, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def list_tools(_: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in tools.values()])
 
-    async def call_tool(_: Handler, asked: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(_: Context, asked: types.CallToolRequestParams) -> types.CallToolResult:
         if asked.name not in tools:
             raise _protocol_error(f"no tool {asked.name[:80]!r} here; there are {', '.join(tools)}")
         return await _called(client, tools[asked.name], asked.arguments or {})
 
-    async def list_resources(_: Handler, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    async def list_resources(_: Context, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         page = await _or_protocol_error(list_studies, client, ListArguments(sort="recent", limit=MOST_STUDIES))
         names = [row.name for row in page.studies]
         return types.ListResourcesResult(
             resources=[types.Resource(name=name, uri=RESOURCE + name, mime_type="application/json") for name in names]
         )
 
-    async def list_templates(_: Handler, __: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
+    async def list_templates(_: Context, __: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
         template = types.ResourceTemplate(
             name="study", uri_template=f"{RESOURCE}{{name}}", description="As show_study.", mime_type="application/json"
         )
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
-    async def read_resource(_: Handler, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def read_resource(_: Context, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(asked.uri)
         if not uri.startswith(RESOURCE):
             raise _protocol_error(f"no resource {uri[:80]!r} here; there is {RESOURCE}NAME for every study")
@@ -90,10 +93,10 @@ def server_of(client: AsyncClient, *, read_only: bool = False) -> Server[Any]:
         text = types.TextResourceContents(uri=uri, mime_type="application/json", text=shown.model_dump_json())
         return types.ReadResourceResult(contents=[text])
 
-    async def list_prompts(_: Handler, __: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+    async def list_prompts(_: Context, __: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=[WHY_CHANGED])
 
-    async def get_prompt(_: Handler, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def get_prompt(_: Context, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
         study = (asked.arguments or {}).get("study")
         if asked.name != WHY_CHANGED.name or not study:
             raise _protocol_error(f"there is one prompt, {WHY_CHANGED.name}, and it needs the argument study")
