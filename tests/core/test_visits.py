@@ -181,3 +181,17 @@ def test_words_have_dates_where_there_is_a_clock():
         Return(2, 0, 9, last_at=tuesday, at=tuesday + 30 * 86_400)
     )
     assert str(Return(2, 0, 9, 0, 0, at_least=True)) == "Seen at least twice before, last 9 steps earlier."
+
+
+@pytest.mark.parametrize("curve", [lambda step: 0.0, lambda step: 10.0 * 0.8**step, lambda step: 10.0 * 0.5**step])
+@pytest.mark.parametrize("length", [12, 40])
+def test_who_forgets_is_seldom_said_to_have_saved_steps(curve, length):
+    """Every visit begins anew, and noise is all that differs: few returns may be said to save anything."""
+    rng, said, returns = np.random.default_rng(0), 0, 0
+    for _ in range(60):
+        values = [curve(step) + float(rng.normal()) for _ in range(6) for step in range(length)]
+        _, told = followed([i // length % 2 for i in range(6 * length)], values)
+        said += sum(return_of(one).saved is not None for one in told)
+        returns += len(told)
+    assert returns >= 180
+    assert said / returns < 0.04

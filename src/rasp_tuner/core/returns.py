@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rasp_tuner.space import Params, Value
 
-LEAST_SAVED = 3  # steps; fewer are not told from noise
+LEAST_SAVED = 3  # steps, and at least this share of those at first: less is not told from noise
+LEAST_SHARE = 0.5
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
 SHOWN_SETTINGS = 4
@@ -30,10 +31,8 @@ class Return:
     @property
     def saved(self) -> int | None:
         """Steps fewer than at first; None if that was not measured, or is too little to tell."""
-        if self.first_took is None or self.took is None:
-            return None
-        fewer = self.first_took - self.took
-        return fewer if fewer >= LEAST_SAVED else None
+        fewer = steps_saved(self.first_took, self.took)
+        return None if fewer is None else int(fewer)
 
     def __str__(self) -> str:
         seen = f"Seen {'at least ' if self.at_least else ''}{_times(self.visits)} before, last {self._last()}."
@@ -57,6 +56,13 @@ class Return:
             return f"{first}."
         now = f"{first}, this time {self.took or 'none'}"
         return f"{now}: about {_steps(self.saved)} saved." if self.saved is not None else f"{now}."
+
+
+def steps_saved(first: float | None, now: float | None) -> float | None:
+    """Steps fewer than at first, if both were measured and they are enough to tell."""
+    if first is None or now is None or first - now < max(LEAST_SAVED, LEAST_SHARE * first):
+        return None
+    return first - now
 
 
 def _settings(params: Params) -> str:

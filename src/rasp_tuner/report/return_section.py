@@ -6,7 +6,7 @@ from typing import Any
 
 from rasp_tuner.core import html_page
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.returns import LEAST_SAVED
+from rasp_tuner.core.returns import steps_saved
 from rasp_tuner.core.visits import Situation, return_of
 from rasp_tuner.report.seen import SeenBefore
 from rasp_tuner.report.situations import context_words
@@ -51,7 +51,7 @@ def _row(words: str, one: Situation, current: bool, steps: int, whole: bool) -> 
     first, back = one.settled, one.took_on_return
     all_returns = len(one.took) + one.missed
     got = f" ({len(one.took)} of {all_returns} returns)" if all_returns else ""
-    fewer = None if first is None or back is None else first.took - back
+    fewer = steps_saved(None if first is None else first.took, back)
     return [
         words,
         f"{'' if whole else 'at least '}{one.visits:,}",
@@ -59,5 +59,5 @@ def _row(words: str, one: Situation, current: bool, steps: int, whole: bool) -> 
         "now" if current else f"{steps - one.last_step:,} steps ago",
         "-" if first is None else f"{first.took:,}",
         "-" if back is None else f"{back:g}{got}",
-        "-" if fewer is None or fewer < LEAST_SAVED else f"about {fewer:.0f} steps",
+        "-" if fewer is None else f"about {fewer:.0f} steps",
     ]

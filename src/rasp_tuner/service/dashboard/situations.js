@@ -7,7 +7,6 @@ import { letter } from "./regime_names.js";
 const DAY = 86_400;
 const DATE = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
 const COLUMNS = ["Regime", "Visits", "Steps", "Last seen", "Steps to settle at first", "On return", "Saved"];
-const LEAST_SAVED = 3; // steps, as on the server: fewer are not told from noise
 
 function lastSeen({ current, last_at: at, last_step: step }, steps, now) {
   if (current) return "now";
@@ -21,11 +20,6 @@ function onReturn({ visits, took_on_return: took, returns_measured: measured, re
   if (!measured) return missed ? `not reached (${missed} of ${missed})` : "not measured";
   const all = measured + missed;
   return `${value(took)} (${missed ? `median; ${measured} of ${all} got there` : measured === 1 ? "one return" : `median of ${measured}`})`;
-}
-
-function saved({ first_took: first, took_on_return: took }) {
-  if (first === null || took === null || first - took < LEAST_SAVED) return "–";
-  return `about ${whole(first - took)} steps`;
 }
 
 export class Situations {
@@ -57,7 +51,7 @@ export class Situations {
       lastSeen(one, steps, now),
       one.first_took === null ? "not measured" : whole(one.first_took),
       onReturn(one),
-      saved(one),
+      one.saved === null ? "–" : `about ${whole(one.saved)} steps`,
     ]);
     const key = JSON.stringify(rows);
     if (key === this.key) return;

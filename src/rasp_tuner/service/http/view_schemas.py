@@ -53,6 +53,7 @@ class SituationView(LazyModel):
     returns_measured: int = Field(description="Returns that became as good as that.")
     took_on_return: float | None = Field(description="Their median of steps until then.")
     returns_missed: int = Field(description="Returns that ended before, or did not within 256 steps.")
+    saved: float | None = Field(description="The difference; null if not measured, or too little to tell.")
     current: bool
     words: str = Field(description="Of the return that is going on, if one is.")
 

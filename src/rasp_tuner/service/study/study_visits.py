@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core.recovery import FAILED
-from rasp_tuner.core.returns import Return
+from rasp_tuner.core.returns import Return, steps_saved
 from rasp_tuner.core.visits import Arrival, StepSeen, Visits, return_coming, return_of
 from rasp_tuner.space import Params, Space
 
@@ -63,6 +63,7 @@ class StudyVisits:
                 "returns_measured": len(one.took),
                 "took_on_return": one.took_on_return,
                 "returns_missed": one.missed,
+                "saved": steps_saved(None if known is None else known.took, one.took_on_return),
                 "current": label == self._visits.now,
                 "words": str(return_of(current, current.started_from))
                 if current is not None and current.situation == label
