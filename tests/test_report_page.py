@@ -173,9 +173,9 @@ def test_the_page_has_a_table_of_situations_that_came_back(tmp_path):
     tuner = Tuner(X, {"ms": "min"}, ["load", "unused"], {"x": 5.0})
     play(tuner, 40, loss, lambda i: {"load": float(i // 20 % 2), "unused": 3.0})
     assert "Situations that came back" not in page_of(tuner, tmp_path).text
-    play(tuner, 20, loss, lambda i: {"load": 0.0, "unused": 3.0})
+    play(tuner, 20, loss, lambda _: {"load": 0.0, "unused": 3.0})
     text = page_of(tuner, tmp_path).text
     assert "Situations that came back" in text
     assert "The latest situation has come back. Seen once before, last 21 steps earlier." in text
     assert re.search(r"load 0\D+2\D+40\D+now", text)
-    assert re.search(r"load 1\D+1\D+20\D+20 steps ago", text)
+    assert re.search(r"load 1\D+1\D+20\D+21 steps ago", text)

@@ -183,7 +183,7 @@ def test_words_have_dates_where_there_is_a_clock():
     assert str(Return(2, 0, 9, 0, 0, at_least=True)) == "Seen at least twice before, last 9 steps earlier."
 
 
-@pytest.mark.parametrize("curve", [lambda step: 0.0, lambda step: 10.0 * 0.8**step, lambda step: 10.0 * 0.5**step])
+@pytest.mark.parametrize("curve", [lambda _: 0.0, lambda step: 10.0 * 0.8**step, lambda step: 10.0 * 0.5**step])
 @pytest.mark.parametrize("length", [12, 40])
 def test_who_forgets_is_seldom_said_to_have_saved_steps(curve, length):
     """Every visit begins anew, and noise is all that differs: few returns may be said to save anything."""
