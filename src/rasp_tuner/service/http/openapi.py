@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from rasp_tuner import __version__
-from rasp_tuner.service.http import schemas
+from rasp_tuner.service.http import ofrep_schemas, schemas
 from rasp_tuner.service.http.context_schemas import LazyModel
 from rasp_tuner.service.http.route import JSON, Route
 
@@ -19,7 +19,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     """The whole document."""
     models = [
         model
-        for model in vars(schemas).values()
+        for model in (vars(schemas) | vars(ofrep_schemas)).values()
         if isinstance(model, type) and issubclass(model, LazyModel) and model.model_fields
     ]
     _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
@@ -43,7 +43,7 @@ def _operation(route: Route) -> dict[str, Any]:
     good: dict[str, Any] = {"description": route.summary}
     if route.gives is not None:
         good["content"] = _content(route.gives)
-    bad = {"description": "Refused", "content": _content(schemas.Error)}
+    bad = {"description": "Refused", "content": _content(route.fails)}
     named = re.sub(r"\W", "_", f"{route.handler.__name__}{route.path}")
     operation: dict[str, Any] = {
         "summary": route.summary,

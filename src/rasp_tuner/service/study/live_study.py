@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from rasp_tuner.core.checks import whole
+from rasp_tuner.core.flags import reason_for
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.alerts import alerts, health
@@ -19,6 +20,7 @@ from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
+from rasp_tuner.service.study.flag_leases import FlagLeases
 from rasp_tuner.service.study.history import History, Step
 from rasp_tuner.service.study.opened import begin_with
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
@@ -50,14 +52,19 @@ class LiveStudy:
         self.recent: dict[int, SuggestionRecord] = {}
         self._answers: dict[int, SuggestionRecord] = {}
         self._observed: dict[str, Event] = {}
+        self.flags = FlagLeases()
         self.problems: dict[str, str] = {}  # what is wrong, in words, by what found it; kept by whoever holds the study
 
     # commands
 
-    def ask(self, context: Any, at: float) -> Event:
-        """Ask the tuner; the event holds the suggestion."""
+    def ask(self, context: Any, at: float, flag: dict[str, str] | None = None) -> Event:
+        """Ask the tuner; the event holds the suggestion, and `flag` with its reason, if it is for one."""
         suggestion = self.tuner.ask(context)
-        event = self._event("ask", at, {"context": context, "params": suggestion.params}, ask=self.next_ask)
+        body: dict[str, Any] = {"context": context, "params": suggestion.params}
+        if flag is not None:
+            best, default = self.tuner.recommend(context), self.definition.default
+            body["flag"] = {**flag, "reason": reason_for(suggestion.params, default, best)}
+        event = self._event("ask", at, body, ask=self.next_ask)
         self._add_ask(event, suggestion.id, foreign=False)
         return event
 
@@ -302,15 +309,14 @@ class LiveStudy:
     def _add_ask(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
             raise ValueError(f"event {event.seq}: an ask without a number")
-        inner = ask_number(id)
-        record = SuggestionRecord(
-            event.ask, event.at, event.body["context"], event.body["params"], foreign=foreign, inner=inner
-        )
+        b, more = event.body, {"foreign": foreign, "inner": ask_number(id), "flag": event.body.get("flag")}
+        record = SuggestionRecord(event.ask, event.at, b["context"], b["params"], **more)
         self.counts.asks += 1
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
         self.counts.dropped += put_bounded(self.pending, event.ask, record, self.definition.max_pending)
         self.list_suggestion(record)
+        self.flags.add(record)
         self._advance(event, record=True)
 
     def list_suggestion(self, record: SuggestionRecord) -> None:
