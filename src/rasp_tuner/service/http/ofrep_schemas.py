@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from rasp_tuner.service.http.context_schemas import LazyModel
 
 TARGETING = {"targetingKey": "host-7", "qps": 420.0}
-FLAG = {
+FLAG: dict[str, Any] = {
     "key": "checkout",
     "value": {"pool": 8},
     "reason": "SPLIT",

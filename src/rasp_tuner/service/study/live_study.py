@@ -309,8 +309,10 @@ class LiveStudy:
     def _add_ask(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
             raise ValueError(f"event {event.seq}: an ask without a number")
-        b, more = event.body, {"foreign": foreign, "inner": ask_number(id), "flag": event.body.get("flag")}
-        record = SuggestionRecord(event.ask, event.at, b["context"], b["params"], **more)
+        b, flag = event.body, event.body.get("flag")
+        record = SuggestionRecord(
+            event.ask, event.at, b["context"], b["params"], foreign=foreign, inner=ask_number(id), flag=flag
+        )
         self.counts.asks += 1
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
