@@ -2,7 +2,7 @@
 
 import pytest
 from ofrep_calls import HOST, error, evaluate, evaluate_all, track
-from serving import STUDY, running, view
+from serving import STUDY, running, view, wait_for
 from test_leases import LONG_S
 
 
@@ -73,6 +73,7 @@ def test_a_lease_moves_with_its_study(own_postgres_database):
             first.post("/v1/studies", json=STUDY)
             before = evaluate(second, "web", HOST).json()
             assert view(first)["server"] == str(first.base_url)
+        wait_for(lambda: evaluate(second, "web", HOST).status_code == 200, "the new owner")
         assert evaluate(second, "web", HOST).json() == before
         assert view(second)["server"] == str(second.base_url)
 

@@ -1,0 +1,149 @@
+"""OpenFeature's own providers, unmodified, against `rasp serve` in a process of its own."""
+
+import hashlib
+import json
+import math
+import shutil
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+from openfeature import api
+from openfeature.contrib.provider.ofrep import OFREPProvider
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import ErrorCode
+from openfeature.flag_evaluation import Reason
+
+from rasp_tuner import Float, Tuner
+from rasp_tuner.client import Client
+
+ROOT = Path(__file__).parents[2]
+KNOBS = {"cache_gb": Float(1, 64, log=True), "timeout_s": Float(0.1, 10, log=True)}
+TODAY = {"cache_gb": 8.0, "timeout_s": 1.0}
+INSTALL_S = 120
+
+
+@pytest.fixture
+def served(process):
+    """The address of a server with the README's study, "cache"."""
+    with Client(process.url, timeout=20) as client:
+        client.create("cache", KNOBS, {"p99_ms": "min"}, ["qps"], TODAY)
+        yield process
+    api.clear_providers()
+
+
+def latency(params, qps):
+    return 20 + 10 * math.log(params["cache_gb"] / (40 if qps == 900 else 4)) ** 2
+
+
+def load(hour):
+    return 900 if hour % 24 >= 12 else 100
+
+
+def native(hours):
+    """What the README's loop suggests."""
+    tuner, seen = Tuner(KNOBS, {"p99_ms": "min"}, ["qps"], TODAY), []
+    for hour in range(hours):
+        suggestion = tuner.ask({"qps": load(hour)})
+        seen.append(suggestion.params)
+        tuner.tell(suggestion.id, {"p99_ms": latency(suggestion.params, load(hour))})
+    return seen
+
+
+def recommended(url):
+    with Client(url, timeout=20) as client:
+        study = client.study("cache")
+        return [round(study.recommend({"qps": qps})["cache_gb"]) for qps in (900, 100)]
+
+
+def host(name="host-7", **attributes):
+    return EvaluationContext(name, attributes)
+
+
+def test_through_the_python_provider_the_readmes_example_is_learned_as_natively(served):
+    api.set_provider_and_wait(OFREPProvider(served.url))
+    flags, seen = api.get_client(), []
+    with httpx.Client(base_url=served.url) as http:
+        for hour in range(96):
+            qps = load(hour)
+            details = flags.get_object_details("cache", {}, host(qps=qps))
+            assert details.error_code is None, details.error_message
+            seen.append(details.value)
+            event = {
+                "trackingEventName": "cache",
+                "context": {"targetingKey": "host-7"},
+                "trackingEventDetails": {"value": latency(details.value, qps)},
+            }
+            assert http.post("/ofrep/v1/track", json=event).json()["variant"] == details.variant == f"s{hour}"
+    assert seen == native(96)
+    assert recommended(served.url) == [40, 4]
+
+
+def test_the_python_provider_gets_typed_knobs_and_typed_errors_and_a_kill_loses_no_lease(served):
+    api.set_provider_and_wait(OFREPProvider(served.url))
+    flags = api.get_client()
+    cache = flags.get_float_details("cache.cache_gb", 0.0, host(qps=900))
+    timeout = flags.get_float_details("cache.timeout_s", 0.0, host(qps=900))
+    assert (cache.value, timeout.value, cache.variant, timeout.variant) == (8.0, 1.0, "s0", "s0")
+    assert (cache.reason, cache.flag_metadata["study"]) == (Reason.DEFAULT, "cache")
+    served.kill()
+    dead = flags.get_float_details("cache.cache_gb", 7.5, host(qps=900))
+    assert (dead.value, dead.reason, dead.error_code) == (7.5, Reason.ERROR, ErrorCode.GENERAL)
+    served.start()
+    assert flags.get_float_details("cache.cache_gb", 0.0, host(qps=900)) == cache
+    wrong = {
+        ErrorCode.FLAG_NOT_FOUND: flags.get_float_details("cash", 7.5, host(qps=900)),
+        ErrorCode.TYPE_MISMATCH: flags.get_integer_details("cache.cache_gb", 7, host(qps=900)),
+        ErrorCode.INVALID_CONTEXT: flags.get_float_details("cache.cache_gb", 7.5, host("host-8")),
+    }
+    for code, details in wrong.items():
+        assert (details.error_code, details.reason) == (code, Reason.ERROR)
+        assert details.value in (7, 7.5)
+        assert details.error_message
+
+
+def test_through_a_provider_from_npm_it_is_learned_too(served):
+    folder = npm_packages()
+    words = ["node", str(folder / "ofrep.mjs"), served.url]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert recommended(served.url) == [40, 4]
+    looks = json.loads(result.stdout)
+    whole = looks["object"]
+    assert whole["variant"] == looks["number"]["variant"] == looks["again"]["variant"] == "s96"
+    assert whole["value"] == {"cache_gb": looks["number"]["value"], "timeout_s": looks["again"]["value"]}
+    assert whole["reason"] in ("SPLIT", "TARGETING_MATCH")
+    assert whole["flagMetadata"]["study"] == "cache"
+    codes = {name: look.get("errorCode") for name, look in looks.items()}
+    assert codes == {
+        "object": None,
+        "number": None,
+        "again": None,
+        "wrongType": "TYPE_MISMATCH",
+        "noFlag": "FLAG_NOT_FOUND",
+        "noContext": "INVALID_CONTEXT",
+        "noServer": "GENERAL",
+    }
+    assert [looks[name]["value"] for name in ("wrongType", "noFlag", "noContext", "noServer")] == ["none", 8, 8, 8]
+
+
+def npm_packages():
+    """A folder under out/ with the example and its packages, or a skip that says why there are none."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        pytest.skip("no npm: the provider for JavaScript is not tested here")
+    example = ROOT / "examples" / "openfeature"
+    pinned = example / "package-lock.json"
+    folder = ROOT / "out" / f"npm-openfeature-{hashlib.sha256(pinned.read_bytes()).hexdigest()[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in ("package.json", "package-lock.json", "ofrep.mjs"):
+        shutil.copy(example / file, folder)
+    if not (folder / "node_modules" / ".package-lock.json").exists():
+        words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"npm did not install the provider for JavaScript in {INSTALL_S} s")
+        if done.returncode != 0:
+            pytest.skip(f"npm could not install the provider for JavaScript: {done.stderr[-200:]}")
+    return folder
