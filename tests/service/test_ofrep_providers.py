@@ -14,6 +14,7 @@ from openfeature.contrib.provider.ofrep import OFREPProvider
 from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
+from serving import Process
 
 from rasp_tuner import Float, Tuner
 from rasp_tuner.client import Client
@@ -24,12 +25,21 @@ TODAY = {"cache_gb": 8.0, "timeout_s": 1.0}
 INSTALL_S = 120
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    process = Process(tmp_path_factory.mktemp("ofrep") / "data")
+    yield process
+    process.stop()
+    process.process.stderr.close()
+
+
 @pytest.fixture
-def served(process):
-    """The address of a server with the README's study, "cache"."""
-    with Client(process.url, timeout=20) as client:
-        client.create("cache", KNOBS, {"p99_ms": "min"}, ["qps"], TODAY)
-        yield process
+def served(server):
+    """A server with the README's study, "cache", which knows nothing yet."""
+    with Client(server.url, timeout=20) as client:
+        study = client.create("cache", KNOBS, {"p99_ms": "min"}, ["qps"], TODAY)
+        yield server
+        study.delete()
     api.clear_providers()
 
 
