@@ -52,7 +52,7 @@ def test_every_study_of_a_server_is_a_flag(study):
 
 def test_the_latest_good_parameters_stay_while_the_server_is_away(server, study):
     client, own = study
-    for i in range(30):
+    for _ in range(30):
         suggestion = own.ask({"qps": 5.0})
         own.tell(suggestion.id, {"p99_ms": 20.0 + abs(suggestion.params["pool"] - 40)})
     best = own.recommend({"qps": 5.0})
