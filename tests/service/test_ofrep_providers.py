@@ -3,8 +3,10 @@
 import hashlib
 import json
 import math
+import re
 import shutil
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -88,6 +90,27 @@ def test_through_the_python_provider_the_readmes_example_is_learned_as_natively(
             assert http.post("/ofrep/v1/track", json=event).json()["variant"] == details.variant == f"s{hour}"
     assert seen == native(96)
     assert recommended(served.url) == [40, 4]
+
+
+def test_the_block_in_the_docs_runs(server, capsys):
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs" / "OPENFEATURE.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    [block] = [block for block in blocks if "OFREPProvider" in block]
+    exec(compile(block.replace("http://127.0.0.1:8321", server.url), "docs/OPENFEATURE.md", "exec"), {})  # noqa: S102
+    assert capsys.readouterr().out.split() == ["40", "4"]
+    api.clear_providers()
+    with Client(server.url, timeout=20) as client:
+        client.study("cache").delete()
+
+
+def test_the_page_names_the_versions_that_are_tested():
+    page = (ROOT / "docs" / "OPENFEATURE.md").read_text()
+    for package in ("openfeature-sdk", "openfeature-provider-ofrep"):
+        assert f"{package} {version(package)}" in page
+    pinned = json.loads((ROOT / "examples" / "openfeature" / "package.json").read_text())["dependencies"]
+    for package in ("@openfeature/server-sdk", "@openfeature/ofrep-provider"):
+        assert f"{package} {pinned[package]}" in page
 
 
 def test_the_python_provider_gets_typed_knobs_and_typed_errors_and_a_kill_loses_no_lease(served):
