@@ -150,6 +150,7 @@ WRONG = [
     ("a.", HOST, (404, "FLAG_NOT_FOUND")),
     ("%00", HOST, (404, "FLAG_NOT_FOUND")),
     ("{}", None, (400, "INVALID_CONTEXT")),
+    ("{}", {}, (400, "INVALID_CONTEXT")),
     ("{}", {"targetingKey": "new"}, (400, "INVALID_CONTEXT")),
     ("{}", {"qps": "many"}, (400, "INVALID_CONTEXT")),
     ("{}", {"qps": {"now": 5}}, (400, "INVALID_CONTEXT")),
@@ -336,10 +337,11 @@ def test_many_events_are_taken_or_refused_one_by_one(study):
         {"trackingEventName": f"{name}-two", "context": HOST, "trackingEventDetails": {"p99_ms": 1, "errors": 0}},
         {"trackingEventName": name, "context": HOST, "trackingEventDetails": {"value": 1.0}},
         "nothing",
+        {"events": []},
     ]
     results = client.post("/ofrep/v1/track", json={"events": events}).json()["results"]
     said = [result.get("status", result.get("errorCode")) for result in results]
-    assert said == ["learned", "GENERAL", "learned", "duplicate", "PARSE_ERROR"]
+    assert said == ["learned", "GENERAL", "learned", "duplicate", "PARSE_ERROR", "PARSE_ERROR"]
     assert "any of ['p99_ms', 'errors']" in results[1]["errorDetails"]
     assert error(client.post("/ofrep/v1/track", json={"events": []})) == (400, "PARSE_ERROR")
     assert error(client.post("/ofrep/v1/track", json={"events": [{}] * 1_001})) == (413, "GENERAL")

@@ -29,7 +29,7 @@ INSTALL_S = 120
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    process = Process(tmp_path_factory.mktemp("ofrep") / "data")
+    process = Process(tmp_path_factory.mktemp("ofrep") / "data", "--flag-lease", "600")
     yield process
     process.stop()
     process.process.stderr.close()
@@ -120,6 +120,7 @@ def test_the_python_provider_gets_typed_knobs_and_typed_errors_and_a_kill_loses_
     timeout = flags.get_float_details("cache.timeout_s", 0.0, host(qps=900))
     assert (cache.value, timeout.value, cache.variant, timeout.variant) == (8.0, 1.0, "s0", "s0")
     assert (cache.reason, cache.flag_metadata["study"]) == (Reason.DEFAULT, "cache")
+    assert cache.flag_metadata["expiresAt"] - cache.flag_metadata["leaseUntil"] == pytest.approx(3600 - 600)
     served.kill()
     dead = flags.get_float_details("cache.cache_gb", 7.5, host(qps=900))
     assert (dead.value, dead.reason, dead.error_code) == (7.5, Reason.ERROR, ErrorCode.GENERAL)

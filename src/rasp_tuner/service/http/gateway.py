@@ -148,8 +148,8 @@ class Gateway:
             return Caller("local", "read")
         study = request.parameters.get("name")
         word, _, key = request.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        if not word:  # as OFREP has it, too
-            word, key = "bearer", request.headers.get(b"x-api-key", b"").decode("latin-1")
+        if not word and b"x-api-key" in request.headers:  # as OFREP has it, too
+            word, key = "bearer", request.headers[b"x-api-key"].decode("latin-1")
         caller = self._keys.find_caller(key.strip() if word.lower() == "bearer" else None)
         if caller is None:
             raise HttpError(

@@ -19,9 +19,9 @@ FLAG: dict[str, Any] = {
 }
 
 Attributes = Annotated[
-    dict[str, Any],
+    dict[str, Any] | None,
     Field(
-        default_factory=dict,
+        default=None,
         description="`targetingKey`, a text, and attributes; those that the study has in its context are used.",
         examples=[TARGETING],
     ),

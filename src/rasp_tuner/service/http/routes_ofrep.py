@@ -70,17 +70,12 @@ async def all_flags(service: Service, request: Request, asked: EvaluateFlag) -> 
 async def track_event(service: Service, request: Request, told: TrackedEvent | TrackedEvents) -> Any:
     """One event, or many in one request, each of which is taken or refused on its own."""
     if isinstance(told, TrackedEvents):
-        answers = await _parts(request, TRACK, (replace(request, body=dumps(event)) for event in told.events))
+        answers = await _parts(request, ONE_EVENT, (replace(request, body=dumps(event)) for event in told.events))
         return {"results": [json.loads(_bytes(answer)) for answer in answers]}
     study, metric = _find(service, request, told.trackingEventName)
     key = _target(told.context).key
     result = await track(service, study, metric, key, told.trackingEventDetails)
-    return {
-        "key": told.trackingEventName,
-        "variant": result["id"],
-        "status": result["status"],
-        "late": result["late"],
-    }
+    return {"key": told.trackingEventName, "variant": result.pop("id"), **result}
 
 
 async def _parts(request: Request, route: Route, parts: Iterable[Request]) -> list[Response]:
@@ -103,7 +98,7 @@ def _flags_in(answer: Response) -> list[dict[str, Any]]:
     it has, where one that is told of no value drops its own.
     """
     flag: dict[str, Any] = json.loads(_bytes(answer))
-    if answer.status >= 500 and flag["code"] != "damaged":
+    if answer.status >= 500 and flag.get("code") != "damaged":
         wait = answer.headers.get("Retry-After", answer.headers.get("retry-after", ""))
         again = int(wait) if wait.isdigit() else None
         raise HttpError(answer.status, flag["code"], flag["errorDetails"], retry_after=again)
@@ -140,7 +135,8 @@ def _find(service: Service, request: Request, key: str) -> tuple[str, str | None
     raise flag_not_found(key)
 
 
-def _target(context: Mapping[str, Any]) -> Target:
+def _target(given: Mapping[str, Any] | None) -> Target:
+    context = given or {}
     key = context.get(TARGETING_KEY)
     if key is not None and not isinstance(key, str):
         raise invalid(f"context.{TARGETING_KEY} must be a text", f"context.{TARGETING_KEY}")
@@ -178,6 +174,7 @@ TRACK = Route(
     fails=OfrepError,
     has_parts=True,
 )
+ONE_EVENT = replace(TRACK, parse=None, has_parts=False)  # an event among many
 ROUTES = [
     ONE_FLAG,
     Route(
