@@ -71,3 +71,19 @@ def test_the_latest_good_parameters_stay_while_the_server_is_away(server, study)
     assert client.flush(20)
     seen = own.view()
     assert (seen["tells"], seen["observations"], client.dropped) == (31, 1, 0)
+
+
+def test_a_program_that_starts_without_the_server_runs_on_its_own_defaults():
+    with Client("http://127.0.0.1:9", timeout=0.2) as client:
+        api.set_provider_and_wait(RaspProvider(client))
+        flags = api.get_client()
+        for said in ("127.0.0.1:9", "just now"):  # the second does not wait
+            details = flags.get_integer_details("flags.pool", 3, host())
+            assert (details.value, details.error_code) == (3, ErrorCode.GENERAL)
+            assert said in details.error_message
+        with pytest.raises(GeneralError):
+            flags.track("flags", host(), TrackingEventDetails(30.0))
+        api.set_provider_and_wait(RaspProvider({"flags": client.study("flags", default=DEFAULT)}))
+        known = flags.get_integer_details("flags.pool", 3, host())
+        assert (known.value, known.reason, known.error_code) == (8, Reason.STALE, None)
+    api.clear_providers()

@@ -4,10 +4,11 @@ The key of a flag is a name, whose value is an object with all knobs, or `name.k
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rasp_tuner.client import Client, Study, UnknownStudy
+from rasp_tuner.client import Client, ServerUnavailable, Study, UnknownStudy
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.flags import AS_DEFAULT, LEASE_S, MOST_LEASES, VALUE, outcome, readings
 from rasp_tuner.errors import InvalidSpace, InvalidValue, MissingExtra, RaspError
@@ -34,6 +35,7 @@ except ModuleNotFoundError as reason:
 from rasp_tuner.integrations.openfeature_flags import Evaluation, Flag, StudyFlag, TunerFlag
 
 T = TypeVar("T")
+TRY_AGAIN_S = 5.0  # after a server did not answer: a program that starts without it does not wait for every flag
 ObjectValue = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 
 
@@ -54,6 +56,7 @@ class RaspProvider(AbstractProvider):
             raise InvalidSpace(f"lease_s must be above 0, got {show(lease_s)}")
         self._client = source if isinstance(source, Client) else None
         self._flags: dict[str, Flag] = {}
+        self._try_again_at = 0.0  # monotonic, to open studies
         self._found: dict[str, tuple[Flag, str | None]] = {}  # by key
         if self._client is not None:
             return
@@ -179,10 +182,15 @@ class RaspProvider(AbstractProvider):
         """The flag of a study of the server; None if there is none."""
         if self._client is None:
             return None
+        if time.monotonic() < self._try_again_at:
+            raise GeneralError(f"the server of flag {show(name)} did not answer just now")
         try:
             study = self._client.study(name)
         except UnknownStudy:
             return None
+        except ServerUnavailable:
+            self._try_again_at = time.monotonic() + TRY_AGAIN_S
+            raise
         return self._flags.setdefault(name, Flag(name, StudyFlag(study, study.view()), self._lease_s))
 
 
