@@ -25,6 +25,7 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> extra in pyproject.toml
     "openfeature": "openfeature",
     "httpx": "client",
     "psycopg": "postgres",
+    "mcp": "mcp",
 }
 
 

@@ -83,7 +83,3 @@ class TrackedResult(LazyModel):
     variant: str
     status: Literal["learned", "duplicate"]
     late: bool
-
-
-class TrackedResults(LazyModel):
-    results: list[TrackedResult | OfrepError]

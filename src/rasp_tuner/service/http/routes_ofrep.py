@@ -166,7 +166,7 @@ TRACK = Route(
     f"{OFREP_PATH}track",
     "write",
     track_event,
-    "What came of a flag: one event, or TrackedEvents",
+    'What came of a flag: one event, or many as {"events": [...]}',
     TrackedEvent,
     TrackedResult,
     of_any_study=True,
