@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from rasp_tuner import __version__
-from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.route import JSON, Route
 
 COMPONENT = "#/components/schemas/{model}"

@@ -46,13 +46,12 @@ class LiveStudy:
         self.known_time: tuple[int, float] | None = None  # events up to a number happened before this; not stored
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
-        self.counts, self.fallbacks = Counts(), FallbackCounts()
+        self.counts, self.fallbacks, self.flags = Counts(), FallbackCounts(), FlagLeases()
         self.switched: dict[str, Any] | None = None  # by whom and when it was last frozen or unfrozen
         self.pending: dict[int, SuggestionRecord] = {}  # in order of asking, like the tuner's ledger
         self.recent: dict[int, SuggestionRecord] = {}
         self._answers: dict[int, SuggestionRecord] = {}
         self._observed: dict[str, Event] = {}
-        self.flags = FlagLeases()
         self.problems: dict[str, str] = {}  # what is wrong, in words, by what found it; kept by whoever holds the study
 
     # commands
@@ -60,10 +59,10 @@ class LiveStudy:
     def ask(self, context: Any, at: float, flag: dict[str, str] | None = None) -> Event:
         """Ask the tuner; the event holds the suggestion, and `flag` with its reason, if it is for one."""
         suggestion = self.tuner.ask(context)
-        body: dict[str, Any] = {"context": context, "params": suggestion.params}
+        body = {"context": context, "params": suggestion.params}
         if flag is not None:
-            best, default = self.tuner.recommend(context), self.definition.default
-            body["flag"] = {**flag, "reason": reason_for(suggestion.params, default, best)}
+            reason = reason_for(suggestion.params, self.definition.default, self.tuner.recommend(context))
+            body["flag"] = {**flag, "reason": reason}
         event = self._event("ask", at, body, ask=self.next_ask)
         self._add_ask(event, suggestion.id, foreign=False)
         return event
@@ -314,10 +313,8 @@ class LiveStudy:
     def _add_ask(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
             raise ValueError(f"event {event.seq}: an ask without a number")
-        b, flag = event.body, event.body.get("flag")
-        record = SuggestionRecord(
-            event.ask, event.at, b["context"], b["params"], foreign=foreign, inner=ask_number(id), flag=flag
-        )
+        b, own, flag = event.body, ask_number(id), event.body.get("flag")
+        record = SuggestionRecord(event.ask, event.at, b["context"], b["params"], foreign=foreign, inner=own, flag=flag)
         self.counts.asks += 1
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
