@@ -66,8 +66,8 @@ def test_a_lease_ends_when_its_time_is_over_or_its_outcome_is_told(sqlite):
         assert first["metadata"]["leaseUntil"] + 3599.6 == pytest.approx(first["metadata"]["expiresAt"])
         wait_for(lambda: time.time() > first["metadata"]["leaseUntil"], "the end of the lease")
         assert error(track(client, "web", HOST, value=1.0)) == (410, "GENERAL")
-        assert track(client, "web", HOST, value=1.0, variant="s0").json()["status"] == "learned"
         assert evaluate(client, "web", HOST).json()["variant"] == "s1"
+        assert track(client, "web", HOST, value=1.0, variant="s0").json()["status"] == "learned"
     with running(sqlite) as client:
         assert evaluate(client, "web", HOST).json()["variant"] == "s1"  # its lease is longer now
         assert track(client, "web", HOST, value=1.0).json() == {
