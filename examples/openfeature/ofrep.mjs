@@ -1,6 +1,7 @@
 // The README's example through OpenFeature's own SDK and OFREP provider; no client of RASP-Tuner.
 // npm ci && node ofrep.mjs http://127.0.0.1:8321   with a study "cache" (docs/OPENFEATURE.md)
 import { OpenFeature } from '@openfeature/server-sdk';
+import { OFREPApi } from '@openfeature/ofrep-core';
 import { OFREPProvider } from '@openfeature/ofrep-provider';
 
 const url = process.argv[2] ?? 'http://127.0.0.1:8321';
@@ -26,6 +27,14 @@ const looks = {
   noFlag: await flags.getNumberDetails('cash.cache_gb', 8, seen),
   noContext: await flags.getNumberDetails('cache.cache_gb', 8, { targetingKey: 'host-9' }),
 };
+
+// All flags at once, as providers for browsers ask for them: the second time nothing has changed.
+const api = new OFREPApi(url);
+const all = await api.postBulkEvaluateFlags({ context: seen });
+const etag = all.httpResponse.headers.get('etag');
+const same = await api.postBulkEvaluateFlags({ context: seen }, { headers: [['If-None-Match', etag]] });
+looks.bulk = { keys: all.value.flags.map((flag) => flag.key), statuses: [all.httpStatus, same.httpStatus] };
+
 await OpenFeature.setProviderAndWait(new OFREPProvider({ baseUrl: 'http://127.0.0.1:9' }));
 looks.noServer = await flags.getNumberDetails('cache.cache_gb', 8, seen);
 console.log(JSON.stringify(looks));

@@ -403,7 +403,7 @@ plain = (
 values = plain | st.lists(plain, max_size=3) | st.dictionaries(st.text("ab"), plain, max_size=3)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     context=st.dictionaries(st.sampled_from(["qps", "targetingKey", "other"]), values),
     details=st.dictionaries(st.sampled_from(["value", "p99_ms", "variant", "failed", "other"]), values),
