@@ -8,6 +8,7 @@ of the default's own runs in the same regime takes its place.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
 from rasp_tuner.service.study.study_visits import StudyVisits
 from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation, Return, Why
+from rasp_tuner.types import Explanation, Why
 
 MAX_MARKS = 300  # newest events shown on the timeline
 GAIN_EACH_STEP_UNTIL = 128  # steps; later the gain is computed for one step in GAIN_EVERY_STEPS and scaled up
@@ -241,12 +242,16 @@ class History:
             self.visits.merge(gone, kept)
         return regime
 
-    def seen(self, context: Any, asked_at: float, waits: bool) -> Return | None:
-        """Whether the situation of a suggestion, which may wait for its answer, had been seen before."""
-        if context is None or not self._encoder.dim:
-            return None
+    def with_visits(self, why: Explanation, context: Any, asked_at: float) -> Explanation:
+        """An explanation that says, with dates, whether the situation had been seen before.
+
+        The same one where there is no context, as of suggestions that a saved tuner had made.
+        """
+        if context is None or not (self._encoder.dim and why.in_context):
+            return why
         regime = self.regimes.known_situation(self._encoder.encode_readonly(context))
-        return None if regime is None else self.visits.seen(regime, self.trace.steps, asked_at, waits)
+        waits, step = why.path == "pending", self.trace.steps
+        return replace(why, seen=None if regime is None else self.visits.seen(regime, step, asked_at, waits))
 
     def is_judged(self, step: int) -> bool:
         """Whether the gain of a step is computed: of all at first, later of some, at no period."""
