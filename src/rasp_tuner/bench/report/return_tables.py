@@ -92,7 +92,7 @@ def _order(found: Sequence[Recovery]) -> list[str]:
 def _cell(one: Recovery | None) -> str:
     if one is None:
         return "-"
-    return " → ".join(
-        f"{steps:.1f}" + ("" if np.isnan(error) else f" ± {error:.1f}")
+    return "\N{NO-BREAK SPACE}→ ".join(  # a narrow table breaks here and nowhere else
+        f"{steps:.1f}" + ("" if np.isnan(error) else f" ± {error:.1f}").replace(" ", "\N{NO-BREAK SPACE}")
         for steps, error in ((one.first, one.first_error), (one.back, one.back_error))
     )
