@@ -83,6 +83,14 @@ def gain(controls: Mapping[str, Sequence[float]], recent: Sequence[tuple[str, fl
     return _ratio(float(gaps.mean()), half, len(gaps))
 
 
+def gain_words(found: Effect | None, name: str) -> str:
+    """A gain while it is being found, short: "time_s -23% (-27 to -18%)"."""
+    if found is None or found.kind == "difference" or not math.isfinite(found.high):
+        return "not known yet"
+    value, low, high = (100.0 * (x - 1.0) for x in (found.value, found.low, found.high))
+    return f"{name} {value:+.0f}% ({low:+.0f} to {high:+.0f}%)"
+
+
 def _ratio(mean: float, half: float, pairs: int) -> Effect:
     """From logarithms to ratios."""
     value, low, high = (math.inf if x > LARGEST_LOG else math.exp(x) for x in (mean, mean - half, mean + half))
