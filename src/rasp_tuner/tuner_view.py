@@ -77,11 +77,18 @@ class TunerView:
         Each with the interval that holds it nine times in ten. Empty while too little is known, and under preset
         "paper". With several metrics it takes as long as a few asks.
         """
+        return self._levels(context, self._default)
+
+    def levels(self, params: Mapping[str, object], context: Context = None) -> dict[str, Expected]:
+        """What these parameters are expected to give of each metric in this context; else as `default_levels`."""
+        return self._levels(context, self._space.to_unit(params))
+
+    def _levels(self, context: Context, point: Array) -> dict[str, Expected]:
         metrics, seen = self._optimizer.metrics, self._encoder.encode_readonly(context)
         optimizer = self._optimizer if len(metrics) == 1 else self._copy_of_optimizer()
         found = {}
         for name, metric in metrics.items():
-            expected = optimizer.expect_alone(name, seen, self._default)
+            expected = optimizer.expect_alone(name, seen, point)
             if expected is not None:
                 mean, low, high = expected
                 found[name] = expected if metric.direction == "min" else Expected(-mean, -high, -low)
