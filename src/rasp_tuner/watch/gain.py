@@ -1,7 +1,7 @@
 """Gains: measured, from steps with suggestions beside steps with the default; and forecast, for a shadow.
 
-Measured: which steps run the default is drawn (schedule.py), and only steps of one mode are compared, so that both sides
-are spread alike over time. Each value is first divided by what the default was expected to give in its situation,
+Measured: which steps run the default is drawn (schedule.py), and only steps of one mode are compared, so both sides are
+spread alike over time. Each value is first divided by what the default was expected to give in its situation,
 before the outcome was known: that removes what the load does and, since the order was drawn, prefers neither side.
 Canaries and control instances are measured at the same time: their pairs are compared.
 """
