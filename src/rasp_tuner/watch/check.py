@@ -58,7 +58,7 @@ def check_study(study: WatchStudy, mode: Mode) -> Check:
                 " Write [{window}], or make the window longer"
             )
     if study.running:
-        _ask(found, "running", lambda: settings_words(reader.running() or {}))
+        _ask(found, "running   by its queries", lambda: settings_words(reader.running() or {}))
     for sink in study.sinks_of(mode):
         found.lines.append(f"sink      {sink.name} {_indented(sink.shown(study.default))}")
         found.problems += sink.problems()

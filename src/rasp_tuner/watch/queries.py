@@ -31,9 +31,9 @@ class MetricQuery:
     query: str
     canary: str | None = None  # of the instances that get the parameters, and
     control: str | None = None  # of those that keep the default: in mode canary
-    samples: str | None = None  # gives how many samples there are in the window
+    samples: str | None = None  # gives how many samples there are in the window; None: the scrapes are counted
     min_samples: float = 1.0
-    newest: str | None = None  # gives the time of the newest sample
+    newest: str | None = None  # gives the time of the newest sample; None: found from the query, where that can be
     missing: Missing = "skip"
 
 
@@ -62,8 +62,7 @@ def metric_query(name: str, spec: object, min_samples: object, missing: Missing)
     if (texts["canary"] is None) != (texts["control"] is None):
         raise InvalidSpace(f"{where} must have both canary and control, or neither")
     given = fields.pop("min_samples", min_samples)
-    samples = texts["samples"] or _count(query)
-    if given is not None and samples is None:
+    if given is not None and (texts["samples"] or count_query(query)) is None:
         raise InvalidSpace(
             f"{where}.min_samples: how many samples the query saw cannot be told from it. Use a range such as"
             f" x{WINDOW} in it, or add samples = 'sum(increase(requests_total{WINDOW}))'"
@@ -77,8 +76,8 @@ def metric_query(name: str, spec: object, min_samples: object, missing: Missing)
             f"{where} takes query, goal, samples, min_samples, newest, missing, canary, control, and the fields max,"
             f" min, at_most, at_least, weight and scale of a metric: {reason}"
         ) from reason
-    newest = texts["newest"] or _timestamp(query)
-    return MetricQuery(metric, query, texts["canary"], texts["control"], samples, least, newest, own)
+    other_parts = texts["canary"], texts["control"], texts["samples"]
+    return MetricQuery(metric, query, *other_parts, least, texts["newest"], own)
 
 
 def context_query(name: str, spec: object, missing: Missing) -> ContextQuery:
@@ -106,7 +105,7 @@ def context_query(name: str, spec: object, missing: Missing) -> ContextQuery:
         raise InvalidSpace(f"{where}.missing of a number must be skip, wait, or a usual value to stand for it")
     if fields:
         raise InvalidSpace(f"{where} takes query, kind, label, newest and missing, got {show(next(iter(fields)))}")
-    checked = check_query(f"{where}.newest", newest) if newest is not None else _timestamp(query)
+    checked = check_query(f"{where}.newest", newest) if newest is not None else None
     return ContextQuery(_kind(word, own), query, label, checked, own)
 
 
@@ -152,14 +151,22 @@ def _ranges(query: str) -> list[str]:
     return [match[1] for match in _RANGE.finditer(query)]
 
 
-def _count(query: str) -> str | None:
-    """A query for the scrapes in the window, of the first series that is ranged over it."""
+def count_query(query: str) -> str | None:
+    """A query for the scrapes in the window, of the first series that a query ranges over it.
+
+    >>> count_query('sum(rate(x{job="a"}[{window}]))')
+    'max(count_over_time(x{job="a"}[{window}]))'
+    """
     found = _RANGED.search(query)
     return None if found is None else f"max(count_over_time({found[1]}{WINDOW}))"
 
 
-def _timestamp(query: str) -> str | None:
-    """A query for the time of the newest sample: of a query that is one series, or of the first ranged one."""
+def newest_query(query: str) -> str | None:
+    """A query for the time of the newest sample, of a query that is one series, or of the first ranged one.
+
+    >>> newest_query("queue_length"), newest_query("sum(queue_length)")
+    ('max(timestamp(queue_length))', None)
+    """
     found = _ALONE.fullmatch(query) or _RANGED.search(query)
     return None if found is None else f"max(timestamp({found[1]}))"
 

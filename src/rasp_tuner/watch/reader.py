@@ -10,7 +10,7 @@ from rasp_tuner.contexts import Flag, TimeOfDay, Weekday, now
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, RaspError
 from rasp_tuner.space import Bool, Categorical, Knob, Params
 from rasp_tuner.watch.prometheus import Prometheus, Sample
-from rasp_tuner.watch.queries import ContextQuery, MetricQuery, Missing, filled
+from rasp_tuner.watch.queries import ContextQuery, MetricQuery, Missing, count_query, filled, newest_query
 from rasp_tuner.watch.study import WatchStudy
 
 log = logging.getLogger("rasp_tuner.watch")
@@ -56,7 +56,7 @@ class Reader:
             return now().isoformat(timespec="seconds")
 
         def read() -> ContextValue:
-            sample = self._sample(source.query, source.newest)
+            sample = self._sample(source.query, source.newest or newest_query(source.query))
             return _context_value(source, sample)
 
         where = f"context {name!r}"
@@ -75,9 +75,8 @@ class Reader:
         query = {"query": source.query, "canary": source.canary, "control": source.control}[part] or source.query
 
         def read() -> float:
-            if source.samples is not None:
-                self._check_samples(source)
-            return self._sample(query, source.newest).value
+            self._check_samples(source, source.samples or count_query(query))
+            return self._sample(query, source.newest or newest_query(query)).value
 
         where = f"metric {name!r}" if part == "query" else f"metric {name!r} ({part})"
         try:
@@ -88,11 +87,12 @@ class Reader:
             log.warning("%s; it counts as %g, as the study says", reason, source.missing)
             return source.missing
 
-    def _check_samples(self, source: MetricQuery) -> None:
+    def _check_samples(self, source: MetricQuery, query: str | None) -> None:
         window_s = self.study.window_s
-        query = filled(source.samples or "", window_s)
+        if query is None:
+            return
         try:
-            count = self.prometheus.one(query).value
+            count = self.prometheus.one(filled(query, window_s)).value
         except NoData as reason:
             if reason.kind != "empty":
                 raise
