@@ -59,14 +59,3 @@ def test_with_one_metric_it_is_what_is_expected_of_the_default():
     for value in (10.0, 11.0, 12.0, 10.5):
         tuner.tell(tuner.ask().id, {"rps": value})
     assert tuner.default_levels()["rps"].mean == -tuner.expected_of_default()
-
-
-def test_levels_of_any_parameters_leave_no_trace_either():
-    plain, looked = tuner_of("smooth"), tuner_of("smooth")
-    play(plain, 40)
-    play(looked, 40)
-    levels = looked.levels({"x": 7.0, "y": 0.5}, {"load": 1.0})
-    for name, level in truth(7.0, 1.0).items():
-        assert levels[name].low <= level <= levels[name].high
-    assert looked.levels(DEFAULT, {"load": 1.0}) == looked.default_levels({"load": 1.0})
-    assert looked.to_bytes() == plain.to_bytes()

@@ -152,9 +152,10 @@ class Stepper:
 
     def _forecast(self, context: Context, running: Params) -> tuple[float, float, bool] | None:
         """What the recommendation would gain here over what runs."""
-        tuner, name = self.memory.tuner, self.study.objective
-        best = tuner.recommend(context or None)
-        sides = [tuner.levels(params, context or None).get(name) for params in (running, best)]
-        if sides[0] is None or sides[1] is None:
+        name = self.study.objective
+        found = self.memory.tuner.what_if(context or None, running)
+        runs, best = found.given, found.recommended
+        if name not in runs.metrics:
             return None
-        return forecast(sides[0], sides[1], best == running, self.study.metrics[name].metric.direction)
+        same = best.params == runs.params
+        return forecast(runs.metrics[name], best.metrics[name], same, self.study.metrics[name].metric.direction)
