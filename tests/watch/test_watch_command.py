@@ -91,6 +91,7 @@ def test_a_rollback_is_told_by_the_exit_code(world):
         ({"contexts": {"a": {"query": "c", "missing": "ignore"}}}, "must be skip, wait, or a usual value"),
         ({"contexts": {"a": {"query": "c", "x": 1}}}, "takes query, kind, label, newest and missing, got 'x'"),
         ({"running": {"y": "c"}}, "running names 'y', which is no knob"),
+        ({"running": {"x": {"query": "c", "label": 5}}}, "takes a query and the name of a label"),
         ({"sinks": {}}, "mode live writes parameters, but no sink is there"),
         ({"sinks": {"a": {"command": ["true"]}}}, "knob 'x' reaches no sink"),
         ({"sinks": {"a": 5}}, r"sinks\.a must be a table"),

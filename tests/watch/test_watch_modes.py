@@ -58,6 +58,18 @@ def test_what_runs_is_learned_where_the_study_asks_for_it(world, caplog):
     assert "running 'x': 99 runs, which is no value of the knob" in caplog.text
 
 
+def test_a_text_that_runs_is_the_text_of_a_label(world):
+    world.prometheus.answers["info"] = lambda: vector(1, labels={"codec": "zstd"})
+    study = world.study(
+        knobs={"x": "int:0..20", "codec": "cat:lz4,zstd"},
+        default={"x": 15, "codec": "zstd"},
+        running={"x": "x_now", "codec": {"query": "info", "label": "codec"}},
+    )
+    world.prometheus.answers["x_now"] = 9.0
+    assert watch(study, mode="shadow", steps=1, folder=world.out).measured == 1
+    assert world.entries()[0]["params"] == {"x": 9, "codec": "zstd"}
+
+
 def test_canaries_by_time_run_in_their_share_of_steps(world):
     watch(world.study(share=0.25), mode="canary", steps=12, folder=world.out)
     entries = world.entries()
@@ -181,7 +193,7 @@ def test_another_definition_is_refused_but_other_queries_are_not(world):
 def test_the_status_says_where_it_stands(world):
     watch(world.study(budget=0.02), steps=2, folder=world.out)
     found = world.status()
-    assert (found["study"], found["mode"], found["state"], found["steps"]) == ("parabola", "live", "running", 2)
+    assert (found["study"], found["mode"], found["state"], found["steps"]) == ("parabola", "live", "stopped", 2)
     assert found["parameters"] == {"x": world.x}
     assert found["budget"].startswith("Budget 2.0%")
     assert found["latest"]["metrics"]["loss"] > 0

@@ -48,6 +48,24 @@ class ContextQuery:
     missing: Missing = "skip"
 
 
+@dataclass(frozen=True)
+class RunningQuery:
+    """Where the value of a knob that runs comes from."""
+
+    query: str
+    label: str | None = None  # whose text is the value
+
+
+def running_query(name: str, spec: object) -> RunningQuery:
+    """From a query, or from a table {query, label} for a value that is a text."""
+    where = f"running.{name}"
+    fields: dict[str, Any] = {"query": spec} if isinstance(spec, str) else dict(_table(where, spec))
+    query, label = check_query(f"{where}.query", fields.pop("query", None)), fields.pop("label", None)
+    if fields or not isinstance(label, str | None):
+        raise InvalidSpace(f"{where} takes a query and the name of a label, got {show(spec)}")
+    return RunningQuery(query, label)
+
+
 def metric_query(name: str, spec: object, min_samples: object, missing: Missing) -> MetricQuery:
     """A metric from a table {query, goal, ...} with fields of Metric; or from its query alone, to be minimised.
 

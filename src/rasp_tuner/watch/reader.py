@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias, TypeVar
 
 from rasp_tuner.contexts import Flag, TimeOfDay, Weekday, now
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, RaspError
-from rasp_tuner.space import Bool, Categorical, Knob, Params
+from rasp_tuner.space import Params, Value
 from rasp_tuner.watch.prometheus import Prometheus, Sample
-from rasp_tuner.watch.queries import ContextQuery, MetricQuery, Missing, count_query, filled, newest_query
+from rasp_tuner.watch.queries import ContextQuery, MetricQuery, Missing, RunningQuery, count_query, filled, newest_query
 from rasp_tuner.watch.study import WatchStudy
 
 log = logging.getLogger("rasp_tuner.watch")
@@ -46,9 +46,11 @@ class Reader:
         """The parameters that run, by the study's queries for them; None if it has none."""
         if not self.study.running:
             return None
-        found = {name: self._running(name, query) for name, query in self.study.running.items()}
-        self.study.space.to_unit(found)  # InvalidValue if they are no parameters of this study
-        return found
+        found = {name: self._running(name, source) for name, source in self.study.running.items()}
+        space = self.study.space
+        existing = {name: found[name] for name in space.names_in(found)}
+        space.to_unit(existing)  # InvalidValue if they are no parameters of this study
+        return existing
 
     def context(self, name: str, source: ContextQuery) -> ContextValue:
         """One context now."""
@@ -123,38 +125,33 @@ class Reader:
                     said = True
             self.pause(min(1.0, self.study.wait_s / POLLS))
 
-    def _running(self, name: str, query: str) -> float | bool | str | int | None:
-        where = f"running {name!r}"
+    def _running(self, name: str, source: RunningQuery) -> Value:
+        where, knob = f"running {name!r}", self.study.knobs[name]
         try:
-            sample = self.prometheus.one(filled(query, self.study.window_s))
+            sample = self.prometheus.one(filled(source.query, self.study.window_s))
+            text = f"{sample.value:.15g}" if source.label is None else _label(sample, source.label)
+            return knob.check(knob.from_text(text))
+        except InvalidValue as reason:
+            raise InvalidValue(f"{where}: {text} runs, which is no value of the knob: {reason}") from reason
         except (NoData, QueryFailed) as reason:
             raise _named(where, reason) from reason
-        return knob_value(where, self.study.knobs[name], sample.value)
-
-
-def knob_value(where: str, knob: Knob, value: float) -> float | bool | str | int | None:
-    """A number from Prometheus as a value of a knob; of a choice, its text."""
-    if isinstance(knob, Bool):
-        return knob.check(bool(value))
-    try:
-        if isinstance(knob, Categorical):
-            return knob.check(knob.from_text(f"{value:g}"))
-        return knob.check(int(value) if value.is_integer() else value)
-    except InvalidValue as reason:
-        raise InvalidValue(f"{where}: {value:g} runs, which is no value of the knob: {reason}") from reason
 
 
 def _context_value(source: ContextQuery, sample: Sample) -> ContextValue:
     if source.label is not None:
-        if source.label not in sample.labels:
-            known = ", ".join(name for name in sample.labels if name != "__name__") or "none"
-            raise NoData("empty", f"the series has no label {source.label!r}; its labels: {known}")
-        return sample.labels[source.label]
+        return _label(sample, source.label)
     if isinstance(source.kind, Flag):
         if sample.value not in (0.0, 1.0):
             raise InvalidValue(f"a flag must be 0 or 1, got {sample.value:g}")
         return bool(sample.value)
     return sample.value
+
+
+def _label(sample: Sample, label: str) -> str:
+    if label not in sample.labels:
+        known = ", ".join(name for name in sample.labels if name != "__name__") or "none"
+        raise NoData("empty", f"the series has no label {label!r}; its labels: {known}")
+    return sample.labels[label]
 
 
 def _named(where: str, reason: RaspError) -> RaspError:

@@ -17,10 +17,11 @@ from rasp_tuner.watch.prometheus import Prometheus
 from rasp_tuner.watch.queries import (
     ContextQuery,
     MetricQuery,
+    RunningQuery,
     check_missing,
-    check_query,
     context_query,
     metric_query,
+    running_query,
 )
 from rasp_tuner.watch.sinks import Sink, parse_sink
 
@@ -55,7 +56,7 @@ class WatchStudy:
     default: Params
     metrics: dict[str, MetricQuery]
     contexts: dict[str, ContextQuery] = field(default_factory=dict)
-    running: dict[str, str] = field(default_factory=dict)  # knob -> a query for the value that runs
+    running: dict[str, RunningQuery] = field(default_factory=dict)  # of each knob
     sinks: tuple[Sink, ...] = ()
     constraints: tuple[str, ...] = ()
     mode: Mode = "shadow"
@@ -188,12 +189,12 @@ def _prometheus(fields: Mapping[str, Any]) -> Prometheus:
     )
 
 
-def _running(fields: Mapping[str, Any], knobs: Mapping[str, Knob]) -> dict[str, str]:
+def _running(fields: Mapping[str, Any], knobs: Mapping[str, Knob]) -> dict[str, RunningQuery]:
     if unknown := sorted(set(fields) - set(knobs)):
         raise InvalidSpace(f"running names {unknown[0]!r}, which is no knob; there are {', '.join(knobs)}")
     if lacking := [name for name in knobs if fields and name not in fields]:
         raise InvalidSpace(f"running lacks {lacking[0]!r}: give a query for every knob, or for none")
-    return {name: check_query(f"running.{name}", query) for name, query in fields.items()}
+    return {name: running_query(name, spec) for name, spec in fields.items()}
 
 
 def _seconds_or_zero(field: str, given: object) -> float:

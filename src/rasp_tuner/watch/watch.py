@@ -139,7 +139,7 @@ class _Session:
             self.memory.tuner.save(self.memory.folder / "tuner.rasp")
         except SnapshotFileError as reason:
             log.warning("%s; the journal has all of it", reason)
-        self._write_status()
+        self._write_status(stopped=True)
         log.info("%d steps are safe in %s; the same command goes on", state.steps, self.memory.journal.path)
 
     def _not_counted(self, reason: str, then: str) -> None:
@@ -189,8 +189,8 @@ class _Session:
         self.memory.write({"kind": "resumed", "spent_at": spent_at})
         log.info("resumed: suggestions run again")
 
-    def _write_status(self) -> None:
-        found = status(self.memory, self.study, self.mode, self._latest, self._problem)
+    def _write_status(self, stopped: bool = False) -> None:
+        found = status(self.memory, self.study, self.mode, self._latest, self._problem, stopped)
         try:
             snapshot.write(self.memory.folder / "status.json", (json.dumps(found, indent=1) + "\n").encode())
         except SnapshotFileError as reason:

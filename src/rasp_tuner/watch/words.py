@@ -1,6 +1,7 @@
 """What operators read: a line for each step, and where the study stands."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from rasp_tuner.report.words import number_words, settings_words
@@ -47,13 +48,21 @@ def budget_words(memory: Memory) -> str | None:
     return None if found is None else str(found)
 
 
-def status(memory: Memory, study: WatchStudy, mode: Mode, latest: Mapping[str, Any] | None, problem: str | None) -> Any:
+def status(
+    memory: Memory,
+    study: WatchStudy,
+    mode: Mode,
+    latest: Mapping[str, Any] | None,
+    problem: str | None,
+    stopped: bool,
+) -> dict[str, Any]:
     """Where the study stands, for `status.json`."""
     state = memory.state
     return {
         "study": study.name,
+        "updated": datetime.now(UTC).isoformat(timespec="seconds"),
         "mode": mode,
-        "state": "rolled back" if state.rolled_back else "running",
+        "state": "rolled back" if state.rolled_back else "stopped" if stopped else "running",
         "reason": state.rolled_back or None,
         "steps": state.steps,
         "parameters": state.in_place,
