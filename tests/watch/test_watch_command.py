@@ -38,6 +38,7 @@ def test_check_names_all_that_is_wrong(world):
     assert "PROBLEM   sink 'reload': the program 'no-such-program' was not found" in done.stdout
     assert "note      metric 'loss' looks back over [5m], longer than settle and window" in done.stdout
     assert done.stdout.endswith("5 problems\n")
+    assert world.prometheus.asked.count("p99") == 1  # a check does not wait
 
 
 def test_check_says_that_prometheus_is_not_there(world):

@@ -191,14 +191,35 @@ def test_a_sink_that_fails_is_no_step_and_the_parameters_stay(world, caplog):
     }
     study = world.study(sinks=sinks, holdout=0)
     watch(study, steps=3, folder=world.out)
-    known, before = world.entries(), world.x
+    known, before, seen = world.entries(), world.x, []
+    world.prometheus.answers["load"] = lambda: seen.append(world.x) or 1.0  # asked when a step begins
     (world.folder / "broken").touch()
     assert watch(study, steps=3, folder=world.out).measured == 0
     assert world.entries() == known
-    assert world.x == before  # the first sink got back what it had
+    assert [*seen, world.x] == [before] * 4  # the first sink got back what it had
     assert "step not counted, nothing learned: sink 'reload': " in caplog.text
     assert f"exits with 1: it is broken. The parameters stay at x={before}" in caplog.text
     (world.folder / "broken").unlink()
+    assert watch(study, steps=1, folder=world.out).measured == 1
+
+
+def test_where_putting_back_fails_too_nobody_knows_what_runs(world, caplog):
+    sinks = {
+        "first": {"command": ["sh", "-c", "test ! -e stuck && echo {x} > x"]},
+        "second": {"command": ["sh", "-c", "test ! -e broken || { touch stuck; exit 1; }"]},
+    }
+    world.prometheus.answers["loss"] = 3.0
+    study = world.study(sinks=sinks, holdout=0)
+    watch(study, steps=1, folder=world.out)
+    (world.folder / "broken").touch()
+    assert watch(study, steps=1, folder=world.out).measured == 0
+    assert "failed, too: sink 'first': " in caplog.text
+    assert "What runs now is not known" in caplog.text
+    assert world.status()["parameters"] is None
+    assert watch(study, mode="shadow", steps=1, folder=world.out).measured == 0  # it cannot say what it would watch
+    assert "nobody knows which parameters run" in caplog.text
+    for name in ("broken", "stuck"):
+        (world.folder / name).unlink()
     assert watch(study, steps=1, folder=world.out).measured == 1
 
 

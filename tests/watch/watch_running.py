@@ -95,7 +95,7 @@ class World:
             "mode": "live",
             "window": 0.005,
             "budget": False,
-            "prometheus": {"url": self.prometheus.url, "timeout": 0.5},
+            "prometheus": {"url": self.prometheus.url, "timeout": 20},
             "knobs": {"x": "int:0..20"},
             "default": {"x": 15},
             "metrics": {"loss": {"query": "loss"}},

@@ -48,7 +48,7 @@ def watch_command(
     """
     logging.basicConfig(
         level=logging.WARNING if quiet else logging.INFO,
-        format="%(asctime)s %(message)s",
+        format="%(asctime)s %(levelname)-7s %(message)s",
         datefmt="%H:%M:%S",
         stream=sys.stderr,
     )

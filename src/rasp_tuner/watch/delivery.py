@@ -32,12 +32,15 @@ class Delivery:
                 sink.deliver(params)
         except SinkFailed as reason:
             self._sure = False
-            raise SinkFailed(f"{reason}. {self._put_back(done, before or self._memory.state.good)}") from reason
+            raise SinkFailed(f"{reason}. {self._put_back(done, before)}") from reason
         self._sure = True
         return True
 
-    def _put_back(self, sinks: Sequence[Sink], params: Params) -> str:
+    def _put_back(self, sinks: Sequence[Sink], params: Params | None) -> str:
         """Undo a delivery that failed half way; what came of it, in words."""
+        if params is None:
+            self._memory.write({"kind": "unknown"})
+            return "What runs now is not known"
         try:
             for sink in sinks[:-1]:  # the last one failed, and is taken to be as it was
                 sink.deliver(params)

@@ -92,8 +92,6 @@ class _Session:
 
     def begin(self, resume: bool) -> None:
         state = self.memory.state
-        if self.memory.journal.dropped:
-            log.warning("the last line of %s was torn and was dropped; it was not counted", self.memory.journal.path)
         log.info("%s, mode %s, in %s", self.study.name, self.mode, self.memory.folder)
         if state.steps:
             log.info("going on after %d steps; last good: %s", state.steps, settings_words(state.good))
@@ -144,7 +142,8 @@ class _Session:
 
     def _not_counted(self, reason: str, then: str) -> None:
         self._problem = reason
-        log.warning("step not counted, nothing learned: %s", f"{reason}. {then}" if then else reason)
+        ended = reason if reason.endswith("?") else f"{reason}."
+        log.warning("step not counted, nothing learned: %s", f"{ended} {then}".rstrip())
 
     def _retreat(self) -> str:
         """To the last good parameters, since nobody sees what others do; in words."""
@@ -169,9 +168,8 @@ class _Session:
             said = "; ".join(entry["broken"].values())
             reason = f"a limit was broken in {state.broken_in_row} steps one after the other ({said})"
         elif self.study.when_spent == "rollback" and budget is not None and budget.left <= state.spent_at:
-            reason = (
-                f"the budget is spent ({budget.spent:.2f} spent and {budget.earned:.2f} earned of the default's loss)"
-            )
+            booked = f"{budget.spent:.2f} spent and {budget.earned:.2f} earned"
+            reason = f"the budget is spent ({booked}, in steps of the default's loss)"
         if reason:
             self.memory.write({"kind": "rollback", "reason": reason})
             then = self._retreat()
