@@ -117,9 +117,9 @@ class WatchStudy:
             raise InvalidSpace("canary and control must be there for every metric, or for none")
 
 
-def read_study(path: Path) -> WatchStudy:
-    """The study in a file; templates are looked for beside it."""
-    return build_study(read_study_file(path), path.parent)
+def read_study(path: str | Path) -> WatchStudy:
+    """The study in a file; files and templates that it names are relative to it."""
+    return build_study(read_study_file(Path(path)), Path(path).parent)
 
 
 def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
