@@ -60,7 +60,8 @@ class QueryFailed(RaspError, RuntimeError):
 class NoData(RaspError, LookupError):
     """A query was answered, but not with one number that can be used: nothing was learned.
 
-    `kind` says why: "empty" (no series), "nan" (no finite number), "stale", "few" (samples) or "several" (series).
+    `kind` says why: "empty" (no series), "nan" (no finite number), "stale", "few" (samples), "several" (series) or
+    "changed" (the situation, meanwhile).
     """
 
     def __init__(self, kind: str, message: str) -> None:

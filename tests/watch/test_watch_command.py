@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from test_watch_resume import write_study
-from watch_running import rasp, vector
+from watch_running import rasp, vector, write_study
 
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.watch import build_study, read_study

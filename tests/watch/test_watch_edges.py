@@ -201,6 +201,17 @@ def test_a_context_that_changes_during_the_window_is_noted_and_the_one_at_its_st
     assert "the context changed during the window: load 100 -> 900" in caplog.text
 
 
+def test_a_step_during_which_the_context_changes_may_be_skipped(world, caplog):
+    watch(world.study(), steps=3, folder=world.out)
+    values = iter([100.0, 900.0, 900.0])
+    world.prometheus.answers["load"] = lambda: next(values, 900.0)
+    done = watch(world.study(on_change="skip"), steps=2, folder=world.out)
+    assert (done.tried, done.measured) == (2, 1)
+    assert "step not counted, nothing learned: the context changed during the window: load 100 -> 900" in caplog.text
+    assert "In place are the last good" not in caplog.text
+    assert len(world.entries()) == 4
+
+
 def test_tokens_come_from_the_environment_and_are_written_nowhere(world, monkeypatch, caplog):
     fields = {"url": world.prometheus.url, "token_env": "PROM_TOKEN", "headers": {"X-Team": "shop"}}
     monkeypatch.setenv("PROM_TOKEN", "very-secret")

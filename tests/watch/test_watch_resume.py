@@ -7,27 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from watch_running import rasp, wait_for
+from watch_running import rasp, wait_for, write_study
 
 from rasp_tuner import Tuner
 from rasp_tuner.errors import JournalError, TuningStopped
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.watch import memory, watch
-
-
-def write_study(world, **more):
-    fields = world.fields(**more)
-    lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items() if not isinstance(value, dict)]
-    for key, table in fields.items():
-        if isinstance(table, dict):
-            lines += [f"[{key}]", *(f"{name} = {_toml(value)}" for name, value in table.items())]
-    (world.folder / "study.toml").write_text("\n".join(lines))
-
-
-def _toml(value):
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + "}"
-    return json.dumps(value)
 
 
 def start(world, *words):

@@ -119,6 +119,22 @@ class World:
         return json.loads((self.out / "status.json").read_text())
 
 
+def write_study(world, **more):
+    """The study of a world as a file."""
+    fields = world.fields(**more)
+    lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items() if not isinstance(value, dict)]
+    for key, table in fields.items():
+        if isinstance(table, dict):
+            lines += [f"[{key}]", *(f"{name} = {_toml(value)}" for name, value in table.items())]
+    (world.folder / "study.toml").write_text("\n".join(lines))
+
+
+def _toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + "}"
+    return json.dumps(value)
+
+
 def rasp(*words, cwd, code=0):
     """`rasp watch` in this process, to its end; `code` None: any exit status will do."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -109,8 +109,11 @@ class _Session:
         try:
             entry = self.stepper.run()
         except (NoData, QueryFailed, InvalidValue) as reason:
-            self._not_counted(str(reason), self._retreat())
-            self.pause(self.study.window_s)
+            if isinstance(reason, NoData) and reason.kind == "changed":  # nothing is wrong, and it took its time
+                self._not_counted(str(reason), "")
+            else:
+                self._not_counted(str(reason), self._retreat())
+                self.pause(self.study.window_s)
         except SinkFailed as reason:
             self._not_counted(str(reason), "")
             self.pause(self.study.window_s)

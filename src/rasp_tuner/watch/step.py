@@ -146,8 +146,10 @@ class Stepper:
             log.info("the context at the end of the window could not be read: %s", reason)
             return None
         timeless = [name for name, source in self.study.contexts.items() if not source.query.startswith("time:")]
-        if moved := changed({name: before[name] for name in timeless}, after):
-            log.info("the context changed during the window: %s; the one at its start counts", ", ".join(moved))
+        if moved := ", ".join(changed({name: before[name] for name in timeless}, after)):
+            if self.study.on_change == "skip":
+                raise NoData("changed", f"the context changed during the window: {moved}")
+            log.info("the context changed during the window: %s; the one at its start counts", moved)
         return after
 
     def _forecast(self, context: Context, running: Params) -> tuple[float, float, bool] | None:

@@ -29,20 +29,8 @@ Mode = Literal["shadow", "canary", "live"]
 MODES: tuple[Mode, ...] = ("shadow", "canary", "live")
 FIELDS = (
     *("name", "mode", "settle", "window", "min_samples", "missing", "wait", "share", "holdout", "violations"),
-    *(
-        "budget",
-        "when_spent",
-        "on_exit",
-        "seed",
-        "constraints",
-        "prometheus",
-        "knobs",
-        "default",
-        "metrics",
-        "contexts",
-        "running",
-    ),
-    "sinks",
+    *("budget", "when_spent", "on_change", "on_exit", "seed", "constraints"),
+    *("prometheus", "knobs", "default", "metrics", "contexts", "running", "sinks"),
 )
 
 
@@ -68,6 +56,7 @@ class WatchStudy:
     violations: int = 3  # of a limit, one after the other, that end it
     budget: float | None = BUDGET
     when_spent: Literal["rollback", "exploit"] = "rollback"
+    on_change: Literal["learn", "skip"] = "learn"  # where a context changes during the window
     on_exit: Literal["keep", "default"] = "keep"
     seed: int = 0
 
@@ -165,6 +154,7 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
         violations=whole("violations", fields.get("violations", 3), 1, 1000, InvalidSpace),
         budget=_budget(fields.get("budget", BUDGET)),
         when_spent=_word("when_spent", fields.get("when_spent", "rollback"), ("rollback", "exploit")),
+        on_change=_word("on_change", fields.get("on_change", "learn"), ("learn", "skip")),
         on_exit=_word("on_exit", fields.get("on_exit", "keep"), ("keep", "default")),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
     )
