@@ -32,8 +32,8 @@ try:
 except ModuleNotFoundError as reason:
     raise MissingExtra("RaspSampler needs optuna, which is not installed: pip install 'rasp-tuner[optuna]'") from reason
 
-from rasp_tuner.integrations.foreign_values import plain_context
 from rasp_tuner.integrations.optuna_space import from_knob, hull, knob_of, moved_inside, to_knob
+from rasp_tuner.integrations.shared import plain_context
 
 log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # the user attribute of a trial that holds its context

@@ -11,7 +11,7 @@ from ray.tune.search.sample import Integer as RayInteger
 
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
-from rasp_tuner.integrations.foreign_values import labels_of
+from rasp_tuner.integrations.shared import labels_of
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Knob, PowerOfTwo, Value
 
 OWN_KNOBS = (Float, Int, PowerOfTwo, Categorical, Bool, Auto)

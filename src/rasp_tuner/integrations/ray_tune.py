@@ -29,8 +29,8 @@ except ImportError as reason:  # of Ray, or of what `ray.tune` needs beside it
         "RaspSearch needs ray[tune], which is not installed: pip install 'rasp-tuner[ray-tune]'"
     ) from reason
 
-from rasp_tuner.integrations.foreign_values import plain_context
 from rasp_tuner.integrations.ray_space import Parameter, nested, parameters_of, value_at
+from rasp_tuner.integrations.shared import check_alike, plain_context
 
 log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # where a trial's config has its context
@@ -203,7 +203,7 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
             raise SnapshotError(f"the snapshot does not describe a search of Ray Tune: {show(reason)}") from reason
         with self._lock:
             if self._tuner is not None:
-                _check_alike(tuner, self._tuner)
+                check_alike(tuner, self._tuner)
             self._tuner, self._waiting = tuner, waiting
             self._points = self._points[max(len(self._points) - left, 0) :]
 
@@ -243,7 +243,7 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
         if self._tuner is None:
             self._tuner = fresh
         else:
-            _check_alike(self._tuner, fresh)
+            check_alike(self._tuner, fresh)
 
     def _ready(self) -> Tuner:
         if self._tuner is None:
@@ -342,14 +342,3 @@ def _config_in(result: Mapping[str, Any]) -> dict[str, Any]:
     flat = {name.removeprefix("config/"): value for name, value in result.items() if name.startswith("config/")}
     own = {name: value for name, value in flat.items() if name.partition("/")[0] == CONTEXT}
     return {**flat, **nested(own)}
-
-
-def _check_alike(tuner: Tuner, other: Tuner) -> None:
-    """A typed error if two tuners are not of one kind."""
-    one, two = (snapshot.decode(each.to_bytes())[0] for each in (tuner, other))
-    for field in ("space", "metrics", "context", "default", "constraints"):
-        if one.get(field) != two.get(field):
-            raise InvalidSpace(
-                f"what was learned so far has another {field}: {show(one.get(field))}; this run has"
-                f" {show(two.get(field))}. Give each its own RaspSearch"
-            )

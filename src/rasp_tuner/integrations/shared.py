@@ -1,12 +1,15 @@
-"""Values of other libraries as a tuner takes them: choices of any type, and contexts as JSON has them."""
+"""What adapters share: choices of any type as labels, contexts as JSON has them, tuners that go on in another run."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rasp_tuner.contexts import value_json
+from rasp_tuner.core import snapshot
+from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Categorical, Value
+from rasp_tuner.tuner import Tuner
 
 
 def labels_of(choices: Sequence[Any]) -> tuple[Value, ...]:
@@ -28,3 +31,14 @@ def plain_context(context: Any) -> Any:
     named = isinstance(context, Mapping)
     values = [x if type(x) is int else value_json("context", x) for x in (context.values() if named else context)]
     return dict(zip(context, values, strict=True)) if named else values
+
+
+def check_alike(tuner: Tuner, other: Tuner) -> None:
+    """A typed error if a tuner that has learned cannot go on in the place of another one."""
+    one, two = (snapshot.decode(each.to_bytes())[0] for each in (tuner, other))
+    for field in ("space", "metrics", "context", "default", "constraints"):
+        if one.get(field) != two.get(field):
+            raise InvalidSpace(
+                f"what was learned so far has another {field}: {show(one.get(field))}; this run has"
+                f" {show(two.get(field))}. Use another object for this run"
+            )
