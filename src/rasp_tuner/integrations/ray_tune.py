@@ -94,7 +94,9 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
         self._tuner: Tuner | None = None
         self._waiting: dict[str, Waiting] = {}  # of trials that run, by their id
         checked = {name: value for name, value in settings.items() if name != "constraints"}
-        self._checker = Tuner({"x": Float(0, 1)}, metrics or {"value": "min"}, context, seed=self._seed, **checked)
+        first = None if default is None else {"x": 0.5}
+        knob = {"x": Float(0, 1)}  # stands in for the space, to say what is wrong before trials run
+        self._checker = Tuner(knob, metrics or {"value": "min"}, context, first, seed=self._seed, **checked)
         if space is not None:
             self._set_space(space)
 
