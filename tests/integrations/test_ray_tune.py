@@ -334,7 +334,7 @@ def local_ray(tmp_path_factory):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         yield tmp_path_factory.mktemp("results")
         ray.shutdown()
 
@@ -355,19 +355,17 @@ def test_errors_are_learned_and_an_experiment_is_restored(local_ray, tmp_path):
             raise RuntimeError("crashed")
         return {"loss": (config["net"]["x"] - config["context"]["load"] / 4) ** 2}
 
-    loads = iter(range(4))
+    loads = iter(range(3))
     search = RaspSearch(context=["load"], seed=7)
     search.context(lambda: {"load": next(loads)})
     found = tune.Tuner(
         run,
         param_space={"net": {"x": tune.uniform(0, 1)}, "epochs": 2},
-        tune_config=tune.TuneConfig(
-            "loss", "min", search_alg=search, num_samples=4, max_concurrent_trials=2, reuse_actors=True
-        ),
+        tune_config=tune.TuneConfig(metric="loss", mode="min", search_alg=search, num_samples=3, reuse_actors=True),
         run_config=tune.RunConfig(name="restored", storage_path=str(local_ray), verbose=0),
     ).fit()
     assert found.num_errors == 1
-    assert sorted(row["context"]["load"] for row in search.tuner.history()) == [0, 1, 2, 3]
+    assert sorted(row["context"]["load"] for row in search.tuner.history()) == [0, 1, 2]
     assert [row["context"]["load"] for row in search.tuner.history() if row["failed"]] == [2]
     mended.touch()
     folder = local_ray / "restored"
@@ -376,4 +374,4 @@ def test_errors_are_learned_and_an_experiment_is_restored(local_ray, tmp_path):
     (state,) = {max(folder.glob("searcher-state-*"))}
     learned = Tuner.load(state).history()
     assert [row["failed"] for row in learned].count(True) == 1
-    assert (learned[-1]["context"], learned[-1]["failed"], len(learned)) == ({"load": 2}, False, 5)
+    assert (learned[-1]["context"], learned[-1]["failed"], len(learned)) == ({"load": 2}, False, 4)
