@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 
 import pytest
+from page_blocks import block
 
 from rasp_tuner import Categorical, Float, InvalidValue, MissingExtra, Tuner
 
@@ -59,6 +60,13 @@ def steps(tuner, count):
 def logged(store, run_id, name):
     """The values of a metric by step."""
     return {metric.step: metric.value for metric in MlflowClient(store).get_metric_history(run_id, name)}
+
+
+def test_the_ten_lines_of_the_page(store, capsys):
+    exec(block("MLFLOW.md"), {})  # noqa: S102
+    run_id, waiting = capsys.readouterr().out.split()
+    assert waiting == "0"
+    assert len(logged(store, run_id, "p99_ms")) == 48
 
 
 def test_every_step_is_logged_with_what_ran_what_came_and_why(store, tmp_path):

@@ -1,5 +1,6 @@
 """RaspSearch: the same as a tuner's own loop, in Ray Tune's calls and in a real Ray; nothing lost at the edges."""
 
+import json
 import logging
 import math
 import sys
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and file
 from ray import cloudpickle, tune  # noqa: E402
 from ray.tune.search import ConcurrencyLimiter  # noqa: E402
 
-from rasp_tuner.integrations.ray_space import nested, parameters_of  # noqa: E402
+from rasp_tuner.integrations.ray_space import nested, parameters_from_json, parameters_of  # noqa: E402
 from rasp_tuner.integrations.ray_tune import RaspSearch  # noqa: E402
 
 SPACE = {
@@ -31,6 +32,26 @@ KNOBS = {
     "opt/a": Float(0.1, 10, log=True), "opt/b": Int(2, 10, step=2), "c": Categorical(["u", "v", "w"])
 }  # fmt: skip
 LOADS = [step * 7 % 5 / 2 for step in range(25)]
+
+
+CHOICES = [1, True, 1.5, "1", None, (64, 32), print]
+
+
+def domains():
+    """Domains of Ray with their ends and grids drawn at random."""
+    low, width, q = st.integers(1, 50), st.integers(1, 200), st.integers(1, 7)
+    ranges = st.tuples(low, width, q)
+    return st.one_of(
+        ranges.map(lambda x: tune.uniform(x[0] / 8, x[0] / 8 + x[1])),
+        ranges.map(lambda x: tune.loguniform(x[0] / 8, x[0] / 8 + x[1])),
+        ranges.map(lambda x: tune.quniform(x[0] * x[2] / 8, (x[0] + x[1]) * x[2] / 8, x[2] / 8)),
+        ranges.map(lambda x: tune.qloguniform(x[0] * x[2] / 8, (x[0] + x[1]) * x[2] / 8, x[2] / 8)),
+        ranges.map(lambda x: tune.randint(x[0], x[0] + x[1])),
+        ranges.map(lambda x: tune.lograndint(x[0], x[0] + x[1] + 1)),
+        ranges.map(lambda x: tune.qrandint(x[0] * x[2], (x[0] + x[1]) * x[2], x[2])),
+        ranges.map(lambda x: tune.qlograndint(x[0] * x[2], (x[0] + x[1]) * x[2], x[2])),
+        st.lists(st.sampled_from(CHOICES), min_size=1, max_size=4, unique_by=str).map(tune.choice),
+    )
 
 
 def loss(config):
@@ -141,13 +162,46 @@ def test_a_search_that_is_restored_goes_on_as_if_it_had_never_stopped(tmp_path):
     first.save(tmp_path / "search.pkl")
     assert (tmp_path / "search.pkl").read_bytes().startswith(b"RASPTUNE")  # nothing is pickled
     assert Tuner.load(tmp_path / "search.pkl").learned == 2
-    again = searcher(points_to_evaluate=[{"c": "v"}] * 3)
+    again = RaspSearch(context=["load"], seed=7, points_to_evaluate=[{"c": "v"}] * 3)  # as Ray does, without a space
     again.restore(tmp_path / "search.pkl")
     for search in (whole, again):
         search.on_trial_complete("running", {"loss": loss(running)})
     for i, load in enumerate(LOADS[3:]):
         assert step(whole, f"u{i}", load) == step(again, f"u{i}", load)
     assert whole.tuner.to_bytes() == again.tuner.to_bytes()
+
+
+@given(domain=domains(), unit=st.floats(0, 1))
+def test_parameters_come_back_from_json_as_they_were(domain, unit):
+    before = parameters_of({"x": domain})
+    knobs = {"x": before["x"].knob} if before["x"].knob else {}
+    saved = json.loads(json.dumps({"x": before["x"].to_json()}))
+    after = parameters_from_json(saved, knobs)
+    if saved["x"] is None:
+        assert not after
+        assert any(choice in domain.categories for choice in (print, (64, 32)))
+    elif not knobs:
+        assert after["x"].only == before["x"].only
+    else:
+        value = before["x"].knob.from_unit(unit)
+        assert after["x"].from_knob(value) == before["x"].from_knob(value)
+
+
+def test_choices_that_a_file_cannot_hold_come_with_the_space(tmp_path):
+    space = {"f": tune.choice([math.sin, math.cos]), "x": tune.uniform(0, 1)}
+    search = searcher(space)
+    search.context({"load": 1.0})
+    search.suggest("t")
+    search.save(tmp_path / "search")
+    again = RaspSearch(context=["load"], seed=7)
+    again.context({"load": 1.0})
+    again.restore(tmp_path / "search")
+    with pytest.raises(InvalidSpace, match="give param_space to"):
+        again.suggest("u")
+    again.on_trial_complete("t", {"loss": 1.0})
+    again.set_search_properties("loss", "min", space)
+    assert again.suggest("u")["f"] in (math.sin, math.cos)
+    assert again.tuner.learned == 1
 
 
 def test_what_was_learned_of_another_space_is_refused(tmp_path):
@@ -231,26 +285,6 @@ def test_knobs_of_this_library_may_stand_in_the_space():
     for i in range(5):
         search.on_trial_complete(f"t{i}", {"loss": 1.0})
     assert search.tuner.learned == 5
-
-
-CHOICES = [1, True, 1.5, "1", None, (64, 32), print]
-
-
-def domains():
-    """Domains of Ray with their ends and grids drawn at random."""
-    low, width, q = st.integers(1, 50), st.integers(1, 200), st.integers(1, 7)
-    ranges = st.tuples(low, width, q)
-    return st.one_of(
-        ranges.map(lambda x: tune.uniform(x[0] / 8, x[0] / 8 + x[1])),
-        ranges.map(lambda x: tune.loguniform(x[0] / 8, x[0] / 8 + x[1])),
-        ranges.map(lambda x: tune.quniform(x[0] * x[2] / 8, (x[0] + x[1]) * x[2] / 8, x[2] / 8)),
-        ranges.map(lambda x: tune.qloguniform(x[0] * x[2] / 8, (x[0] + x[1]) * x[2] / 8, x[2] / 8)),
-        ranges.map(lambda x: tune.randint(x[0], x[0] + x[1])),
-        ranges.map(lambda x: tune.lograndint(x[0], x[0] + x[1] + 1)),
-        ranges.map(lambda x: tune.qrandint(x[0] * x[2], (x[0] + x[1]) * x[2], x[2])),
-        ranges.map(lambda x: tune.qlograndint(x[0] * x[2], (x[0] + x[1]) * x[2], x[2])),
-        st.lists(st.sampled_from(CHOICES), min_size=1, max_size=4, unique_by=str).map(tune.choice),
-    )
 
 
 @given(domain=domains(), unit=st.floats(0, 1))

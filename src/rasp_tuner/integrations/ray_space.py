@@ -1,7 +1,7 @@
 """Ray Tune's search spaces as knobs, and the values of the one as values of the other."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ray.tune.search.sample import Categorical as Choice
@@ -29,6 +29,10 @@ class Parameter:
     def to_knob(self, value: Any) -> Value:
         return value  # type: ignore[no-any-return]
 
+    def to_json(self) -> dict[str, Any] | None:
+        """What a snapshot must hold beside the knob; None if JSON cannot."""
+        return {} if self.knob is not None else {"only": self.only} if _is_json(self.only) else None
+
 
 class Choices(Parameter):
     """`tune.choice`: values of any type."""
@@ -48,38 +52,23 @@ class Choices(Parameter):
                 return label
         raise InvalidValue(f"value must be one of {show(self._choices)}, got {show(value)}")
 
+    def to_json(self) -> dict[str, Any] | None:
+        return {"choices": self._choices} if _is_json(self._choices) else None
 
-class Numbers(Parameter):
-    """A range of Ray's, which may have a grid and a log scale at once: knobs have one of them, so the grid is here."""
 
-    def __init__(self, domain: RayFloat | RayInteger) -> None:
-        sampler, grid = domain.get_sampler(), None
-        if isinstance(sampler, Quantized):
-            sampler, grid = sampler.sampler, sampler.q
-        if isinstance(sampler, Normal) or not math.isfinite(domain.lower) or not math.isfinite(domain.upper):
-            raise InvalidSpace("a normal distribution has no ends: give tune.uniform(low, high) or tune.quniform")
-        log, whole = isinstance(sampler, LogUniform), isinstance(domain, RayInteger)
-        low, high = domain.lower, domain.upper - (1 if whole and grid in (None, 1) else 0)  # as Ray samples them
-        self._grid = None if whole and grid == 1 else grid
-        if self._grid is not None:
-            low, high = self._on_grid(low, math.ceil), self._on_grid(high, math.floor)
-        self._low, self._high = low, high
-        step = None if log else self._grid
-        super().__init__(
-            None if low == high else Int(low, high, log, step or 1) if whole else Float(low, high, log, step), low
-        )
+class OnGrid(Parameter):
+    """A range with a log scale and a grid: knobs have one of them, so the grid is here."""
+
+    def __init__(self, knob: Float | Int, grid: float) -> None:
+        super().__init__(knob)
+        self._low, self._high, self._grid = knob.low, knob.high, grid
 
     def from_knob(self, value: Value) -> Any:
-        if self._grid is None or not isinstance(value, int | float):
-            return value
-        near = self._on_grid(value, round)
-        return min(max(near, self._low), self._high)
+        assert isinstance(value, int | float)  # noqa: S101  # of a knob for numbers
+        return min(max(_multiple(value, self._grid, round), self._low), self._high)
 
-    def _on_grid(self, value: float, rounded: Any) -> Any:
-        """The multiple of the grid; one that is there but for rounding errors is not left."""
-        share = value / self._grid
-        count = round(share) if math.isclose(share, round(share)) else rounded(share)
-        return count * self._grid
+    def to_json(self) -> dict[str, Any] | None:
+        return {"grid": self._grid}
 
 
 def parameters_of(space: Mapping[str, Any]) -> dict[str, Parameter]:
@@ -99,6 +88,26 @@ def parameters_of(space: Mapping[str, Any]) -> dict[str, Parameter]:
             raise InvalidSpace(f"parameter {name!r}: {reason}") from None
         if parameter is not None:
             found[name] = parameter
+    return found
+
+
+def parameters_from_json(
+    saved: Mapping[str, Mapping[str, Any] | None], knobs: Mapping[str, Knob]
+) -> dict[str, Parameter]:
+    """The parameters that `to_json` described; none at all if JSON could not hold one of them."""
+    found: dict[str, Parameter] = {}
+    for name, fields in saved.items():
+        if fields is None:
+            return {}
+        if "choices" in fields:
+            found[name] = Choices(list(fields["choices"]))
+        elif "grid" in fields:
+            knob = knobs[name]
+            if not isinstance(knob, Float | Int):
+                raise ValueError(f"parameter {name!r} has a grid, but is {knob}")
+            found[name] = OnGrid(knob, fields["grid"])
+        else:
+            found[name] = Parameter(knobs.get(name), fields.get("only"))
     return found
 
 
@@ -151,9 +160,44 @@ def _parameter(value: Any) -> Parameter | None:
     if isinstance(value, Choice):
         return Choices(list(value.categories))
     if isinstance(value, RayFloat | RayInteger):
-        return Numbers(value)
+        return _range(value)
     if isinstance(value, Domain):
         raise InvalidSpace(f"must be a range, a choice or a constant, got {show(value)}")
     if isinstance(value, list | tuple) and any(isinstance(part, Domain) for part in value):
         raise InvalidSpace("a list with ranges in it cannot be tuned: give each of them a name")
     return None
+
+
+def _range(domain: RayFloat | RayInteger) -> Parameter:
+    """A range, with the ends that Ray can draw."""
+    sampler, grid = domain.get_sampler(), None
+    if isinstance(sampler, Quantized):
+        sampler, grid = sampler.sampler, sampler.q
+    if isinstance(sampler, Normal) or not math.isfinite(domain.lower) or not math.isfinite(domain.upper):
+        raise InvalidSpace("a normal distribution has no ends: give tune.uniform(low, high) or tune.quniform")
+    log, whole = isinstance(sampler, LogUniform), isinstance(domain, RayInteger)
+    low, high = domain.lower, domain.upper
+    if whole and grid in (None, 1):
+        high, grid = high - 1, None
+    if grid is not None:
+        low, high = _multiple(low, grid, math.ceil), _multiple(high, grid, math.floor)
+    if low == high:
+        return Parameter(None, low)
+    step = None if log else grid
+    knob = Int(low, high, log, step or 1) if whole else Float(low, high, log, step)
+    return Parameter(knob) if grid is None or not log else OnGrid(knob, grid)
+
+
+def _multiple(value: float, grid: float, rounded: Callable[[float], int]) -> float:
+    """The multiple of the grid at `value`; one that is there but for rounding errors is not left."""
+    share = value / grid
+    return (round(share) if math.isclose(share, round(share)) else rounded(share)) * grid
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON gives back the same: no tuples, and nothing that is no value."""
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(part) for key, part in value.items())
+    return value is None or (type(value) in (str, int, bool, float) and value == value)

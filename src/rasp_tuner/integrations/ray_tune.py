@@ -18,7 +18,7 @@ from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra, SnapshotError
-from rasp_tuner.space import Float, Params
+from rasp_tuner.space import Float, Params, Space
 from rasp_tuner.tuner import Context, Tuner
 from rasp_tuner.types import Direction, Metric
 
@@ -29,7 +29,7 @@ except ImportError as reason:  # of Ray, or of what `ray.tune` needs beside it
         "RaspSearch needs ray[tune], which is not installed: pip install 'rasp-tuner[ray-tune]'"
     ) from reason
 
-from rasp_tuner.integrations.ray_space import Parameter, nested, parameters_of, value_at
+from rasp_tuner.integrations.ray_space import Parameter, nested, parameters_from_json, parameters_of, value_at
 from rasp_tuner.integrations.shared import check_alike, plain_context
 
 log = logging.getLogger("rasp_tuner")
@@ -166,7 +166,7 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
                 return
             metrics = "the trial ended with an error" if error else self._metrics_in(result or {})
             try:
-                if waiting is None or not self._tell(waiting, metrics):
+                if waiting is None or self._tuner is None or not _tell(self._tuner, waiting, metrics):
                     self._learn_config(_config_in(result or {}), metrics)
             except InvalidValue as reason:
                 log.warning("trial %s of Ray Tune was not learned: %s", trial_id, reason)
@@ -190,7 +190,9 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
         """Write the tuner's snapshot with the trials that run; `Tuner.load` reads it, too. Nothing is pickled."""
         with self._lock:
             header, arrays = snapshot.decode(self._ready().to_bytes())
-            header["ray_tune"] = {"waiting": self._waiting, "points": len(self._points)}
+            parameters = {name: parameter.to_json() for name, parameter in self._parameters.items()}
+            own = {"waiting": self._waiting, "points": len(self._points), "parameters": parameters}
+            header["ray_tune"] = own
             snapshot.write(checkpoint_path, snapshot.encode(header, arrays))
 
     def restore(self, checkpoint_path: str | os.PathLike[str]) -> None:
@@ -201,12 +203,17 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
         try:
             waiting = {str(trial): (str(id), dict(ran)) for trial, (id, ran) in found.get("waiting", {}).items()}
             left = int(found.get("points", len(self._points)))
-        except (TypeError, ValueError, AttributeError) as reason:
+            parameters = parameters_from_json(found.get("parameters", {}), Space.from_json(header["space"]).knobs)
+            (metric, fields), *others = header["metrics"].items()
+        except (TypeError, ValueError, KeyError, AttributeError) as reason:
             raise SnapshotError(f"the snapshot does not describe a search of Ray Tune: {show(reason)}") from reason
         with self._lock:
             if self._tuner is not None:
                 check_alike(tuner, self._tuner)
             self._tuner, self._waiting = tuner, waiting
+            self._parameters = self._parameters or parameters
+            if self._metrics is None and not others:
+                self._metric, self._mode = metric, fields["direction"]
             self._points = self._points[max(len(self._points) - left, 0) :]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -248,12 +255,18 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
             check_alike(self._tuner, fresh)
 
     def _ready(self) -> Tuner:
-        if self._tuner is None:
-            missing = "metric and mode" if self._parameters else "a space"
-            raise InvalidSpace(
-                f"RaspSearch needs {missing}: give them to RaspSearch, or param_space to tune.Tuner and metric and mode"
-                " to tune.TuneConfig"
+        if not self._parameters:
+            more = (
+                ""
+                if self._tuner is None
+                else (
+                    ". Of choices that are no plain values a file holds only the names: give param_space to"
+                    " tune.Tuner.restore, too"
+                )
             )
+            raise InvalidSpace(f"RaspSearch needs a space: give it one, or param_space to tune.Tuner{more}")
+        if self._tuner is None:
+            raise InvalidSpace("RaspSearch needs metric and mode: give them to it, or to tune.TuneConfig")
         return self._tuner
 
     def _ready_metrics(self) -> Mapping[str, Metric | Direction]:
@@ -308,18 +321,6 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
                 return f"{name} is {metrics[name]}"
         return metrics
 
-    def _tell(self, waiting: Waiting, metrics: dict[str, float] | str) -> bool:
-        """Whether the suggestion still waited for its answer."""
-        id, ran = waiting
-        try:
-            if isinstance(metrics, str):
-                self._ready().tell_failed(id, metrics, ran)
-            else:
-                self._ready().tell(id, metrics, ran)
-        except ExpiredSuggestion:
-            return False
-        return True
-
     def _learn_config(self, config: Mapping[str, Any], metrics: dict[str, float] | str) -> None:
         """Learn what ran without being asked for here."""
         try:
@@ -331,6 +332,19 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
             self._ready().observe_failed(context, params)
         else:
             self._ready().observe(context, params, metrics)
+
+
+def _tell(tuner: Tuner, waiting: Waiting, metrics: dict[str, float] | str) -> bool:
+    """Whether the suggestion still waited for its answer."""
+    id, ran = waiting
+    try:
+        if isinstance(metrics, str):
+            tuner.tell_failed(id, metrics, ran)
+        else:
+            tuner.tell(id, metrics, ran)
+    except ExpiredSuggestion:
+        return False
+    return True
 
 
 def _directions(metrics: Mapping[str, Metric | Direction]) -> list[Direction]:
