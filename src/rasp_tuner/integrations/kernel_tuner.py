@@ -99,7 +99,7 @@ class RaspStrategy:
 
 def _knob(labels: tuple[Value, ...]) -> Categorical:
     """Neighbours in a sorted list of numbers are expected to act alike."""
-    numbers = [label for label in labels if type(label) in (int, float)]
+    numbers = [label for label in labels if isinstance(label, int | float) and not isinstance(label, bool)]
     return Categorical(labels, ordered=len(numbers) == len(labels) and numbers == sorted(numbers))
 
 

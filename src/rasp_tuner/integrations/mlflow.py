@@ -197,7 +197,8 @@ class MlflowLogger:
         client, run_id = self._connected()
         with self._changed:
             params = dict(list(self._params.items())[:PARAMS_AT_ONCE])
-            steps, values = [], 0
+            steps: list[Step] = []
+            values = 0
             for step in self._steps:
                 values += len(step[1])
                 if values > LARGEST_BATCH and steps:

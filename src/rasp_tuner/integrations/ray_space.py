@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ray.tune.search.sample import Categorical as Choice
-from ray.tune.search.sample import Domain, Function, LogUniform, Normal, Quantized
+from ray.tune.search.sample import Domain, Function, Grid, LogUniform, Normal, Quantized
 from ray.tune.search.sample import Float as RayFloat
 from ray.tune.search.sample import Integer as RayInteger
 
@@ -153,7 +153,7 @@ def _parameter(value: Any) -> Parameter | None:
     """The parameter of a leaf; None for a constant."""
     if isinstance(value, OWN_KNOBS):
         return Parameter(value)
-    if isinstance(value, Mapping) or (isinstance(value, Domain) and value.is_grid()):
+    if isinstance(value, Mapping) or (isinstance(value, Domain) and isinstance(value.sampler, Grid)):
         raise InvalidSpace("a grid or an expression cannot be tuned: give tune.choice([...]) instead of grid_search")
     if isinstance(value, Function):
         raise InvalidSpace("a function (sample_from) cannot be tuned: compute it in the trainable from the config")
@@ -168,9 +168,10 @@ def _parameter(value: Any) -> Parameter | None:
     return None
 
 
-def _range(domain: RayFloat | RayInteger) -> Parameter:
+def _range(domain: Any) -> Parameter:  # domain is a Float or an Integer of Ray, whose own types are incomplete
     """A range, with the ends that Ray can draw."""
-    sampler, grid = domain.get_sampler(), None
+    sampler: Any = domain.get_sampler()
+    grid = None
     if isinstance(sampler, Quantized):
         sampler, grid = sampler.sampler, sampler.q
     if isinstance(sampler, Normal) or not math.isfinite(domain.lower) or not math.isfinite(domain.upper):
@@ -188,7 +189,7 @@ def _range(domain: RayFloat | RayInteger) -> Parameter:
     return Parameter(knob) if grid is None or not log else OnGrid(knob, grid)
 
 
-def _multiple(value: float, grid: float, rounded: Callable[[float], int]) -> float:
+def _multiple(value: float, grid: Any, rounded: Callable[[float], int]) -> Any:  # an int if the grid is one
     """The multiple of the grid at `value`; one that is there but for rounding errors is not left."""
     share = value / grid
     return (round(share) if math.isclose(share, round(share)) else rounded(share)) * grid

@@ -39,7 +39,7 @@ Failed = Literal["failed", "ignore"]
 Waiting = tuple[str, Params]  # the id of a suggestion, and what runs
 
 
-class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
+class RaspSearch(Searcher):
     """Suggests a config for the context of now, which the trial finds in `config["context"]`.
 
     space         of Ray Tune, nested or not, or knobs of this library; without it, the `param_space` of `tune.Tuner`
@@ -82,7 +82,8 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
             isinstance(point, Mapping) for point in points_to_evaluate
         ):
             raise InvalidSpace(f"points_to_evaluate must be a list of configs, got {show(points_to_evaluate)}")
-        super().__init__(list(metrics) if metrics else metric, _directions(metrics) if metrics else mode)
+        several: tuple[Any, Any] = (list(metrics), _directions(metrics)) if metrics else (metric, mode)
+        super().__init__(*several)
         self._metrics = None if metrics is None else dict(metrics)
         self._schema, self._settings, self._failed = context, settings, failed
         self._default = None if default is None else dict(default)
@@ -124,7 +125,7 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
         block.callback(setattr, self, "_context", before)
         return block
 
-    def set_search_properties(self, metric: str | None, mode: Direction | None, config: Any, **spec: Any) -> bool:
+    def set_search_properties(self, metric: str | None, mode: str | None, config: Any, **spec: Any) -> bool:
         """Take the metric and the space of `tune.Tuner`; False if there is a space already and this has none."""
         del spec
         with self._lock:
@@ -272,7 +273,8 @@ class RaspSearch(Searcher):  # type: ignore[misc]  # Ray has no types
     def _ready_metrics(self) -> Mapping[str, Metric | Direction]:
         if self._metrics is None and (self._metric is None or self._mode is None):
             raise InvalidSpace("RaspSearch needs metric and mode, as in RaspSearch(metric='loss', mode='min')")
-        return {self._metric: self._mode} if self._metrics is None else self._metrics
+        one: dict[Any, Any] = {self._metric: self._mode}
+        return one if self._metrics is None else self._metrics
 
     def _values(self, params: Params) -> dict[str, Any]:
         """A tuner's parameters as Ray knows them, by path; None for a knob that does not exist now."""
