@@ -16,7 +16,7 @@ STUDY = "/v1/studies/web"
 ASKED = 40
 WRONG_NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" * 60, "01", "+1", ".5", "0x1", '"1"', "true"]
 WRONG_VALUES = ["null", "[]", "{}", '""', "[1]", '{"a": 1}', '"x"', "false", "[null]", '{"": 1}', *WRONG_NUMBERS]
-POSTS = ["ask", "ask/batch", "tell", "tell/batch", "tell_failed", "observe", "recommend"]
+POSTS = ["ask", "ask/batch", "tell", "tell/batch", "tell_failed", "observe", "recommend", "what-if"]
 GETS = ["", "/suggestions", "/suggestions/s1", "/history", "/memory", "/export"]
 NamedRequest = tuple[str, bytes]
 ENDLESS = 100_000  # bytes: more than the server reads of what frames a request
@@ -78,6 +78,7 @@ class BadRequests:
         bodies: dict[str, dict[str, Any]] = {
             "ask": {"context": context},
             "recommend": {"context": context},
+            "what-if": {"context": context},
             "ask/batch": {"contexts": [context, context]},
             "tell": {"id": self._told(), "metrics": metrics},
             "tell_failed": {"id": self._told(), "reason": "no"},

@@ -8,6 +8,7 @@ q, out   [pairs, queries * sharing, width]  for each request and head of keys; `
 k, v     [pairs, keys, width]               the last `queries` of the keys belong to the queries themselves
 """
 
+import atexit
 import math
 import os
 import tempfile
@@ -223,8 +224,9 @@ class Gpu:
     def compile(self, programs: Sequence[Settings]) -> list[tuple[float, str | None]]:
         """How many milliseconds each program took to compile, and why it cannot be compiled."""
         # A cache of its own: what an earlier process compiled would seem to take no time.
-        self._cache = tempfile.TemporaryDirectory(prefix="rasp-triton-")
-        os.environ["TRITON_CACHE_DIR"] = self._cache.name
+        cache = tempfile.TemporaryDirectory(prefix="rasp-triton-")
+        atexit.register(cache.cleanup)  # runs of other seeds load the programs from it
+        os.environ["TRITON_CACHE_DIR"] = cache.name
         processes = min(MOST_PROCESSES, os.cpu_count() or 1)
         print(f"compiling {len(programs)} programs in {processes} processes ...", flush=True)
         with ProcessPoolExecutor(processes, get_context("spawn"), _get_ready, (self._name,)) as pool:

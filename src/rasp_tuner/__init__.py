@@ -31,6 +31,7 @@ from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Margin, Metric, Suggestion
+from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
     from rasp_tuner.fleet import Fleet as Fleet
@@ -53,6 +54,7 @@ __all__ = [
     "Flag",
     "Fleet",
     "Float",
+    "Forecast",
     "GaussianNoise",
     "HybridAdaptation",
     "Int",
@@ -80,6 +82,7 @@ __all__ = [
     "Tuner",
     "UnknownSuggestion",
     "Weekday",
+    "WhatIf",
     "now",
     "presets",
 ]

@@ -26,6 +26,7 @@ from rasp_tuner.report.history import History
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Params, Space
 from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion, Why
+from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
     from rasp_tuner.policy.report import PolicyReport
@@ -77,14 +78,41 @@ class TunerView:
         Each with the interval that holds it nine times in ten. Empty while too little is known, and under preset
         "paper". With several metrics it takes as long as a few asks.
         """
-        metrics, seen = self._optimizer.metrics, self._encoder.encode_readonly(context)
+        return self._levels(self._encoder.encode_readonly(context), [self._default])[0]
+
+    def what_if(self, context: Context = None, params: Mapping[str, object] | None = None) -> WhatIf:
+        """What these settings are expected to give in this context, beside the default and the recommendation.
+
+        Knobs that `params` leaves out are as in the default; without `params` it is about the recommendation. Changes
+        nothing. Without forecasts while too little is known, and under preset "paper".
+        """
+        seen = self._encoder.encode_readonly(context)
+        recommended = self._recommended(seen)
+        given = recommended
+        if params is not None:
+            given = self._space.what_ran(self._space.from_unit(self._default), params)[1]
+        points = [given, self._default, recommended]
+        own, default, best = map(self._forecast, [seen] * 3, points, self._levels(seen, points))
+        alike = self._optimizer.alike(seen)
+        runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
+        return WhatIf(own, default, best, runs, ago)
+
+    def _forecast(self, seen: Array, point: Array, levels: dict[str, Expected]) -> Forecast:
+        is_default = np.array_equal(point, self._default)
+        better = self._optimizer.better(seen, point) if levels and not is_default else None
+        return Forecast(self._space.from_unit(point), levels, better, self._optimizer.margins(seen, point))
+
+    def _levels(self, seen: Array, points: list[Array]) -> list[dict[str, Expected]]:
+        """For each point what it is expected to give of each metric, in the metric's own units."""
+        metrics = self._optimizer.metrics
         optimizer = self._optimizer if len(metrics) == 1 else self._copy_of_optimizer()
-        found = {}
+        found: list[dict[str, Expected]] = [{} for _ in points]
         for name, metric in metrics.items():
-            expected = optimizer.expect_alone(name, seen, self._default)
-            if expected is not None:
-                mean, low, high = expected
-                found[name] = expected if metric.direction == "min" else Expected(-mean, -high, -low)
+            for levels, point in zip(found, points, strict=True):
+                expected = optimizer.expect_alone(name, seen, point)
+                if expected is not None:
+                    mean, low, high = expected
+                    levels[name] = expected if metric.direction == "min" else Expected(-mean, -high, -low)
         return found
 
     def _copy_of_optimizer(self) -> Optimizer:

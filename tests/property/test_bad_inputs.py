@@ -77,6 +77,8 @@ def bad_call(rng, tuner, waiting, answered):
         [
             lambda: tuner.ask(bad_context(rng)),
             lambda: tuner.recommend(bad_context(rng)),
+            lambda: tuner.what_if(bad_context(rng)),
+            lambda: tuner.what_if(CONTEXT, {"n": rng.choice([0, 65, 1.5, *NOT_NUMBERS])}),
             lambda: tuner.tell(waiting, one_wrong(rng, METRICS, NOT_NUMBERS)),
             lambda: tuner.tell(bad_id, METRICS),
             lambda: tuner.tell_failed(bad_id, "why"),

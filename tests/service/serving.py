@@ -89,13 +89,13 @@ def whole(live):
 
 
 @contextlib.contextmanager
-def running(url, *, limits=None, exclusive=False, several=False, **settings):
+def running(url, *, limits=None, exclusive=False, several=False, port=0, **settings):
     """A client of an application on this database, over a real socket; it can be started again afterwards.
 
     several   it is one of several servers, which must know its address
     """
     listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener.bind(("127.0.0.1", port))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     known = {"advertise": address} if several else {}
     lease_s = settings.get("lease_s", LEASE_S)

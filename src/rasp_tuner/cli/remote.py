@@ -105,9 +105,9 @@ def numbers(field: str, words: list[str]) -> dict[str, float]:
     return {name: _number(f"{field} {name!r}", digits) for name, digits in _named(field, "number", words).items()}
 
 
-def settings(words: list[str], space: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """`["pool=16", "codec=lz4"]` as values of the knobs of a space in JSON."""
-    return {name: _value(name, text, space) for name, text in _named("--ran", "value", words).items()}
+def settings(words: list[str], space: Mapping[str, Mapping[str, Any]], option: str = "--ran") -> dict[str, Any]:
+    """`["pool=16", "codec=lz4"]` as values of the knobs of a space in JSON; errors name the option."""
+    return {name: _value(option, name, text, space) for name, text in _named(option, "value", words).items()}
 
 
 def context_of(words: list[str]) -> dict[str, Any] | list[Any] | None:
@@ -138,9 +138,9 @@ def _named(field: str, kind: str, words: list[str]) -> dict[str, str]:
     return found
 
 
-def _value(name: str, text: str, space: Mapping[str, Mapping[str, Any]]) -> Any:
+def _value(option: str, name: str, text: str, space: Mapping[str, Mapping[str, Any]]) -> Any:
     if name not in space:
-        raise InvalidValue(f"--ran {name!r} is no knob of this study; it has {', '.join(map(plain, space))}")
+        raise InvalidValue(f"{option} {name!r} is no knob of this study; it has {', '.join(map(plain, space))}")
     from rasp_tuner.space import knob_from_json
 
     for choice in space[name].get("choices", ()):
@@ -149,7 +149,7 @@ def _value(name: str, text: str, space: Mapping[str, Mapping[str, Any]]) -> Any:
     try:
         return knob_from_json(f"space[{name!r}]", space[name]).from_text(text)
     except InvalidValue as reason:
-        raise InvalidValue(plain(f"--ran {name!r}{str(reason).removeprefix('value')}")) from None
+        raise InvalidValue(plain(f"{option} {name!r}{str(reason).removeprefix('value')}")) from None
 
 
 def _number(field: str, digits: str) -> float:

@@ -16,6 +16,7 @@ from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
+from rasp_tuner.what_if import WhatIf
 
 
 class AsyncStudy:
@@ -76,6 +77,9 @@ class AsyncStudy:
 
     async def margins(self, context: Context = None) -> dict[str, Margin]:
         return await self._run(self._calls.margins(context))
+
+    async def what_if(self, context: Context = None, params: Mapping[str, object] | None = None) -> WhatIf:
+        return await self._run(self._calls.what_if(context, params))
 
     async def explain(self, id: str) -> Explanation:
         return await self._run(self._calls.explain(id))
@@ -182,6 +186,11 @@ class AsyncClient:
 
     async def studies(self) -> list[dict[str, Any]]:
         return await self._run(self._calls.studies())
+
+    async def studies_page(
+        self, limit: int = 50, offset: int = 0, find: str = "", sort: str = "name"
+    ) -> dict[str, Any]:
+        return await self._run(self._calls.studies_page(limit, offset, find, sort))
 
     async def import_study(self, lines: Iterable[str], name: str | None = None) -> AsyncStudy:
         return self._study(await self._run(self._calls.import_study(lines, name)))

@@ -104,6 +104,13 @@ class Client:
         """The views of all studies that the key allows."""
         return self._run(self._calls.studies())
 
+    def studies_page(self, limit: int = 50, offset: int = 0, find: str = "", sort: str = "name") -> dict[str, Any]:
+        """Some of them: `{"studies": views, "total": how many were found, ...}`, as the HTTP API gives it.
+
+        `find` is a part of the name; `sort` is name, recent, alerts, gain or learned.
+        """
+        return self._run(self._calls.studies_page(limit, offset, find, sort))
+
     def import_study(self, lines: Iterable[str], name: str | None = None) -> Study:
         """The study of an export, rebuilt on this server under its own name or another."""
         return self._study(self._run(self._calls.import_study(lines, name)))

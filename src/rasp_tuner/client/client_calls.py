@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from rasp_tuner.client.exchange import AskDeadline, Exchange, Request, Signal, Steps
 from rasp_tuner.client.outbox import Outbox
@@ -15,6 +15,7 @@ from rasp_tuner.types import Direction, Metric
 
 Space = Mapping[str, Knob | Mapping[str, Any]]
 Metrics = Mapping[str, Metric | Direction | Mapping[str, Any]]
+MOST_IN_PAGE, MOST_OFFSET = 10_000, 10**9  # studies; the server's own limits
 LEAST_IMPORT_S = 600.0  # the server replays a study before it answers
 
 
@@ -66,6 +67,12 @@ class ClientCalls:
     def studies(self) -> Steps[list[dict[str, Any]]]:
         views: list[dict[str, Any]] = (yield from self.exchange.call(Request("GET", "/v1/studies"))).body["studies"]
         return views
+
+    def studies_page(self, limit: int, offset: int, find: str, sort: str) -> Steps[dict[str, Any]]:
+        limit, offset = whole("limit", limit, 1, MOST_IN_PAGE), whole("offset", offset, 0, MOST_OFFSET)
+        query = urlencode({"limit": limit, "offset": offset, "find": find, "sort": sort})
+        page: dict[str, Any] = (yield from self.exchange.call(Request("GET", f"/v1/studies?{query}"))).body
+        return page
 
     def import_study(self, lines: Iterable[str], name: str | None) -> Steps[StudyCalls]:
         content = "".join(f"{line.rstrip()}\n" for line in lines).encode()

@@ -9,6 +9,7 @@ from rasp_tuner.client.transport import Transport
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
+from rasp_tuner.what_if import WhatIf
 
 STREAM_TIMEOUT_S = 40.0  # without data; the server sends a heartbeat every 15 s
 
@@ -94,6 +95,10 @@ class Study:
     def margins(self, context: Context = None) -> dict[str, Margin]:
         """How far the recommended parameters keep each metric from its limit in this context, if it has one."""
         return self._run(self._calls.margins(context))
+
+    def what_if(self, context: Context = None, params: Mapping[str, object] | None = None) -> WhatIf:
+        """What these parameters are expected to give here, beside the default and the recommendation; see `Tuner`."""
+        return self._run(self._calls.what_if(context, params))
 
     def explain(self, id: str) -> Explanation:
         """Why `id` was suggested and, once told, its result; `str()` gives it in words."""

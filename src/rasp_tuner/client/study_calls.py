@@ -20,6 +20,7 @@ from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, Unknow
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
+from rasp_tuner.what_if import WhatIf
 
 REFRESH_DEADLINES = 5.0  # between recommendations fetched to fall back on: a slow server is spared
 FALLBACKS_HEADER = "Rasp-Fallbacks"  # fallbacks/asks since the latest report
@@ -151,6 +152,10 @@ class StudyCalls:
     def margins(self, context: Context) -> Steps[dict[str, Margin]]:
         reply = yield from self._post("recommend", {"context": context_json(context)})
         return {name: Margin(**margin) for name, margin in reply.get("margins", {}).items()}
+
+    def what_if(self, context: Context, params: Mapping[str, object] | None) -> Steps[WhatIf]:
+        reply = yield from self._post("what-if", {"context": context_json(context), **_ran_json(params)})
+        return WhatIf.from_json(reply)
 
     def explain(self, id: str) -> Steps[Explanation]:
         if is_fallback(_text("id", id)):

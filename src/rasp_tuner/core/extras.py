@@ -26,6 +26,7 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> extra in pyproject.toml
     "sqlalchemy": "serve",
     "httpx": "client",
     "psycopg": "postgres",
+    "mcp": "mcp",
 }
 
 

@@ -118,6 +118,12 @@ class Optimizer(Stateful, Protocol):
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
         """The same of one metric, as a loss in its own units. It may change weights: to be asked of a copy."""
 
+    def better(self, context: Array, point: Array) -> float | None:
+        """Probability that a point beats the default in this context; None where nobody forecasts.
+
+        Something must have been learned.
+        """
+
     def alike(self, context: Array) -> tuple[float, float] | None:
         """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where
         memory does not say. None where it counts no runs, and while the context is ignored.

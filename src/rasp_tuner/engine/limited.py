@@ -151,6 +151,9 @@ class LimitedEngine:
             return limited[name].engine.expect(context, point)
         return self.main.expect_alone(name, context, point)
 
+    def better(self, context: Array, point: Array) -> float:
+        return self.main.better(context, point)
+
     def alike(self, context: Array) -> tuple[float, float] | None:
         return self.main.alike(context)
 

@@ -123,6 +123,10 @@ class PaperOptimizer:
         del name
         return self.expect(context, point)
 
+    def better(self, context: Array, point: Array) -> None:
+        """Not known, as `expect` is not."""
+        del context, point
+
     @property
     def own_metric(self) -> None:
         """Errors are composed, also of one metric."""

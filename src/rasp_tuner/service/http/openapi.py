@@ -9,7 +9,6 @@ from pydantic.json_schema import models_json_schema
 
 from rasp_tuner import __version__
 from rasp_tuner.service.http import schemas
-from rasp_tuner.service.http.context_schemas import LazyModel
 from rasp_tuner.service.http.route import JSON, Route
 
 COMPONENT = "#/components/schemas/{model}"
@@ -17,11 +16,11 @@ COMPONENT = "#/components/schemas/{model}"
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     """The whole document."""
-    models = [
-        model
-        for model in vars(schemas).values()
-        if isinstance(model, type) and issubclass(model, LazyModel) and model.model_fields
+    routes = list(routes)
+    bodies: list[type[BaseModel]] = [
+        body for route in routes for body in (route.takes, route.gives) if isinstance(body, type)
     ]
+    models: list[type[BaseModel]] = list(dict.fromkeys([*bodies, schemas.Error]))
     _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

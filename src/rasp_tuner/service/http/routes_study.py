@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+from rasp_tuner.service.http.forecast_schemas import WhatIf, WhatIfAnswer
 from rasp_tuner.service.http.query import int_from_query
 from rasp_tuner.service.http.route import STUDY_PATH as STUDY
 from rasp_tuner.service.http.route import Request, Response, Route
@@ -68,6 +69,10 @@ async def recommend(service: Service, request: Request, asked: Ask) -> Any:
     return await service.read(request.study, lambda live, _: live.recommend(asked.context))
 
 
+async def what_if(service: Service, request: Request, asked: WhatIf) -> Any:
+    return await service.read(request.study, lambda live, _: live.what_if(asked.context, asked.params))
+
+
 async def view(service: Service, request: Request, _: None) -> Any:
     return await service.read(request.study, service.view)
 
@@ -121,6 +126,7 @@ ROUTES = [
     Route("POST", f"{STUDY}/tell_failed", "write", tell_failed, "It crashed or was invalid", TellFailed, Told),
     Route("POST", f"{STUDY}/observe", "write", observe, "A run nobody asked for", Observe, Observed),
     Route("POST", f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
+    Route("POST", f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIf, WhatIfAnswer),
     Route("GET", STUDY, "read", view, "Definition and counts", gives=StudyView),
     Route(
         "GET",

@@ -257,6 +257,11 @@ class LiveStudy:
         params, margins = self.tuner.recommend(context), self.tuner.margins(context)
         return {"params": params, "margins": {name: asdict(margin) for name, margin in margins.items()}}
 
+    def what_if(self, context: Any, params: dict[str, Any] | None) -> dict[str, Any]:
+        """What these parameters are expected to give, beside the default and the recommendation; also in words."""
+        found = self.tuner.what_if(context, params)
+        return {**found.to_json(), "words": str(found)}
+
     def suggestions(self, limit: int, now: float) -> list[dict[str, Any]]:
         """The newest suggestions, newest first."""
         newest = list(self.recent)[::-1][:limit]

@@ -1,0 +1,255 @@
+"""Arguments and answers of the MCP tools: pydantic models, from which the tools' JSON schemas are made."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+MOST_STUDIES, MOST_SUGGESTIONS = 100, 50  # in one answer
+MOST_EVENTS = 20
+MOST_CHOICES = 50  # of one knob that are shown
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Estimate = Annotated[float, AfterValidator(lambda x: float(f"{x:.6g}"))]  # an agent pays for every digit it reads
+Word = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+StudyName = Annotated[
+    str, StringConstraints(min_length=1, max_length=64), Field(description="Name of the study, as list_studies has it.")
+]
+SuggestionId = Annotated[str, StringConstraints(min_length=1, max_length=40), Field(examples=["s41"])]
+ContextValue = Number | bool | Annotated[str, StringConstraints(max_length=1_024)] | None
+ContextField = Annotated[
+    dict[Word, ContextValue] | Annotated[list[ContextValue], Field(max_length=1_024)] | None,
+    Field(
+        description="The situation: values by name, as show_study lists them under context; or in order. None for a"
+        " study without context.",
+        examples=[{"qps": 420.0}],
+    ),
+]
+Params = dict[str, Any]
+Serves = Literal["suggestions", "recommendation", "default"]
+
+
+class Arguments(BaseModel):
+    """No unknown names, no conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ListArguments(Arguments):
+    find: str = Field(default="", max_length=64, description="Only studies with this in their name.")
+    sort: Literal["name", "recent", "alerts", "gain", "learned"] = Field(
+        default="name", description="alerts: those with something wrong first; recent: the latest event first."
+    )
+    limit: int = Field(default=20, ge=1, le=MOST_STUDIES)
+    offset: int = Field(default=0, ge=0, le=10**9, description="The next_offset of the page before.")
+
+
+class StudyArguments(Arguments):
+    study: StudyName
+
+
+class SuggestionsArguments(StudyArguments):
+    limit: int = Field(default=10, ge=1, le=MOST_SUGGESTIONS)
+
+
+class ContextArguments(StudyArguments):
+    context: ContextField = None
+
+
+class ExplainArguments(StudyArguments):
+    suggestion: SuggestionId = Field(description="Id of a suggestion, as list_suggestions has it.")
+
+
+class WhatIfArguments(ContextArguments):
+    params: dict[Word, Number | bool | str | None] | None = Field(
+        default=None,
+        max_length=64,
+        description="Settings to judge. Knobs left out are as in the default; without any, the recommendation is"
+        " judged.",
+        examples=[{"pool": 16}],
+    )
+
+
+Range = Annotated[list[Number | None], Field(min_length=2, max_length=2)]
+
+
+class ForgetArguments(StudyArguments):
+    confirm: str = Field(max_length=64, description="The name of the study once more. Erasing cannot be undone.")
+    suggestions: list[SuggestionId] = Field(default_factory=list, max_length=1_000, description="Ids of suggestions.")
+    observations: list[Word] = Field(default_factory=list, max_length=1_000, description="Keys of observations.")
+    context: dict[Word, ContextValue | Range] = Field(
+        default_factory=dict,
+        description="By name a value, or [low, high] with null for no limit.",
+        examples=[{"qps": [400, None]}],
+    )
+    after: AwareDatetime | None = Field(default=None, description="Asked, answered or observed then or later.")
+    before: AwareDatetime | None = Field(default=None, description="And before then.")
+
+
+class Answer(BaseModel):
+    """What a tool gives as structured content."""
+
+
+class Gain(Answer):
+    """The mean gain of a step over the default in the metric's unit, above 0 where better, with its 90% interval."""
+
+    mean: Estimate
+    low: Estimate | None = None
+    high: Estimate | None = None
+    mean_share: Estimate | None = Field(default=None, description="Of the default's level: 0.1 is 10% better.")
+    low_share: Estimate | None = None
+    high_share: Estimate | None = None
+
+
+class Gains(Answer):
+    all: Gain | None = Field(default=None, description="Over all steps; null while that is not known.")
+    lately: Gain | None = Field(default=None, description="Over the latest 200 steps or so.")
+
+
+class StudyRow(Answer):
+    name: str
+    serves: Serves = Field(description="What an ask gets; suggestions explore, the other two are frozen.")
+    learned: int = Field(description="Runs learned.")
+    pending: int = Field(description="Suggestions that wait for their metrics.")
+    gains: dict[str, Gains] = Field(description="Over the default, by metric.")
+    alerts: list[str] = Field(description="What is wrong, in words.")
+    last_event_at: datetime | None
+
+
+class DamagedStudy(Answer):
+    name: str
+    health: str
+
+
+class StudyPage(Answer):
+    studies: list[StudyRow]
+    total: int = Field(description="Studies found, on this page or not.")
+    next_offset: int | None = Field(description="Where the next page begins; null if this is the last.")
+    loading: int = Field(description="Studies of this page that the server is still reading: ask again.")
+    damaged: list[DamagedStudy]
+
+
+class Budget(Answer):
+    """What suggestions have cost and gained against the default, in steps of the default's loss."""
+
+    share: Estimate
+    steps: int
+    spent: Estimate
+    earned: Estimate
+    left: Estimate
+
+
+class Switched(Answer):
+    by: str | None = Field(description="Id of the key that did it; local without keys.")
+    at: datetime
+
+
+class StudyEvent(Answer):
+    """On the timeline: novel (a new situation), freeze, unfreeze, default and others."""
+
+    model_config = ConfigDict(extra="allow")
+
+    at: datetime
+    step: int
+    kind: str
+    by: str | None = None
+
+
+class StudyDetails(StudyRow):
+    space: dict[str, dict[str, Any]] = Field(description=f"Knobs; of long lists of choices the first {MOST_CHOICES}.")
+    constraints: list[str]
+    default: Params = Field(description="What ran before tuning.")
+    metrics: dict[str, dict[str, Any]]
+    context: dict[str, Any] | list[str] | int | None = Field(description="Names, with kinds; or how many numbers.")
+    preset: str
+    switched: Switched | None = Field(description="Who froze or unfroze it last.")
+    asks: int
+    tells: int
+    failures: int
+    observations: int
+    expired: int
+    failure_share: float = Field(description="Of the latest 200 steps or so.")
+    budget: Budget | None
+    budget_words: str
+    health: str
+    events: list[StudyEvent] = Field(description=f"The latest {MOST_EVENTS}, oldest first.")
+
+
+class Suggestion(Answer):
+    id: str
+    asked_at: datetime
+    status: Literal["pending", "expired", "told", "failed"]
+    context: Any
+    params: Params
+    ran: Params | None = Field(description="If something else ran than was suggested.")
+    metrics: dict[str, float] | None = Field(description="What came back.")
+    failure: str | None = Field(description="Why it failed, as the program said.")
+
+
+class SuggestionList(Answer):
+    study: str
+    suggestions: list[Suggestion] = Field(description="Newest first.")
+
+
+class Explanation(Suggestion):
+    words: str = Field(description="Why it was suggested and what came of it.")
+    metric: str | None = Field(description="In whose units the numbers below are; null: a sum of several metrics.")
+    expected: Estimate | None = Field(description="What was expected of it; null while too little was known.")
+    deviation: Estimate | None
+    expected_of_default: Estimate | None
+    better: Estimate | None = Field(description="Probability that it beats the default, as known when it was made.")
+    novelty: Estimate | None = Field(description="0: the situation was well known, 1: new.")
+
+
+class Margin(Answer):
+    expected: Estimate
+    bound: Estimate = Field(description="Nine runs of ten keep it.")
+    limit: Estimate
+    kept: Estimate = Field(description="Probability that a run keeps the limit.")
+
+
+class Recommendation(Answer):
+    study: str
+    params: Params
+    default: Params
+    is_default: bool = Field(description="Nothing was shown to be better than the default here (95%).")
+    margins: dict[str, Margin] = Field(description="Of every metric with a limit.")
+
+
+class Expected(Answer):
+    """A metric in its own unit, on average, and the interval that holds it nine times in ten."""
+
+    mean: Estimate
+    low: Estimate
+    high: Estimate
+
+
+class Forecast(Answer):
+    params: Params
+    metrics: dict[str, Expected] = Field(description="Empty while too little is known.")
+    better: Estimate | None = Field(description="Probability of beating the default here; null for the default itself.")
+    margins: dict[str, Margin]
+
+
+class WhatIf(Answer):
+    study: str
+    words: str
+    given: Forecast
+    default: Forecast
+    recommended: Forecast
+    runs: float | None = Field(description="Earlier runs in a situation like this one: few mean a guess.")
+    ago: float | None = Field(description="How many runs ago the latest of them was.")
+
+
+class State(Answer):
+    study: str
+    serves: Serves
+    frozen: bool
+    switched: Switched | None
+
+
+class Forgotten(Answer):
+    study: str
+    erased: int = Field(description="Records that were erased.")
+    files_clean: bool = Field(description="Whether the bytes are gone from the files; if not, they will be shortly.")
+    removed_backups: list[str]
