@@ -77,7 +77,7 @@ def parameters_of(space: Mapping[str, Any]) -> dict[str, Parameter]:
     >>> from ray import tune
     >>> found = parameters_of({"epochs": 3, "optimizer": {"lr": tune.loguniform(1e-4, 0.1)}})
     >>> {path: parameter.knob for path, parameter in found.items()}
-    {'optimizer/lr': Float(low=0.0001, high=0.1, log=True, step=None, when=None, digits=3)}
+    {'optimizer/lr': Float(low=0.0001, high=0.1, log=True, step=None, digits=3, when=None)}
     """
     found: dict[str, Parameter] = {}
     for path, value in _leaves(space, ()):
