@@ -5,6 +5,7 @@ server costs the loop nothing, and what waits is sent when the server is back.
 """
 
 import logging
+import socket
 import tempfile
 import threading
 import time
@@ -13,12 +14,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.errors import InvalidValue, MissingExtra
 from rasp_tuner.tuner import Tuner
 
 try:
+    import mlflow
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.utils.mlflow_tags import MLFLOW_RUN_NAME
@@ -34,6 +38,7 @@ NEXT_STEP = "rasp.next_step"  # the tag of a run that says which step is to be l
 MOST_WAITING = 10_000  # steps
 LARGEST_BATCH = 800  # values in one request; MLflow takes 1,000 with params and tags
 PARAMS_AT_ONCE = 100
+REACHABLE_S = 5.0  # to wait for a connection
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a failed request is made again
 
 
@@ -194,6 +199,7 @@ class MlflowLogger:
                     self._changed.wait_for(lambda: self._ending, pause)
 
     def _send_some(self) -> None:
+        check_reachable(self._uri or mlflow.get_tracking_uri())
         client, run_id = self._connected()
         with self._changed:
             params = dict(list(self._params.items())[:PARAMS_AT_ONCE])
@@ -248,3 +254,14 @@ class MlflowLogger:
             self._params = {name: text for name, text in self._params.items() if name not in self._sent_params}
         for name, text in self._tags.items():
             client.set_tag(run_id, clean(name), text)
+
+
+def check_reachable(uri: str) -> None:
+    """An OSError if nobody answers there. MLflow itself would find out after minutes, with a warning for every try."""
+    server = urlsplit(uri)
+    if server.scheme not in ("http", "https") or server.hostname is None:
+        return
+    if server.scheme in getproxies() and not proxy_bypass(server.hostname):
+        return  # the proxy would answer
+    port = server.port or (443 if server.scheme == "https" else 80)
+    socket.create_connection((server.hostname, port), timeout=REACHABLE_S).close()
