@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # it take
 from kernel_tuner import tune_kernel  # noqa: E402
 from kernel_tuner.util import RuntimeFailedConfig  # noqa: E402
 
-from rasp_tuner.integrations.kernel_tuner import RaspStrategy  # noqa: E402
+from rasp_tuner.integrations.kernel_tuner import SIZES, RaspStrategy  # noqa: E402
 
 PARAMS = {"block_size_x": [16, 32, 64, 128, 256], "unroll": [1, 2, 4], "layout": ["row", "column"], "fixed": [7]}
 
@@ -87,6 +87,16 @@ def test_another_shape_starts_from_what_was_learned(tmp_path):
     results, _ = simulate(tmp_path, 4000, again, strategy_options=limit)
     assert results[0]["time"] == min(time_of(4000, **config) for config in configs())
     assert again.tuner.learned == 36
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_known_runs_first(tmp_path, seed):
+    strategy, limit = RaspStrategy(seed=seed), {"max_fevals": 6}
+    for size in (1024, 4096):
+        simulate(tmp_path, size, strategy, strategy_options=limit)
+    best = strategy.tuner.recommend(dict.fromkeys(SIZES, 0.0) | {"device": "Simulation", "log2_size_x": 12.0})
+    results, _ = simulate(tmp_path, 4096, strategy, strategy_options={"max_fevals": 1})
+    assert {name: results[0][name] for name in best} == best
 
 
 def test_the_default_runs_first_and_failures_are_learned(tmp_path):

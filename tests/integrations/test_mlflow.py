@@ -196,7 +196,7 @@ def test_it_follows_the_tuner_of_a_sampler_while_its_space_grows(store):
         x = trial.suggest_float("x", 0, 1 + trial.number)
         return x + (trial.suggest_float("late", 0, 1) if trial.number > 3 else 0)
 
-    optuna.create_study(sampler=sampler).optimize(objective, n_trials=8, callbacks=[logger])
+    optuna.create_study(sampler=sampler).optimize(objective, n_trials=8, callbacks=[logger, lambda *_: logger.flush()])
     logger.close()
     assert logged(store, logger.run_id, "value").keys() == set(range(8))
     assert max(logged(store, logger.run_id, "knob/late")) == 7

@@ -271,10 +271,11 @@ class RaspSearch(Searcher):
         return self._tuner
 
     def _ready_metrics(self) -> Mapping[str, Metric | Direction]:
-        if self._metrics is None and (self._metric is None or self._mode is None):
+        if self._metrics is not None:
+            return self._metrics
+        if self._metric is None or self._mode not in ("min", "max"):
             raise InvalidSpace("RaspSearch needs metric and mode, as in RaspSearch(metric='loss', mode='min')")
-        one: dict[Any, Any] = {self._metric: self._mode}
-        return one if self._metrics is None else self._metrics
+        return {self._metric: "min" if self._mode == "min" else "max"}
 
     def _values(self, params: Params) -> dict[str, Any]:
         """A tuner's parameters as Ray knows them, by path; None for a knob that does not exist now."""
