@@ -6,22 +6,21 @@ import shutil
 import socket
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 from page_blocks import block
 
 from rasp_tuner import Categorical, Float, InvalidValue, MissingExtra, Tuner
+from rasp_tuner.integrations.mlflow_steps import TextNumbers, clean
 
-pytest.importorskip("mlflow", reason="an extra of its own: pip install 'rasp-tuner[mlflow]'")
-# MLflow takes seconds to be imported and to make its tables; it leaves databases open
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
-
-from mlflow import MlflowClient  # noqa: E402
-
-from rasp_tuner.integrations import mlflow as adapter  # noqa: E402
-from rasp_tuner.integrations.mlflow import MlflowLogger  # noqa: E402
-from rasp_tuner.integrations.mlflow_steps import TextNumbers, clean  # noqa: E402
-
+# MLflow takes seconds to be imported, so that no worker does before its first test, and to make its tables
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("mlflow") is None, reason="an extra of its own: pip install 'rasp-tuner[mlflow]'"),
+    pytest.mark.filterwarnings("ignore"),  # it leaves databases open
+]
+ADAPTER = "rasp_tuner.integrations.mlflow"
 TEXTS = {"region": ["eu", "us"]}
 
 
@@ -29,7 +28,7 @@ TEXTS = {"region": ["eu", "us"]}
 def empty_database(tmp_path_factory):
     """Made once: MLflow takes seconds to create its tables."""
     file = tmp_path_factory.mktemp("mlflow") / "empty.db"
-    MlflowClient(f"sqlite:///{file}").search_experiments()
+    new_client(f"sqlite:///{file}").search_experiments()
     return file
 
 
@@ -39,6 +38,18 @@ def store(empty_database, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # artifacts of a store in a file lie in the current folder
     shutil.copy(empty_database, tmp_path / "mlflow.db")
     return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+def new_client(store):
+    from mlflow import MlflowClient
+
+    return MlflowClient(store)
+
+
+def new_logger(tuner, *words, **settings):
+    from rasp_tuner.integrations.mlflow import MlflowLogger
+
+    return MlflowLogger(tuner, *words, **settings)
 
 
 def new_tuner(**settings):
@@ -59,7 +70,7 @@ def steps(tuner, count):
 
 def logged(store, run_id, name):
     """The values of a metric by step."""
-    return {metric.step: metric.value for metric in MlflowClient(store).get_metric_history(run_id, name)}
+    return {metric.step: metric.value for metric in new_client(store).get_metric_history(run_id, name)}
 
 
 def test_the_ten_lines_of_the_page(store, capsys):
@@ -71,11 +82,11 @@ def test_the_ten_lines_of_the_page(store, capsys):
 
 def test_every_step_is_logged_with_what_ran_what_came_and_why(store, tmp_path):
     tuner = new_tuner()
-    with MlflowLogger(tuner, "cache", run_name="prod", tracking_uri=store, texts=TEXTS, tags={"team": "db"}) as logger:
+    with new_logger(tuner, "cache", run_name="prod", tracking_uri=store, texts=TEXTS, tags={"team": "db"}) as logger:
         for _ in range(12):
             steps(tuner, 1)
             logger.log()
-    client, history = MlflowClient(store), tuner.history(TEXTS)
+    client, history = new_client(store), tuner.history(TEXTS)
     run = client.get_run(logger.run_id)
     assert (run.info.run_name, run.info.status, run.data.tags["team"]) == ("prod", "FINISHED", "db")
     assert client.get_experiment(run.info.experiment_id).name == "cache"
@@ -108,37 +119,37 @@ def test_every_step_is_logged_with_what_ran_what_came_and_why(store, tmp_path):
 def test_a_run_goes_on_in_the_next_process(store):
     tuner = new_tuner()
     steps(tuner, 5)
-    first = MlflowLogger(tuner, tracking_uri=store, report=False)
+    first = new_logger(tuner, tracking_uri=store, report=False)
     assert first.flush()
     first.close()
     assert first.close() is None
     steps(tuner, 3)
     again = Tuner.from_bytes(tuner.to_bytes())
-    second = MlflowLogger(again, tracking_uri=store, run_id=first.run_id, report=False)
+    second = new_logger(again, tracking_uri=store, run_id=first.run_id, report=False)
     steps(again, 2)
     second.close()
     assert second.run_id == first.run_id
-    history = MlflowClient(store).get_metric_history(first.run_id, "knob/codec")
+    history = new_client(store).get_metric_history(first.run_id, "knob/codec")
     assert sorted(metric.step for metric in history) == list(range(10))
 
 
 def test_a_block_that_raises_ends_the_run_as_failed(store):
     tuner = new_tuner()
-    logger = MlflowLogger(tuner, tracking_uri=store, report=False)
+    logger = new_logger(tuner, tracking_uri=store, report=False)
     steps(tuner, 1)
     with pytest.raises(ZeroDivisionError), logger:
         _ = 1 / 0
-    assert MlflowClient(store).get_run(logger.run_id).info.status == "FAILED"
+    assert new_client(store).get_run(logger.run_id).info.status == "FAILED"
     assert logged(store, logger.run_id, "p99_ms").keys() == {0}
 
 
 def test_while_the_store_is_away_the_loop_goes_on_and_nothing_is_lost(empty_database, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(adapter, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(import_module(ADAPTER), "FIRST_PAUSE_S", 0.05)
     folder, tuner = tmp_path / "later", new_tuner()
     store = f"sqlite:///{folder / 'mlflow.db'}"
     (tmp_path / "later").write_text("a file in the place of the folder")
     with caplog.at_level(logging.WARNING, "rasp_tuner"):
-        logger = MlflowLogger(tuner, tracking_uri=store, report=False)
+        logger = new_logger(tuner, tracking_uri=store, report=False)
         for _ in range(20):
             steps(tuner, 1)
             logger.log()
@@ -159,7 +170,7 @@ def test_a_server_that_never_answers_is_said_once_and_at_the_end(caplog):
         uri = f"http://127.0.0.1:{free.getsockname()[1]}"
     tuner = new_tuner()
     with caplog.at_level(logging.WARNING, "rasp_tuner"):
-        logger = MlflowLogger(tuner, tracking_uri=uri)
+        logger = new_logger(tuner, tracking_uri=uri)
         steps(tuner, 3)
         logger.log()
         logger.close(timeout_s=2.0)
@@ -170,10 +181,12 @@ def test_a_server_that_never_answers_is_said_once_and_at_the_end(caplog):
 
 
 def test_what_waits_is_bounded(caplog, monkeypatch):
-    monkeypatch.setattr(adapter, "MOST_WAITING", 5)
-    monkeypatch.setattr(MlflowLogger, "_send_some", lambda _: (_ for _ in ()).throw(OSError("away")))
+    monkeypatch.setattr(import_module(ADAPTER), "MOST_WAITING", 5)
+    monkeypatch.setattr(
+        import_module(ADAPTER).MlflowLogger, "_send_some", lambda _: (_ for _ in ()).throw(OSError("away"))
+    )
     tuner = new_tuner()
-    logger = MlflowLogger(tuner)
+    logger = new_logger(tuner)
     with caplog.at_level(logging.WARNING, "rasp_tuner"):
         for _ in range(8):
             steps(tuner, 1)
@@ -189,7 +202,7 @@ def test_it_follows_the_tuner_of_a_sampler_while_its_space_grows(store):
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = RaspSampler(seed=0)
-    logger = MlflowLogger(sampler, tracking_uri=store, report=False)
+    logger = new_logger(sampler, tracking_uri=store, report=False)
     logger.log()  # there is no tuner yet
 
     def objective(trial):
@@ -200,7 +213,7 @@ def test_it_follows_the_tuner_of_a_sampler_while_its_space_grows(store):
     logger.close()
     assert logged(store, logger.run_id, "value").keys() == set(range(8))
     assert max(logged(store, logger.run_id, "knob/late")) == 7
-    assert "knob.late" in MlflowClient(store).get_run(logger.run_id).data.params
+    assert "knob.late" in new_client(store).get_run(logger.run_id).data.params
 
 
 def test_names_and_texts_become_what_mlflow_takes():
@@ -216,11 +229,11 @@ def test_names_and_texts_become_what_mlflow_takes():
 
 def test_only_a_tuner_can_be_logged():
     with pytest.raises(InvalidValue, match="tuner must be a Tuner"):
-        MlflowLogger({"x": 1})
+        new_logger({"x": 1})
 
 
 def test_without_mlflow_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    monkeypatch.delitem(sys.modules, "rasp_tuner.integrations.mlflow")
+    monkeypatch.delitem(sys.modules, ADAPTER, raising=False)
     with pytest.raises(MissingExtra, match=r"rasp-tuner\[mlflow\]"):
-        import_module("rasp_tuner.integrations.mlflow")
+        import_module(ADAPTER)
