@@ -13,6 +13,7 @@ from typing import Any
 from broken_schemas import BrokenSchemas
 
 STUDY = "/v1/studies/web"
+FLAGS = "/ofrep/v1/evaluate/flags"
 ASKED = 40
 WRONG_NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" * 60, "01", "+1", ".5", "0x1", '"1"', "true"]
 WRONG_VALUES = ["null", "[]", "{}", '""', "[1]", '{"a": 1}', '"x"', "false", "[null]", '{"": 1}', *WRONG_NUMBERS]
@@ -42,6 +43,8 @@ class BadRequests:
             self.wrong_metrics,
             self.wrong_context,
             self.wrong_params,
+            self.wrong_flag,
+            self.wrong_event,
             self.wrong_study,
             self.wrong_path,
             self.wrong_method,
@@ -188,6 +191,32 @@ class BadRequests:
         params += [{"pool": "4", "timeout": 1.0}, {"pool": 4, "timeout": 11.0}, {"pool": 4, "timeout": None}]
         params += [{"pool": 4, "timeout": 1.0, self._word(): 1}, {"pool": True, "timeout": 1.0}]
         return self._post("observe", json.dumps({**self._right("observe"), "params": self.rng.choice(params)}))
+
+    def wrong_flag(self) -> bytes:
+        key = self.rng.choice([f"/{self._word()}", f"/web.{self._word()}", "/web", "/web.pool", ""])
+        contexts = [{}, None, [], 7, {"qps": "x"}, {"qps": None}, {"qps": [1]}, {"targetingKey": 7, "qps": 1.0}]
+        if key in ("/web", "/web.pool", ""):
+            return self._post(f"{FLAGS}{key}", json.dumps({"context": self.rng.choice(contexts)}))
+        return self._post(
+            f"{FLAGS}{key}", self.rng.choice(["{}", '{"context": {"qps": 1.0}}', '{"context": {"qps": NaN}}'])
+        )
+
+    def wrong_event(self) -> bytes:
+        pending, word = f"s{ASKED}", self._word()
+        details = [
+            {},
+            {"variant": pending},
+            {"value": 1.0},
+            {"value": "x", "variant": pending},
+            {word: 1, "variant": pending},
+        ]
+        more = [
+            {"value": 1.0, "variant": self.rng.choice(["s999999", "", 7, "s01"])},
+            {"failed": 7, "variant": pending},
+        ]
+        name = self.rng.choice(["web", "web", f"web.{word}", word])
+        event = {"trackingEventName": name, "trackingEventDetails": self.rng.choice([*details, *more])}
+        return self._post("/ofrep/v1/track", json.dumps(event))
 
     def wrong_study(self) -> bytes:
         new: dict[str, Any] = {

@@ -159,11 +159,14 @@ def bad(verdict: Verdict, count: int, seed: int, *, slow: bool) -> None:
 
 
 def is_error(raw: bytes) -> bool:
-    """Whether the body is {"error": {"code", "message"}}, or the parser's own refusal of what is no HTTP."""
+    """Whether the body is {"error": {"code", "message"}}, or OFREP's, or the parser's refusal of what is no HTTP."""
     if raw in (b"Invalid HTTP request received.", b"The request is too long."):
         return True
     try:
-        error = json.loads(raw)["error"]
+        body = json.loads(raw)
+        if "errorCode" in body:
+            return {"errorCode", "errorDetails", "code"} <= set(body) <= {"errorCode", "errorDetails", "code", "key"}
+        error = body["error"]
     except (ValueError, KeyError, TypeError):
         return False
     return {"code", "message"} <= set(error) <= {"code", "message", "field"} and "Traceback" not in error["message"]

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
-from rasp_tuner.space import Params, Space
+from rasp_tuner.space import Knob, Params, Space
 from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
@@ -126,6 +126,21 @@ class TunerView:
     def budget(self) -> Budget | None:
         """What suggestions have cost and gained against the default so far; None without a budget."""
         return self._optimizer.budget()
+
+    @property
+    def knobs(self) -> dict[str, Knob]:
+        """What is tuned, by name."""
+        return dict(self._space.knobs)
+
+    @property
+    def default(self) -> Params:
+        """What runs where nothing better is known."""
+        return self._space.from_unit(self._default)
+
+    @property
+    def context_schema(self) -> dict[str, Any] | list[str] | int | None:
+        """What `ask` wants to know of a situation, as JSON: names, names with their kinds, a length, or None."""
+        return self._encoder.to_json()
 
     @property
     def scales(self) -> dict[str, str]:

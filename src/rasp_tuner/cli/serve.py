@@ -18,6 +18,7 @@ import typer
 
 from rasp_tuner.cli.common import Json, app, busy, complain, flag, one_line_errors
 from rasp_tuner.core import snapshot
+from rasp_tuner.core.flags import LEASE_S
 
 if TYPE_CHECKING:
     from rasp_tuner.service.storage.store import Store
@@ -56,6 +57,10 @@ def run_server(
         int,
         typer.Option(min=1, max=1_000_000, help="Studies kept in memory, about 1 MB each; others are read when asked."),
     ] = 512,
+    flag_lease: Annotated[
+        float,
+        typer.Option(min=1.0, max=86_400.0, help="Seconds for which a targeting key of a flag keeps its settings."),
+    ] = LEASE_S,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name of this server; repeat for several.")
     ] = None,
@@ -75,7 +80,7 @@ def run_server(
             from rasp_tuner.service.limits import Limits
             from rasp_tuner.service.server import serve
 
-        limits = Limits(studies_in_memory=studies_in_memory)
+        limits = Limits(studies_in_memory=studies_in_memory, flag_lease=flag_lease)
         folder = data or Path(stack.enter_context(TemporaryDirectory(prefix="rasp-")))
         address = f"http://{host}:{port}"
         if opened is None:

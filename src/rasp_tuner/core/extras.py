@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> extra in pyproject.toml
     "httptools": "serve",
     "prometheus_client": "serve",
     "sqlalchemy": "serve",
+    "openfeature": "openfeature",
     "httpx": "client",
     "psycopg": "postgres",
     "mcp": "mcp",

@@ -8,7 +8,7 @@ from rasp_tuner.errors import RaspError, UnknownSuggestion
 
 FIELD_NAMES = (
     "context|params|metrics|space|default|preset|seed|guard|budget|switching_cost|screen|max_pending|ttl_s|id|reason"
-    "|constraints|Float|Int|Categorical|PowerOfTwo|Auto"
+    "|variant|failed|constraints|Float|Int|Categorical|PowerOfTwo|Auto"
 )
 
 MAX_MESSAGE_CHARS, MAX_FIELD_CHARS = 1_000, 200  # messages quote what was sent

@@ -79,6 +79,12 @@ class Service:
         """A study as its routes show it, with the server that has it if there may be several."""
         return {**study.view(work.now), "server": None if self.leases is None else self.leases.url}
 
+    async def study_names(self) -> list[str]:
+        """The names of all studies, of all servers."""
+        if self.leases is None:
+            return sorted(self.writer.cache.rows)
+        return sorted(await asyncio.to_thread(self.leases.names))
+
     @property
     def queue_is_full(self) -> bool:
         """Whether the maximum number of asks and tells wait: one more would be refused."""
@@ -283,7 +289,7 @@ class Service:
                 except RaspError as error:
                     raise http_errors.invalid(f"contexts[{i}]: {error}", f"contexts[{i}]") from error
             for context in contexts[len(made) :]:
-                made.append(self._suggest(work, live, context))
+                made.append(self.suggest(work, live, context))
                 if work.piece_ends() and len(made) < len(contexts):
                     return MORE
             return made
@@ -293,9 +299,12 @@ class Service:
         )
         return suggestions
 
-    def _suggest(self, work: UnitOfWork, live: LiveStudy, context: Any) -> dict[str, Any]:
+    def suggest(
+        self, work: UnitOfWork, live: LiveStudy, context: Any, flag: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """A suggestion, within a job; `flag` as in flag_leases.py."""
         started = time.perf_counter()
-        event = live.ask(context, work.now)
+        event = live.ask(context, work.now, flag)
         self.telemetry.ask(time.perf_counter() - started)
         work.add_event(live, event)
         expires = event.at + live.definition.lease_s
@@ -312,7 +321,7 @@ class Service:
         """The result of one tell; `metrics` None: it failed; `params`: what ran, if not what was suggested."""
 
         def run(work: UnitOfWork) -> dict[str, Any]:
-            return self._tell(work, work.study(name, writes=True), Answer(id, metrics, reason, params))
+            return self.learn(work, work.study(name, writes=True), Answer(id, metrics, reason, params))
 
         told: dict[str, Any] = await self.submit(run, writes=True, study=name)
         return told
@@ -335,7 +344,7 @@ class Service:
 
     def _tell_in_batch(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         try:
-            return self._tell(work, live, answer)
+            return self.learn(work, live, answer)
         except RaspError as error:
             rejected = http_errors.from_library_error(error)
         except HttpError as error:
@@ -343,7 +352,8 @@ class Service:
         self.telemetry.count_rejected(rejected.code)
         return {"id": answer.id, "status": "rejected", **rejected.body()}
 
-    def _tell(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
+    def learn(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
+        """The result of one tell, within a job."""
         id, started = answer.id, time.perf_counter()
         outcome = live.tell(id, work.now, work.event_log(live), answer.metrics, answer.reason, answer.params)
         if not isinstance(outcome, Event):

@@ -10,6 +10,7 @@ SECURITY_HEADERS = (
     b" form-action 'self'\r\nx-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n"
     b"cache-control: no-store\r\n"
 )
+WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
@@ -17,7 +18,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 def head(response: Response, date: bytes, *, chunked: bool, closes: bool) -> bytes:
     """Status line and headers; `date` is a header line."""
     lines = [_first_lines(response.status, response.content_type), date]
-    if isinstance(response.body, bytes) and response.status != HTTPStatus.NO_CONTENT:
+    if isinstance(response.body, bytes) and response.status not in WITHOUT_BODY:
         lines.append(b"content-length: %d\r\n" % len(response.body))
     if chunked:
         lines.append(b"transfer-encoding: chunked\r\n")

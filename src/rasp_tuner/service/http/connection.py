@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http.answers import CONTINUE, LAST_CHUNK, chunk, head
 from rasp_tuner.service.http.gateway import HEADERS_READ, Gateway
-from rasp_tuner.service.http.route import Request, Response, Route, error_response
+from rasp_tuner.service.http.route import Request, Response, Route
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import ConnectionCount
 
@@ -193,10 +193,10 @@ class HttpConnection(asyncio.Protocol):
                 raise HttpError(400, "invalid_request", f"the header {self._twice.decode()} comes twice")
             exchange.route = self._gateway.admit(exchange.request)
         except HttpError as error:
-            exchange.refusal = self._gateway.refuse(error)
+            exchange.refusal = self._gateway.refuse(error, exchange.request)
         except Exception:
             log.exception("a request failed")
-            exchange.refusal = error_response(http_errors.internal_error())
+            exchange.refusal = self._gateway.failure(http_errors.internal_error(), exchange.request)
         self._unanswered.append(exchange)
         self._read(len(self._unanswered) == 1)
         self._advance()
@@ -231,7 +231,7 @@ class HttpConnection(asyncio.Protocol):
             self._gateway.hold(exchange.route, exchange.held - len(body), len(body))
             exchange.parts.append(body)
         except HttpError as error:
-            exchange.refusal = self._gateway.refuse(error)
+            exchange.refusal = self._gateway.refuse(error, exchange.request)
             self._advance()
 
     def on_message_complete(self) -> None:
@@ -299,7 +299,7 @@ class HttpConnection(asyncio.Protocol):
             try:
                 part = await anext(parts, b"")
             except HttpError as error:  # it is an error yet, and no broken answer
-                self._write(self._gateway.refuse(error), closes=closes, is_head=is_head)
+                self._write(self._gateway.refuse(error, exchange.request), closes=closes, is_head=is_head)
                 return
             self._write(response, closes=closes, chunked=exchange.chunks and not is_head)
             if not is_head:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from rasp_tuner.service.http.context_schemas import StrictModel, Word
 from rasp_tuner.service.http.schemas import ContextField, MetricsField, ParamsField, RanField, Reason, parse
@@ -15,12 +15,20 @@ Count = Annotated[int, Field(ge=0, le=MAX_ASKS)]
 Time = Annotated[float, Field(ge=0.0, le=1e11, allow_inf_nan=False)]  # unix seconds, of three thousand years
 
 
+class FlagBody(StrictModel):
+    reason: Annotated[str, StringConstraints(max_length=32)]
+    target: Annotated[str, StringConstraints(max_length=64)] | None = None
+
+
 class AskBody(StrictModel):
     context: ContextField
     params: ParamsField
+    flag: FlagBody | None = None
 
 
-class ObserveBody(AskBody):
+class ObserveBody(StrictModel):
+    context: ContextField
+    params: ParamsField
     metrics: MetricsField
 
 

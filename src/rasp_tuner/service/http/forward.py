@@ -7,6 +7,7 @@ with the caller's own key and a header that says it was sent on already: it is s
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -14,22 +15,24 @@ from urllib.parse import urlencode
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from rasp_tuner.core.flags import readings
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http.list_response import list_response
 from rasp_tuner.service.http.peer_client import NotSent, PeerAnswer, PeerClient
 from rasp_tuner.service.http.query import MOST_IN_PAGE, list_query
-from rasp_tuner.service.http.route import IMPORT_PATH, Request, Response, Route
+from rasp_tuner.service.http.route import IMPORT_PATH, OFREP_PATH, Request, Response, Route
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import BeingTaken, Leases, Peer
 from rasp_tuner.service.storage.store import StudyRow
+from rasp_tuner.service.study.definition import NAME_PATTERN
 from rasp_tuner.service.study.fallback_counts import HEADER as FALLBACKS_HEADER
 from rasp_tuner.service.study.study_summary import place
 
 T = TypeVar("T")
 
 FORWARDED = b"rasp-forwarded"  # the header that marks a request which was sent on
-PASSED_ON = (b"authorization", b"content-type", b"accept", FALLBACKS_HEADER)
+PASSED_ON = (b"authorization", b"x-api-key", b"content-type", b"accept", FALLBACKS_HEADER)
 KEPT = (b"retry-after", b"allow", b"www-authenticate", b"content-disposition")  # of answers; others are ours as well
 NOT_OWNER = "not_owner"  # the code of a server that was taken for the owner
 STUDIES_PATH = "/v1/studies"
@@ -56,9 +59,13 @@ class Forwarder:
     async def __call__(self, route: Route, request: Request) -> Response | None:
         """The answer of the server that owns the study; None: this one does, or the request is about none."""
         path, study = route.path, request.parameters.get("name")
-        if not path.startswith(STUDIES_PATH):
-            return None
         marked = FORWARDED in request.headers
+        if path.startswith(OFREP_PATH):
+            study = await self._study_of_flag(request, marked)
+            if study is None:
+                return None
+        elif not path.startswith(STUDIES_PATH):
+            return None
         if path == STUDIES_PATH and route.method == "GET":
             return None if marked else list_response(await self._list(request))
         name = study or _named_in_body(path, request)
@@ -80,6 +87,20 @@ class Forwarder:
                 return answer
             await asyncio.sleep(TRY_AGAIN_S)
         raise http_errors.owner_away()
+
+    async def _study_of_flag(self, request: Request, marked: bool) -> str | None:
+        """The study that a flag or an event is about; None: there is none, or the request has parts."""
+        key, unreachable = request.parameters.get("key") or _in_body(request, "trackingEventName"), None
+        for name, _ in readings(key or ""):
+            if re.fullmatch(NAME_PATTERN, name) and request.caller.study in (None, name):
+                try:
+                    await self._owner(name, new=False, look_again=marked)
+                    return name
+                except HttpError as error:  # there is none, or nobody can say: a shorter name may be ours
+                    unreachable = error if error.status >= 500 else unreachable
+        if unreachable is not None:
+            raise unreachable
+        return None
 
     async def _owner(self, name: str, new: bool, look_again: bool) -> Peer | None:
         """The other server that owns a study; None if this one does, or if there is none and it may be made."""
@@ -212,13 +233,22 @@ class Forwarder:
 
 def _named_in_body(path: str, request: Request) -> str | None:
     """The study that a request makes; None if it does not say, or if it cannot be read."""
-    body = request.body
+    if path != IMPORT_PATH:
+        return _in_body(request, "name")
+    if (given := request.query.get("name")) is not None:
+        return _text(given)
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-        if path == IMPORT_PATH:
-            name = request.query.get("name")
-            if name is None:
-                name = json.loads(body[:MAX_HEADER_BYTES].partition(b"\n")[0])["definition"]["name"]
-        else:
-            name = json.loads(body)["name"]
-        return name if isinstance(name, str) and "\0" not in name else None
+        header = json.loads(request.body[:MAX_HEADER_BYTES].partition(b"\n")[0])
+        return _text(header["definition"]["name"])
     return None
+
+
+def _in_body(request: Request, field: str) -> str | None:
+    """A text in the JSON of a body; None if it is not there, or cannot be read."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        return _text(json.loads(request.body)[field])
+    return None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and "\0" not in value else None

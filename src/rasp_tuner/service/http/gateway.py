@@ -12,7 +12,8 @@ from typing import Any
 
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.auth import Caller
-from rasp_tuner.service.http.route import Request, Response, Route, error_response
+from rasp_tuner.service.http.ofrep_errors import ofrep_error
+from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response
 from rasp_tuner.service.http.routes import match_route
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps, loads
@@ -24,7 +25,15 @@ Forward = Callable[[Route, Request], Awaitable[Response | None]]  # see forward.
 
 MAX_QUERY_BYTES = 1_024
 LARGE_BODY_BYTES = 65_536  # read beside the event loop: a MiB of JSON may take a third of a second
-HEADERS_READ = {b"host", b"authorization", b"content-type", b"content-length", b"origin", b"sec-fetch-site"}
+HEADERS_READ = {
+    b"host",
+    b"authorization",
+    b"content-type",
+    b"content-length",
+    b"origin",
+    b"sec-fetch-site",
+    b"x-api-key",
+}
 
 log = logging.getLogger("rasp_tuner.serve")
 
@@ -84,14 +93,20 @@ class Gateway:
         if size > most:
             raise HttpError(413, "too_large", f"the body may have at most {most} bytes")
 
-    def refuse(self, error: HttpError) -> Response:
+    def refuse(self, error: HttpError, request: Request) -> Response:
         """The answer to a request that is not done."""
         self._service.telemetry.count_rejected(error.code)
-        return error_response(error)
+        return self.failure(error, request)
+
+    def failure(self, error: HttpError, request: Request) -> Response:
+        """An error in the shape that the path of the request has."""
+        return ofrep_error(error, request) if request.path.startswith(OFREP_PATH) else error_response(error)
 
     async def answer(self, route: Route, request: Request) -> Response:
         """The answer to a request that was admitted and has come whole; raises nothing."""
         caller_name.set(request.caller.name)
+        if route.has_parts:
+            request.again = self.answer
         try:
             for has_moved in (False, True):
                 if self._forward is not None and (answer := await self._forward(route, request)) is not None:
@@ -107,10 +122,10 @@ class Gateway:
                 self._service.add_fallbacks(request.parameters.get("name", ""), request.headers[FALLBACKS_HEADER])
             return answer if isinstance(answer, Response) else Response(dumps(answer))
         except HttpError as error:
-            return self.refuse(error)
+            return self.refuse(error, request)
         except Exception:
             log.exception("a request failed")
-            return error_response(http_errors.internal_error())
+            return self.failure(http_errors.internal_error(), request)
 
     def _check_host(self, host: str) -> None:
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
@@ -133,6 +148,8 @@ class Gateway:
             return Caller("local", "read")
         study = request.parameters.get("name")
         word, _, key = request.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if not word and b"x-api-key" in request.headers:  # as OFREP has it, too
+            word, key = "bearer", request.headers[b"x-api-key"].decode("latin-1")
         caller = self._keys.find_caller(key.strip() if word.lower() == "bearer" else None)
         if caller is None:
             raise HttpError(

@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from rasp_tuner import __version__
-from rasp_tuner.service.http import schemas
 from rasp_tuner.service.http.route import JSON, Route
 
 COMPONENT = "#/components/schemas/{model}"
@@ -18,9 +17,9 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     """The whole document."""
     routes = list(routes)
     bodies: list[type[BaseModel]] = [
-        body for route in routes for body in (route.takes, route.gives) if isinstance(body, type)
+        body for route in routes for body in (route.takes, route.gives, route.fails) if isinstance(body, type)
     ]
-    models: list[type[BaseModel]] = list(dict.fromkeys([*bodies, schemas.Error]))
+    models: list[type[BaseModel]] = list(dict.fromkeys(bodies))
     _, definitions = models_json_schema([(m, "validation") for m in models], ref_template=COMPONENT)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -32,9 +31,12 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": definitions["$defs"],
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
         },
-        "security": [{"key": []}, {}],
+        "security": [{"key": []}, {"header": []}, {}],
     }
 
 
@@ -42,7 +44,7 @@ def _operation(route: Route) -> dict[str, Any]:
     good: dict[str, Any] = {"description": route.summary}
     if route.gives is not None:
         good["content"] = _content(route.gives)
-    bad = {"description": "Refused", "content": _content(schemas.Error)}
+    bad = {"description": "Refused", "content": _content(route.fails)}
     named = re.sub(r"\W", "_", f"{route.handler.__name__}{route.path}")
     operation: dict[str, Any] = {
         "summary": route.summary,

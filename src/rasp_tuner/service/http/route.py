@@ -20,6 +20,7 @@ RequiredScope = Literal["nothing", "read", "write", "admin"]
 
 STUDY_PATH = "/v1/studies/{name}"
 IMPORT_PATH = "/v1/studies/import"
+OFREP_PATH = "/ofrep/v1/"
 JSON, NDJSON = "application/json", "application/x-ndjson"
 NOBODY = Caller("nobody", "read")
 
@@ -38,6 +39,7 @@ class Request:
     caller: Caller = NOBODY
     account: str = ""  # whose share of streams and requests it takes: the caller's key, or an address without keys
     parameters: Mapping[str, str] = field(default_factory=dict)  # of the path
+    again: "Callable[[Route, Request], Awaitable[Response]] | None" = None  # answers a part of it; see `has_parts`
 
     @property
     def study(self) -> str:
@@ -89,6 +91,8 @@ class Route:
     query: Mapping[str, int | str | Sequence[str] | None] = field(default_factory=dict)  # see openapi.py
     body_is_optional: bool = False  # without one it is {}
     of_any_study: bool = False  # a key for one study will do, since the answer shows nothing of others
+    fails: type[BaseModel] = schemas.Error  # what the answer is if it is an error
+    has_parts: bool = False  # its handler has parts of the request answered one by one, each where its study is
     parse: Callable[[Any, Limits], Any] | None = None  # instead of `schemas.parse`, where sizes depend on limits
 
     @property
@@ -105,7 +109,7 @@ class Route:
     def pattern(self) -> re.Pattern[str]:
         """Of paths that belong here."""
         text = re.escape(self.path).replace(r"\{name\}", f"(?P<name>{NAME_PATTERN})")
-        text = text.replace(r"\{id\}", "(?P<id>[^/]{1,40})")
+        text = text.replace(r"\{id\}", "(?P<id>[^/]{1,40})").replace(r"\{key\}", "(?P<key>.{1,256})")
         return re.compile(text.replace(r"\{path:path\}", "(?P<path>.+)"), re.DOTALL)
 
     def read(self, value: Any, limits: Limits) -> Any:

@@ -13,7 +13,7 @@ class Event:
     """One entry of a study's log.
 
     kind      body
-    ask       context, params (as answered)
+    ask       context, params (as answered); flag, if it answers the evaluation of one (flag_leases.py)
     tell      metrics; ran, all knobs, if other parameters ran than suggested; asked_at, context and params (as
               suggested) if the tuner's ledger had dropped the ask
     failed    reason; the same as for tell

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from rasp_tuner.core.checks import whole
+from rasp_tuner.core.flags import reason_for
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.alerts import alerts, health
@@ -19,6 +20,7 @@ from rasp_tuner.service.study.counts import Counts
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id, ask_number
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
+from rasp_tuner.service.study.flag_leases import FlagLeases
 from rasp_tuner.service.study.history import History, Step
 from rasp_tuner.service.study.opened import begin_with
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
@@ -44,7 +46,7 @@ class LiveStudy:
         self.known_time: tuple[int, float] | None = None  # events up to a number happened before this; not stored
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
-        self.counts, self.fallbacks = Counts(), FallbackCounts()
+        self.counts, self.fallbacks, self.flags = Counts(), FallbackCounts(), FlagLeases()
         self.switched: dict[str, Any] | None = None  # by whom and when it was last frozen or unfrozen
         self.pending: dict[int, SuggestionRecord] = {}  # in order of asking, like the tuner's ledger
         self.recent: dict[int, SuggestionRecord] = {}
@@ -54,10 +56,14 @@ class LiveStudy:
 
     # commands
 
-    def ask(self, context: Any, at: float) -> Event:
-        """Ask the tuner; the event holds the suggestion."""
+    def ask(self, context: Any, at: float, flag: dict[str, str] | None = None) -> Event:
+        """Ask the tuner; the event holds the suggestion, and `flag` with its reason, if it is for one."""
         suggestion = self.tuner.ask(context)
-        event = self._event("ask", at, {"context": context, "params": suggestion.params}, ask=self.next_ask)
+        body = {"context": context, "params": suggestion.params}
+        if flag is not None:
+            reason = reason_for(suggestion.params, self.definition.default, self.tuner.recommend(context))
+            body["flag"] = {**flag, "reason": reason}
+        event = self._event("ask", at, body, ask=self.next_ask)
         self._add_ask(event, suggestion.id, foreign=False)
         return event
 
@@ -307,15 +313,14 @@ class LiveStudy:
     def _add_ask(self, event: Event, id: str, foreign: bool) -> None:
         if event.ask is None:
             raise ValueError(f"event {event.seq}: an ask without a number")
-        inner = ask_number(id)
-        record = SuggestionRecord(
-            event.ask, event.at, event.body["context"], event.body["params"], foreign=foreign, inner=inner
-        )
+        b, own, flag = event.body, ask_number(id), event.body.get("flag")
+        record = SuggestionRecord(event.ask, event.at, b["context"], b["params"], foreign=foreign, inner=own, flag=flag)
         self.counts.asks += 1
         self.counts.diverged += foreign and event.ask >= self.erased_below
         self.next_ask = max(self.next_ask, event.ask + 1)
         self.counts.dropped += put_bounded(self.pending, event.ask, record, self.definition.max_pending)
         self.list_suggestion(record)
+        self.flags.add(record)
         self._advance(event, record=True)
 
     def list_suggestion(self, record: SuggestionRecord) -> None:

@@ -78,6 +78,9 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     live.history.restore(header["history"], arrays)
     live.recent = _records_by_number(header["recent"])
     live.pending = _records_by_number(header["pending"])
+    known = live.recent | live.pending
+    for number in sorted(known):
+        live.flags.add(known[number])
     return live
 
 

@@ -26,6 +26,7 @@ class SuggestionRecord:
     foreign: bool = False  # a replayed tuner suggested other parameters; the logged ones count
     inner: int | None = None  # the tuner's own number of it; differs from `number` after an erasure
     ran: dict[str, Any] | None = None  # all parameters that ran, if they are not the suggested ones
+    flag: dict[str, str] | None = None  # of one that answers the evaluation of a flag: see flag_leases.py
 
     @property
     def learned_params(self) -> dict[str, Any]:

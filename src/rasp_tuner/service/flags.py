@@ -1,0 +1,136 @@
+"""Flags: the evaluation of a flag becomes an ask, and a tracked event a tell (docs/OPENFEATURE.md).
+
+All knobs of one targeting key come from one suggestion, until its lease is over, it was told, or the study was frozen
+or unfrozen.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rasp_tuner.core.flags import AS_DEFAULT, NOT_ASKED, RECOMMENDATION, known_context, outcome
+from rasp_tuner.service.http_errors import HttpError
+from rasp_tuner.service.service import Answer, Service
+from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.study.events import ask_id, ask_number
+from rasp_tuner.service.study.flag_leases import target_hash
+from rasp_tuner.service.study.live_study import LiveStudy
+from rasp_tuner.service.study.suggestion_record import SuggestionRecord
+
+TARGETING_KEY_MISSING, EXPIRED_LEASE = "targeting_key_missing", "expired_lease"  # codes of errors
+FLAG_NOT_FOUND = "flag_not_found"
+CANNOT_WRITE = ("storage", "lease_over")  # codes of errors under which a study can still be read
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who evaluates: what is known of the situation, and who must get the same suggestion again."""
+
+    attributes: Mapping[str, Any]
+    key: str | None
+
+
+async def evaluate(service: Service, name: str, knob: str | None, target: Target) -> dict[str, Any]:
+    """All knobs of a study for a target, or one, as OFREP's `value`, `variant`, `reason` and `metadata`.
+
+    If nothing can be written, the suggestion that the target has, else the recommendation.
+    """
+
+    def run(work: UnitOfWork) -> dict[str, Any]:
+        live = work.study(name, writes=True)
+        if knob is not None and knob not in live.definition.space:
+            raise flag_not_found(f"{name}.{knob}")
+        leased = _leased(service, live, target, work.now)
+        if leased is not None:
+            return leased
+        context = known_context(target.attributes, live.definition.context)
+        flag = {} if target.key is None else {"target": target_hash(name, target.key)}
+        made = service.suggest(work, live, context, flag)
+        return _evaluation(service, live, live.pending[ask_number(made["id"]) or 0])
+
+    def read(live: LiveStudy, work: UnitOfWork) -> dict[str, Any]:
+        return _leased(service, live, target, work.now) or _recommendation(live, target)
+
+    try:
+        evaluation: dict[str, Any] = await service.submit(run, writes=True, study=name)
+    except HttpError as error:
+        if error.code not in CANNOT_WRITE:
+            raise
+        evaluation = await service.read(name, read)
+    return evaluation if knob is None else one_knob(evaluation, knob)
+
+
+def one_knob(evaluation: Mapping[str, Any], knob: str) -> dict[str, Any]:
+    """The evaluation of one knob. Without a value if the knob is null or does not exist now: the caller's own holds."""
+    metadata = {**evaluation["metadata"], "knob": knob}
+    value = evaluation["value"].get(knob)
+    if value is None:
+        return {"reason": AS_DEFAULT, "variant": evaluation["variant"], "metadata": metadata}
+    return {**evaluation, "value": value, "metadata": metadata}
+
+
+async def track(
+    service: Service, name: str, metric: str | None, key: str | None, details: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The result of telling what a tracked event says; `metric` is the one in its name, `key` a targeting key."""
+
+    def run(work: UnitOfWork) -> dict[str, Any]:
+        live = work.study(name, writes=True)
+        told = outcome(live.definition.metrics, metric, details)
+        id = told.variant or _leased_id(service, live, key, work.now)
+        if id == RECOMMENDATION:
+            message = "variant: nothing was suggested, since nothing could be recorded: there is nothing to tell"
+            raise HttpError(409, EXPIRED_LEASE, message, "variant")
+        return service.learn(work, live, Answer(id, told.metrics, told.failure))
+
+    result: dict[str, Any] = await service.submit(run, writes=True, study=name)
+    return result
+
+
+def flag_not_found(key: str) -> HttpError:
+    message = f"no flag {key[:80]!r}: a key is the name of a study, or study.knob; GET /v1/studies lists them"
+    return HttpError(404, FLAG_NOT_FOUND, message, "key")
+
+
+def _leased(service: Service, live: LiveStudy, target: Target, now: float) -> dict[str, Any] | None:
+    """The suggestion that the target has, if its lease is not over."""
+    record = None if target.key is None else live.flags.latest(target_hash(live.definition.name, target.key))
+    if record is None or record.number not in live.pending or now > _until(service, live, record):
+        return None
+    if live.switched is not None and live.switched["at"] >= record.asked_at:
+        return None  # whoever goes back to the default means all, and now
+    return _evaluation(service, live, record)
+
+
+def _leased_id(service: Service, live: LiveStudy, key: str | None, now: float) -> str:
+    """The suggestion that an event without a variant is about."""
+    if key is None:
+        message = "say which suggestion: give variant in the details, or targetingKey in the context"
+        raise HttpError(400, TARGETING_KEY_MISSING, message, "context.targetingKey")
+    record = live.flags.latest(target_hash(live.definition.name, key))
+    if record is None:
+        message = "this targeting key has no suggestion in this study: evaluate the flag first, or give variant"
+        raise HttpError(409, EXPIRED_LEASE, message, "context.targetingKey")
+    id, late = ask_id(record.number), now - _until(service, live, record)
+    if late > 0.0 and record.number in live.pending:
+        message = f"the lease of this targeting key ended {late:.0f} s ago; with variant {id!r} the event is learned"
+        raise HttpError(410, EXPIRED_LEASE, message, "context.targetingKey")
+    return id
+
+
+def _until(service: Service, live: LiveStudy, record: SuggestionRecord) -> float:
+    return record.asked_at + min(service.limits.flag_lease, live.definition.lease_s)
+
+
+def _evaluation(service: Service, live: LiveStudy, record: SuggestionRecord) -> dict[str, Any]:
+    flag = record.flag or {}
+    metadata: dict[str, Any] = {"study": live.definition.name, "expiresAt": live.expires_at(record)}
+    if "target" in flag:
+        metadata["leaseUntil"] = _until(service, live, record)
+    return {"value": record.params, "reason": flag["reason"], "variant": ask_id(record.number), "metadata": metadata}
+
+
+def _recommendation(live: LiveStudy, target: Target) -> dict[str, Any]:
+    params = live.tuner.recommend(known_context(target.attributes, live.definition.context))
+    metadata = {"study": live.definition.name}
+    return {"value": params, "reason": NOT_ASKED, "variant": RECOMMENDATION, "metadata": metadata}
