@@ -1,6 +1,5 @@
 """RaspSearch: the same as a tuner's own loop, in Ray Tune's calls and in a real Ray; nothing lost at the edges."""
 
-import json
 import logging
 import math
 import sys
@@ -8,8 +7,6 @@ import warnings
 from importlib import import_module
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from page_blocks import block
 
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Metric, MissingExtra, PowerOfTwo, Tuner
@@ -20,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and file
 from ray import cloudpickle, tune  # noqa: E402
 from ray.tune.search import ConcurrencyLimiter  # noqa: E402
 
-from rasp_tuner.integrations.ray_space import nested, parameters_from_json, parameters_of  # noqa: E402
+from rasp_tuner.integrations.ray_space import nested  # noqa: E402
 from rasp_tuner.integrations.ray_tune import RaspSearch  # noqa: E402
 
 SPACE = {
@@ -32,26 +29,6 @@ KNOBS = {
     "opt/a": Float(0.1, 10, log=True), "opt/b": Int(2, 10, step=2), "c": Categorical(["u", "v", "w"])
 }  # fmt: skip
 LOADS = [step * 7 % 5 / 2 for step in range(25)]
-
-
-CHOICES = [1, True, 1.5, "1", None, (64, 32), print]
-
-
-def domains():
-    """Domains of Ray with their ends and grids drawn at random."""
-    low, width, q = st.integers(1, 50), st.integers(1, 200), st.integers(1, 7)
-    ranges = st.tuples(low, width, q)
-    return st.one_of(
-        ranges.map(lambda x: tune.uniform(x[0] / 8, x[0] / 8 + x[1])),
-        ranges.map(lambda x: tune.loguniform(x[0] / 8, x[0] / 8 + x[1])),
-        ranges.map(lambda x: tune.quniform(x[0] * x[2] / 8, (x[0] + x[1]) * x[2] / 8, x[2] / 8)),
-        ranges.map(lambda x: tune.qloguniform(x[0] * x[2] / 8, (x[0] + x[1]) * x[2] / 8, x[2] / 8)),
-        ranges.map(lambda x: tune.randint(x[0], x[0] + x[1])),
-        ranges.map(lambda x: tune.lograndint(x[0], x[0] + x[1] + 1)),
-        ranges.map(lambda x: tune.qrandint(x[0] * x[2], (x[0] + x[1]) * x[2], x[2])),
-        ranges.map(lambda x: tune.qlograndint(x[0] * x[2], (x[0] + x[1]) * x[2], x[2])),
-        st.lists(st.sampled_from(CHOICES), min_size=1, max_size=4, unique_by=str).map(tune.choice),
-    )
 
 
 def loss(config):
@@ -173,22 +150,6 @@ def test_a_search_that_is_restored_goes_on_as_if_it_had_never_stopped(tmp_path):
     assert whole.tuner.to_bytes() == again.tuner.to_bytes()
 
 
-@given(domain=domains(), unit=st.floats(0, 1))
-def test_parameters_come_back_from_json_as_they_were(domain, unit):
-    before = parameters_of({"x": domain})
-    knobs = {"x": before["x"].knob} if before["x"].knob else {}
-    saved = json.loads(json.dumps({"x": before["x"].to_json()}))
-    after = parameters_from_json(saved, knobs)
-    if saved["x"] is None:
-        assert not after
-        assert any(choice in domain.categories for choice in (print, (64, 32)))
-    elif not knobs:
-        assert after["x"].only == before["x"].only
-    else:
-        value = before["x"].knob.from_unit(unit)
-        assert after["x"].from_knob(value) == before["x"].from_knob(value)
-
-
 def test_choices_that_a_file_cannot_hold_come_with_the_space(tmp_path):
     space = {"f": tune.choice([math.sin, math.cos]), "x": tune.uniform(0, 1)}
     search = searcher(space)
@@ -287,46 +248,6 @@ def test_knobs_of_this_library_may_stand_in_the_space():
     for i in range(5):
         search.on_trial_complete(f"t{i}", {"loss": 1.0})
     assert search.tuner.learned == 5
-
-
-@given(domain=domains(), unit=st.floats(0, 1))
-def test_every_value_is_one_that_ray_could_draw_and_every_value_that_ray_draws_is_learned(domain, unit):
-    parameter = parameters_of({"x": domain})["x"]
-    drawn = domain.sample()
-    if parameter.knob is None:
-        assert drawn == parameter.only
-        return
-    value = parameter.from_knob(parameter.knob.from_unit(unit))
-    if isinstance(domain, tune.search.sample.Categorical):
-        assert any(value is choice for choice in domain.categories)
-        assert parameter.from_knob(parameter.to_knob(drawn)) == drawn
-        return
-    assert domain.is_valid(value)
-    assert type(value) is type(drawn)
-    sampler = domain.get_sampler()
-    if type(value) is int and getattr(sampler, "q", 1) == 1:
-        assert value < domain.upper
-    if hasattr(sampler, "q"):
-        assert math.isclose(value / sampler.q, round(value / sampler.q))
-    assert 0 <= parameter.knob.to_unit(parameter.to_knob(drawn)) <= 1
-
-
-@pytest.mark.parametrize(
-    ("space", "message"),
-    [
-        ({"x": tune.grid_search([1, 2])}, "parameter 'x': a grid"),
-        ({"x": {"y": tune.sample_from(lambda _: 1)}}, "parameter 'x/y': a function"),
-        ({"x": tune.randn()}, "parameter 'x': a normal distribution"),
-        ({"x": [tune.uniform(0, 1), 2]}, "parameter 'x': a list"),
-        ({"x/y": tune.uniform(0, 1)}, "without '/'"),
-        ({"x": 1}, "more than one value"),
-        ({"x": tune.choice([])}, "at least one value"),
-        ({"x": tune.uniform(0, 1), "context": 3}, "'context'"),
-    ],
-)
-def test_spaces_that_cannot_be_tuned_are_refused(space, message):
-    with pytest.raises(InvalidSpace, match=message):
-        searcher(space)
 
 
 @pytest.mark.parametrize(
