@@ -18,7 +18,7 @@ from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, Optimizer
-from rasp_tuner.core.step_record import StepRecord
+from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
@@ -172,13 +172,14 @@ class TunerView:
         scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
         return context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
 
-    def history(self, texts: Mapping[str, Iterable[str]] | None = None) -> History:
+    def history(self, texts: Mapping[str, Iterable[str]] | None = None, latest: int | None = None) -> History:
         """The latest steps, up to 1,000, as a table: contexts, what ran, what came, who chose it and what was expected.
 
         `texts` names texts of contexts, as in {"region": ["eu", "us"]}: a tuner keeps only hashes of those, so that
-        others are shown as marks.
+        others are shown as marks. `latest` gives only so many steps, which is faster.
         """
-        return history_of(self._record, self._ledger, self._names(texts), self._lineage.total)
+        most = None if latest is None else whole("latest", latest, 0, MOST_STEPS)
+        return history_of(self._record, self._ledger, self._names(texts), self._lineage.total, most)
 
     def report(
         self,
