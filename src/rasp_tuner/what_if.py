@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rasp_tuner.core.checks import printable
 from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.report.words import number_words, settings_words
 from rasp_tuner.space import Params
@@ -51,7 +52,7 @@ class WhatIf:
             lines.append("The recommendation here is the default.")
         if self.given.metrics:
             lines.append("Each number is a mean, with the interval that holds it nine times in ten.")
-        return "\n".join([*lines, self._situation()]).rstrip()
+        return "\n".join(map(printable, [*lines, self._situation()])).rstrip()
 
     def _situation(self) -> str:
         if self.runs is None:

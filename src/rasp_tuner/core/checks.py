@@ -21,6 +21,13 @@ def show(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def printable(text: str) -> str:
+    """The same on one line, without escape sequences: names and reasons come from others."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+
+
 def number(field: str, value: object, error: type[RaspError] = InvalidValue) -> float:
     """`value` as a finite float."""
     if type(value) is float and math.isfinite(value):
