@@ -51,7 +51,10 @@ class WhatIf:
         if self.recommended.params == self.default.params:
             lines.append("The recommendation here is the default.")
         if self.given.metrics:
-            lines.append("Each number is a mean, with the interval that holds it nine times in ten.")
+            lines.append(
+                "Each number is the mean of many runs, with the interval that should hold that mean nine times in ten;"
+                " one run scatters more."
+            )
         return "\n".join(map(printable, [*lines, self._situation()])).rstrip()
 
     def _situation(self) -> str:

@@ -11,6 +11,8 @@ from rasp_tuner.errors import InvalidValue, RaspError
 
 BLANKS = ("", "na", "n/a", "nan", "null", "none")  # what a file writes for a missing value, in any case
 
+STUDY_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"  # a pattern; other texts would be other paths of a server
+
 
 def show(value: object) -> str:
     """A short printable form of anything, even of objects whose repr is long or broken."""
