@@ -82,7 +82,13 @@ async def track(
         if id == RECOMMENDATION:
             message = "variant: nothing was suggested, since nothing could be recorded: there is nothing to tell"
             raise HttpError(409, EXPIRED_LEASE, message, "variant")
-        return service.learn(work, live, Answer(id, told.metrics, told.failure))
+        try:
+            return service.learn(work, live, Answer(id, told.metrics, told.failure))
+        except HttpError as error:
+            if told.variant is not None or error.code != "conflict":
+                raise
+            again = f"{error.message}; evaluate the flag again before its next outcome"
+            raise HttpError(409, error.code, again, error.field) from error
 
     result: dict[str, Any] = await service.submit(run, writes=True, study=name)
     return result
