@@ -71,8 +71,8 @@ def test_before_anything_is_known_it_says_so():
     found = tuner_of("smooth", 0).what_if(LOADS[0], {"x": 5})
     assert (found.given.metrics, found.given.better, found.runs) == ({}, None, 0.0)
     assert str(found) == (
-        "These settings (x=5 y=0.5): too little is known for a forecast.\n"
-        "The default (x=2 y=0.5): too little is known for a forecast.\n"
+        "These settings (x=5 y=0.5): no forecast: too little is known, or the preset gives none.\n"
+        "The default (x=2 y=0.5): no forecast: too little is known, or the preset gives none.\n"
         "The recommendation here is the default.\n"
         "No run so far was in a situation like this one."
     )

@@ -22,7 +22,7 @@ class Forecast:
 
     def __str__(self) -> str:
         if not self.metrics:
-            return "too little is known for a forecast."
+            return "no forecast: too little is known, or the preset gives none."
         expected = ", ".join(f"{name} {_interval(found)}" for name, found in self.metrics.items())
         odds = "" if self.better is None else f"; better than the default with a probability of {_percent(self.better)}"
         limits = "".join(f" Limit of {name}: {margin}." for name, margin in self.margins.items())

@@ -121,6 +121,19 @@ def test_the_latest_good_parameters_stay_while_the_server_is_away(server, study)
     assert (seen["tells"], seen["observations"], client.dropped) == (31, 1, 0)
 
 
+def test_a_failure_is_not_lost_while_the_server_is_away(server, study):
+    client, own = study
+    api.set_provider_and_wait(RaspProvider(client))
+    flags = api.get_client()
+    flags.get_object_details("flags", {}, host())
+    server.kill()
+    flags.track("flags", host(), TrackingEventDetails(None, {"failed": "out of memory"}))
+    assert client.queued == 1
+    server.start()
+    assert client.flush(20)
+    assert own.view()["failures"] == 1
+
+
 def test_a_program_that_starts_without_the_server_runs_on_its_own_defaults():
     with Client("http://127.0.0.1:9", timeout=0.2) as client:
         api.set_provider_and_wait(RaspProvider(client))

@@ -74,6 +74,10 @@ class Study:
         """The result; the failure of a fallback is dropped, because `observe` has no failures."""
         return self._run(self._calls.tell_failed(id, reason, params))
 
+    def tell_failed_later(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
+        """Queue it and send it in the background, as `tell_later` does."""
+        return self._run(self._calls.tell_failed_later(id, reason, params))
+
     def tell_batch(self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]) -> list[TellReply]:
         """One result for each tell; a refused one has the status "rejected" and the error.
 

@@ -90,9 +90,9 @@ class StudyFlag:
         return made, AS_DEFAULT if made.params == self._view.get("default") else EXPLORING
 
     def tell(self, id: str, told: Outcome) -> None:
-        """In the background: whoever tracks may not wait. A failure is sent at once."""
+        """In the background: whoever tracks may not wait."""
         if told.metrics is None:
-            self._study.tell_failed(id, told.failure)
+            self._study.tell_failed_later(id, told.failure)
         else:
             self._study.tell_later(id, told.metrics)
 
