@@ -84,7 +84,8 @@ class TunerView:
         """What these settings are expected to give in this context, beside the default and the recommendation.
 
         Knobs that `params` leaves out are as in the default; without `params` it is about the recommendation. `params`
-        must keep the constraints. Changes nothing. Without forecasts while too little is known, and under preset "paper".
+        must keep the constraints. Changes nothing. Without forecasts while too little is known, and under preset
+        "paper".
         """
         seen = self._encoder.encode_readonly(context)
         recommended = self._recommended(seen)

@@ -108,30 +108,32 @@ def test_the_latest_good_parameters_stay_while_the_server_is_away(server, study)
     api.set_provider_and_wait(RaspProvider({"flags": own}))
     flags = api.get_client()
     leased = flags.get_object_details("flags", {}, host())
+    flags.get_object_details("flags", {}, host("host-9"))
     server.kill()
     assert flags.get_object_details("flags", {}, host()) == leased
     away = flags.get_object_details("flags", {}, host("host-8"))
     assert (away.value, away.reason, away.error_code) == (best, Reason.STALE, None)
     for name in ("host-7", "host-8"):
         flags.track("flags", host(name), TrackingEventDetails(25.0))
-    assert client.queued == 2
+    flags.track("flags", host("host-9"), TrackingEventDetails(None, {"failed": "out of memory"}))
+    assert client.queued == 3
     server.start()
     assert client.flush(20)
     seen = own.view()
-    assert (seen["tells"], seen["observations"], client.dropped) == (31, 1, 0)
+    assert (seen["tells"], seen["failures"], seen["observations"], client.dropped) == (31, 1, 1, 0)
 
 
-def test_a_failure_is_not_lost_while_the_server_is_away(server, study):
+@pytest.mark.parametrize("of_client", [True, False])
+def test_what_was_tracked_is_sent_before_the_provider_ends(study, of_client):
     client, own = study
-    api.set_provider_and_wait(RaspProvider(client))
+    api.set_provider_and_wait(RaspProvider(client if of_client else {"flags": own}))
     flags = api.get_client()
-    flags.get_object_details("flags", {}, host())
-    server.kill()
-    flags.track("flags", host(), TrackingEventDetails(None, {"failed": "out of memory"}))
-    assert client.queued == 1
-    server.start()
-    assert client.flush(20)
-    assert own.view()["failures"] == 1
+    for i in range(20):
+        flags.get_object_details("flags", {}, host(f"host-{i}"))
+        flags.track("flags", host(f"host-{i}"), TrackingEventDetails(30.0))
+    api.shutdown()
+    assert client.queued == 0
+    assert own.view()["tells"] == 20
 
 
 def test_a_program_that_starts_without_the_server_runs_on_its_own_defaults():

@@ -56,8 +56,8 @@ def definition(space="mixed", **changes):
 
 
 def play(live, count, seed=0):
-    """Random orders: asks, some for flags, tells late and out of order, of what was suggested or of something else, failures,
-    observations, freezing. The events they made."""
+    """Random orders: asks, some for flags, tells late and out of order, of what was suggested or of something else,
+    failures, observations, freezing. The events they made."""
     rng, out, made = random.Random(seed), [], []
     for i in range(count):
         at, context = float(live.seq), {"qps": rng.choice([1.0, 9.0]) + rng.gauss(0.0, 0.1)}

@@ -67,6 +67,9 @@ class AsyncStudy:
     ) -> TellReply:
         return await self._run(self._calls.tell_failed_later(id, reason, params))
 
+    async def flush(self, timeout: float = 5.0) -> bool:
+        return await self._run(self._calls.flush(timeout))
+
     async def tell_batch(
         self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]
     ) -> list[TellReply]:

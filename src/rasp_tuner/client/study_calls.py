@@ -113,6 +113,9 @@ class StudyCalls:
         yield from self._outbox.put(QueuedRequest(f"{self.path}/tell_failed", body, self._ask_next))
         return TellReply(id, "queued")
 
+    def flush(self, timeout: float) -> Steps[bool]:
+        return (yield from self._outbox.flush(timeout))
+
     def tell_batch(
         self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]
     ) -> Steps[list[TellReply]]:

@@ -156,7 +156,7 @@ class StudyEvent(Answer):
 
 
 class StudyDetails(StudyRow):
-    space: dict[str, dict[str, Any]] = Field(description=f"Knobs; of long lists of choices the first {MOST_CHOICES} or fewer.")
+    space: dict[str, dict[str, Any]] = Field(description=f"Knobs; of many choices the first {MOST_CHOICES} or fewer.")
     constraints: list[str]
     default: Params = Field(description="What ran before tuning.")
     metrics: dict[str, dict[str, Any]]

@@ -36,6 +36,7 @@ from rasp_tuner.integrations.openfeature_flags import Evaluation, Flag, StudyFla
 
 T = TypeVar("T")
 TRY_AGAIN_S = 5.0  # after a server did not answer: a program that starts without it does not wait for every flag
+FLUSH_S = 5.0  # for what was tracked, when a provider ends
 ObjectValue = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 
 
@@ -72,9 +73,10 @@ class RaspProvider(AbstractProvider):
         return Metadata(name="RASP-Tuner")
 
     def shutdown(self) -> None:
-        """Send what was tracked and waits."""
-        if self._client is not None:
-            self._client.flush()
+        """Send what was tracked and waits, within a few seconds."""
+        until = time.monotonic() + FLUSH_S
+        for flag in list(self._flags.values()):
+            flag.source.flush(max(until - time.monotonic(), 0.0))
 
     def track(
         self,

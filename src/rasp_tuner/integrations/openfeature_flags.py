@@ -67,6 +67,9 @@ class TunerFlag:
     def read_again(self) -> None:
         """A tuner stays what it is."""
 
+    def flush(self, timeout: float) -> None:
+        """Nothing waits."""
+
 
 class StudyFlag:
     """A study of a server. Its definition is read when it is needed, so that all starts without the server."""
@@ -105,6 +108,9 @@ class StudyFlag:
     def lacks_knob(self, knob: str) -> bool:
         """Whether it is known, without a request, that there is no such knob."""
         return bool(self._view) and knob not in self._view["space"]
+
+    def flush(self, timeout: float) -> None:
+        self._study.flush(timeout)
 
     def read_again(self) -> None:
         """Something was refused: the study may have been made anew, and differ."""
