@@ -129,4 +129,75 @@ def test_reasons_are_the_same_numbers_without_names():
     tuner = taught({"ms": "min"})
     why, reasons = tuner.explain("s39"), tuner.reasons("s39").explanation()
     assert (reasons.params, reasons.default, reasons.metric) == (None, None, None)
-    assert replace(reasons, params=why.params, default=why.default, metric=why.metric) == why
+    assert replace(reasons, params=why.params, default=why.default, metric=why.metric, seen=why.seen) == why
+
+
+def blocks(tuner, steps, start=0, length=20, look=False):
+    """Two situations in turns; the loss of one is far from its default's optimum. Ids and suggestions."""
+    rng, made = np.random.default_rng(start), []
+    for step in range(start, start + steps):
+        load = (9.0 if step // length % 2 else 1.0) + 0.05 * float(rng.normal())
+        s = tuner.ask({"load": load})
+        if look:
+            tuner.explain(s.id)
+        tuner.tell(s.id, {"ms": run(s.params, load, rng)})
+        made.append(s)
+    return made
+
+
+def test_it_says_when_a_known_situation_returns():
+    tuner = Tuner(SPACE, {"ms": "min"}, ["load"], TODAY)
+    made = blocks(tuner, 40)
+    assert all(tuner.explain(s.id).seen is None for s in made)  # first visits
+    coming = tuner.ask({"load": 1.0})
+    seen = tuner.explain(coming.id).seen
+    assert (seen.visits, seen.last_step, seen.ago, seen.took, seen.last_at) == (1, 19, 21, None, None)
+    assert "Seen once before, last 21 steps earlier." in str(tuner.explain(coming.id))
+    assert tuner.explain(tuner.ask({"load": 500.0}).id).seen is None
+    made = blocks(tuner, 40, 40)
+    back = [tuner.explain(s.id).seen for s in made]
+    assert [(one.visits, one.ago) for one in back] == [(1, 21)] * 40
+    assert all(one.first_took is not None and one.took is not None for one in back)
+
+
+def test_it_names_the_earlier_settings_that_a_return_started_from():
+    tuner = Tuner({"x": Float(0, 1), "y": Float(0, 1)}, {"ms": "min"}, ["load"], {"x": 0.5, "y": 0.5})
+    for step in range(90):
+        load = float(step // 30 % 2)
+        s = tuner.ask({"load": load})
+        best = 0.2 + 0.6 * load
+        tuner.tell(s.id, {"ms": (s.params["x"] - best) ** 2 + (s.params["y"] - best) ** 2})
+    why = tuner.explain(s.id)
+    assert why.seen.started_from == pytest.approx({"x": 0.2, "y": 0.2}, abs=0.1)
+    assert "Started from the settings of then (x=0." in str(why)
+
+
+def test_looking_at_returns_changes_nothing_and_survives_a_snapshot():
+    quiet, looked = (Tuner(SPACE, {"ms": "min"}, ["load"], TODAY) for _ in range(2))
+    assert blocks(quiet, 100) == blocks(looked, 100, look=True)
+    assert quiet.to_bytes() == looked.to_bytes()
+    loaded = Tuner.from_bytes(looked.to_bytes())
+    assert [loaded.explain(f"s{i}") for i in range(100)] == [quiet.explain(f"s{i}") for i in range(100)]
+    assert quiet.explain("s99", visits=False) == replace(quiet.explain("s99"), seen=None)
+
+
+def test_steps_that_are_no_longer_on_record_are_not_called_the_first():
+    tuner = Tuner({"x": Float(0, 1)}, {"ms": "min"}, ["load"], {"x": 0.5})
+    for step in range(1_100):
+        s = tuner.ask({"load": float(step // 50 % 2)})
+        tuner.tell(s.id, {"ms": (s.params["x"] - 0.2) ** 2})
+    seen = tuner.explain(s.id).seen
+    assert (seen.at_least, seen.first_took, seen.saved) == (True, None, None)
+    assert str(seen).startswith("Seen at least 9 times before, last ")
+
+
+def test_with_several_metrics_returns_are_measured_by_their_sum_and_without_context_there_are_none():
+    tuner, rng = Tuner(SPACE, {"ms": "min", "speed": "max"}, ["load"], TODAY), np.random.default_rng(0)
+    for step in range(80):
+        load = 9.0 if step // 20 % 2 else 1.0
+        s = tuner.ask({"load": load})
+        ms = run(s.params, load, rng)
+        tuner.tell(s.id, {"ms": ms, "speed": 100.0 - ms})
+    assert tuner.explain(s.id).seen.first_took is not None
+    blind = taught({"ms": "min"}, context=None)
+    assert blind.explain("s39").seen is None

@@ -164,3 +164,18 @@ def test_the_command_shows_a_saved_tuner_and_writes_page_and_table(tmp_path):
     wrong = rasp("--texts", "region")
     assert wrong.exit_code == 1
     assert "region=eu,us" in wrong.output
+
+
+def test_the_page_has_a_table_of_situations_that_came_back(tmp_path):
+    def loss(params, i):
+        return {"ms": 20.0 + (params["x"] - (8.0 if i // 20 % 2 else 1.0)) ** 2}
+
+    tuner = Tuner(X, {"ms": "min"}, ["load", "unused"], {"x": 5.0})
+    play(tuner, 40, loss, lambda i: {"load": float(i // 20 % 2), "unused": 3.0})
+    assert "Situations that came back" not in page_of(tuner, tmp_path).text
+    play(tuner, 20, loss, lambda _: {"load": 0.0, "unused": 3.0})
+    text = page_of(tuner, tmp_path).text
+    assert "Situations that came back" in text
+    assert "The latest situation has come back. Seen once before, last 21 steps earlier." in text
+    assert re.search(r"load 0\D+2\D+40\D+now", text)
+    assert re.search(r"load 1\D+1\D+20\D+21 steps ago", text)

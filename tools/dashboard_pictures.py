@@ -1,4 +1,4 @@
-"""Makes the README's two pictures of the dashboard: serves a simulated study and takes screenshots in Chromium.
+"""Makes the pictures of the dashboard in README and docs: serves a simulated study and takes screenshots in Chromium.
 
 Example: python tools/dashboard_pictures.py docs/images
 """
@@ -61,7 +61,7 @@ def feed(client: httpx.Client) -> None:
 
 
 def photograph(url: str, folder: Path) -> None:
-    """Write both pictures: the head of the page in light, and what is inside the tuner in dark, beside a phone."""
+    """Write the head of the page and its situations in light, and what is inside the tuner in dark, beside a phone."""
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
@@ -78,6 +78,8 @@ def photograph(url: str, folder: Path) -> None:
                 page.locator(anchor).evaluate("(it) => window.scrollBy(0, it.getBoundingClientRect().top - 140)")
             time.sleep(2)
             page.screenshot(path=folder / f"{name}.png")
+            if name == "dashboard":
+                page.locator("section[aria-labelledby=about-situations]").screenshot(path=folder / "situations.png")
             page.close()
         browser.close()
     join(folder)
@@ -89,7 +91,8 @@ def join(folder: Path) -> None:
     both = Image.new("RGB", (inside.width + phone.width + 20, inside.height), "#2b3440")
     both.paste(inside, (0, 0))
     both.paste(phone, (inside.width + 20, 0))
-    for picture, name in [(both, "dashboard-dark"), (Image.open(folder / "dashboard.png").convert("RGB"), "dashboard")]:
+    light = [(Image.open(folder / f"{name}.png").convert("RGB"), name) for name in ("dashboard", "situations")]
+    for picture, name in [(both, "dashboard-dark"), *light]:
         picture.quantize(200, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
     (folder / "inside.png").unlink()
     (folder / "phone.png").unlink()

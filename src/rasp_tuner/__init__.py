@@ -30,7 +30,7 @@ from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation, Margin, Metric, Suggestion
+from rasp_tuner.types import Explanation, Margin, Metric, Return, Suggestion
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ __all__ = [
     "PromptMemory",
     "RaspError",
     "RealErrorComposer",
+    "Return",
     "RunningEMA",
     "SnapshotError",
     "SnapshotFileError",

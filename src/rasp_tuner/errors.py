@@ -46,8 +46,28 @@ class BrokenAssumption(RaspError, ValueError):
 
 
 class TuningStopped(RaspError, RuntimeError):
-    """`rasp tune` cannot go on; what was measured is kept. The message says what to do."""
+    """`rasp tune` or `rasp watch` cannot go on; what was measured is kept. The message says what to do."""
 
 
 class JournalError(RaspError, OSError):
-    """The journal of a tuned command cannot be read or written; the message says how to go on."""
+    """The journal of a study cannot be read or written; the message says how to go on."""
+
+
+class QueryFailed(RaspError, RuntimeError):
+    """Prometheus could not be reached, refused a query or answered nonsense: nothing was learned."""
+
+
+class NoData(RaspError, LookupError):
+    """A query was answered, but not with one number that can be used: nothing was learned.
+
+    `kind` says why: "empty" (no series), "nan" (no finite number), "stale", "few" (samples), "several" (series) or
+    "changed" (the situation, meanwhile).
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class SinkFailed(RaspError, OSError):
+    """Parameters could not be handed to the system: they do not count as run."""

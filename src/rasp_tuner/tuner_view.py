@@ -18,18 +18,19 @@ from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, Optimizer
-from rasp_tuner.core.step_record import StepRecord
+from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import Budget, Explanation, Margin, Slots, Suggestion, Why
+from rasp_tuner.types import Budget, Explanation, Margin, Return, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
     from rasp_tuner.policy.report import PolicyReport
+    from rasp_tuner.report.seen import SeenBefore
 
 Context = RawContext
 
@@ -47,6 +48,7 @@ class TunerView:
     _record: StepRecord
     _default: Array  # [d]
     _copy: Optimizer | None = None  # of the optimizer, made when it is needed
+    _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
 
     def recommend(self, context: Context = None) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
@@ -173,13 +175,14 @@ class TunerView:
         scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
         return context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
 
-    def history(self, texts: Mapping[str, Iterable[str]] | None = None) -> History:
+    def history(self, texts: Mapping[str, Iterable[str]] | None = None, latest: int | None = None) -> History:
         """The latest steps, up to 1,000, as a table: contexts, what ran, what came, who chose it and what was expected.
 
         `texts` names texts of contexts, as in {"region": ["eu", "us"]}: a tuner keeps only hashes of those, so that
-        others are shown as marks.
+        others are shown as marks. `latest` gives only so many steps, which is faster.
         """
-        return history_of(self._record, self._ledger, self._names(texts), self._lineage.total)
+        most = None if latest is None else whole("latest", latest, 0, MOST_STEPS)
+        return history_of(self._record, self._ledger, self._names(texts), self._lineage.total, most)
 
     def report(
         self,
@@ -198,7 +201,7 @@ class TunerView:
         names, learned = self._names(texts), self._lineage.total
         history = history_of(self._record, self._ledger, names, learned)
         parts = (self._record, self._ledger, self._optimizer)
-        page = tuner_page(Shown(title, history, names, *parts, learned, self._recommended))
+        page = tuner_page(Shown(title, history, names, *parts, learned, self._recommended, self._visited()))
         snapshot.write(path, page.encode("utf-8", "replace"))
 
     def export(
@@ -231,8 +234,11 @@ class TunerView:
         snapshot.write(path, (json.dumps(report.policy, indent=1) + "\n").encode())
         return report
 
-    def explain(self, id: str) -> Explanation:
-        """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words."""
+    def explain(self, id: str, *, visits: bool = True) -> Explanation:
+        """Why `id` was suggested and, once answered, what came of it; `str()` gives it in words.
+
+        `visits=False` leaves out whether the situation was seen before (docs/RETURNS.md), which takes longest.
+        """
         why, point, metric = self._ledger.explain(id), self._ledger.point(id), self._optimizer.own_metric
         waiting = self._ledger.pending.get(id)
         alike = None if waiting is None else self._optimizer.alike(waiting.context)
@@ -248,6 +254,7 @@ class TunerView:
             runs=runs,
             ago=ago,
             limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
+            seen=self._seen(id) if visits and why.in_context else None,
         )
 
     def reasons(self, id: str) -> Why:
@@ -278,6 +285,32 @@ class TunerView:
             "recommended in the latest situation" if dim else "recommended",
             notes if budget is None else [*notes, str(budget)],
         )
+
+    def _seen(self, id: str) -> Return | None:
+        """Whether the situation of a suggestion was seen before."""
+        before = self._visited()
+        if before is None:
+            return None
+        waiting, named = self._ledger.pending.get(id), self._space.from_unit
+        if waiting is not None:
+            return before.coming(waiting.context, self._lineage.total, named)
+        numbers, _, _, contexts = self._record.parts()
+        place = np.flatnonzero(numbers[:, 1] == int(id[1:]))
+        return before.of_step(int(numbers[place[0], 0]), contexts[place[0]], named) if len(place) else None
+
+    def _visited(self) -> "SeenBefore | None":
+        """The visits on record up to now; None where contexts are not kept."""
+        from rasp_tuner.report.seen import SeenBefore, Valued  # few programs ask: the others start without it
+
+        if not self._record.keeps_context:
+            return None
+        if self._before is None:
+            self._before = SeenBefore(self._encoder.dim)
+        metric, metrics = self._optimizer.own_metric, self._optimizer.metrics
+        place = None if metric is None else list(metrics).index(metric)
+        sign = 1.0 if metric is None or metrics[metric].direction == "min" else -1.0
+        self._before.update(self._record, self._ledger, Valued(place, sign, self._preset.name == "default"))
+        return self._before
 
     def _contexts_on_record(self, most: int) -> list[Array]:
         """The latest so many; of samples or else of situations in memory where no steps are on record."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from rasp_tuner.core.checks import number, printable, show
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.returns import Return as Return
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Params, Value
 
@@ -172,6 +173,7 @@ class Explanation:
     runs: float | None = None  # earlier runs in a situation like this one; known while the suggestion waits
     ago: float | None = None  # how many runs ago the latest of them was
     limits: tuple[str, ...] = ()  # how far it keeps each metric from its limit, in words; while it waits
+    seen: Return | None = None  # earlier visits to this situation; None of a first one, and where steps are not kept
 
     def explanation(self) -> "Explanation":
         """Itself: the reasons of a suggestion come to this when somebody asks."""
@@ -208,6 +210,7 @@ class Explanation:
             self.runs,
             self.ago,
             self.limits,
+            self.seen,
         )
 
     def __str__(self) -> str:
@@ -218,6 +221,7 @@ class Explanation:
             "" if self.better is None else f"Better than the default with a probability of {_chance(self.better)}.",
             *(f"Limit of {limit}." for limit in self.limits),
             self._situation(),
+            "" if self.seen is None else str(self.seen),
             self._model(),
             "" if self.ran is None else f"Other settings ran: {', '.join(map(_setting, self.ran.items()))}.",
             self._outcome(),

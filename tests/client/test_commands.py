@@ -297,6 +297,14 @@ def test_tail_of_an_idle_study_shows_its_latest_step_and_ends(rasp, client, name
     assert json.loads(rasp("tail", name, "--count", "1", "--json").stdout)["step"] == 0
 
 
+def test_tail_says_that_a_known_situation_returned(rasp, client, name):
+    study = client.study(name)
+    for step in range(30):
+        s = study.ask({"qps": 9.0 * (step // 10 % 2)})
+        study.tell(s.id, METRICS)
+    assert "  returned: Seen once before, last 11 steps and " in rasp("tail", name, "--count", "1").stdout
+
+
 def test_tail_says_that_it_waits(server, client, name):
     words = [sys.executable, "-m", "rasp_tuner", "tail", name, "--count", "2", "--url", server.url]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -238,6 +238,21 @@ def test_every_chart_gives_its_numbers_as_csv(tab, client):
     opened.is_clean()
 
 
+def test_the_page_says_which_situations_returned(tab, client):
+    page = tab().open("/studies/web")
+    rows = page.locator(".situations tbody tr")
+    expect(rows).to_have_count(2)
+    known = client.get("/v1/studies/web/history").json()["situations"]
+    for row, one in zip(rows.all(), known, strict=True):
+        expect(row.locator("td").first).to_have_text(str(one["visits"]))
+    expect(page.locator(".back")).to_contain_text("is back. Seen ")
+    scrolled_to_the_end(page)
+    expect(page.locator("figure.plot text.tick", has_text="returned")).to_have_count(1)
+    empty = tab().open("/studies/evil")  # nine steps that alternate
+    expect(empty.locator("#health")).to_have_text("Live")
+    expect(empty.locator(".back")).to_be_hidden()
+
+
 def test_names_cannot_become_formulas_in_a_csv(tab):
     page = tab().open("/studies/web")
     table = {"columns": ["=1+1", 'a"b', "x,y"], "rows": [[-1, None, "@z"]]}

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving import STUDY, NoLog, ask, running, steps, tell
 
+from rasp_tuner.core.regimes import MAX_SEGMENTS, RegimeTimeline
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.service.study.regimes import MAX_SEGMENTS, RegimeTimeline
 from rasp_tuner.service.study.trace import MAX_BUCKETS, Trace
 
 

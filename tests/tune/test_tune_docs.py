@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tune_running import entries, rasp
 
+from rasp_tuner.study_file.fields import read_study_file
 from rasp_tuner.tune import Limits, build_study
-from rasp_tuner.tune.study_file import read_study_file
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "TUNE.md").read_text()

@@ -11,7 +11,7 @@ import pytest
 from tune_running import AWK, OPTIONS, alive, entries, rasp, start, wait_for
 
 from rasp_tuner.errors import JournalError, TuningStopped
-from rasp_tuner.tune.journal import Journal
+from rasp_tuner.study_file.journal import Journal
 
 DEFINITION = {"name": "a", "knobs": {"x": 1}}
 RUN = {"kind": "run", "metrics": {"m": 1.0}}

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from rasp_tuner import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.contexts import Category, Name, Number, TimeOfDay, Weekday
 from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.study_file.fields import seconds
+from rasp_tuner.study_file.knob_syntax import knob_of, parse_value
+from rasp_tuner.study_file.template import fill, fill_words
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.context_sources import ContextReading, context_of, for_tuner, kind_for, split_context
-from rasp_tuner.tune.knob_syntax import knob_of, parse_value
 from rasp_tuner.tune.metric_sources import Reading, metric_of, split_metric
-from rasp_tuner.tune.study import TuneStudy, build_study, seconds
-from rasp_tuner.tune.study_file import merged
-from rasp_tuner.tune.template import fill, fill_words
+from rasp_tuner.tune.options import merged
+from rasp_tuner.tune.study import TuneStudy, build_study
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,9 @@ def run_bench(
             show_default="report",
         ),
     ] = None,
+    first_seed: Annotated[
+        int, typer.Option(min=0, help="The first of the seeds; others are for results that nothing was chosen on.")
+    ] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 means one for each core.")] = -1,
     out: Annotated[
         Path, typer.Option(help="Folder for the results; runs already finished in it are not repeated.")
@@ -132,12 +135,21 @@ def run_bench(
         if file is None:
             chosen = [name.strip() for name in domains.split(",") if name.strip()]
             cells = suites.cells(
-                suite or "paper", names, seeds, horizon, domains=chosen, harder=harder, half=half or "report"
+                suite or "paper",
+                names,
+                seeds,
+                horizon,
+                domains=chosen,
+                harder=harder,
+                half=half or "report",
+                first_seed=first_seed,
             )
             if half is not None and not any(is_world(cell.domain) for cell in cells):
                 raise InvalidValue("--half is for random worlds: use it with --suite worlds")
-        elif suite is not None or domains or harder or half is not None:
-            raise InvalidValue("choose --table or --suite, --domains, --harder and --half: a run takes one of them")
+        elif suite is not None or domains or harder or half is not None or first_seed:
+            raise InvalidValue(
+                "choose --table or --suite, --domains, --harder, --half and --first-seed: a run takes one of them"
+            )
         elif memory:
             raise InvalidValue("--memory needs --suite: it measures memory growth on a domain of the suite")
         else:

@@ -72,11 +72,14 @@ def _print(study: "Study", count: int | None, wait: float | None, as_json: bool)
     if not as_json:
         view = study.view()
         typer.echo(f"{view['name']}: {_counts(view)}; last event {ago(view['last_event_at'])}")
+    told = ""
     for row in islice(_rows_in_time(study, wait), count):
         if as_json:
             emit(row)
         else:
-            typer.echo(_line(row))
+            back = _back(row)
+            typer.echo(_line(row) + (f"  {back}" if back != told else ""))
+            told = back
         sys.stdout.flush()
 
 
@@ -140,6 +143,14 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(word for word in words if word)
 
 
+def _back(row: dict[str, Any]) -> str:
+    """That the situation of this step is one that returned; "" if it is not."""
+    returned = row.get("returned")  # not of a server of an earlier version
+    if returned is None or returned["regime"] != row.get("regime"):
+        return ""
+    return f"returned: {plain(returned['words'])}"
+
+
 def _watch(study: "Study", count: int | None) -> None:
     """Redraw until stopped; the last picture stays on the terminal."""
     from rasp_tuner.client import ServerUnavailable
@@ -176,8 +187,15 @@ def _screen(study: "Study", console: Console) -> RenderableType:
     title = Text.assemble((view["name"], "bold"), "  ", state)
     head.add_row(title, Text(f"last event {ago(view['last_event_at'])}", style="dim"))
     gain = f"  gain over the default {history['gain_total']:+.4g}" if history["steps"] else ""
-    parts: list[RenderableType] = [head, Text(_counts(view) + gain), Text(), _series(history, view, console), Text()]
-    room = console.height - 7 - min(1 + len(view["metrics"]), SERIES)
+    back = [Text(f"returned: {plain(one['words'])}") for one in history.get("situations", ()) if one["words"]]
+    parts: list[RenderableType] = [head, Text(_counts(view) + gain), *back, Text()]
+    parts += [_series(history, view, console), Text()]
+    room = (
+        console.height
+        - 7
+        - sum(-(-line.cell_len // console.width) for line in back)
+        - min(1 + len(view["metrics"]), SERIES)
+    )
     parts += _suggestions(study, console.width, room)
     return Group(*parts)
 

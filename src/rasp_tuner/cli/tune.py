@@ -105,10 +105,11 @@ def tune_command(
 def _run(
     words: list[str], given: dict[str, Any], out: Path | None, fresh: bool, dry_run: bool, verbose: bool, as_json: bool
 ) -> int:
+    from rasp_tuner.study_file.fields import read_study_file
     from rasp_tuner.tune import Limits, build_study, run_study
     from rasp_tuner.tune.dry_run import plan_words
+    from rasp_tuner.tune.options import merged
     from rasp_tuner.tune.progress import Progress
-    from rasp_tuner.tune.study_file import merged, read_study_file
 
     fields: dict[str, Any] = {}
     if words and words[0].endswith(".toml"):

@@ -19,7 +19,7 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
-from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
+from rasp_tuner.types import Budget, Explanation, Margin, Return, Suggestion
 from rasp_tuner.what_if import WhatIf
 
 REFRESH_DEADLINES = 5.0  # between recommendations fetched to fall back on: a slow server is spared
@@ -176,6 +176,9 @@ class StudyCalls:
         known: dict[str, Any] = {}
         for name in (field.name for field in fields(Explanation) if field.name in why):
             known[name] = tuple(why[name]) if isinstance(why[name], list) else why[name]
+        seen = known.get("seen")
+        if seen is not None:
+            known["seen"] = Return(**{field.name: seen[field.name] for field in fields(Return) if field.name in seen})
         return Explanation(**known)
 
     def set_frozen(self, frozen: bool, default: bool = False) -> Steps[None]:

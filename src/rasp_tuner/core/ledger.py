@@ -15,7 +15,16 @@ from rasp_tuner.space import Params
 from rasp_tuner.types import Explanation, Path, Why
 
 T = TypeVar("T")
-_ADDED = ("params", "default", "metric", "direction", "runs", "ago", "limits")  # by who knows names: not kept here
+_ADDED = (
+    "params",
+    "default",
+    "metric",
+    "direction",
+    "runs",
+    "ago",
+    "limits",
+    "seen",
+)  # by who knows names: not kept here
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name not in _ADDED)
 
 

@@ -17,6 +17,8 @@ from rasp_tuner.report.charts import Point, knob_steps, running_total, shares, t
 from rasp_tuner.report.gain import SETTLED, Gain, running_gain
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
+from rasp_tuner.report.return_section import return_section
+from rasp_tuner.report.seen import SeenBefore
 from rasp_tuner.report.situations import context_words, grouped, some_of
 from rasp_tuner.report.steps import Names
 from rasp_tuner.report.words import number_words, settings_words
@@ -44,6 +46,7 @@ class Shown:
     optimizer: Optimizer
     learned: int
     best: Callable[[Array], Array]  # a context [d_c] -> the point [d] recommended
+    seen: SeenBefore | None = None  # visits on record
 
     @property
     def default(self) -> Params:
@@ -60,6 +63,7 @@ def tuner_page(shown: Shown) -> str:
         _headline(shown, gains),
         tiles(_facts(shown)),
         *_situations(shown),
+        *_returns(shown),
         *_gain(shown, gains),
         *_metrics(shown),
         *_knobs(shown),
@@ -139,6 +143,12 @@ def _situations(shown: Shown) -> list[str]:
         ]
     body.append(settings_table(knobs, shown.default, rows, "situation", "met in"))
     return [*body, *_limits(shown.optimizer.metrics, margins)]
+
+
+def _returns(shown: Shown) -> list[str]:
+    if shown.seen is None:
+        return []
+    return return_section(shown.seen, list(shown.record.parts()[3]), lambda context: _named(shown, context))
 
 
 def _limits(metrics: Mapping[str, Metric], margins: Sequence[tuple[str, str, Margin]]) -> list[str]:

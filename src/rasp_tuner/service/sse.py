@@ -96,6 +96,7 @@ def live_row(live: LiveStudy) -> dict[str, Any]:
     counts = live.counts
     return {
         **live.history.latest,
+        "returned": live.history.visits.latest(),
         "seq": live.seq,
         "asks": counts.asks,
         "tells": counts.tells,

@@ -10,9 +10,9 @@ from rasp_tuner.core import snapshot
 from rasp_tuner.errors import JournalError, RaspError, SnapshotFileError, TuningStopped
 from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Knob, Value
+from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.context_sources import ContextValue
 from rasp_tuner.tune.final import compare, pairs_each
-from rasp_tuner.tune.journal import Journal
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.process import leftovers

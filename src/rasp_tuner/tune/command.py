@@ -9,7 +9,7 @@ from pathlib import Path
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Value
-from rasp_tuner.tune import template
+from rasp_tuner.study_file import template
 
 SHELL = "/bin/sh"
 

@@ -12,7 +12,7 @@ from rasp_tuner.contexts import Category, ContextKind, Flag, Name, Number, TimeO
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Value
-from rasp_tuner.tune.template import fill
+from rasp_tuner.study_file.template import fill
 
 EXAMPLES = "size=size:{input}, host=env:HOSTNAME, hour=time:hour or 'load=cut -d\" \" -f1 /proc/loadavg'"
 ContextValue: TypeAlias = float | str | None  # None: it could not be read this time

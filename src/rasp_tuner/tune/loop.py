@@ -8,11 +8,11 @@ from typing import Any
 
 from rasp_tuner.contexts import ContextKind, kind_json, kind_of
 from rasp_tuner.errors import InvalidValue, TuningStopped
+from rasp_tuner.report.paired import Effect, gain
 from rasp_tuner.space import Params, Value
+from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.context_sources import ContextReading, ContextSource, ContextValue, for_tuner, kind_for
-from rasp_tuner.tune.journal import Journal
 from rasp_tuner.tune.measure import Measured, Runner, measure, output_of, placeholder_values
-from rasp_tuner.tune.paired import Effect, gain
 from rasp_tuner.tune.study import Limits, TuneStudy
 from rasp_tuner.tuner import Tuner
 

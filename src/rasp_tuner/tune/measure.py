@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue, TuningStopped
 from rasp_tuner.space import Params, Value
+from rasp_tuner.study_file.template import fill
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.metric_sources import Reading
 from rasp_tuner.tune.process import MARK, Finished, run_process
 from rasp_tuner.tune.study import TuneStudy
-from rasp_tuner.tune.template import fill
 
 log = logging.getLogger("rasp_tuner.tune")
 

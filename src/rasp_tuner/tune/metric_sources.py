@@ -10,7 +10,7 @@ from typing import Any, cast
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.space import Value
-from rasp_tuner.tune.template import fill
+from rasp_tuner.study_file.template import fill
 from rasp_tuner.types import Metric
 
 BUILT_IN = {"time_s": "wall", "wall_s": "wall", "cpu_s": "cpu", "memory_mb": "memory", "exit_code": "exit"}

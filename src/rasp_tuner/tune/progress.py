@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from rasp_tuner.report.paired import gain_words
 from rasp_tuner.report.words import duration_words, number_words, settings_words
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.study import Limits
-from rasp_tuner.tune.verdict import gain_words
 
 LINE_EVERY_S = 30.0  # where nobody watches
 RECENT_RUNS = 20  # from which the time left is computed

@@ -1,6 +1,5 @@
 """TuneStudy: what is tuned, by which knobs, measured how. Built from a study file, options or Python; checks itself."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +8,11 @@ from typing import Any
 
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.space import Auto, Categorical, Knob, Params, Space
-from rasp_tuner.tune import template
+from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.study_file import template
+from rasp_tuner.study_file.fields import parse_knobs, seconds, table
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.context_sources import ContextSource, context_of
-from rasp_tuner.tune.knob_syntax import knob_of, parse_value
 from rasp_tuner.tune.metric_sources import MetricSource, metric_of
 
 STEPS = 60  # where neither steps nor a time are given
@@ -23,7 +22,6 @@ FIELDS = (
     *("name", "command", "shell", "call", "knobs", "default", "metrics", "contexts", "inputs", "env", "files"),
     *("constraints", "timeout", "warmup", "repeats", "seed", "budget", "steps", "time", "final"),
 )
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
 @dataclass(frozen=True)
@@ -118,25 +116,18 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
     """A study from fields as a study file has them (docs/TUNE.md)."""
     if unknown := sorted(set(fields) - set(FIELDS)):
         raise InvalidSpace(f"a study has no field {unknown[0]!r}; it takes {', '.join(FIELDS)}")
-    knobs = {name: knob_of(name, spec) for name, spec in _table(fields, "knobs").items()}
-    if not knobs:
-        raise InvalidSpace("a study needs at least one knob, as in --knob threads=int:1..32:log")
+    knobs, default = parse_knobs(fields, "--knob threads=int:1..32:log")
     for name in knobs:
         if name in RESERVED:
             raise InvalidSpace(f"knob {name!r}: {{{name}}} has a meaning of its own; choose another name")
-    given = _table(fields, "default")
-    if unknown := sorted(set(given) - set(knobs)):
-        raise InvalidSpace(f"default names {unknown[0]!r}, which is no knob; there are {', '.join(knobs)}")
-    full = {name: _default_of(name, knob, given.get(name)) for name, knob in knobs.items()}
-    default = {name: full[name] for name in Space(knobs).names_in(full)}  # knobs with a condition may not exist
-    metrics = {name: metric_of(name, spec) for name, spec in (_table(fields, "metrics") or {"time_s": "min"}).items()}
+    metrics = {name: metric_of(name, spec) for name, spec in (table(fields, "metrics") or {"time_s": "min"}).items()}
     call, shell = fields.get("call"), fields.get("shell", False)
     line = shell if isinstance(shell, str) else fields.get("command")
     command = Command.parse(line, bool(shell)) if line else None
     if (command is None) == (call is None):
         raise InvalidSpace("say what to tune: a command after --, as in -- ./compress --level {level}, or --call m:f")
     inputs, rules = fields.get("inputs", ()), fields.get("constraints", ())
-    contexts = {name: context_of(name, source) for name, source in _table(fields, "contexts").items()}
+    contexts = {name: context_of(name, source) for name, source in table(fields, "contexts").items()}
     if inputs and not contexts:  # then the inputs themselves are the situations
         contexts = {"input": ContextSource("text", "{input}", "category")}
     study = TuneStudy(
@@ -148,70 +139,18 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
         command=command,
         call=call,
         inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),
-        env={name: str(value) for name, value in _table(fields, "env").items()},
-        files={name: str(value) for name, value in _table(fields, "files").items()},
+        env={name: str(value) for name, value in table(fields, "env").items()},
+        files={name: str(value) for name, value in table(fields, "files").items()},
         constraints=(rules,) if isinstance(rules, str) else tuple(rules),
         timeout_s=seconds("timeout", fields.get("timeout")),
         warmup=whole("warmup", fields.get("warmup", 0), 0, 10**6, InvalidSpace),
         repeats=whole("repeats", fields.get("repeats", 1), 1, 10**6, InvalidSpace),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
         budget=fields.get("budget"),
-        assumed=tuple(name for name in default if name not in given),
+        assumed=tuple(name for name in default if name not in table(fields, "default")),
     )
     _check(study)
     return study
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any], where: str = "") -> list[str]:
-    """What differs between two definitions, one line each.
-
-    >>> differences({"knobs": {"level": 1}, "seed": 0}, {"knobs": {"level": 2}, "seed": 0})
-    ['knobs.level: was 1, is 2']
-    """
-    lines = []
-    for name in [*old, *(name for name in new if name not in old)]:
-        before, after = old.get(name), new.get(name)
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            lines += differences(before, after, f"{where}{name}.")
-        elif before != after:
-            lines.append(f"{where}{name}: was {show(before)}, is {show(after)}")
-    return lines
-
-
-def seconds(field: str, value: object) -> float | None:
-    """A duration such as 90, "90s", "10m" or "1h30m", in seconds.
-
-    >>> seconds("time", "1h30m")
-    5400.0
-    """
-    if value is None:
-        return None
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0:
-        return float(value)
-    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-    total = (
-        sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
-    )
-    if total <= 0:
-        raise InvalidSpace(f"{field} must be a duration such as 90s, 10m or 1h30m, got {show(value)}")
-    return float(total)
-
-
-def _table(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = fields.get(name) or {}
-    if not isinstance(found, Mapping):
-        raise InvalidSpace(f"{name} must be a table of names and values, got {show(found)}")
-    return found
-
-
-def _default_of(name: str, knob: Knob, given: object) -> Any:
-    if isinstance(given, str):
-        return parse_value(name, knob, given)
-    if given is not None:
-        return knob.check(given)
-    if isinstance(knob, Auto):
-        return knob.word
-    return knob.choices[0] if isinstance(knob, Categorical) else knob.from_unit(0.5)
 
 
 def _name_of(command: Command | None, call: str | None) -> str:

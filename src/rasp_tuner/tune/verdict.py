@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rasp_tuner.report.paired import LEVEL, Effect, effect
 from rasp_tuner.report.words import number_words
 from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.metric_sources import MetricSource
-from rasp_tuner.tune.paired import LEVEL, Effect, effect
 from rasp_tuner.types import KEPT
 
 Outcome = Literal["better", "same", "worse", "default", "untested"]
@@ -180,11 +180,3 @@ def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Map
         sign = 1.0 if source.metric.direction == "min" else -1.0
         total += sign * source.metric.weight * math.log(other[name] / default[name])
     return math.exp(total / sum(source.metric.weight for source in metrics.values()))
-
-
-def gain_words(found: Effect | None, name: str) -> str:
-    """A gain while it is being found, short: "time_s -23% (-27 to -18%)"."""
-    if found is None or found.kind == "difference" or not math.isfinite(found.high):
-        return "not known yet"
-    value, low, high = (100.0 * (x - 1.0) for x in (found.value, found.low, found.high))
-    return f"{name} {value:+.0f}% ({low:+.0f} to {high:+.0f}%)"

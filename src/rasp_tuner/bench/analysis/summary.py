@@ -3,9 +3,10 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from rasp_tuner.bench.analysis import stats
+from rasp_tuner.bench.analysis import returns, stats
 from rasp_tuner.bench.analysis.metrics import (
     Adaptation,
     Runs,
@@ -58,6 +59,7 @@ def _at(horizon: int, runs: Sequence[Runs]) -> dict[str, Any]:
             for r in here
         ],
         "geometric_mean": geometric_means(here, horizon),
+        "returns": [asdict(one) for one in returns.recoveries(here)],
         "tests": {ours: best_peer_tests(here, ours) for ours in OURS if any(r.agent == ours for r in here)},
     }
 

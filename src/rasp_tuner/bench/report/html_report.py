@@ -10,7 +10,7 @@ from rasp_tuner.bench.analysis.metrics import Runs, calibration, latency, load
 from rasp_tuner.bench.analysis.overview import overview, paragraph
 from rasp_tuner.bench.analysis.verdicts import losses
 from rasp_tuner.bench.domains import RECURRING, STREAMS, SYNTHETIC
-from rasp_tuner.bench.report import figures, paper_tables, sensitivity, tables, world_tables
+from rasp_tuner.bench.report import figures, paper_tables, return_tables, sensitivity, tables, world_tables
 from rasp_tuner.bench.report.regret_figure import regret_svg
 from rasp_tuner.bench.runner import memory_growth as memory
 from rasp_tuner.bench.runner import timing
@@ -43,6 +43,9 @@ def write(folder: Path, runs: Sequence[Runs] | None = None) -> tuple[Path, Path]
     view = overview(_plain(runs))
     if view is not None:
         (folder / PICTURE).write_text(regret_svg(view))
+    for horizon in sorted({r.horizon for r in runs}):
+        if back := return_tables.told([r for r in _plain(runs) if r.horizon == horizon]):
+            return_tables.figure(back).savefig(folder / return_tables.picture(horizon), dpi=110)
     return page, text
 
 
@@ -76,6 +79,10 @@ def as_markdown(runs: Sequence[Runs], extra: Sequence[tuple[str, Table]] = (), t
         parts += [f"### Table 3: tabular streams, T = {horizon:,}"] if told else []
         for words, table in told:
             parts += [words, tables.markdown(table)]
+        if back := return_tables.told([r for r in plain if r.horizon == horizon]):
+            parts += [f"### {return_tables.TITLE}, T = {horizon:,}", return_tables.NOTE]
+            parts.append(tables.markdown(return_tables.table(back)))
+            parts.append(f"![Steps to recover on the first visit and on return]({return_tables.picture(horizon)})")
         parts += [f"### All numbers, T = {horizon:,}", LOAD, tables.markdown(tables.detail_table(plain, horizon))]
     of_worlds = world_tables.told(plain)
     parts += [f"## {world_tables.TITLE}"] if of_worlds else []
@@ -219,6 +226,7 @@ def _figures(here: Sequence[Runs]) -> list[str]:
             html_page.table(tables.adaptation_table(here, horizon, domains)),
         ]
     body += [
+        *_returns(here),
         *_trajectories(few, "Figure 4: uninformative context", ADVERSARIAL),
         *_trajectories(few, "Figure 5: tabular streams", STREAMS),
         *_table3(here),
@@ -245,6 +253,19 @@ def _adaptation(few: Sequence[Runs], here: Sequence[Runs]) -> dict[str, dict[str
         if row["agent"] in shown and row["adaptation"] is not None:
             steps.setdefault(row["domain"], {})[row["agent"]] = row["adaptation"]["median_step"]
     return dict(sorted(steps.items()))
+
+
+def _returns(here: Sequence[Runs]) -> list[str]:
+    """Who recovers sooner when a regime comes back."""
+    found = return_tables.told(here)
+    if not found:
+        return []
+    return [
+        f"<h3>{return_tables.TITLE}</h3>",
+        f"<p>{escape(return_tables.NOTE)}</p>",
+        html_page.image(return_tables.figure(found), "steps to recover on the first visit and on return, by agent"),
+        html_page.table(return_tables.table(found)),
+    ]
 
 
 def _table3(here: Sequence[Runs]) -> list[str]:

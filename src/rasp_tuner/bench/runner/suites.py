@@ -70,6 +70,7 @@ def cells(
     domains: Sequence[str] = (),
     harder: str = "",
     half: str = "report",
+    first_seed: int = 0,
 ) -> list[Cell]:
     """The plan of a suite, or of several with commas between, domain by domain.
 
@@ -77,23 +78,26 @@ def cells(
     domains  replace the suite's own
     harder   a way to make every domain harder, as in outliers+delay=3
     half     of the seeds of worlds: "develop" to choose constants on, "report" to report on
+    first_seed  of domains that are no worlds: their seeds are this one and those after it
     """
     if domains:
-        made = _planned(_all_harder(domains, harder), agents, seeds, horizon or SHORT, half)
+        made = _planned(_all_harder(domains, harder), agents, seeds, horizon or SHORT, half, first_seed)
     else:
         named = [name.strip() for name in suite.split(",")]
-        made = [cell for name in named for cell in _of_suite(name, agents, seeds, horizon, harder, half)]
+        made = [cell for name in named for cell in _of_suite(name, agents, seeds, horizon, harder, half, first_seed)]
     return list(dict.fromkeys(made))  # one horizon for all may name a cell twice
 
 
-def _of_suite(suite: str, agents: Sequence[str], seeds: int, horizon: int | None, harder: str, half: str) -> list[Cell]:
+def _of_suite(
+    suite: str, agents: Sequence[str], seeds: int, horizon: int | None, harder: str, half: str, first_seed: int
+) -> list[Cell]:
     if suite not in SUITES:
         raise InvalidValue(f"no suite {show(suite)}; there are {list(SUITES)}")
     chosen = sensitivity_agents() if suite == "sensitivity" else agents
     made = [
         cell
         for domains, steps in SUITES[suite]
-        for cell in _planned(_all_harder(domains, harder), chosen, seeds, horizon or steps, half)
+        for cell in _planned(_all_harder(domains, harder), chosen, seeds, horizon or steps, half, first_seed)
     ]
     if suite == "all":
         made = [cell for cell in made if _is_worth_its_time(cell)]
@@ -101,13 +105,13 @@ def _of_suite(suite: str, agents: Sequence[str], seeds: int, horizon: int | None
     return made
 
 
-def _planned(domains: Sequence[str], agents: Sequence[str], count: int, horizon: int, half: str) -> list[Cell]:
-    """Every agent on every domain with `count` seeds: the first ones, and of worlds the first ones of the half."""
-    of_half = world_seeds(count, half)
+def _planned(
+    domains: Sequence[str], agents: Sequence[str], count: int, horizon: int, half: str, first_seed: int
+) -> list[Cell]:
+    """Every agent on every domain with `count` seeds from `first_seed` on, and of worlds the first ones of the half."""
+    of_half, seeds = world_seeds(count, half), range(first_seed, first_seed + count)
     return [
-        cell
-        for domain in domains
-        for cell in plan([domain], agents, of_half if is_world(domain) else range(count), horizon)
+        cell for domain in domains for cell in plan([domain], agents, of_half if is_world(domain) else seeds, horizon)
     ]
 
 

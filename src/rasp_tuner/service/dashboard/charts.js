@@ -2,8 +2,10 @@
 
 import { Clock } from "./clock.js";
 import { h } from "./dom.js";
-import { CalibrationPlot, GatePlot, MemoryPlot, NoveltyPlot, RegimePlot, letter } from "./tuner_charts.js";
+import { CalibrationPlot, GatePlot, MemoryPlot, NoveltyPlot, RegimePlot } from "./tuner_charts.js";
 import { ChoicePlot, GainPlot, LinePlot } from "./line_charts.js";
+import { letter } from "./regime_names.js";
+import { Situations } from "./situations.js";
 import { shown } from "./suggestions.js";
 
 const FEW = 12; // knobs shown before the rest is asked for
@@ -45,6 +47,7 @@ export class Charts {
           : "shares of the default’s level, the mean of all metrics, summed; positive is better",
     });
     this.regimes = new RegimePlot({ title: "Regimes", note: "situations the contexts fall into" });
+    this.situations = new Situations();
     this.novelty = new NoveltyPlot({
       title: "Novelty and events",
       note: "0 is known, 1 was never seen",
@@ -74,7 +77,7 @@ export class Charts {
           [...this.lines.map(([, plot]) => plot), this.total].map((plot) => plot.element),
         ),
       ),
-      section("Situations", "", this.regimes.element, this.novelty.element),
+      section("Situations", "", this.regimes.element, this.situations.element, this.novelty.element),
       section("Knobs", "Dashed is the default; the shade is the range within a piece of time.", this.knobGrid()),
       section(
         "Inside the tuner",
@@ -128,6 +131,8 @@ export class Charts {
       plot.set({ ...common, series: series[`metric:${name}`], baseline: series[`default:${name}`] }, key);
     this.total.set({ ...common, ...summed(series.gain, history) }, key);
     this.regimes.set(common, key);
+    const visited = (history.situations ?? []).map((one) => ({ ...one, rank: this.rank(one.regime) }));
+    this.situations.set(visited, steps, range.now);
     this.novelty.set({ ...common, series: series.novelty, events: inside }, `${key} ${marks}`);
     for (const [name, plot] of this.knobs)
       plot.set({ ...common, series: series[`param:${name}`], level: this.level(name) }, key);

@@ -3,23 +3,20 @@
 import { s } from "./dom.js";
 import { linear, percent, value, whole } from "./numbers.js";
 import { Plot } from "./plot.js";
+import { letter } from "./regime_names.js";
 import { TimePlot, area, line, middles, pieceAt } from "./time_plot.js";
 
 const LANES = 58; // room for the names of lanes
 const KINDS = {
   slow: "slow path", // of preset paper
   novel: "novel context",
+  returned: "a known situation returned",
   failed: "failed",
   late: "late",
   freeze: "frozen",
   default: "sent back to the default",
   unfreeze: "unfrozen",
 };
-
-/** The name of a regime by its rank: A, B, ... */
-export function letter(rank) {
-  return rank < 26 ? String.fromCharCode(65 + rank) : `${rank + 1}`;
-}
 
 /** data: { steps, regimes: [{ rank, from, to }] }. */
 export class RegimePlot extends TimePlot {
@@ -136,15 +133,16 @@ export class NoveltyPlot extends TimePlot {
   table() {
     const { columns, rows } = this.seriesTable({ novelty: this.data.series });
     return {
-      columns: [...columns, "event", "by"],
+      columns: [...columns, "event", "by", "about"],
       rows: [
         ...rows,
-        ...this.data.events.map(({ step, at, kind, by }) => [
+        ...this.data.events.map(({ step, at, kind, by, words }) => [
           step,
           new Date(at * 1000).toISOString(),
           ...columns.slice(2).map(() => ""),
           kind,
           by,
+          words,
         ]),
       ],
     };

@@ -16,7 +16,7 @@ from rasp_tuner.service.http.context_schemas import (
     dimensions,
 )
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
-from rasp_tuner.service.http.view_schemas import Coverage, Gains, Serves, Switched, Times
+from rasp_tuner.service.http.view_schemas import Coverage, Gains, Serves, SituationView, Switched, Times
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -326,7 +326,12 @@ class HistoryView(LazyModel):
     series: dict[str, Series]
     gate: Gate
     regimes: list[dict[str, int]]
-    events: list[dict[str, Any]]
+    situations: list[SituationView]
+    events: list[dict[str, Any]] = Field(
+        description="Steps with a kind: failed, late, novel, slow, freeze, default, unfreeze, returned. The latter has"
+        " regime, visits before, last_step and last_at, first_took, took and saved (steps, null if not measured),"
+        " started_from and words."
+    )
     calibration: dict[str, Any]
 
 

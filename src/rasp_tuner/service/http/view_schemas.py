@@ -41,6 +41,23 @@ class Coverage(LazyModel):
     held: float | None = Field(description="Share of outcomes within the intervals that should hold 0.9 of them.")
 
 
+class SituationView(LazyModel):
+    """One regime: how often it was visited, and whether returns recover sooner than at first (docs/RETURNS.md)."""
+
+    regime: int
+    visits: int
+    steps: int = Field(description="Of all its visits; steps that somebody asked for.")
+    last_step: int
+    last_at: float | None
+    first_took: int | None = Field(description="Steps until it had settled at first; null if not measured.")
+    returns_measured: int = Field(description="Returns that became as good as that.")
+    took_on_return: float | None = Field(description="Their median of steps until then.")
+    returns_missed: int = Field(description="Returns that ended before, or did not within 256 steps.")
+    saved: float | None = Field(description="The difference; null if not measured, or too little to tell.")
+    current: bool
+    words: str = Field(description="Of the return that is going on, if one is.")
+
+
 class Times(LazyModel):
     """When the steps of each piece were told, in unix seconds."""
 

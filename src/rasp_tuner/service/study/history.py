@@ -8,6 +8,7 @@ of the default's own runs in the same regime takes its place.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ import numpy as np
 from rasp_tuner.core.context_encoder import context_encoder
 from rasp_tuner.core.numerics import Array, under
 from rasp_tuner.core.optimizer import Expected
+from rasp_tuner.core.regimes import RegimeTimeline
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
-from rasp_tuner.service.study.regimes import RegimeTimeline
+from rasp_tuner.service.study.study_visits import StudyVisits
 from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Why
@@ -56,7 +58,7 @@ class History:
         self._shown = _series_before_times(definition) + [f"gain:{name}" for name in definition.metrics]
         series = ["at", *self._shown, *(f"gate:{i}" for i in range(len(self.experts)))]
         self.trace, self.latest_steps = Trace(series), LatestSteps(series)
-        self.regimes = RegimeTimeline(self._encoder.dim)
+        self.regimes, self.visits = RegimeTimeline(self._encoder.dim), StudyVisits(definition.space)
         self.marks: list[dict[str, Any]] = []
         self.gain = 0.0  # summed over all steps
         self.gains = Gains(definition.metrics)
@@ -71,6 +73,9 @@ class History:
         step, names = self.trace.steps, self._definition.metrics
         regime = self._regime(context) if known_context else None
         error = self._error(metrics, why)
+        if regime is not None and why is not None:
+            value = None if self._definition.preset == "paper" else error  # its errors are relative to their time
+            self.visits.add(self.regimes.situations[regime], step, at, value, metrics is None, params)
         levels = {name: self._level(name, regime, expected) for name in names}
         gains = self._gains_of(params, metrics, levels)
         gain = self.gains.joint(gains, levels) if gains else None
@@ -103,7 +108,7 @@ class History:
             "novelty": novelty,
             "metrics": metrics,
             "params": params,
-            "regime": regime,
+            "regime": None if regime is None else self.regimes.situations[regime],
             "path": "observed" if why is None else why.path,
             "failed": metrics is None,
             "late": late,
@@ -148,9 +153,10 @@ class History:
             "gate": {"experts": list(self.experts), "step": steps, "weights": weights},
             "regimes": [
                 {"regime": label, "from": before + start, "to": before + end}
-                for label, start, end in self.regimes.segments
+                for label, start, end in self.regimes.situation_segments()
             ],
-            "events": list(self.marks),
+            "situations": self.visits.situations(),
+            "events": sorted([*self.marks, *self.visits.events()], key=lambda event: int(event["step"])),
             "calibration": {
                 "expected": list(COVERAGE_LEVELS) if total else [],
                 "observed": [within / total for within in self.calibration[1:]] if total else [],
@@ -178,7 +184,7 @@ class History:
         """The answer to GET memory: the slots on the two axes along which they differ most."""
         slots = tuner.slots()
         x, explained = _principal_axes(slots.contexts)
-        regimes = self.regimes.nearest_labels(slots.contexts)
+        regimes = self.regimes.nearest_situations(slots.contexts)
         latest = self.trace.steps - 1
         return {
             "slots": [
@@ -205,6 +211,7 @@ class History:
             "series": list(self.trace.series),
             "latest": dict(self.latest),
             "regimes": self.regimes.to_json(),
+            "visits": self.visits.to_json(),
         }
 
     def state(self) -> dict[str, Array]:
@@ -225,12 +232,26 @@ class History:
         self.trace.restore(under("trace/", state), series)
         self.latest_steps.restore(under("newest/", state) or {"values": np.zeros((0, 0))}, self.trace.steps)
         self.regimes.restore(data["regimes"], under("regimes/", state))
+        self.visits.restore(data.get("visits"))
 
     def _regime(self, context: Any) -> int:
         regime = self.regimes.add(self._encoder.encode(context))
         for gone, kept in self.regimes.merged:
             self.gains.merge_regimes(gone, kept)
+        for gone, kept in self.regimes.joined:
+            self.visits.merge(gone, kept)
         return regime
+
+    def with_visits(self, why: Explanation, context: Any, asked_at: float) -> Explanation:
+        """An explanation that says, with dates, whether the situation had been seen before.
+
+        The same one where there is no context, as of suggestions that a saved tuner had made.
+        """
+        if context is None or not (self._encoder.dim and why.in_context):
+            return why
+        regime = self.regimes.known_situation(self._encoder.encode_readonly(context))
+        waits, step = why.path == "pending", self.trace.steps
+        return replace(why, seen=None if regime is None else self.visits.seen(regime, step, asked_at, waits))
 
     def is_judged(self, step: int) -> bool:
         """Whether the gain of a step is computed: of all at first, later of some, at no period."""

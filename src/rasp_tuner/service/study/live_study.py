@@ -270,10 +270,8 @@ class LiveStudy:
 
     def suggestions(self, limit: int, now: float) -> list[dict[str, Any]]:
         """The newest suggestions, newest first."""
-        newest = list(self.recent)[::-1][:limit]
-        return [
-            self._suggestion_json(self.recent[number], self._explanation(self.recent[number]), now) for number in newest
-        ]
+        newest = list(self.recent.values())[::-1][:limit]
+        return [self._suggestion_json(record, self._explanation(record), now) for record in newest]
 
     def suggestion(self, id: str, log: EventLog, now: float) -> dict[str, Any]:
         """One suggestion, however old, with its explanation while the tuner still has it."""
@@ -391,9 +389,10 @@ class LiveStudy:
 
     def _explanation(self, record: SuggestionRecord) -> Explanation | None:
         try:
-            return self.tuner.explain(self._tuner_id(record))
+            why = self.tuner.explain(self._tuner_id(record), visits=record.context is None)  # else the study knows more
         except UnknownSuggestion:
             return None
+        return self.history.with_visits(why, record.context, record.asked_at)
 
     def _suggestion_json(self, record: SuggestionRecord, why: Explanation | None, now: float) -> dict[str, Any]:
         overdue = record.status == "pending" and (self.expires_at(record) < now or record.number not in self.pending)

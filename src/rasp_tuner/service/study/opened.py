@@ -55,7 +55,7 @@ def begin_with(live: "LiveStudy", event: Event) -> None:
     asked, failures = tuner.asked, 0
     for number in range(max(asked - MAX_PENDING_LIMIT, 0), asked):
         try:
-            why = tuner.explain(ask_id(number))
+            why = tuner.explain(ask_id(number), visits=False)
         except UnknownSuggestion:
             continue
         if why.params is None:  # a snapshot of version 0.1

@@ -1,24 +1,9 @@
-"""Study files: TOML with the fields of a study; what is given on the command line takes their place."""
+"""Options of the command line: they take the place of what a study file says."""
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from rasp_tuner.errors import InvalidSpace
-
 TABLES = ("knobs", "default", "metrics", "contexts", "env", "files")
-
-
-def read_study_file(path: Path) -> dict[str, Any]:
-    """The fields in a study file; without a name in it, the study is named after the file."""
-    try:
-        found = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as reason:
-        raise InvalidSpace(f"cannot read the study file {str(path)!r}: {reason}") from reason
-    except tomllib.TOMLDecodeError as reason:
-        raise InvalidSpace(f"{str(path)!r} is not TOML: {reason}") from reason
-    return {"name": path.stem, **found}
 
 
 def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

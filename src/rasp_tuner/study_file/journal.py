@@ -1,8 +1,8 @@
 """The journal: one JSON line for everything that was measured, on disk before it counts.
 
-The first line is the study's definition. Every other line is a run (`kind` "run"), a run of the final comparison
-("final") or what was recommended for it ("recommended"). A last line without its end was being written when the
-program was killed: it was never acknowledged, and it is dropped.
+The first line is the definition of the study. The `kind` of any other says what it is: of `rasp tune` a run, one of
+the final comparison ("final") or what was recommended for it ("recommended"); of `rasp watch` see watch/state.py. A
+last line without its end was being written when the program was killed: it was never acknowledged, and it is dropped.
 """
 
 import errno
@@ -10,25 +10,30 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from rasp_tuner.errors import JournalError, TuningStopped
-from rasp_tuner.tune.study import differences
+from rasp_tuner.study_file.fields import differences
 
-log = logging.getLogger("rasp_tuner.tune")
+log = logging.getLogger("rasp_tuner.journal")
 
 FILE = "journal.jsonl"
+OLD_FILE = "journal.old.jsonl"
 VERSION = 1
+MEASURED = ("run", "final", "step", "checkpoint")  # kinds of lines that hold or stand for measurements
 
 
 class Journal:
     """An open journal; only one process at a time can have it."""
 
-    def __init__(self, folder: Path, definition: Mapping[str, Any], fresh: bool = False) -> None:
+    def __init__(
+        self, folder: Path, definition: Mapping[str, Any], fresh: bool = False, program: str = "rasp tune"
+    ) -> None:
         """Create the journal, or open it if it is of the same definition; `fresh` sets an old one aside."""
+        self._program = program  # whose journal it is, for messages
         self.path = folder / FILE
         self.dropped = 0  # bytes of a torn last line
         if fresh:
@@ -76,18 +81,48 @@ class Journal:
             advice = {errno.ENOSPC: "Free some space", errno.EDQUOT: "Free some space", errno.EFBIG: "Raise the limit"}
             raise JournalError(
                 f"cannot write to {str(self.path)!r}: {reason.strerror}. Nothing acknowledged is lost:"
-                f" {len(self.of_kind('run')) + len(self.of_kind('final'))} runs are in it."
+                f" {sum(entry['kind'] in MEASURED for entry in self.entries)} runs are in it."
                 f" {advice.get(reason.errno or 0, 'Remove the cause')}, then give the same command again to go on"
             ) from reason
         self._size += len(line)
         self.entries.append(entry)
 
+    def restart(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Begin the file anew, with the study's line and these; what was in it is kept as journal.old.jsonl.
+
+        After a crash the file is either the old one or the new one, whole.
+        """
+        kept = [self.entries[0], *entries]
+        data = b"".join(json.dumps(entry, allow_nan=False).encode() + b"\n" for entry in kept)
+        new, old = self.path.with_name("journal.new.jsonl"), self.path.with_name(OLD_FILE)
+        try:
+            file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.write(file, data) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(file)
+                old.unlink(missing_ok=True)
+                old.hardlink_to(self.path)
+                new.replace(self.path)
+            except BaseException:
+                os.close(file)
+                raise
+            _sync_folder(self.path.parent)
+        except OSError as reason:
+            raise JournalError(f"cannot begin {str(self.path)!r} anew: {reason}; it is as it was") from reason
+        os.close(self._file)
+        self._file, self._size, self.entries = file, len(data), kept
+
     def _lock(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(self._file).st_ino != self.path.stat().st_ino:
+                raise BlockingIOError("it was begun anew meanwhile")
         except OSError as reason:
             raise TuningStopped(
-                f"another rasp tune is at work on {str(self.path)!r}: wait for it, or give this one another --name"
+                f"another {self._program} is at work on {str(self.path)!r}:"
+                " wait for it, or give this one another --name"
             ) from reason
 
     def _read(self) -> list[dict[str, Any]]:
@@ -119,7 +154,7 @@ class Journal:
         if head["kind"] != "study" or head.get("version", 0) > VERSION:
             raise JournalError(f"{str(self.path)!r} is no journal that this version can read: start over with --fresh")
         changed = differences(head["definition"], json.loads(json.dumps(definition)))
-        if changed and any(entry.get("metrics") for entry in self.entries):
+        if changed and any(entry.get("metrics") or entry["kind"] == "checkpoint" for entry in self.entries):
             raise TuningStopped(
                 f"the study in {str(self.path.parent)!r} was started with another definition:\n  "
                 + "\n  ".join(changed)

@@ -1,0 +1,72 @@
+// The situations of a study: how often each was visited, when last, and whether returns recover sooner than at first.
+
+import { h, write } from "./dom.js";
+import { ago, value, whole } from "./numbers.js";
+import { letter } from "./regime_names.js";
+
+const DAY = 86_400;
+const DATE = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
+const COLUMNS = ["Regime", "Visits", "Steps", "Last seen", "Steps to settle at first", "On return", "Saved"];
+
+function lastSeen({ current, last_at: at, last_step: step }, steps, now) {
+  if (current) return "now";
+  const before = `${whole(steps - step)} steps ago`;
+  if (at === null) return before;
+  return now - at < 2 * DAY ? `${ago(at, now)}, ${before}` : `${DATE.format(new Date(at * 1000))}, ${before}`;
+}
+
+function onReturn({ visits, took_on_return: took, returns_measured: measured, returns_missed: missed }) {
+  if (visits < 2) return "–";
+  if (!measured) return missed ? `not reached (${missed} of ${missed})` : "not measured";
+  const all = measured + missed;
+  return `${value(took)} (${missed ? `median; ${measured} of ${all} got there` : measured === 1 ? "one return" : `median of ${measured}`})`;
+}
+
+export class Situations {
+  constructor() {
+    this.key = "";
+    this.back = h("p", { class: "back", hidden: true });
+    this.body = h("tbody", { role: "rowgroup" });
+    const head = COLUMNS.map((name) => h("th", { scope: "col", role: "columnheader" }, name));
+    this.table = h(
+      "table",
+      { role: "table", class: "situations" },
+      h("caption", { class: "unseen" }, "Visits to each regime, and how many steps it takes to recover"),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
+      this.body,
+    );
+    this.element = h("div", { hidden: true }, this.back, this.table);
+  }
+
+  /** `situations` with the rank of their regime; `steps` of the study so far. */
+  set(situations, steps, now) {
+    this.element.hidden = situations.length === 0;
+    const current = situations.find(({ words }) => words);
+    this.back.hidden = !current;
+    if (current) write(this.back, `Regime ${letter(current.rank)} is back. ${current.words}`);
+    const rows = situations.map((one) => [
+      one.rank,
+      whole(one.visits),
+      whole(one.steps),
+      lastSeen(one, steps, now),
+      one.first_took === null ? "not measured" : whole(one.first_took),
+      onReturn(one),
+      one.saved === null ? "–" : `about ${whole(one.saved)} steps`,
+    ]);
+    const key = JSON.stringify(rows);
+    if (key === this.key) return;
+    this.key = key;
+    this.body.replaceChildren(...rows.map(row));
+  }
+}
+
+function row([rank, ...texts]) {
+  const name = h(
+    "th",
+    { scope: "row", role: "rowheader" },
+    h("span", { class: `swatch r${rank % 12}` }),
+    ` ${letter(rank)}`,
+  );
+  const cells = texts.map((text, i) => h("td", { role: "cell", data: { label: COLUMNS[i + 1] } }, text));
+  return h("tr", { role: "row" }, name, cells);
+}

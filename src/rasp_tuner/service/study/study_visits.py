@@ -1,0 +1,91 @@
+"""StudyVisits: when situations of a study return, with dates. Computed from its steps alone, bounded, saved with it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from rasp_tuner.core.recovery import FAILED
+from rasp_tuner.core.returns import Return, steps_saved
+from rasp_tuner.core.visits import Arrival, StepSeen, Visits, return_coming, return_of
+from rasp_tuner.space import Params, Space
+
+
+class StudyVisits:
+    """For one study; labels are those of its regimes."""
+
+    def __init__(self, space: Mapping[str, Any]) -> None:
+        self._space = Space.from_json(space)
+        self._visits = Visits(self._distance)
+
+    def add(
+        self, regime: int, step: int, at: float, error: float | None, failed: bool, params: Mapping[str, Any]
+    ) -> None:
+        """Add a step that somebody asked for; `error` None: not known."""
+        self._visits.add(regime, StepSeen(step, at, FAILED if failed else error, dict(params)))
+
+    def merge(self, gone: int, kept: int) -> None:
+        self._visits.merge(gone, kept)
+
+    def seen(self, regime: int, step: int, asked_at: float, waits: bool) -> Return | None:
+        """Of a suggestion in this regime: whether the situation had been seen before; `step`: the next one."""
+        visits = self._visits
+        if not waits:
+            arrival = visits.arrival_at(regime, asked_at)
+        elif regime != visits.now:
+            return return_coming(visits, regime, step, asked_at)
+        else:
+            arrival = visits.current()
+        return None if arrival is None else return_of(arrival, arrival.started_from)
+
+    def events(self) -> list[dict[str, Any]]:
+        """The newest returns that are told, oldest first."""
+        return [_event(arrival) for arrival in self._visits.told]
+
+    def latest(self) -> dict[str, Any] | None:
+        """The newest of them."""
+        told = self._visits.told
+        return _event(told[-1]) if told else None
+
+    def situations(self) -> list[dict[str, Any]]:
+        """What is known of each, by regime."""
+        current = self._visits.current()
+        return [
+            {
+                "regime": label,
+                "visits": one.visits,
+                "steps": one.steps,
+                "last_step": one.last_step,
+                "last_at": one.last_at,
+                "first_took": None if (known := one.settled) is None else known.took,
+                "returns_measured": len(one.took),
+                "took_on_return": one.took_on_return,
+                "returns_missed": one.missed,
+                "saved": steps_saved(None if known is None else known.took, one.took_on_return),
+                "current": label == self._visits.now,
+                "words": str(return_of(current, current.started_from))
+                if current is not None and current.situation == label
+                else "",
+            }
+            for label, one in sorted(self._visits.situations.items())
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return self._visits.to_json()
+
+    def restore(self, data: dict[str, Any] | None) -> None:
+        """Take back what `to_json` gave; None, as in earlier versions: visits are counted from here on."""
+        if data is not None:
+            self._visits.restore(data)
+
+    def _distance(self, one: Params, other: Params) -> float:
+        return math.sqrt(float(np.mean((self._space.to_unit(one) - self._space.to_unit(other)) ** 2)))
+
+
+def _event(arrival: Arrival) -> dict[str, Any]:
+    back = return_of(arrival, arrival.started_from)
+    told = {name: value for name, value in asdict(back).items() if name != "at"}
+    head = {"step": arrival.step, "at": arrival.at, "kind": "returned", "regime": arrival.situation}
+    return {**head, **told, "saved": back.saved, "words": str(back)}

@@ -1,0 +1,116 @@
+"""A command: its words and environment variables hold the parameters. It exits with 0 once they are in use."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rasp_tuner.core.checks import show
+from rasp_tuner.errors import InvalidSpace, SinkFailed
+from rasp_tuner.space import Params
+from rasp_tuner.study_file import template
+from rasp_tuner.study_file.fields import seconds
+from rasp_tuner.watch.sinks.sink import SinkFields, placeholder_values, used_knobs
+
+SHOWN_TEXT = 300  # last characters of what a command said
+
+
+@dataclass(frozen=True)
+class CommandSink:
+    """Runs a program in the study's folder. No shell reads the values."""
+
+    name: str
+    modes: tuple[str, ...]
+    all_knobs: tuple[str, ...]
+    words: tuple[str, ...]
+    env: Mapping[str, str]
+    timeout_s: float
+    folder: Path
+
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        return used_knobs(self.all_knobs, [*self.words, *self.env.values()])
+
+    def deliver(self, params: Params) -> None:
+        words, env = self._filled(params)
+        shown = shlex.join(words)
+        with tempfile.TemporaryFile() as output:  # a pipe would be kept open by a daemon that it starts
+            try:
+                process = subprocess.Popen(  # noqa: S603 - the operator's own command
+                    words,
+                    cwd=self.folder,
+                    env={**os.environ, **env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as reason:
+                raise SinkFailed(f"sink {self.name!r}: cannot start {shown}: {reason}") from reason
+            try:
+                code = process.wait(self.timeout_s)
+            except BaseException as reason:
+                _end(process)
+                if isinstance(reason, subprocess.TimeoutExpired):
+                    raise SinkFailed(
+                        f"sink {self.name!r}: {shown} took longer than {self.timeout_s:g} s and was ended"
+                    ) from reason
+                raise
+            if code:
+                raise SinkFailed(f"sink {self.name!r}: {shown} exits with {code}: {_tail(output)}")
+
+    def _filled(self, params: Params) -> tuple[list[str], dict[str, str]]:
+        values = placeholder_values(self.all_knobs, params)
+        env = {name: template.fill(text, values) for name, text in self.env.items()}
+        return template.fill_words(self.words, values), env
+
+    def shown(self, params: Params) -> str:
+        words, env = self._filled(params)
+        return "runs " + " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), shlex.join(words)])
+
+    def problems(self) -> list[str]:
+        program = self.words[0]
+        found = (self.folder / program).is_file() if "/" in program else shutil.which(program) is not None
+        if found or template.placeholders(program):
+            return []
+        return [f"sink {self.name!r}: the program {program!r} was not found: check its name and PATH"]
+
+
+def command_sink(fields: SinkFields) -> CommandSink:
+    given, env = fields.take("command"), fields.take("env", {})
+    try:
+        words = shlex.split(given) if isinstance(given, str) else list(given)
+    except (TypeError, ValueError):
+        words = []
+    if not words or not all(isinstance(word, str) for word in words):
+        raise InvalidSpace(
+            f'{fields.where}.command must be words, as in ["app", "-w", "{{workers}}"], got {show(given)}'
+        )
+    if not isinstance(env, Mapping) or not all(isinstance(v, str) for pair in env.items() for v in pair):
+        raise InvalidSpace(
+            f'{fields.where}.env must be a table of texts, as in {{ WORKERS = "{{workers}}" }}, got {env!r}'
+        )
+    for text in [*words, *env.values()]:
+        template.check(fields.where, text, fields.knobs)
+    timeout_s = seconds(f"{fields.where}.timeout", fields.take("timeout", 30)) or 0.0
+    return CommandSink(fields.name, fields.modes, fields.knobs, tuple(words), env, timeout_s, fields.folder.resolve())
+
+
+def _tail(output: IO[bytes]) -> str:
+    """The end of what a command said, on one line."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * SHOWN_TEXT))
+    return " ".join(output.read().decode("utf-8", "replace").split())[-SHOWN_TEXT:] or "it said nothing"
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """With all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

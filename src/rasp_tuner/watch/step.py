@@ -1,0 +1,163 @@
+"""One step of a study: read the situation, choose, hand over, let it settle, measure, learn.
+
+The situation is read before the parameters are chosen, and it is what the outcome is learned for. It is read again at
+the end: what has changed meanwhile is noted, in the journal and in the log.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from rasp_tuner.errors import InvalidValue, NoData, QueryFailed
+from rasp_tuner.report.words import settings_words
+from rasp_tuner.space import Params
+from rasp_tuner.watch.delivery import Delivery
+from rasp_tuner.watch.gain import PAIRED, Outcome, forecast, group_of
+from rasp_tuner.watch.judge import Levels, broken_limits, is_worse
+from rasp_tuner.watch.memory import Memory
+from rasp_tuner.watch.reader import ContextValue, Reader, changed
+from rasp_tuner.watch.schedule import runs_suggestion
+from rasp_tuner.watch.study import Mode, WatchStudy
+
+log = logging.getLogger("rasp_tuner.watch")
+
+Role = Literal["suggestion", "default", "observed", "frozen"]
+Context = dict[str, ContextValue]
+
+
+class Stepper:
+    """Does the steps of one mode. What cannot be read or handed over raises, and nothing is learned."""
+
+    def __init__(
+        self, study: WatchStudy, mode: Mode, memory: Memory, delivery: Delivery, pause: Callable[[float], None]
+    ) -> None:
+        self.study, self.mode, self.memory, self.delivery = study, mode, memory, delivery
+        self.reader, self._pause = Reader(study, pause), pause
+        self.group = group_of(mode, study.has_canaries)
+        self.by_instances = self.group == PAIRED
+
+    @property
+    def share(self) -> float:
+        """Of steps that run suggestions."""
+        return self.study.share if self.mode == "canary" else 1.0 - self.study.holdout
+
+    def run(self) -> dict[str, Any]:
+        """The line of the journal of one step, which was learned and is on disk."""
+        context = self.reader.contexts()
+        entry, id = self._watched(context) if self.mode == "shadow" else self._applied(context)
+        self.memory.learn(entry, id)
+        if self.mode == "shadow":
+            entry["forecast"] = self._forecast(context, entry["ran"] or entry["params"])
+        self.memory.write(entry)
+        return entry
+
+    def _applied(self, context: Context) -> tuple[dict[str, Any], str | None]:
+        """A step that runs a suggestion or the default."""
+        role = self._role()
+        suggestion = self.memory.tuner.ask(context or None) if role != "default" else None
+        params = dict(self.study.default) if suggestion is None else suggestion.params
+        moved = self.delivery.put(params)
+        self._pause((self.study.settle_s if moved else 0.0) + self.study.window_s)
+        metrics = self.reader.metrics("canary" if self.by_instances else "query")
+        control = self.reader.metrics("control") if self.by_instances else None
+        ran = self.reader.running()
+        if ran is not None and ran != params:
+            log.warning("what runs is %s, not what was handed over: it is learned as such", settings_words(ran))
+        entry = self._entry(role, context, params, ran if ran != params else None, metrics, control)
+        return entry, None if suggestion is None else suggestion.id
+
+    def _watched(self, context: Context) -> tuple[dict[str, Any], None]:
+        """A step of a shadow: what runs is measured, nothing is changed."""
+        wanted = self.memory.tuner.ask(context or None).params
+        self._pause(self.study.window_s)
+        metrics = self.reader.metrics()
+        params = self.reader.running() or self._in_place()
+        entry = self._entry("observed", context, params, None, metrics, None)
+        return {**entry, "would_try": wanted}, None
+
+    def _in_place(self) -> Params:
+        state = self.memory.state
+        if state.in_place_mode == "canary" and self.study.has_canaries:
+            return dict(self.study.default)  # only the canaries got something else
+        if state.in_place is None:
+            raise NoData(
+                "empty",
+                "nobody knows which parameters run, since a sink failed half way: put the default in place and start"
+                " over, or add queries for what runs under [running]",
+            )
+        return dict(state.in_place)
+
+    def _role(self) -> Role:
+        state = self.memory.state
+        if state.rolled_back:
+            return "frozen"
+        if self.by_instances or runs_suggestion(state.steps, self.share, self.study.seed, self.mode):
+            return "suggestion"
+        return "default"
+
+    def _entry(
+        self,
+        role: Role,
+        context: Context,
+        params: Params,
+        ran: Params | None,
+        metrics: dict[str, float],
+        control: dict[str, float] | None,
+    ) -> dict[str, Any]:
+        levels = self.memory.tuner.default_levels(context or None)
+        kinds = {name: source.metric for name, source in self.study.metrics.items()}
+        broken = broken_limits(kinds, metrics, levels, control)
+        is_default = (ran or params) == self.study.default
+        return {
+            "kind": "step",
+            "step": self.memory.state.steps,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "mode": self.mode,
+            "role": role,
+            "context": context,
+            "after": self._context_after(context),
+            "params": params,
+            "ran": ran,
+            "metrics": metrics,
+            "control": control,
+            "broken": broken,
+            "good": role != "observed" and (is_default or not (broken or is_worse(kinds, metrics, levels))),
+            "outcomes": self._outcomes(role, metrics, control, levels),
+            "forecast": None,
+        }
+
+    def _outcomes(
+        self, role: Role, metrics: dict[str, float], control: dict[str, float] | None, levels: Levels
+    ) -> list[Outcome]:
+        """What the step says about the gain."""
+        name = self.study.objective
+        level = levels[name].mean if name in levels else None
+        if role not in ("suggestion", "default"):
+            return []
+        found = [Outcome(self.group, role == "suggestion", metrics[name], level)]
+        return found if control is None else [*found, Outcome(self.group, False, control[name], level)]
+
+    def _context_after(self, before: Context) -> Context | None:
+        """The situation at the end of the window; None if it cannot be read then."""
+        try:
+            after = self.reader.contexts()
+        except (NoData, QueryFailed, InvalidValue) as reason:
+            log.info("the context at the end of the window could not be read: %s", reason)
+            return None
+        timeless = [name for name, source in self.study.contexts.items() if not source.query.startswith("time:")]
+        if moved := ", ".join(changed({name: before[name] for name in timeless}, after)):
+            if self.study.on_change == "skip":
+                raise NoData("changed", f"the context changed during the window: {moved}")
+            log.info("the context changed during the window: %s; the one at its start counts", moved)
+        return after
+
+    def _forecast(self, context: Context, running: Params) -> tuple[float, float, bool] | None:
+        """What the recommendation would gain here over what runs."""
+        name = self.study.objective
+        found = self.memory.tuner.what_if(context or None, running)
+        runs, best = found.given, found.recommended
+        if name not in runs.metrics:
+            return None
+        same = best.params == runs.params
+        return forecast(runs.metrics[name], best.metrics[name], same, self.study.metrics[name].metric.direction)

@@ -1,0 +1,210 @@
+"""WatchStudy: what `rasp watch` asks, changes and keeps to. Built from a study file; checks itself (docs/WATCH.md)."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from rasp_tuner.contexts import kind_json
+from rasp_tuner.core.checks import number, show, whole
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.presets import BUDGET
+from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.study_file.fields import parse_knobs, read_study_file, seconds, table
+from rasp_tuner.watch.http_call import check_headers, check_url
+from rasp_tuner.watch.prometheus import Prometheus
+from rasp_tuner.watch.queries import (
+    ContextQuery,
+    MetricQuery,
+    RunningQuery,
+    check_missing,
+    context_query,
+    metric_query,
+    running_query,
+)
+from rasp_tuner.watch.sinks import Sink, parse_sink
+
+Mode = Literal["shadow", "canary", "live"]
+MODES: tuple[Mode, ...] = ("shadow", "canary", "live")
+FIELDS = (
+    *("name", "mode", "settle", "window", "min_samples", "missing", "wait", "share", "holdout", "violations"),
+    *("budget", "when_spent", "on_change", "on_exit", "seed", "constraints"),
+    *("prometheus", "knobs", "default", "metrics", "contexts", "running", "sinks"),
+)
+
+
+@dataclass(frozen=True)
+class WatchStudy:
+    """Everything that a study file says."""
+
+    name: str
+    prometheus: Prometheus
+    knobs: dict[str, Knob]
+    default: Params
+    metrics: dict[str, MetricQuery]
+    contexts: dict[str, ContextQuery] = field(default_factory=dict)
+    running: dict[str, RunningQuery] = field(default_factory=dict)  # of each knob
+    sinks: tuple[Sink, ...] = ()
+    constraints: tuple[str, ...] = ()
+    mode: Mode = "shadow"
+    settle_s: float = 0.0  # after a change, before the window begins
+    window_s: float = 60.0  # that metrics are of
+    wait_s: float = 120.0  # for data that is missing, where it is waited for
+    share: float = 0.25  # of steps that run suggestions in mode canary
+    holdout: float = 0.1  # of steps that run the default in mode live
+    violations: int = 3  # of a limit, one after the other, that end it
+    budget: float | None = BUDGET
+    when_spent: Literal["rollback", "exploit"] = "rollback"
+    on_change: Literal["learn", "skip"] = "learn"  # where a context changes during the window
+    on_exit: Literal["keep", "default"] = "keep"
+    seed: int = 0
+
+    @property
+    def space(self) -> Space:
+        return Space(self.knobs, self.constraints, self.default)
+
+    @property
+    def objective(self) -> str:
+        """The metric that gains are told of: the first that is to be improved."""
+        return next((name for name, source in self.metrics.items() if source.metric.weight), next(iter(self.metrics)))
+
+    @property
+    def has_canaries(self) -> bool:
+        """Whether every metric can be asked of canary and control instances."""
+        return all(source.canary is not None for source in self.metrics.values())
+
+    def sinks_of(self, mode: Mode) -> list[Sink]:
+        return [sink for sink in self.sinks if mode in sink.modes]
+
+    def to_json(self) -> dict[str, Any]:
+        """What must stay the same for a journal to be continued: what numbers mean, not where they come from."""
+        return {
+            "name": self.name,
+            "knobs": self.space.to_json(),
+            "constraints": list(self.constraints),
+            "default": self.default,
+            "metrics": {name: source.metric.to_json() for name, source in self.metrics.items()},
+            "contexts": {name: kind_json(source.kind) for name, source in self.contexts.items()},
+            "seed": self.seed,
+            "budget": self.budget,
+        }
+
+    def check_mode(self, mode: Mode) -> None:
+        """InvalidSpace if the study cannot be run in this mode."""
+        sinks = self.sinks_of(mode)
+        if mode != "shadow" and not sinks:
+            raise InvalidSpace(
+                f"mode {mode} writes parameters, but no sink is there for it: add one, as in [sinks.settings] file ="
+                ' "settings.json"'
+            )
+        reached = {name for sink in sinks for name in sink.knobs}
+        for name in self.knobs if mode != "shadow" else ():
+            if name not in reached:
+                raise InvalidSpace(f"knob {name!r} reaches no sink: put {{{name}}} into the template or the command")
+        if mode == "canary" and not self.has_canaries and any(s.canary is not None for s in self.metrics.values()):
+            raise InvalidSpace("canary and control must be there for every metric, or for none")
+
+
+def read_study(path: str | Path) -> WatchStudy:
+    """The study in a file; files and templates that it names are relative to it."""
+    return build_study(read_study_file(Path(path)), Path(path).parent)
+
+
+def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
+    """A study from fields as a study file has them."""
+    if unknown := sorted(set(fields) - set(FIELDS)):
+        raise InvalidSpace(f"a study to watch has no field {unknown[0]!r}; it takes {', '.join(FIELDS)}")
+    knobs, default = parse_knobs(fields, 'threads = "int:1..32:log" under [knobs]')
+    if unasked := [name for name in default if name not in table(fields, "default")]:
+        raise InvalidSpace(
+            f"default lacks {', '.join(unasked)}: say what runs today under [default], for that is what everything is"
+            " compared with and what it goes back to"
+        )
+    missing = check_missing("study", fields.get("missing", "skip"), ("skip", "wait"))
+    metrics = {
+        name: metric_query(name, spec, fields.get("min_samples"), missing)
+        for name, spec in table(fields, "metrics").items()
+    }
+    if not metrics:
+        raise InvalidSpace('a study needs a metric, as in [metrics.p99_ms] query = "..." goal = "min"')
+    word = "skip" if isinstance(missing, float) else missing
+    contexts = {name: context_query(name, spec, word) for name, spec in table(fields, "contexts").items()}
+    window_s = seconds("window", fields.get("window", "1m")) or 0.0
+    rules = fields.get("constraints", ())
+    name = str(fields.get("name") or "watch")
+    if not re.fullmatch(r"\w[\w.-]{0,99}", name):
+        raise InvalidSpace(f"name must be letters, digits, dots and dashes, got {show(name)}")
+    study = WatchStudy(
+        name=name,
+        prometheus=_prometheus(table(fields, "prometheus")),
+        knobs=knobs,
+        default=default,
+        metrics=metrics,
+        contexts=contexts,
+        running=_running(table(fields, "running"), knobs),
+        sinks=tuple(parse_sink(name, key, spec, knobs, folder) for key, spec in table(fields, "sinks").items()),
+        constraints=tuple(rules) if isinstance(rules, (list, tuple)) else (rules,),
+        mode=check_mode_word(fields.get("mode", "shadow")),
+        settle_s=_seconds_or_zero("settle", fields.get("settle", 0)),
+        window_s=window_s,
+        wait_s=seconds("wait", fields.get("wait", 2.0 * window_s)) or 0.0,
+        share=_share("share", fields.get("share", 0.25), 0.02),
+        holdout=_share("holdout", fields.get("holdout", 0.1), 0.0),
+        violations=whole("violations", fields.get("violations", 3), 1, 1000, InvalidSpace),
+        budget=_budget(fields.get("budget", BUDGET)),
+        when_spent=_word("when_spent", fields.get("when_spent", "rollback"), ("rollback", "exploit")),
+        on_change=_word("on_change", fields.get("on_change", "learn"), ("learn", "skip")),
+        on_exit=_word("on_exit", fields.get("on_exit", "keep"), ("keep", "default")),
+        seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
+    )
+    _ = study.space  # the default keeps the constraints
+    study.check_mode(study.mode)
+    return study
+
+
+def check_mode_word(given: object) -> Mode:
+    return cast(Mode, _word("mode", given, MODES))
+
+
+def _prometheus(fields: Mapping[str, Any]) -> Prometheus:
+    known = ("url", "timeout", "max_age", "headers", "token_env")
+    if unknown := sorted(set(fields) - set(known)):
+        raise InvalidSpace(f"prometheus has no field {unknown[0]!r}; it takes {', '.join(known)}")
+    return Prometheus(
+        check_url("prometheus.url", fields.get("url", "http://127.0.0.1:9090")),
+        seconds("prometheus.timeout", fields.get("timeout", 5)) or 0.0,
+        seconds("prometheus.max_age", fields.get("max_age", "2m")) or 0.0,
+        check_headers("prometheus", fields.get("headers", {}), fields.get("token_env")),
+    )
+
+
+def _running(fields: Mapping[str, Any], knobs: Mapping[str, Knob]) -> dict[str, RunningQuery]:
+    if unknown := sorted(set(fields) - set(knobs)):
+        raise InvalidSpace(f"running names {unknown[0]!r}, which is no knob; there are {', '.join(knobs)}")
+    if lacking := [name for name in knobs if fields and name not in fields]:
+        raise InvalidSpace(f"running lacks {lacking[0]!r}: give a query for every knob, or for none")
+    return {name: running_query(name, spec) for name, spec in fields.items()}
+
+
+def _seconds_or_zero(field: str, given: object) -> float:
+    is_zero = isinstance(given, (int, float)) and not isinstance(given, bool) and given == 0
+    return 0.0 if is_zero else seconds(field, given) or 0.0
+
+
+def _share(field: str, given: object, low: float) -> float:
+    share = number(field, given, InvalidSpace)
+    if not low <= share <= 0.98:
+        raise InvalidSpace(f"{field} must be a share of steps from {low:g} to 0.98, got {show(given)}")
+    return share
+
+
+def _budget(given: object) -> float | None:
+    """`budget = false` is none."""
+    return None if given is False else number("budget", given, InvalidSpace)
+
+
+def _word(field: str, given: object, words: tuple[str, ...]) -> Any:
+    if given not in words:
+        raise InvalidSpace(f"{field} must be one of {', '.join(words)}, got {show(given)}")
+    return given
