@@ -162,7 +162,9 @@ def test_while_the_store_is_away_the_loop_goes_on_and_nothing_is_lost(empty_data
         shutil.copy(empty_database, folder / "mlflow.db")
         assert logger.flush(timeout_s=30.0)
     logger.close()
-    assert [record.getMessage().partition(",")[0] for record in caplog.records] == ["MLflow is away or refuses what is sent"]
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
+        "MLflow is away or refuses what is sent"
+    ]
     assert logged(store, logger.run_id, "knob/codec").keys() == set(range(20))
 
 

@@ -1,4 +1,4 @@
-"""Policies that were cut, changed or written by others: an error where they are read, not an answer or a crash later."""
+"""Policies that were cut or changed by others: an error where they are read, not a crash later."""
 
 import json
 import shutil
@@ -13,7 +13,9 @@ from rasp_tuner.policy.evaluate import load
 EXAMPLES = Path(__file__).parents[2] / "examples/policy"
 
 GOOD = {
-    "format": "rasp-policy", "version": 1, "context": [{"name": "qps", "kind": "number"}, {"name": "region", "kind": "category"}], "default": {"pool": 8}, "knobs": {},
+    "format": "rasp-policy", "version": 1,
+    "context": [{"name": "qps", "kind": "number"}, {"name": "region", "kind": "category"}],
+    "default": {"pool": 8}, "knobs": {},
     "tree": {
         "if": {"field": "qps", "at_most": 5.0},
         "then": {"leaf": 0, "params": {"pool": 1}},

@@ -163,8 +163,8 @@ class MlflowLogger:
         self._thread.join(timeout=1.0)
         if not sent or self._client is None or self._run_id is None:
             log.warning(
-                "MLflow was away or refused what was sent: %d steps of run %s were not logged. They are on the tuner's record: a logger with"
-                " run_id= sends the latest 1,000 again",
+                "MLflow was away or refused what was sent: %d steps of run %s were not logged. They are on the tuner's"
+                " record: a logger with run_id= sends the latest 1,000 again",
                 self.waiting,
                 self._run_id,
             )

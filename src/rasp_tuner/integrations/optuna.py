@@ -179,7 +179,7 @@ class RaspSampler(BaseSampler):
         """Nothing: threads share this sampler and its one generator, so no two of them draw the same."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What `pickle` and `copy` take, as Optuna's samplers allow: the settings. Trials are learned from the study."""
+        """What `pickle` and `copy` take, as of Optuna's samplers: the settings. Trials are learned from the study."""
         left_out = ("_lock", "_study", "_tuner", "_checker", "_waiting", "_learned", "_all_before", "_space", "_start")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 

@@ -29,7 +29,14 @@ except ImportError as reason:  # of Ray, or of what `ray.tune` needs beside it
         "RaspSearch needs ray[tune], which is not installed: pip install 'rasp-tuner[ray-tune]'"
     ) from reason
 
-from rasp_tuner.integrations.ray_space import Parameter, constants_of, nested, parameters_from_json, parameters_of, value_at
+from rasp_tuner.integrations.ray_space import (
+    Parameter,
+    constants_of,
+    nested,
+    parameters_from_json,
+    parameters_of,
+    value_at,
+)
 from rasp_tuner.integrations.shared import check_alike, plain_context
 
 log = logging.getLogger("rasp_tuner")

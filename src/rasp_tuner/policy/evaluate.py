@@ -48,19 +48,20 @@ def check(policy: Any) -> dict[str, Any]:
         raise ValueError("must be a rasp-policy of version 1")
     fields, default = policy.get("context"), policy.get("default")
     if not isinstance(fields, list) or not all(
-        isinstance(field, dict) and isinstance(field.get("name"), str) and field.get("kind") in KINDS for field in fields
+        isinstance(field, dict) and isinstance(field.get("name"), str) and field.get("kind") in KINDS
+        for field in fields
     ):
         raise ValueError(f"context must be a list of fields, each with a name and a kind of {', '.join(KINDS)}")
     kinds = {field["name"]: field["kind"] for field in fields}
     if len(kinds) != len(fields):
         raise ValueError("context must have every name once")
     if not isinstance(default, dict):
-        raise ValueError("default must hold parameters by name")
+        raise ValueError("default must hold parameters by name")  # noqa: TRY004  # of the file
     nodes = [("tree", policy.get("tree"))]
     while nodes:
         place, node = nodes.pop()
         if not isinstance(node, dict):
-            raise ValueError(f"{place} must be a leaf or a test")
+            raise ValueError(f"{place} must be a leaf or a test")  # noqa: TRY004  # of the file
         if "params" in node:
             if not isinstance(node["params"], dict) or type(node.get("leaf")) is not int:
                 raise ValueError(f"{place} must have a number as leaf and parameters by name as params")
@@ -81,7 +82,7 @@ def _check_test(place: str, test: Any, kinds: Mapping[str, str]) -> None:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{place}.in must be a list of texts")
     if not isinstance(test.get("missing", False), bool):
-        raise ValueError(f"{place}.missing must be true or false")
+        raise ValueError(f"{place}.missing must be true or false")  # noqa: TRY004  # of the file
 
 
 def params_of(policy: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
