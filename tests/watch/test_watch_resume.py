@@ -100,6 +100,34 @@ def test_two_at_once_are_refused(world):
         watch(world.study(), steps=1, folder=world.out)
 
 
+def test_fresh_does_not_take_the_journal_from_one_that_is_at_work(world):
+    with Journal(world.out, world.study().to_json(), program="rasp watch") as journal:
+        with pytest.raises(TuningStopped, match="another rasp watch is at work"):
+            watch(world.study(), steps=1, folder=world.out, fresh=True)
+        journal.append({"kind": "unknown"})
+        assert world.entries("unknown")
+    watch(world.study(), steps=1, folder=world.out, fresh=True)
+    assert (world.out / "journal.1.jsonl").exists()
+
+
+def test_a_journal_that_is_deleted_under_it_ends_it(world):
+    """What is written to a file without a name is lost."""
+    study = world.study()
+    watch(study, steps=4, folder=world.out)
+    asked = []
+
+    def load():
+        asked.append(1)
+        if len(asked) == 4:
+            (world.out / "journal.jsonl").unlink()
+        return 1.0
+
+    world.prometheus.answers["load"] = load
+    with pytest.raises(JournalError, match="was deleted while it was in use"):
+        watch(study, steps=9, folder=world.out)
+    assert {"x": world.x} == world.status()["last_good"]
+
+
 def test_a_journal_that_begins_anew_stays_locked(tmp_path):
     with Journal(tmp_path, {"name": "a"}) as journal:
         journal.append({"kind": "step", "metrics": {}})
@@ -118,14 +146,20 @@ def test_a_full_disk_ends_it_with_good_parameters_in_place(world, monkeypatch):
     known = world.entries()
     append = Journal.append
 
+    applied = []
+
     def full(self, entry):
-        if entry["kind"] == "step":
+        """From the first suggestion on, nothing more can be written."""
+        if entry["kind"] == "step" or applied:
             raise JournalError("cannot write to the journal: No space left on device")
+        applied.append(entry)
         append(self, entry)
 
     monkeypatch.setattr(Journal, "append", full)
+    world.prometheus.answers["loss"] = lambda: 1.0 if world.x == 7 else 9.0
     with pytest.raises(JournalError, match="No space left"):
         watch(study, steps=2, folder=world.out)
+    assert applied
     assert world.entries() == known
     assert {"x": world.x} == world.status()["last_good"]
 

@@ -130,7 +130,7 @@ class _Session:
         if self.mode != "shadow":
             target = dict(self.study.default) if self.study.on_exit == "default" else state.good
             try:
-                self.delivery.put(target)
+                self.delivery.put(target, last=True)
                 log.info("left in place: %s", settings_words(target))
             except SinkFailed as reason:
                 log.error("the parameters to leave in place could not be handed over: %s", reason)
