@@ -91,12 +91,13 @@ class Hook:
     """A server that answers with the given statuses in turn, the last one for ever."""
 
     def __init__(self, *statuses):
-        self.statuses, self.bodies, self.heads = list(statuses), [], []
+        self.statuses, self.bodies, self.heads, self.paths = list(statuses), [], [], []
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 hook.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                hook.paths.append(self.path)
                 hook.heads.append((self.command, dict(self.headers)))
                 status = hook.statuses.pop(0) if len(hook.statuses) > 1 else hook.statuses[0]
                 if status == 0:
@@ -149,6 +150,13 @@ def test_a_hook_that_refuses(tmp_path, status, tries):
     ):
         sink_of(tmp_path, url=hook.url, retries=1).deliver(PARAMS)
     assert len(hook.bodies) == tries
+
+
+def test_a_hook_is_called_at_its_very_address(tmp_path):
+    """A slash at its end counts: without it some servers answer with a redirect."""
+    with Hook(200) as hook:
+        sink_of(tmp_path, url=f"{hook.url}/").deliver(PARAMS)
+    assert hook.paths == ["/settings/"]
 
 
 def test_a_hook_that_is_not_there(tmp_path):

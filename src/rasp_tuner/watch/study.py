@@ -172,7 +172,7 @@ def _prometheus(fields: Mapping[str, Any]) -> Prometheus:
     if unknown := sorted(set(fields) - set(known)):
         raise InvalidSpace(f"prometheus has no field {unknown[0]!r}; it takes {', '.join(known)}")
     return Prometheus(
-        check_url("prometheus.url", fields.get("url", "http://127.0.0.1:9090")),
+        check_url("prometheus.url", fields.get("url", "http://127.0.0.1:9090")).rstrip("/"),
         seconds("prometheus.timeout", fields.get("timeout", 5)) or 0.0,
         seconds("prometheus.max_age", fields.get("max_age", "2m")) or 0.0,
         check_headers("prometheus", fields.get("headers", {}), fields.get("token_env")),
