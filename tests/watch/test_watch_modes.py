@@ -58,6 +58,15 @@ def test_what_runs_is_learned_where_the_study_asks_for_it(world, caplog):
     assert "running 'x': 99 runs, which is no value of the knob" in caplog.text
 
 
+def test_parameters_that_never_ran_are_not_the_last_good_ones(world):
+    """The service refuses them all and stays at the default."""
+    world.prometheus.answers.update({"x_now": 15.0, "loss": 5.0})
+    watch(world.study(running={"x": "x_now"}, holdout=0), steps=3, folder=world.out)
+    assert any(entry["params"] != {"x": 15} for entry in world.entries())
+    assert world.status()["last_good"] == {"x": 15}
+    assert world.x == 15
+
+
 def test_a_text_that_runs_is_the_text_of_a_label(world):
     world.prometheus.answers["info"] = lambda: vector(1, labels={"codec": "zstd"})
     study = world.study(
@@ -227,6 +236,18 @@ def test_a_gain_in_a_metric_below_zero_is_a_difference(levels):
     found = measured(outcomes, "live")
     assert found.kind == "difference"
     assert found.value == pytest.approx(-3.0)
+
+
+def test_a_step_of_which_nothing_was_expected_does_not_spoil_the_others():
+    """The first steps of a study that begins live; the load then goes up and down by a factor of ten."""
+    first = [Outcome("live", suggested, 10.0, None) for suggested in (True, False)]
+    later = [
+        Outcome("live", i % 2 == 0, (5.0 if i % 2 == 0 else 10.0) * 10 ** (i // 2 % 2), 10.0 * 10 ** (i // 2 % 2))
+        for i in range(12)
+    ]
+    found = measured([*first, *later], "live")
+    assert found.is_clear
+    assert found.value == pytest.approx(0.5)
 
 
 def test_a_forecast_is_clear_only_beyond_its_interval():

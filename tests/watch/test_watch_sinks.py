@@ -186,6 +186,16 @@ def test_a_command_that_fails(tmp_path, words, said):
         sink_of(tmp_path, command=words, timeout=0.2).deliver(PARAMS)
 
 
+def test_a_command_that_says_much_does_not_fill_the_disk(tmp_path, monkeypatch):
+    kept = []
+    truncate = os.ftruncate
+    monkeypatch.setattr(os, "ftruncate", lambda file, size: (kept.append(file), truncate(file, size)))
+    words = ["sh", "-c", "head -c 30000000 /dev/zero; sleep 0.2; echo the end of {workers}; exit 3"]
+    with pytest.raises(SinkFailed, match=r"exits with 3: the end of 8$"):
+        sink_of(tmp_path, command=words).deliver(PARAMS)
+    assert kept
+
+
 def test_a_command_may_leave_a_daemon_behind(tmp_path):
     started = time.monotonic()
     sink_of(tmp_path, command=["sh", "-c", "sleep 5 & echo started"], timeout=4).deliver(PARAMS)

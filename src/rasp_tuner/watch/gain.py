@@ -42,11 +42,16 @@ def group_of(mode: str, has_canaries: bool) -> str:
 
 
 def measured(outcomes: Sequence[Outcome], group: str) -> Effect | None:
-    """Suggestions against the default, over the latest steps of a group; None while there are too few."""
+    """Suggestions against the default, over the latest steps of a group; None while there are too few.
+
+    Steps before anything was known of the default are left out as soon as there are enough others.
+    """
     found = [one for one in outcomes if one.group == group]
-    known = [one.level for one in found if one.level is not None]
-    positive = all(one.value > 0.0 for one in found) and all(level > 0.0 for level in known)
-    adjusted = len(known) == len(found)
+    known = [one for one in found if one.level is not None]
+    if min(sum(one.suggested for one in known), sum(not one.suggested for one in known)) >= LEAST_STEPS:
+        found = known
+    adjusted = len(found) == len(known)
+    positive = all(one.value > 0.0 and (one.level is None or one.level > 0.0) for one in found)
     sides: tuple[list[float], list[float]] = ([], [])
     for one in found:
         level = one.level if adjusted and one.level is not None else 1.0 if positive else 0.0
