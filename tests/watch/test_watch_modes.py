@@ -175,6 +175,14 @@ def test_on_exit_default_puts_the_default_in_place(world):
     assert {entry["params"]["x"] for entry in world.entries()} != {15}
 
 
+def test_who_leaves_parameters_behind_is_told_that_situations_change(world, caplog):
+    watch(world.study(), steps=20, folder=world.out)
+    assert world.x != 15
+    assert f"left in place: x={world.x} (good where they ran last; in other situations" in caplog.text
+    watch(world.study(on_exit="default"), steps=1, folder=world.out)
+    assert caplog.messages[-3] == "left in place: x=15"
+
+
 def test_a_bad_suggestion_is_not_left_in_place(world):
     """What was worse than the default would have been is nothing to go back to."""
     world.best = 12

@@ -95,7 +95,7 @@ def test_a_shadow_after_live_knows_what_was_left_in_place(world):
 def test_two_at_once_are_refused(world):
     with (
         Journal(world.out, world.study().to_json(), program="rasp watch"),
-        pytest.raises(TuningStopped, match="another rasp watch is at work"),
+        pytest.raises(TuningStopped, match=r"another rasp watch is at work .*give this one another name or --out"),
     ):
         watch(world.study(), steps=1, folder=world.out)
 

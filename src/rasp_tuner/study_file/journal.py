@@ -30,10 +30,15 @@ class Journal:
     """An open journal; only one process at a time can have it."""
 
     def __init__(
-        self, folder: Path, definition: Mapping[str, Any], fresh: bool = False, program: str = "rasp tune"
+        self,
+        folder: Path,
+        definition: Mapping[str, Any],
+        fresh: bool = False,
+        program: str = "rasp tune",
+        renamed_by: str = "--name",
     ) -> None:
         """Create the journal, or open it if it is of the same definition; `fresh` sets an old one aside."""
-        self._program = program  # whose journal it is, for messages
+        self._program, self._renamed_by = program, renamed_by  # whose journal it is, for messages
         self.path = folder / FILE
         self.dropped = 0  # bytes of a torn last line
         if fresh:
@@ -143,7 +148,7 @@ class Journal:
         except OSError as reason:
             raise TuningStopped(
                 f"another {self._program} is at work on {str(self.path)!r}:"
-                " wait for it, or give this one another --name"
+                f" wait for it, or give this one another {self._renamed_by}"
             ) from reason
 
     def _read(self) -> list[dict[str, Any]]:
@@ -179,7 +184,7 @@ class Journal:
             raise TuningStopped(
                 f"the study in {str(self.path.parent)!r} was started with another definition:\n  "
                 + "\n  ".join(changed)
-                + "\nGo on with the old definition, give this one another --name, or start over with --fresh"
+                + f"\nGo on with the old definition, give this one another {self._renamed_by}, or start over with --fresh"
             )
         if changed:  # nothing was measured yet: a first try that failed
             os.ftruncate(self._file, 0)

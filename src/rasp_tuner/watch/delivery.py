@@ -40,7 +40,8 @@ class Delivery:
                 sink.deliver(params)
         except SinkFailed as reason:
             self._sure = False
-            raise SinkFailed(f"{reason}. {self._put_back(done, before)}") from reason
+            said = str(reason) if str(reason).endswith("?") else f"{reason}."
+            raise SinkFailed(f"{said} {self._put_back(done, before)}") from reason
         self._sure = True
         return True
 

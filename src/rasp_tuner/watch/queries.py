@@ -94,6 +94,8 @@ def metric_query(name: str, spec: object, min_samples: object, missing: Missing)
             f" x{WINDOW} in it, or add samples = 'sum(increase(requests_total{WINDOW}))'"
         )
     least = 1.0 if given is None else number(f"{where}.min_samples", given, InvalidSpace)
+    if least < 0.0:
+        raise InvalidSpace(f"{where}.min_samples must not be below zero, got {show(given)}")
     own = check_missing(where, fields.pop("missing", missing), ("skip", "wait"))
     try:
         metric = Metric(fields.pop("goal", "min"), **fields)

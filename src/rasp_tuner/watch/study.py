@@ -221,7 +221,12 @@ def _share(field: str, given: object, none: bool = False) -> float:
 
 def _budget(given: object) -> float | None:
     """`budget = false` is none."""
-    return None if given is False else number("budget", given, InvalidSpace)
+    if given is False:
+        return None
+    share = number("budget", given, InvalidSpace)
+    if given is True or share < 0.0:
+        raise InvalidSpace(f"budget must be a share of the default's loss such as 0.02, or false, got {show(given)}")
+    return share
 
 
 def _word(field: str, given: object, words: tuple[str, ...]) -> Any:
