@@ -162,6 +162,9 @@ def test_samples_that_are_too_old(world, caplog):
     world.prometheus.answers["max(timestamp(loss))"] = lambda: time.time() - 60.0
     assert watch(study, steps=1, folder=world.out).measured == 0
     assert "metric 'loss': the newest sample is 60 s old, max_age is 10 s" in caplog.text
+    world.prometheus.answers["max(timestamp(loss))"] = lambda: time.time() + 60.0
+    assert watch(study, steps=1, folder=world.out).measured == 0
+    assert "metric 'loss': the newest sample is of a moment 60 s from now" in caplog.text
 
 
 def test_too_few_samples_in_the_window(world, caplog):

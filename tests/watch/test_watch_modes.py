@@ -10,7 +10,7 @@ from watch_running import vector
 
 from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.errors import TuningStopped
-from rasp_tuner.watch import watch
+from rasp_tuner.watch import build_study, watch
 from rasp_tuner.watch.gain import PAIRED, Outcome, forecast, measured, shadow_gain, shadow_words
 from rasp_tuner.watch.schedule import runs_suggestion
 
@@ -179,8 +179,13 @@ def test_who_leaves_parameters_behind_is_told_that_situations_change(world, capl
     watch(world.study(), steps=20, folder=world.out)
     assert world.x != 15
     assert f"left in place: x={world.x} (good where they ran last; in other situations" in caplog.text
-    watch(world.study(on_exit="default"), steps=1, folder=world.out)
-    assert caplog.messages[-3] == "left in place: x=15"
+
+
+def test_by_default_what_is_good_in_one_situation_does_not_stay_for_others(world):
+    fields = world.fields()
+    del fields["on_exit"]
+    assert build_study(fields).on_exit == "default"
+    assert build_study({**fields, "contexts": {}}).on_exit == "keep"
 
 
 def test_a_bad_suggestion_is_not_left_in_place(world):

@@ -95,6 +95,7 @@ class World:
             "mode": "live",
             "window": 0.005,
             "budget": False,
+            "on_exit": "keep",
             "prometheus": {"url": self.prometheus.url, "timeout": 20},
             "knobs": {"x": "int:0..20"},
             "default": {"x": 15},

@@ -62,7 +62,7 @@ class WatchStudy:
     budget: float | None = BUDGET
     when_spent: Literal["rollback", "exploit"] = "rollback"
     on_change: Literal["learn", "skip"] = "learn"  # where a context changes during the window
-    on_exit: Literal["keep", "default"] = "keep"
+    on_exit: Literal["keep", "default"] = "keep"  # what is good in one situation may be bad in the next
     seed: int = 0
 
     @property
@@ -160,7 +160,7 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
         budget=_budget(fields.get("budget", BUDGET)),
         when_spent=_word("when_spent", fields.get("when_spent", "rollback"), ("rollback", "exploit")),
         on_change=_word("on_change", fields.get("on_change", "learn"), ("learn", "skip")),
-        on_exit=_word("on_exit", fields.get("on_exit", "keep"), ("keep", "default")),
+        on_exit=_word("on_exit", fields.get("on_exit", "default" if contexts else "keep"), ("keep", "default")),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
     )
     _ = study.space  # the default keeps the constraints
