@@ -243,6 +243,15 @@ def test_a_gain_does_not_depend_on_the_load(factor, levels):
     assert measured(paired, PAIRED).value == pytest.approx(factor)
 
 
+def test_a_pair_whose_half_is_too_old_to_be_kept_is_left_out():
+    """Canaries by instances, then 201 steps live, then canaries again: an odd number has fallen out of what is kept."""
+    kept = [
+        Outcome(PAIRED, suggested, 5.0 if suggested else 10.0, 10.0) for _ in range(9) for suggested in (True, False)
+    ]
+    assert measured(kept[1:], PAIRED).value == pytest.approx(0.5)
+    assert measured(kept[1:], PAIRED).pairs == 8
+
+
 @given(st.lists(st.floats(-10.0, -1.0), min_size=8, max_size=20))
 def test_a_gain_in_a_metric_below_zero_is_a_difference(levels):
     outcomes = [Outcome("live", i % 2 == 0, level - 3.0 * (i % 2 == 0), level) for i, level in enumerate(levels)]
@@ -261,6 +270,8 @@ def test_a_step_of_which_nothing_was_expected_does_not_spoil_the_others():
     found = measured([*first, *later], "live")
     assert found.is_clear
     assert found.value == pytest.approx(0.5)
+    odd = measured([*later, Outcome("live", True, 5.0, -1.0)], "live")  # a bad forecast, of a metric that is positive
+    assert (odd.kind, odd.value) == ("ratio", pytest.approx(0.5))
 
 
 def test_a_forecast_is_clear_only_beyond_its_interval():
