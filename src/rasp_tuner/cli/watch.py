@@ -73,7 +73,9 @@ def _run(
     study = read_study(file)
     chosen = study.mode if mode is None else check_mode_word(mode)
     if prometheus is not None:
-        study = replace(study, prometheus=replace(study.prometheus, url=check_url("--prometheus", prometheus).rstrip("/")))
+        study = replace(
+            study, prometheus=replace(study.prometheus, url=check_url("--prometheus", prometheus).rstrip("/"))
+        )
     if check:
         found = check_study(study, chosen)
         typer.echo(str(found))

@@ -149,7 +149,7 @@ class _Session:
         """What to know about parameters that nobody watches any more."""
         if params == self.study.default or not self.study.contexts:
             return ""
-        return ' (good where they ran last; in other situations the default may be better)'
+        return " (good where they ran last; in other situations the default may be better)"
 
     def _not_counted(self, reason: str, then: str) -> None:
         self._problem = reason
