@@ -221,6 +221,27 @@ def test_a_sink_that_fails_is_no_step_and_the_parameters_stay(world, caplog):
     assert watch(study, steps=1, folder=world.out).measured == 1
 
 
+def test_bad_parameters_do_not_stay_while_others_are_refused(world):
+    """A service that from now on takes the default alone, while something bad is in place."""
+    refuse = "test ! -e strict || test {x} = 15"
+    study = world.study(sinks={"check": {"command": ["sh", "-c", refuse]}, "s": {"file": "settings.json"}}, holdout=0)
+    asked = []
+
+    def loss():
+        asked.append(world.x)
+        if world.x != 15:
+            (world.folder / "strict").touch()
+        return 1.0 if world.x == 15 else 99.0
+
+    world.prometheus.answers["loss"] = loss
+    seen = []
+    world.prometheus.answers["load"] = lambda: seen.append(world.x) or 1.0
+    watch(study, steps=8, folder=world.out)
+    bad = next(x for x in asked if x != 15)
+    assert bad in seen
+    assert seen[-1] == 15
+
+
 def test_where_putting_back_fails_too_nobody_knows_what_runs(world, caplog):
     sinks = {
         "first": {"command": ["sh", "-c", "test ! -e stuck && echo {x} > x"]},

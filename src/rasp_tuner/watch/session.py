@@ -117,7 +117,8 @@ class _Session:
                 self._not_counted(str(reason), self._retreat())
                 self.pause(self.study.window_s)
         except SinkFailed as reason:
-            self._not_counted(str(reason), "")
+            is_good = self.memory.state.in_place == self.memory.state.good
+            self._not_counted(str(reason), "" if is_good else self._retreat())
             self.pause(self.study.window_s)
         else:
             self.measured += 1
