@@ -199,7 +199,7 @@ def test_who_forgets_is_seldom_said_to_have_saved_steps(curve, length):
 
 
 def test_a_thirteenth_situation_is_not_taken_for_one_of_the_twelve():
-    """Corners of a cube in twenty dimensions, each far from all others: twelve are known, of the rest nothing is said."""
+    """Corners of a cube, each far from all others: twelve are known, and nothing is said of the rest."""
     corners = np.where(np.random.default_rng(0).random((20, 24)) < 0.5, 0.0, 1.0)
     seen = RegimeTimeline(24)
     strays = []

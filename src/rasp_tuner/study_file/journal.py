@@ -184,7 +184,8 @@ class Journal:
             raise TuningStopped(
                 f"the study in {str(self.path.parent)!r} was started with another definition:\n  "
                 + "\n  ".join(changed)
-                + f"\nGo on with the old definition, give this one another {self._renamed_by}, or start over with --fresh"
+                + f"\nGo on with the old definition, give this one another {self._renamed_by}, or start over with"
+                " --fresh"
             )
         if changed:  # nothing was measured yet: a first try that failed
             os.ftruncate(self._file, 0)

@@ -117,7 +117,8 @@ def check_url(field: str, given: object) -> str:
         parts, sound = None, False
     if parts is None or not sound or not isinstance(given, str) or not _is_plain(given) or " " in given:
         raise InvalidSpace(
-            f"{field} must be an address such as http://localhost:9090, in plain ASCII (%C3%A4 for ä), got {show(given)}"
+            f"{field} must be an address such as http://localhost:9090, in plain ASCII (%C3%A4 for ä), got"
+            f" {show(given)}"
         )
     if parts.username is not None or parts.password is not None:
         raise InvalidSpace(
