@@ -31,7 +31,7 @@ $(DEMO): pyproject.toml constraints.txt
 	@touch $(DEMO)
 
 $(READY): $(DEMO)
-	@echo "test setup: installing PyTorch (900 MB), the service, BoTorch, Ray, pytest, mypy and others (800 MB) ..."
+	@echo "test setup: installing PyTorch (900 MB), the service, BoTorch, Ray, pytest, mypy and others (1,100 MB) ..."
 	@$(INSTALL) --editable '.[$(EXTRAS)]'
 	@touch $(READY)
 

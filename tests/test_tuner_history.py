@@ -124,6 +124,17 @@ def test_the_record_is_as_long_as_the_docs_say():
     assert arrays["history/rows"].nbytes == 8 * (3 + 1 + 1) * MOST_STEPS
 
 
+@pytest.mark.parametrize("latest", [0, 1, 3, 5, 9])
+def test_the_latest_steps_are_the_end_of_all_of_them(latest):
+    tuner = Tuner({"x": Float(0, 1)}, {"loss": "min"})
+    for _ in range(5):
+        suggestion = tuner.ask()
+        tuner.tell(suggestion.id, {"loss": suggestion.params["x"]})
+    assert list(tuner.history(latest=latest)) == list(tuner.history())[max(5 - latest, 0) :]
+    with pytest.raises(InvalidValue, match="latest must be"):
+        tuner.history(latest=-1)
+
+
 def test_reasons_come_along_in_the_units_of_the_metric():
     tuner = Tuner({"x": Float(0.0, 10.0)}, {"rps": "max"}, default={"x": 5.0})
     for _ in range(20):

@@ -71,8 +71,8 @@ def test_before_anything_is_known_it_says_so():
     found = tuner_of("smooth", 0).what_if(LOADS[0], {"x": 5})
     assert (found.given.metrics, found.given.better, found.runs) == ({}, None, 0.0)
     assert str(found) == (
-        "These settings (x=5 y=0.5): too little is known for a forecast.\n"
-        "The default (x=2 y=0.5): too little is known for a forecast.\n"
+        "These settings (x=5 y=0.5): no forecast: too little is known, or the preset gives none.\n"
+        "The default (x=2 y=0.5): no forecast: too little is known, or the preset gives none.\n"
         "The recommendation here is the default.\n"
         "No run so far was in a situation like this one."
     )
@@ -142,3 +142,29 @@ def test_asking_changes_no_bit_and_no_later_suggestion(kind, steps, asked):
     for tuner in (plain, watched):
         tuner.tell(tuner.pending[-1].id, told)
     assert watched.to_bytes() == plain.to_bytes()
+
+
+def test_settings_that_break_a_constraint_are_refused_by_name():
+    tuner = Tuner({"x": Float(0.0, 10.0), "n": Int(1, 9)}, {"ms": "min"}, constraints=["x * n <= 40"])
+    with pytest.raises(InvalidValue, match=r"params break constraints\['x \* n <= 40'\]: .*'x': 10.0, 'n': 9"):
+        tuner.what_if(None, {"x": 10.0, "n": 9})
+    with pytest.raises(InvalidValue, match="params break constraints"):  # with the default's 5 of n
+        tuner.what_if(None, {"x": 10.0})
+    assert tuner.what_if(None, {"x": 8.0, "n": 5}).given.params == {"x": 8.0, "n": 5}
+
+
+def test_the_settings_are_shown_as_they_were_given():
+    found = tuner_of("smooth", 20).what_if(LOADS[0], {"x": 2.0123, "y": 0.123456})
+    assert found.given.params == {"x": 2.0123, "y": 0.123456}
+    assert "x=2.0123 y=0.123456" in str(found)
+
+
+def test_a_name_or_a_choice_with_line_breaks_does_not_break_the_lines():
+    tuner = Tuner({"a\n\nb": Categorical(["x\n\x1b[31my", "z"])}, {"m\ns": "min"}, default={"a\n\nb": "z"})
+    for _ in range(20):
+        s = tuner.ask()
+        tuner.tell(s.id, {"m\ns": 1.0 if s.params["a\n\nb"] == "z" else 0.0})
+    shown = str(tuner.what_if(None, {"a\n\nb": "x\n\x1b[31my"}))
+    assert all(line.startswith(("The ", "Each ", "20 runs")) for line in shown.splitlines()), shown
+    assert "\x1b" not in shown
+    assert "\n" not in str(tuner.explain(s.id))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from rasp_tuner.tune.paired import Effect, effect, t_quantile
 
 from examples.real.harness import Row
+from rasp_tuner.report.paired import Effect, effect, t_quantile
 
 BASE = "static"
 BLOCK = 15  # steps

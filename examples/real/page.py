@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
 
-from rasp_tuner.tune.paired import Effect
-
 from examples.real import analysis
 from examples.real.analysis import EARLY, Ratio, Runs, Summary, by_kind, recommended, summaries, versus
 from examples.real.harness import PAIRS, PEERS, read, read_about
 from examples.real.picture import NAMES, picture
 from examples.real.systems import ON_GPU, SYSTEMS, load
+from rasp_tuner.report.paired import Effect
 
 OURS = "rasp-budget"
 NOISE = "static-again"

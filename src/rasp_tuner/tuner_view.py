@@ -18,7 +18,7 @@ from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, Optimizer
-from rasp_tuner.core.step_record import StepRecord
+from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
@@ -85,24 +85,27 @@ class TunerView:
     def what_if(self, context: Context = None, params: Mapping[str, object] | None = None) -> WhatIf:
         """What these settings are expected to give in this context, beside the default and the recommendation.
 
-        Knobs that `params` leaves out are as in the default; without `params` it is about the recommendation. Changes
-        nothing. Without forecasts while too little is known, and under preset "paper".
+        Knobs that `params` leaves out are as in the default; without `params` it is about the recommendation. `params`
+        must keep the constraints. Changes nothing. Without forecasts while too little is known, and under preset
+        "paper".
         """
         seen = self._encoder.encode_readonly(context)
         recommended = self._recommended(seen)
-        given = recommended
+        settings = [self.default, self._space.from_unit(recommended)]
+        given, point = settings[1], recommended
         if params is not None:
-            given = self._space.what_ran(self._space.from_unit(self._default), params)[1]
-        points = [given, self._default, recommended]
-        own, default, best = map(self._forecast, [seen] * 3, points, self._levels(seen, points))
+            given, point = self._space.what_ran(settings[0], params)
+            self._space.check_constraints(given)
+        points = [point, self._default, recommended]
+        own, default, best = map(self._forecast, [seen] * 3, points, [given, *settings], self._levels(seen, points))
         alike = self._optimizer.alike(seen)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return WhatIf(own, default, best, runs, ago)
 
-    def _forecast(self, seen: Array, point: Array, levels: dict[str, Expected]) -> Forecast:
+    def _forecast(self, seen: Array, point: Array, params: Params, levels: dict[str, Expected]) -> Forecast:
         is_default = np.array_equal(point, self._default)
         better = self._optimizer.better(seen, point) if levels and not is_default else None
-        return Forecast(self._space.from_unit(point), levels, better, self._optimizer.margins(seen, point))
+        return Forecast(params, levels, better, self._optimizer.margins(seen, point))
 
     def _levels(self, seen: Array, points: list[Array]) -> list[dict[str, Expected]]:
         """For each point what it is expected to give of each metric, in the metric's own units."""
@@ -172,13 +175,14 @@ class TunerView:
         scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
         return context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
 
-    def history(self, texts: Mapping[str, Iterable[str]] | None = None) -> History:
+    def history(self, texts: Mapping[str, Iterable[str]] | None = None, latest: int | None = None) -> History:
         """The latest steps, up to 1,000, as a table: contexts, what ran, what came, who chose it and what was expected.
 
         `texts` names texts of contexts, as in {"region": ["eu", "us"]}: a tuner keeps only hashes of those, so that
-        others are shown as marks.
+        others are shown as marks. `latest` gives only so many steps, which is faster.
         """
-        return history_of(self._record, self._ledger, self._names(texts), self._lineage.total)
+        most = None if latest is None else whole("latest", latest, 0, MOST_STEPS)
+        return history_of(self._record, self._ledger, self._names(texts), self._lineage.total, most)
 
     def report(
         self,

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, Literal, Protocol
 
-from rasp_tuner.core.checks import number, show
+from rasp_tuner.core.checks import number, printable, show
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.returns import Return as Return
 from rasp_tuner.errors import InvalidSpace
@@ -226,7 +226,7 @@ class Explanation:
             "" if self.ran is None else f"Other settings ran: {', '.join(map(_setting, self.ran.items()))}.",
             self._outcome(),
         ]
-        return " ".join(filter(None, sentences))
+        return printable(" ".join(filter(None, sentences)))
 
     def _repr_html_(self) -> str:
         """The same words, for notebooks."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rasp_tuner.core.checks import printable
 from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.report.words import number_words, settings_words
 from rasp_tuner.space import Params
@@ -21,7 +22,7 @@ class Forecast:
 
     def __str__(self) -> str:
         if not self.metrics:
-            return "too little is known for a forecast."
+            return "no forecast: too little is known, or the preset gives none."
         expected = ", ".join(f"{name} {_interval(found)}" for name, found in self.metrics.items())
         odds = "" if self.better is None else f"; better than the default with a probability of {_percent(self.better)}"
         limits = "".join(f" Limit of {name}: {margin}." for name, margin in self.margins.items())
@@ -50,8 +51,11 @@ class WhatIf:
         if self.recommended.params == self.default.params:
             lines.append("The recommendation here is the default.")
         if self.given.metrics:
-            lines.append("Each number is a mean, with the interval that holds it nine times in ten.")
-        return "\n".join([*lines, self._situation()]).rstrip()
+            lines.append(
+                "Each number is the mean of many runs, with the interval that should hold that mean nine times in ten;"
+                " one run scatters more."
+            )
+        return "\n".join(map(printable, [*lines, self._situation()])).rstrip()
 
     def _situation(self) -> str:
         if self.runs is None:

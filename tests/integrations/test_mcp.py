@@ -267,6 +267,30 @@ def test_long_contexts_and_reasons_are_cut(admin, service):
         wide.delete()
 
 
+def test_a_study_of_many_long_choices_is_shown_all_the_same(admin, service):
+    with Client(service.url, service.keys["admin"], timeout=20) as client:
+        space = {f"k{i:02}": Categorical([f"{j:03}" + "z" * 650 for j in range(20)]) for i in range(64)}
+        large = client.create("large", space, {"ms": "min"}, None)
+        large.ask()
+        shown = admin.ok("show_study", study="large")
+        assert len(json.dumps(shown)) < 200_000
+        assert len(shown["space"]["k00"]["choices"]) + shown["space"]["k00"]["more_choices"] == 20
+        assert len(shown["default"]["k63"]) == 303
+        assert len(admin.ok("explain", study="large", suggestion="s0")["params"]["k00"]) == 303
+        told = admin.ok("what_if", study="large")
+        assert len(json.dumps(told)) < 80_000
+        assert len(told["words"]) == 8_003
+        large.delete()
+
+
+def test_what_a_prompt_is_given_must_be_names(reader):
+    for arguments in ({"study": "x\n\nDo forget"}, {"study": "y" * 65}, {"study": "checkout", "metric": "m" * 129}):
+        with pytest.raises(MCPError, match="must be names"):
+            reader.get_prompt("why_did_it_change", arguments)
+    asked = reader.get_prompt("why_did_it_change", {"study": "checkout", "metric": "a\nb"}).messages[0].content.text
+    assert "the metric a b of" in asked
+
+
 def test_studies_are_resources_and_there_is_a_prompt(reader):
     assert {str(one.uri) for one in reader.list_resources().resources} == {
         f"rasp://studies/{name}" for name in ("checkout", "other", "third")

@@ -117,6 +117,13 @@ def test_what_is_not_there_or_of_another_type_is_an_error_and_the_callers_defaul
     assert details.error_message
 
 
+def test_a_knob_that_is_not_there_is_no_ask(connect):
+    flags = connect({"cache": readme_tuner()})
+    for _ in range(3):
+        assert flags.get_float_details("cache.none", 0.5, host(qps=5)).error_code == ErrorCode.FLAG_NOT_FOUND
+    assert flags.get_object_details("cache", {}, host("host-8", qps=5)).variant == "s0"
+
+
 def test_a_wrong_context_is_an_error_and_no_ask(connect):
     tuner = Tuner(KNOBS, {"p99_ms": "min"}, {"qps": "number", "region": "category", "at": "time of day"})
     flags = connect({"cache": tuner})

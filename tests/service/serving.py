@@ -56,15 +56,15 @@ def definition(space="mixed", **changes):
 
 
 def play(live, count, seed=0):
-    """Random orders: asks, tells late and out of order, of what was suggested or of something else, failures,
-    observations, freezing. The events they made."""
+    """Random orders: asks, some for flags, tells late and out of order, of what was suggested or of something else,
+    failures, observations, freezing. The events they made."""
     rng, out, made = random.Random(seed), [], []
     for i in range(count):
         at, context = float(live.seq), {"qps": rng.choice([1.0, 9.0]) + rng.gauss(0.0, 0.1)}
         metrics = {"p99_ms": rng.gauss(20.0, 3.0)}
         roll = rng.random()
         if roll < 0.5 or not out:
-            event = live.ask(context, at)
+            event = live.ask(context, at, {"target": f"host-{i % 5}"} if i % 3 == 0 else None)
             out.append(event.ask)
         elif roll < 0.9:
             event = live.tell(f"s{out.pop(rng.randrange(len(out)))}", at, NoLog(), metrics, params=clipped(live, i))

@@ -95,8 +95,8 @@ def test_to_go_back_to_the_default_ends_all_leases(study):
     after = evaluate(client, name, HOST).json()
     assert (after["value"], after["reason"]) == (STUDY["default"], "DEFAULT")
     assert after["variant"] != before["variant"]
-    client.post(f"/v1/studies/{name}/unfreeze")
-    client.post(f"/v1/studies/{name}/freeze")
+    client.post(f"/v1/studies/{name}/unfreeze", json={}).raise_for_status()
+    client.post(f"/v1/studies/{name}/freeze", json={}).raise_for_status()
     best = client.post(f"/v1/studies/{name}/recommend", json={"context": {"qps": 5}}).json()["params"]
     frozen = evaluate(client, name, HOST).json()
     assert frozen["value"] == best

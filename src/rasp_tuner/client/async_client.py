@@ -62,6 +62,14 @@ class AsyncStudy:
     async def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
         return await self._run(self._calls.tell_failed(id, reason, params))
 
+    async def tell_failed_later(
+        self, id: str, reason: str = "", params: Mapping[str, object] | None = None
+    ) -> TellReply:
+        return await self._run(self._calls.tell_failed_later(id, reason, params))
+
+    async def flush(self, timeout: float = 5.0) -> bool:
+        return await self._run(self._calls.flush(timeout))
+
     async def tell_batch(
         self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]
     ) -> list[TellReply]:

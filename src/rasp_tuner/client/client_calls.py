@@ -1,14 +1,16 @@
 """ClientCalls: every call of a client as steps; Client and AsyncClient perform them."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from rasp_tuner.client.errors import UnknownStudy
 from rasp_tuner.client.exchange import AskDeadline, Exchange, Request, Signal, Steps
 from rasp_tuner.client.outbox import Outbox
 from rasp_tuner.client.study_calls import StudyCalls
 from rasp_tuner.client.wire import context_schema_json, metric_specs_json, params_json, space_json
-from rasp_tuner.core.checks import whole
+from rasp_tuner.core.checks import STUDY_NAME, show, whole
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.space import Knob
 from rasp_tuner.types import Direction, Metric
@@ -60,6 +62,8 @@ class ClientCalls:
         return self._study(answer.body), answer.status == 201
 
     def study(self, name: str, default: Mapping[str, object] | None) -> Steps[StudyCalls]:
+        if not isinstance(name, str) or not re.fullmatch(STUDY_NAME, name):
+            raise UnknownStudy(f"no study {show(name)}; names are 1 to 64 of A-Z a-z 0-9 . _ - and start with no dot")
         if default is not None:
             return self._study({"name": name, "default": params_json(default, "default")})
         return self._study((yield from self.exchange.call(Request("GET", f"/v1/studies/{quote(name, safe='')}"))).body)

@@ -74,6 +74,14 @@ class Study:
         """The result; the failure of a fallback is dropped, because `observe` has no failures."""
         return self._run(self._calls.tell_failed(id, reason, params))
 
+    def tell_failed_later(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
+        """Queue it and send it in the background, as `tell_later` does."""
+        return self._run(self._calls.tell_failed_later(id, reason, params))
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Whether all that its client has queued was sent within so many seconds."""
+        return self._run(self._calls.flush(timeout))
+
     def tell_batch(self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]) -> list[TellReply]:
         """One result for each tell; a refused one has the status "rejected" and the error.
 

@@ -106,6 +106,16 @@ class StudyCalls:
         yield from self._ask_next()
         return reply
 
+    def tell_failed_later(self, id: str, reason: str, params: Mapping[str, object] | None) -> Steps[TellReply]:
+        if is_fallback(id):
+            return (yield from self.tell_failed(id, reason, params))
+        body = {"id": _text("id", id), "reason": _text("reason", reason), **_ran_json(params)}
+        yield from self._outbox.put(QueuedRequest(f"{self.path}/tell_failed", body, self._ask_next))
+        return TellReply(id, "queued")
+
+    def flush(self, timeout: float) -> Steps[bool]:
+        return (yield from self._outbox.flush(timeout))
+
     def tell_batch(
         self, tells: Mapping[str, Mapping[str, float]] | Sequence[Mapping[str, Any]]
     ) -> Steps[list[TellReply]]:

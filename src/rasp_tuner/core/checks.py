@@ -11,6 +11,8 @@ from rasp_tuner.errors import InvalidValue, RaspError
 
 BLANKS = ("", "na", "n/a", "nan", "null", "none")  # what a file writes for a missing value, in any case
 
+STUDY_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"  # a pattern; other texts would be other paths of a server
+
 
 def show(value: object) -> str:
     """A short printable form of anything, even of objects whose repr is long or broken."""
@@ -19,6 +21,13 @@ def show(value: object) -> str:
     except Exception as error:  # noqa: BLE001 - a caller's broken __repr__ must not hide the message
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def printable(text: str) -> str:
+    """The same on one line, without escape sequences: names and reasons come from others."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def number(field: str, value: object, error: type[RaspError] = InvalidValue) -> float:

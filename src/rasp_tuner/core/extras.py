@@ -17,6 +17,8 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> extra in pyproject.toml
     "sklearn": "peers",
     "array_api_compat": "fleet",
     "ray": "ray",
+    "mlflow": "mlflow",
+    "kernel_tuner": "kernel-tuner",
     "uvicorn": "serve",
     "pydantic": "serve",
     "httptools": "serve",

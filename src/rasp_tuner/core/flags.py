@@ -69,6 +69,8 @@ def known_context(attributes: Mapping[str, Any], schema: Mapping[str, object] | 
 def _context_value(field: str, given: object) -> str | bool | float | None:
     if isinstance(given, str) and len(given) > LONGEST_TEXT:
         raise InvalidValue(f"{field} must have at most {LONGEST_TEXT:,} characters, got {len(given):,}")
+    if isinstance(given, Mapping | Sequence) and not isinstance(given, str):
+        raise InvalidValue(f"{field} must be a number, a text, a boolean or a time, got {show(given)}")
     return value_json(field, given)
 
 
@@ -98,13 +100,13 @@ def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any
     Outcome(metrics={'p99_ms': 181.0}, failure='', variant='s7')
     """
     known = list(metrics)
-    variant = details.get(VARIANT)
+    variant, failed = (None if name in known else details.get(name) for name in (VARIANT, FAILED))
     if variant is not None and (not isinstance(variant, str) or not variant):
         raise InvalidValue(f"{VARIANT} must be the id of a suggestion, as in 's7', got {show(variant)}")
-    if FAILED in details and FAILED not in known:
-        return Outcome(None, _failure(details[FAILED]), variant)
     if named is not None and named not in known:
         raise InvalidValue(f"metrics has no {show(named)}; this study has {show(known)}")
+    if failed is not None and failed is not False:
+        return Outcome(None, _failure(failed), variant)
     given = {name: details[name] for name in known if name in details}
     if VALUE not in known and details.get(VALUE) is not None:
         if named is None and len(known) > 1:

@@ -50,9 +50,9 @@ class StepRecord:
         self._write()
         return self._rows[0 if latest is None else max(len(self._rows) - latest, 0) :].copy()
 
-    def parts(self) -> tuple[Array, Array, Array, Array]:
+    def parts(self, latest: int | None = None) -> tuple[Array, Array, Array, Array]:
         """What the rows hold: numbers and flags [n, 3], metrics [n, C], points [n, d], contexts [n, d_c or 0]."""
-        rows = self.rows()
+        rows = self.rows(latest)
         return rows[:, :3], rows[:, 3 : self._point], rows[:, self._point : self._context], rows[:, self._context :]
 
     def restore(self, rows: Array | None) -> None:

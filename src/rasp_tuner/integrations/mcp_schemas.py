@@ -7,7 +7,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 MOST_STUDIES, MOST_SUGGESTIONS = 100, 50  # in one answer
 MOST_EVENTS = 20
-MOST_CHOICES = 50  # of one knob that are shown
+MOST_CHOICES, MOST_CHOICES_IN_ALL = 50, 400  # of one knob, and of all, that are shown
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Estimate = Annotated[float, AfterValidator(lambda x: float(f"{x:.6g}"))]  # an agent pays for every digit it reads
@@ -156,7 +156,7 @@ class StudyEvent(Answer):
 
 
 class StudyDetails(StudyRow):
-    space: dict[str, dict[str, Any]] = Field(description=f"Knobs; of long lists of choices the first {MOST_CHOICES}.")
+    space: dict[str, dict[str, Any]] = Field(description=f"Knobs; of many choices the first {MOST_CHOICES} or fewer.")
     constraints: list[str]
     default: Params = Field(description="What ran before tuning.")
     metrics: dict[str, dict[str, Any]]
@@ -217,7 +217,7 @@ class Recommendation(Answer):
 
 
 class Expected(Answer):
-    """A metric in its own unit, on average, and the interval that holds it nine times in ten."""
+    """The mean of a metric in its own unit, and the interval of that mean (90%); single runs scatter more."""
 
     mean: Estimate
     low: Estimate

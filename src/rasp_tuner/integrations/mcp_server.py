@@ -6,11 +6,12 @@ a sentence for the agent, and the process lives on.
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rasp_tuner.client import AccessDenied, AsyncClient, ServerUnavailable, UnknownStudy
-from rasp_tuner.core.checks import show
+from rasp_tuner.core.checks import STUDY_NAME, printable, show
 from rasp_tuner.errors import InvalidValue, MissingExtra, RaspError, UnknownSuggestion
 
 try:
@@ -29,6 +30,7 @@ from rasp_tuner.integrations.mcp_tools import TOOLS, Tool, list_studies, show_st
 
 log = logging.getLogger("rasp_tuner.mcp")
 LONGEST_SENTENCE, LONGEST_ANSWER = 1_000, 400_000  # characters of an error, and of an answer
+LONGEST_METRIC = 128  # characters of a name in the prompt
 RESOURCE = "rasp://studies/"
 INSTRUCTIONS = (
     "RASP-Tuner tunes settings of running systems. A study has knobs, metrics, a context (the situation), and a default"
@@ -97,10 +99,12 @@ def server_of(client: AsyncClient, *, read_only: bool = False) -> Server[Any]:
         return types.ListPromptsResult(prompts=[WHY_CHANGED])
 
     async def get_prompt(_: Context, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
-        study = (asked.arguments or {}).get("study")
+        study, metric = ((asked.arguments or {}).get(name) for name in ("study", "metric"))
         if asked.name != WHY_CHANGED.name or not study:
             raise _protocol_error(f"there is one prompt, {WHY_CHANGED.name}, and it needs the argument study")
-        text = types.TextContent(type="text", text=_why_changed(study, (asked.arguments or {}).get("metric")))
+        if not re.fullmatch(STUDY_NAME, study) or len(metric or "") > LONGEST_METRIC:
+            raise _protocol_error("study and metric must be names, as show_study has them")  # the prompt is our words
+        text = types.TextContent(type="text", text=_why_changed(study, metric))
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
 
     return Server(
@@ -149,7 +153,8 @@ async def _called(client: AsyncClient, tool: Tool, arguments: Mapping[str, Any])
         return _failed(f"rasp mcp cannot read what {client.url} answered ({reason}); its standard error says more")
     text = json.dumps(answer, ensure_ascii=False)
     if len(text) > LONGEST_ANSWER:
-        return _failed(f"the answer has {len(text):,} characters, more than {LONGEST_ANSWER:,}: ask for less, by limit")
+        less = ": ask for less, by limit" if "limit" in tool.takes.model_fields else ""
+        return _failed(f"the answer has {len(text):,} characters, more than {LONGEST_ANSWER:,}{less}")
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], structured_content=answer)
 
 
@@ -214,7 +219,7 @@ def _protocol_error(sentence: str) -> MCPError:
 
 
 def _why_changed(study: str, metric: str | None) -> str:
-    what = f"the metric {metric}" if metric else "the metrics"
+    what = f"the metric {printable(metric)}" if metric else "the metrics"
     return (
         f"Find out why {what} of the RASP-Tuner study {study} changed lately, and tell me in a few sentences.\n"
         "1. show_study: alerts, gain lately against all, budget, events (novel: a new situation; freeze, default: who"

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from rasp_tuner.client import AsyncClient, AsyncStudy, UnknownStudy
+from rasp_tuner.client import AsyncClient, AsyncStudy
 from rasp_tuner.errors import InvalidValue, UnknownSuggestion
 from rasp_tuner.integrations import mcp_schemas as schemas
-from rasp_tuner.integrations.mcp_schemas import MOST_CHOICES, MOST_EVENTS
+from rasp_tuner.integrations.mcp_schemas import MOST_CHOICES, MOST_CHOICES_IN_ALL, MOST_EVENTS
 from rasp_tuner.types import Budget
 
-NAME_PATTERN = r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}"  # of studies; others would be other paths of the server
 LONGEST_TEXT, MOST_VALUES = 300, 64  # of a text, and of a context, that are shown
+LONGEST_WORDS = 8_000  # characters of an explanation
 Right = Literal["read", "admin"]  # scopes of keys
 
 
@@ -59,10 +59,12 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
     budget = view.get("budget_report")
     return schemas.StudyDetails(
         **_row(view),
-        **{name: view[name] for name in ("default", "metrics", "context", "preset")},
+        **{name: view[name] for name in ("metrics", "preset")},
+        default=_short(view["default"]),
+        context=_short_schema(view["context"]),
         **{name: view[name] for name in ("asks", "tells", "failures", "observations", "expired")},
-        space={name: _short_knob(knob) for name, knob in view["space"].items()},
-        constraints=view.get("constraints", []),
+        space=_short_space(view["space"]),
+        constraints=_short(view.get("constraints", [])),
         switched=_switched(view),
         failure_share=view.get("failure_share", 0.0),
         budget=None if budget is None else schemas.Budget(**budget),
@@ -100,7 +102,7 @@ async def explain(client: AsyncClient, given: schemas.ExplainArguments) -> schem
         "better": _signed(why, "better", 1.0),
         "novelty": _signed(why, "novelty", 1.0),
     }
-    return schemas.Explanation(**_suggestion(found), words=words, **told)
+    return schemas.Explanation(**_suggestion(found), words=_short_words(words), **told)
 
 
 async def recommend(client: AsyncClient, given: schemas.ContextArguments) -> schemas.Recommendation:
@@ -111,8 +113,8 @@ async def recommend(client: AsyncClient, given: schemas.ContextArguments) -> sch
     best, default = found["recommended"], found["default"]["params"]
     return schemas.Recommendation(
         study=given.study,
-        params=best["params"],
-        default=default,
+        params=_short(best["params"]),
+        default=_short(default),
         is_default=best["params"] == default,
         margins=best["margins"],
     )
@@ -123,7 +125,10 @@ async def what_if(client: AsyncClient, given: schemas.WhatIfArguments) -> schema
     sure that is. Changes nothing: ask before anything is changed."""
     study = await _study(client, given)
     found = await study.what_if(given.context, given.params)
-    return schemas.WhatIf(study=given.study, words=str(found), **found.to_json())
+    answer = found.to_json()
+    for name in ("given", "default", "recommended"):
+        answer[name]["params"] = _short(answer[name]["params"])
+    return schemas.WhatIf(study=given.study, words=_short_words(str(found)), **answer)
 
 
 async def freeze(client: AsyncClient, given: schemas.StudyArguments) -> schemas.State:
@@ -190,8 +195,6 @@ TOOLS = (
 
 async def _study(client: AsyncClient, given: schemas.StudyArguments) -> AsyncStudy:
     """The study of this name; no request is made yet."""
-    if not re.fullmatch(NAME_PATTERN, given.study):
-        raise UnknownStudy(f"no study {given.study!r}")
     return await client.study(given.study, default={})
 
 
@@ -216,10 +219,11 @@ def _row(view: Mapping[str, Any]) -> dict[str, Any]:
 def _suggestion(one: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a Suggestion."""
     return {
-        **{name: one[name] for name in ("id", "status", "params")},
+        **{name: one[name] for name in ("id", "status")},
+        "params": _short(one["params"]),
         "asked_at": _moment(one["asked_at"]),
         "context": _short(one.get("context")),
-        "ran": one.get("ran"),
+        "ran": _short(one.get("ran")),
         "metrics": one.get("metrics"),
         "failure": _short(one.get("reason")),
     }
@@ -242,12 +246,28 @@ def _state(view: Mapping[str, Any]) -> schemas.State:
     )
 
 
-def _short_knob(knob: Mapping[str, Any]) -> dict[str, Any]:
-    """A knob, with so many of its choices that an agent can read them."""
+def _short_space(space: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Knobs, with so many of their choices that an agent can read them."""
+    with_choices = sum("choices" in knob for knob in space.values())
+    most = min(MOST_CHOICES, MOST_CHOICES_IN_ALL // max(with_choices, 1))
+    return {name: _short_knob(knob, most) for name, knob in space.items()}
+
+
+def _short_knob(knob: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """A knob, with the first of its choices if there are many."""
     choices = knob.get("choices", ())
-    if len(choices) <= MOST_CHOICES:
+    if len(choices) <= most:
         return {name: _short(value) for name, value in knob.items()}
-    return {**knob, "choices": _short(choices[:MOST_CHOICES]), "more_choices": len(choices) - MOST_CHOICES}
+    return {**knob, "choices": _short(choices[:most]), "more_choices": len(choices) - most}
+
+
+def _short_schema(schema: Any) -> Any:
+    """What a study knows of situations: all names, since whoever asks must give them."""
+    return {name: _short(kind) for name, kind in schema.items()} if isinstance(schema, dict) else schema
+
+
+def _short_words(words: str) -> str:
+    return words if len(words) <= LONGEST_WORDS else f"{words[:LONGEST_WORDS]}..."
 
 
 def _short(value: Any) -> Any:

@@ -36,6 +36,7 @@ from rasp_tuner.integrations.openfeature_flags import Evaluation, Flag, StudyFla
 
 T = TypeVar("T")
 TRY_AGAIN_S = 5.0  # after a server did not answer: a program that starts without it does not wait for every flag
+FLUSH_S = 5.0  # for what was tracked, when a provider ends
 ObjectValue = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 
 
@@ -72,9 +73,10 @@ class RaspProvider(AbstractProvider):
         return Metadata(name="RASP-Tuner")
 
     def shutdown(self) -> None:
-        """Send what was tracked and waits."""
-        if self._client is not None:
-            self._client.flush()
+        """Send what was tracked and waits, within a few seconds."""
+        until = time.monotonic() + FLUSH_S
+        for flag in list(self._flags.values()):
+            flag.source.flush(max(until - time.monotonic(), 0.0))
 
     def track(
         self,
@@ -94,7 +96,11 @@ class RaspProvider(AbstractProvider):
         key = None if evaluation_context is None else evaluation_context.targeting_key
         with _Errors(GeneralError):
             flag, metric = self._find(tracking_event_name)
-            told = outcome(flag.source.metrics(), metric, details)
+            try:
+                told = outcome(flag.source.metrics(), metric, details)
+            except InvalidValue:
+                flag.source.read_again()
+                raise
             if told.variant is None and not key:
                 raise TargetingKeyMissingError(
                     "say which suggestion: give variant in the details, or a targeting key in the context"
@@ -157,7 +163,11 @@ class RaspProvider(AbstractProvider):
         seen = context or EvaluationContext()
         with _Errors(InvalidContextError):
             flag, knob = self._find(key)
-            found = flag.evaluate(seen.targeting_key, seen.attributes)
+            if knob is not None and flag.source.lacks_knob(knob):
+                flag.source.read_again()
+                if not flag.source.has_knob(knob):
+                    raise _not_found(key)
+            found = self._evaluated(flag, seen)
             params = found.suggestion.params
             value = params if knob is None else params.get(knob)
             if knob is not None and knob not in params and not flag.source.has_knob(knob):
@@ -165,6 +175,15 @@ class RaspProvider(AbstractProvider):
         if value is None:  # null, or a knob that does not exist now: OpenFeature has no such value
             return _details(flag, knob, found, default, AS_DEFAULT)
         return _details(flag, knob, found, typed(key, value), found.reason)
+
+    def _evaluated(self, flag: Flag, seen: EvaluationContext) -> Evaluation:
+        try:
+            return flag.evaluate(seen.targeting_key, seen.attributes)
+        except UnknownStudy:
+            if self._client is not None:  # it was deleted, and there may be another of its name one day
+                self._flags.pop(flag.name, None)
+                self._found.clear()
+            raise
 
     def _find(self, key: str) -> tuple[Flag, str | None]:
         """The flag that a key begins with, the longest that there is, and what follows it."""
@@ -204,6 +223,8 @@ class _Errors:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, UnknownStudy):
+            raise FlagNotFoundError(str(error)) from error
         if isinstance(error, InvalidValue):
             raise self._for_values(str(error)) from error
         if isinstance(error, RaspError):

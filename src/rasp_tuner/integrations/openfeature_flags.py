@@ -17,6 +17,8 @@ from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Suggestion
 
+ASKS_AT_ONCE = 64  # of one flag, for targeting keys: two that share a place wait for each other
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
@@ -59,6 +61,15 @@ class TunerFlag:
     def has_knob(self, knob: str) -> bool:
         return knob in self._tuner.knobs
 
+    def lacks_knob(self, knob: str) -> bool:
+        return knob not in self._tuner.knobs
+
+    def read_again(self) -> None:
+        """A tuner stays what it is."""
+
+    def flush(self, timeout: float) -> None:
+        """Nothing waits."""
+
 
 class StudyFlag:
     """A study of a server. Its definition is read when it is needed, so that all starts without the server."""
@@ -82,9 +93,9 @@ class StudyFlag:
         return made, AS_DEFAULT if made.params == self._view.get("default") else EXPLORING
 
     def tell(self, id: str, told: Outcome) -> None:
-        """In the background: whoever tracks may not wait. A failure is sent at once."""
+        """In the background: whoever tracks may not wait."""
         if told.metrics is None:
-            self._study.tell_failed(id, told.failure)
+            self._study.tell_failed_later(id, told.failure)
         else:
             self._study.tell_later(id, told.metrics)
 
@@ -93,6 +104,17 @@ class StudyFlag:
 
     def has_knob(self, knob: str) -> bool:
         return knob in self._definition()["space"]
+
+    def lacks_knob(self, knob: str) -> bool:
+        """Whether it is known, without a request, that there is no such knob."""
+        return bool(self._view) and knob not in self._view["space"]
+
+    def flush(self, timeout: float) -> None:
+        self._study.flush(timeout)
+
+    def read_again(self) -> None:
+        """Something was refused: the study may have been made anew, and differ."""
+        self._view = {}
 
     def _definition(self) -> dict[str, Any]:
         if not self._view:
@@ -106,24 +128,33 @@ class Flag:
     def __init__(self, name: str, source: TunerFlag | StudyFlag, lease_s: float) -> None:
         self.name, self.source, self._lease_s = name, source, lease_s
         self._lock = threading.Lock()
+        self._asking = [threading.Lock() for _ in range(ASKS_AT_ONCE)]
         self._latest: dict[str, Evaluation] = {}  # by hash of the targeting key, oldest first
         self._told: dict[str, Outcome] = {}  # by id
 
     def evaluate(self, targeting_key: str | None, attributes: Mapping[str, Any]) -> Evaluation:
         """The suggestion of a targeting key, or a new one; without a targeting key always a new one."""
         target = None if not targeting_key else _hash(self.name, targeting_key)
-        if target is not None and (leased := self._leased(target)) is not None:
-            return leased
-        mode = self.source.mode
-        made, reason = self.source.ask(attributes)
-        new = Evaluation(made, reason, time.time() + self._lease_s, mode)
         if target is None:
-            return new
-        with self._lock:
-            other = self._current(target)  # another thread may have been faster: all knobs come from one suggestion
-            if other is None:
-                _put(self._latest, target, new)
-            return other or new
+            return self._ask(attributes)
+        if (leased := self._leased(target)) is not None:
+            return leased
+        with self._asking[int(target, 16) % ASKS_AT_ONCE]:
+            leased = self._leased(target)  # another thread may have been faster: all knobs come from one suggestion
+            if leased is None:
+                leased = self._ask(attributes)
+                with self._lock:
+                    _put(self._latest, target, leased)
+            return leased
+
+    def _ask(self, attributes: Mapping[str, Any]) -> Evaluation:
+        mode = self.source.mode
+        try:
+            made, reason = self.source.ask(attributes)
+        except InvalidValue:
+            self.source.read_again()
+            raise
+        return Evaluation(made, reason, time.time() + self._lease_s, mode)
 
     def _leased(self, target: str) -> Evaluation | None:
         with self._lock:

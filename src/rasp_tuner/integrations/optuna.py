@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rasp_tuner.contexts import value_json
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra
@@ -34,6 +33,7 @@ except ModuleNotFoundError as reason:
     raise MissingExtra("RaspSampler needs optuna, which is not installed: pip install 'rasp-tuner[optuna]'") from reason
 
 from rasp_tuner.integrations.optuna_space import from_knob, hull, knob_of, moved_inside, to_knob
+from rasp_tuner.integrations.shared import plain_context
 
 log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # the user attribute of a trial that holds its context
@@ -119,7 +119,7 @@ class RaspSampler(BaseSampler):
         before = self._context
         if context is not None:
             self._checker.check_context(context)
-        self._context = _plain(context)
+        self._context = plain_context(context)
         block = ExitStack()
         block.callback(setattr, self, "_context", before)
         return block
@@ -298,12 +298,3 @@ def _widened(space: Mapping[str, BaseDistribution], trials: Sequence[FrozenTrial
         for name, distribution in sorted(trial.distributions.items()):  # storages keep no order
             wide[name] = hull(wide.get(name, distribution), distribution)
     return wide
-
-
-def _plain(context: Any) -> Any:
-    """A context as JSON has it."""
-    if context is None:
-        return None
-    named = isinstance(context, Mapping)
-    values = [x if type(x) is int else value_json(CONTEXT, x) for x in (context.values() if named else context)]
-    return dict(zip(context, values, strict=True)) if named else values

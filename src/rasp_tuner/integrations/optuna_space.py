@@ -1,6 +1,5 @@
 """Optuna's distributions as knobs, and the values of the one as values of the other."""
 
-import contextlib
 import math
 from decimal import Decimal
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.integrations.shared import labels_of
 from rasp_tuner.space import Categorical, Float, Int, Knob, Value
 
 
@@ -19,7 +19,7 @@ def knob_of(name: str, distribution: BaseDistribution) -> Knob:
         if isinstance(distribution, IntDistribution):
             return Int(distribution.low, distribution.high, distribution.log, distribution.step)
         if isinstance(distribution, CategoricalDistribution):
-            return Categorical(_labels(distribution))
+            return Categorical(labels_of(distribution.choices))
     except InvalidSpace as reason:
         raise InvalidSpace(f"parameter {name!r}: {reason}") from None
     raise InvalidSpace(f"parameter {name!r} must be a float, an int or a categorical, got {distribution!r}")
@@ -29,7 +29,7 @@ def to_knob(distribution: BaseDistribution, value: Any) -> Value:
     """A value of Optuna's as the knob knows it."""
     if isinstance(distribution, CategoricalDistribution):
         try:
-            return _labels(distribution)[int(distribution.to_internal_repr(value))]
+            return labels_of(distribution.choices)[int(distribution.to_internal_repr(value))]
         except ValueError as reason:
             raise InvalidSpace(str(reason)) from None
     return value  # type: ignore[no-any-return]
@@ -38,7 +38,7 @@ def to_knob(distribution: BaseDistribution, value: Any) -> Value:
 def from_knob(distribution: BaseDistribution, value: Value) -> Any:
     """A knob's value as Optuna knows it."""
     if isinstance(distribution, CategoricalDistribution):
-        return distribution.choices[_labels(distribution).index(value)]
+        return distribution.choices[labels_of(distribution.choices).index(value)]
     return value
 
 
@@ -69,10 +69,3 @@ def hull(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
             grid = None
         return FloatDistribution(min(one.low, other.low), max(one.high, other.high), one.log, grid)
     return one
-
-
-def _labels(distribution: CategoricalDistribution) -> tuple[Value, ...]:
-    """The choices, or numbered texts in their place where a knob could not tell them apart, as 1 and True, or nan."""
-    with contextlib.suppress(InvalidSpace):
-        return Categorical(distribution.choices).choices
-    return tuple(f"{i}: {choice!r}" for i, choice in enumerate(distribution.choices))

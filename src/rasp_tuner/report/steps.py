@@ -30,9 +30,9 @@ class Names:
     sign: float  # of errors in the units of the one metric: -1 if more of it is better
 
 
-def history_of(record: StepRecord, ledger: Ledger, names: Names, learned: int) -> History:
-    """The steps on record."""
-    numbers, metrics, points, contexts = record.parts()
+def history_of(record: StepRecord, ledger: Ledger, names: Names, learned: int, latest: int | None = None) -> History:
+    """The steps on record; the latest so many, if that is given."""
+    numbers, metrics, points, contexts = record.parts(latest)
     exact = _exact(names.space, names.default)
     rows = []
     every = zip(numbers.tolist(), metrics.tolist(), points, contexts, strict=True)

@@ -12,6 +12,7 @@ from rasp_tuner.core.flags import AS_DEFAULT, NOT_ASKED, RECOMMENDATION, known_c
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.transaction import UnitOfWork
+from rasp_tuner.service.study.clock import MAX_WAIT_S
 from rasp_tuner.service.study.events import ask_id, ask_number
 from rasp_tuner.service.study.flag_leases import target_hash
 from rasp_tuner.service.study.live_study import LiveStudy
@@ -81,7 +82,13 @@ async def track(
         if id == RECOMMENDATION:
             message = "variant: nothing was suggested, since nothing could be recorded: there is nothing to tell"
             raise HttpError(409, EXPIRED_LEASE, message, "variant")
-        return service.learn(work, live, Answer(id, told.metrics, told.failure))
+        try:
+            return service.learn(work, live, Answer(id, told.metrics, told.failure))
+        except HttpError as error:
+            if told.variant is not None or error.code != "conflict":
+                raise
+            again = f"{error.message}; evaluate the flag again before its next outcome"
+            raise HttpError(409, error.code, again, error.field) from error
 
     result: dict[str, Any] = await service.submit(run, writes=True, study=name)
     return result
@@ -94,10 +101,11 @@ def flag_not_found(key: str) -> HttpError:
 
 def _leased(service: Service, live: LiveStudy, target: Target, now: float) -> dict[str, Any] | None:
     """The suggestion that the target has, if its lease is not over."""
-    record = None if target.key is None else live.flags.latest(target_hash(live.definition.name, target.key))
-    if record is None or record.number not in live.pending or now > _until(service, live, record):
+    latest = None if target.key is None else live.flags.latest(target_hash(live.definition.name, target.key))
+    record = None if latest is None else live.pending.get(latest.number)  # as it is now: clocks may have jumped
+    if record is None or not record.asked_at - MAX_WAIT_S <= now <= _until(service, live, record):
         return None
-    if live.switched is not None and live.switched["at"] >= record.asked_at:
+    if record.number < live.flags.valid_from:
         return None  # whoever goes back to the default means all, and now
     return _evaluation(service, live, record)
 
@@ -107,12 +115,13 @@ def _leased_id(service: Service, live: LiveStudy, key: str | None, now: float) -
     if key is None:
         message = "say which suggestion: give variant in the details, or targetingKey in the context"
         raise HttpError(400, TARGETING_KEY_MISSING, message, "context.targetingKey")
-    record = live.flags.latest(target_hash(live.definition.name, key))
-    if record is None:
+    latest = live.flags.latest(target_hash(live.definition.name, key))
+    if latest is None:
         message = "this targeting key has no suggestion in this study: evaluate the flag first, or give variant"
         raise HttpError(409, EXPIRED_LEASE, message, "context.targetingKey")
-    id, late = ask_id(record.number), now - _until(service, live, record)
-    if late > 0.0 and record.number in live.pending:
+    id, record = ask_id(latest.number), live.pending.get(latest.number)
+    late = 0.0 if record is None else now - _until(service, live, record)
+    if late > 0.0:
         message = f"the lease of this targeting key ended {late:.0f} s ago; with variant {id!r} the event is learned"
         raise HttpError(410, EXPIRED_LEASE, message, "context.targetingKey")
     return id

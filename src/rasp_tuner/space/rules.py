@@ -78,14 +78,14 @@ class Rules:
     def nearest(self, point: Array) -> tuple[Params, Array]:
         """Legal parameters near a point, and their own point."""
         params, places = self._settle(point.tolist())
-        if self._broken(params):
+        if self.broken(params):
             params, places = self._settle(next(self._mended(places)))
         return params, np.array(places)
 
     def offers(self, point: Array) -> Array:
         """[n, d] the legal point nearest to this one; if that breaks a constraint, several points that do not."""
         params, places = self._settle(point.tolist())
-        if not self._broken(params):
+        if not self.broken(params):
             return np.array([places])
         return np.unique([self._settle(found)[1] for found in self._mended(places)], axis=0)
 
@@ -94,7 +94,7 @@ class Rules:
         kept = points.copy()
         for i, row in enumerate(points.tolist()):
             params, places = self._settle(row, self._tied)
-            kept[i] = self.default if self._broken(params) else places
+            kept[i] = self.default if self.broken(params) else places
         return kept
 
     def enabled(self, point: Array, axis: int) -> Array:
@@ -209,12 +209,13 @@ class Rules:
                 raise InvalidValue(f"{field}[{name!r}]: {reason}") from None
         return values, places
 
-    def _broken(self, params: Params) -> list[Constraint]:
+    def broken(self, params: Params) -> list[Constraint]:
+        """Constraints that these parameters do not keep."""
         return [constraint for constraint in self.constraints if not constraint.holds(params)]
 
     def _check_default(self, given: bool) -> None:
         params, _ = self._settle(self.default.tolist())
-        for constraint in self._broken(params):
+        for constraint in self.broken(params):
             advice = "" if given else ", which is the middle of every range: give a default that keeps it"
             raise InvalidSpace(f"constraints[{constraint.text!r}] is broken by the default {show(params)}{advice}")
 
@@ -237,7 +238,7 @@ class Rules:
     def _goals(self, places: list[float]) -> Iterator[tuple[Array, list[int]]]:
         """Where to go back to, and the coordinates that move; the last goal is the default, which is legal."""
         start, home = np.array(places), self.default
-        names = {name for constraint in self._broken(self._settle(places)[0]) for name in constraint.names}
+        names = {name for constraint in self.broken(self._settle(places)[0]) for name in constraint.names}
         moving = [i for name in names for i in self._coordinates(name) if start[i] != home[i]]
         goal = start.copy()
         goal[moving] = home[moving]
@@ -269,7 +270,7 @@ class Rules:
             return point
 
         def legal(share: float) -> bool:
-            return not self._broken(self._settle(on_the_way(share), self._tied)[0])
+            return not self.broken(self._settle(on_the_way(share), self._tied)[0])
 
         return on_the_way(_least(legal)) if legal(1.0) else None
 

@@ -113,6 +113,11 @@ class Space:
         point = self.to_unit(merged)
         return {name: self.knobs[name].check(value) for name, value in merged.items()}, point
 
+    def check_constraints(self, params: Params) -> None:
+        """Raise if the parameters break a constraint."""
+        for constraint in [] if self.rules is None else self.rules.broken(params):
+            raise InvalidValue(f"params break constraints[{constraint.text!r}]: got {show(params)}")
+
     def completed(self, planned: Mapping[str, Value], given: Mapping[str, object]) -> dict[str, Any]:
         """The given values, unchecked, and the planned ones of other knobs that exist beside them."""
         return {**planned, **given} if self.rules is None else self.rules.completed(planned, given)

@@ -19,7 +19,7 @@ class WhatIf(StrictModel):
 
 
 class ExpectedValue(LazyModel):
-    """A metric in its own unit, on average, and the interval that holds it nine times in ten."""
+    """The mean of a metric in its own unit, and the interval of that mean (90%); single runs scatter more."""
 
     mean: float
     low: float

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rasp_tuner.service.flags import FLAG_NOT_FOUND, TARGETING_KEY_MISSING
+from rasp_tuner.service.flags import FLAG_NOT_FOUND, TARGETING_KEY_MISSING, flag_not_found
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, error_response
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.json_codec import dumps
@@ -32,6 +32,7 @@ def ofrep_error(error: HttpError, request: Request) -> Response:
         return plain  # of one server to another, or to somebody who meant another
     if key is None and request.path.startswith(FLAGS_PATH):  # refused before its route was known
         key = request.path[len(FLAGS_PATH) :]
+        error = flag_not_found(key) if key and error.code == "not_found" else error
     return Response(
         dumps(flag_error(error, key)), _status_and_code(error)[0], headers=plain.headers, closes=plain.closes
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -59,8 +60,11 @@ async def all_flags(service: Service, request: Request, asked: EvaluateFlag) -> 
             for name, path in zip(names, paths, strict=True)
         ),
     )
-    flags = [flag for answer in answers for flag in _flags_in(answer)]
-    body = dumps({"flags": flags})
+    flags: dict[str | None, Any] = {}
+    for flag in itertools.chain.from_iterable(map(_flags_in, answers)):
+        flags.pop(flag.get("key"), None)  # a knob, whose key is also that of a study with a longer name
+        flags[flag.get("key")] = flag
+    body = dumps({"flags": list(flags.values())})
     etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
     if _has_it(request, etag):
         return Response(status=304, content_type=None, headers={"ETag": etag})

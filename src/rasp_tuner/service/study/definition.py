@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rasp_tuner.core.checks import number, whole
+from rasp_tuner.core.checks import STUDY_NAME, number, whole
 from rasp_tuner.core.context_encoder import context_encoder
 from rasp_tuner.errors import InvalidSpace, RaspError
 from rasp_tuner.presets import NAMES, named
@@ -14,7 +14,7 @@ from rasp_tuner.space import DIGITS, MOST_DIGITS, Params, Space
 from rasp_tuner.tuner import BUDGET, Tuner
 from rasp_tuner.types import Metric
 
-NAME_PATTERN = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
+NAME_PATTERN = STUDY_NAME
 MAX_LEASE_S = 30 * 86_400.0
 MAX_PENDING_LIMIT = 10_000
 

@@ -26,6 +26,7 @@ class FlagLeases:
 
     def __init__(self) -> None:
         self._latest: dict[str, SuggestionRecord] = {}
+        self.valid_from = 0  # number of the first ask since the study was last frozen or unfrozen: no clock decides
 
     def add(self, record: SuggestionRecord) -> None:
         """Take note of a suggestion, if it is for a targeting key."""

@@ -193,7 +193,7 @@ class LiveStudy:
         self.tuner.unfreeze()
 
     def _switch(self, event: Event, mark: str) -> None:
-        self.switched = {"by": actor(event), "at": event.at}
+        self.switched, self.flags.valid_from = {"by": actor(event), "at": event.at}, self._lowest_next_ask
         self._advance(event)
         self.history.add_mark(event.at, mark, self.switched["by"])
 

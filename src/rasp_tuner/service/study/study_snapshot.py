@@ -42,6 +42,7 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
         "floor": live.erased_below,
         "counts": asdict(live.counts),
         "switched": live.switched,
+        "leases_from": live.flags.valid_from,
         "history": live.history.to_json(),
         "made_with": made_with(),
     }
@@ -73,7 +74,7 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     live = LiveStudy(id, definition, created, Tuner.from_bytes(tuner))
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
     live.first_at, live.erased_below = header.get("first_at"), header.get("floor", 0)
-    live.switched = header.get("switched")
+    live.switched, live.flags.valid_from = header.get("switched"), header.get("leases_from", 0)
     live.next_ask = header.get("handed", live.counts.asks)
     live.history.restore(header["history"], arrays)
     live.recent = _records_by_number(header["recent"])

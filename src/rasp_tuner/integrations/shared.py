@@ -1,0 +1,44 @@
+"""What adapters share: choices of any type as labels, contexts as JSON has them, tuners that go on in another run."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rasp_tuner.contexts import value_json
+from rasp_tuner.core import snapshot
+from rasp_tuner.core.checks import show
+from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.space import Categorical, Value
+from rasp_tuner.tuner import Tuner
+
+
+def labels_of(choices: Sequence[Any]) -> tuple[Value, ...]:
+    """The choices, or numbered texts in their place where a knob could not tell them apart, as 1 and True, or nan.
+
+    >>> labels_of(["a", 2]), labels_of([1, True]), labels_of([[64], [64, 32]])
+    (('a', 2), ('0: 1', '1: True'), ('0: [64]', '1: [64, 32]'))
+    """
+    with contextlib.suppress(InvalidSpace):
+        return Categorical(choices).choices
+    texts = [repr(choice) for choice in choices]  # an address would be another one in the next process
+    return tuple(f"{i}: {text.partition(' at 0x')[0]}" for i, text in enumerate(texts))
+
+
+def plain_context(context: Any) -> Any:
+    """A context as JSON has it."""
+    if context is None:
+        return None
+    named = isinstance(context, Mapping)
+    values = [x if type(x) is int else value_json("context", x) for x in (context.values() if named else context)]
+    return dict(zip(context, values, strict=True)) if named else values
+
+
+def check_alike(tuner: Tuner, other: Tuner) -> None:
+    """A typed error if a tuner that has learned cannot go on in the place of another one."""
+    one, two = (snapshot.decode(each.to_bytes())[0] for each in (tuner, other))
+    for field in ("space", "metrics", "context", "default", "constraints"):
+        if one.get(field) != two.get(field):
+            raise InvalidSpace(
+                f"what was learned so far has another {field}: {show(one.get(field))}; this run has"
+                f" {show(two.get(field))}. Use another object for this run"
+            )

@@ -1,0 +1,336 @@
+"""RaspSearch: the same as a tuner's own loop, in Ray Tune's calls and in a real Ray; nothing lost at the edges."""
+
+import logging
+import math
+import sys
+import warnings
+from importlib import import_module
+
+import pytest
+from page_blocks import block
+
+from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Metric, MissingExtra, PowerOfTwo, Tuner
+
+pytest.importorskip("ray.tune", reason="an extra of its own: pip install 'rasp-tuner[ray-tune]'")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and files to the collector
+
+from ray import cloudpickle, tune  # noqa: E402
+from ray.tune.search import ConcurrencyLimiter  # noqa: E402
+
+from rasp_tuner.integrations.ray_space import nested  # noqa: E402
+from rasp_tuner.integrations.ray_tune import RaspSearch  # noqa: E402
+
+SPACE = {
+    "opt": {"a": tune.loguniform(0.1, 10), "b": tune.qrandint(2, 10, 2)},
+    "c": tune.choice(["u", "v", "w"]),
+    "epochs": 3,
+}
+KNOBS = {
+    "opt/a": Float(0.1, 10, log=True), "opt/b": Int(2, 10, step=2), "c": Categorical(["u", "v", "w"])
+}  # fmt: skip
+LOADS = [step * 7 % 5 / 2 for step in range(25)]
+
+
+def loss(config):
+    a, b = config["opt"]["a"], config["opt"]["b"]
+    return (math.log(a) - config["context"]["load"]) ** 2 + 0.1 * abs(b - 4) + (config["c"] == "u")
+
+
+def searcher(space=SPACE, **settings):
+    search = RaspSearch(**{"context": ["load"], "seed": 7, **settings})
+    search.set_search_properties("loss", "min", space)
+    return search
+
+
+def step(search, trial, load, **end):
+    """One trial, as Ray's loop makes it; what it came to, unless `end` says how it ended."""
+    search.context({"load": load})
+    config = search.suggest(trial)
+    search.on_trial_complete(trial, **(end or {"result": {"loss": loss(config), "done": True}}))
+    return config
+
+
+def native(loads=LOADS, told=lambda tuner, id, value: tuner.tell(id, {"loss": value}), **settings):
+    """A tuner's own loop."""
+    tuner, asked = Tuner(KNOBS, {"loss": "min"}, ["load"], seed=7, **settings), []
+    for load in loads:
+        suggestion = tuner.ask({"load": load})
+        asked.append(nested(suggestion.params) | {"context": {"load": load}})
+        told(tuner, suggestion.id, loss(asked[-1]))
+    return tuner, asked
+
+
+def test_the_same_calls_give_the_same_suggestions_and_the_same_tuner():
+    search = searcher()
+    configs = [step(search, f"t{i}", load) for i, load in enumerate(LOADS)]
+    tuner, asked = native()
+    assert configs == asked
+    assert search.tuner.to_bytes() == tuner.to_bytes()
+    assert search.recommend({"load": 1.0}) == nested(tuner.recommend({"load": 1.0}))
+
+
+def test_a_default_is_the_first_suggestion_and_settings_are_the_tuners_own():
+    default = {"opt": {"a": 1.5}, "c": "w"}  # b starts in the middle of its range
+    search = searcher(default=default, guard=0.2)
+    configs = [step(search, f"t{i}", load) for i, load in enumerate(LOADS[:5])]
+    assert configs[0]["opt"] == {"a": 1.5, "b": 6}
+    whole = {"opt/a": 1.5, "opt/b": 6, "c": "w"}
+    assert search.tuner.to_bytes() == native(LOADS[:5], default=whole, guard=0.2)[0].to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ({"error": True}, "error"),
+        ({"result": {"loss": math.nan}}, "loss is nan"),
+        ({"result": {"loss": math.inf}}, "loss is inf"),
+        ({"result": {"loss": "much"}}, "no number"),
+        ({"result": {"other": 1.0}}, "no 'loss'"),
+    ],
+)
+def test_trials_that_fail(end, reason):
+    search = searcher()
+    for i, load in enumerate(LOADS[:4]):
+        step(search, f"t{i}", load, **(end if i == 2 else {}))
+    row = search.tuner.history()[2]
+    assert row["failed"]
+    assert reason in row["failure"]
+    assert search.tuner.learned == 4
+
+
+def test_errors_can_be_ignored_and_trials_that_never_ran_teach_nothing():
+    search = searcher(failed="ignore")
+    step(search, "one", 1.0, error=True)
+    step(search, "two", 1.0, result=None)
+    assert search.tuner.learned == 0
+    step(search, "three", 1.0)
+    assert search.tuner.learned == 1
+
+
+def test_a_trial_nobody_knows_here_is_learned_from_its_config(caplog):
+    search = searcher()
+    flat = {"config/opt/a": 2.0, "config/opt/b": 4, "config/c": "v", "config/context/load": 1.0, "loss": 0.5}
+    search.on_trial_complete("restarted", flat)
+    assert search.tuner.history()[0]["params"] == {"opt/a": 2.0, "opt/b": 4, "c": "v"}
+    assert search.tuner.history()[0]["context"] == {"load": 1.0}
+    with caplog.at_level(logging.WARNING, "rasp_tuner"):
+        search.on_trial_complete("odd", {"loss": 0.5})
+    assert "trial odd of Ray Tune was not learned" in caplog.text
+    assert search.tuner.learned == 1
+
+
+def test_runs_from_elsewhere_and_points_to_evaluate():
+    search = searcher(points_to_evaluate=[{"opt": {"a": 2.5}}, {"c": "v", "opt": {"b": 8}}])
+    search.add_evaluated_point({"opt": {"a": 2.0, "b": 4}, "c": "v", "context": {"load": 1.0}}, 0.5)
+    configs = [step(search, f"t{i}", 1.0) for i in range(2)]
+    assert configs[0]["opt"]["a"] == 2.5
+    assert (configs[1]["c"], configs[1]["opt"]["b"]) == ("v", 8)
+    assert [row["params"]["opt/a"] for row in search.tuner.history()][:2] == [2.0, 2.5]
+    with pytest.raises(InvalidValue, match="parameter 'c': value must be one of"):
+        search.add_evaluated_point({"opt": {"a": 2.0, "b": 4}, "c": "z", "context": {"load": 1.0}}, 0.5)
+
+
+def test_a_search_that_is_restored_goes_on_as_if_it_had_never_stopped(tmp_path):
+    whole, first = (searcher(points_to_evaluate=[{"opt": {"a": 1.11}}] * 3) for _ in range(2))
+    for i, load in enumerate(LOADS[:2]):
+        assert step(whole, f"t{i}", load) == step(first, f"t{i}", load)
+    running = whole.suggest("running")
+    assert first.suggest("running") == running
+    first.save(tmp_path / "search.pkl")
+    assert (tmp_path / "search.pkl").read_bytes().startswith(b"RASPTUNE")  # nothing is pickled
+    assert Tuner.load(tmp_path / "search.pkl").learned == 2
+    again = RaspSearch(
+        context=["load"], seed=7, points_to_evaluate=[{"opt": {"a": 1.11}}] * 3
+    )  # as Ray does, without a space
+    again.restore(tmp_path / "search.pkl")
+    for search in (whole, again):
+        search.on_trial_complete("running", {"loss": loss(running)})
+    for i, load in enumerate(LOADS[3:]):
+        assert step(whole, f"u{i}", load) == step(again, f"u{i}", load)
+    assert whole.tuner.to_bytes() == again.tuner.to_bytes()
+
+
+def test_choices_that_a_file_cannot_hold_come_with_the_space(tmp_path):
+    space = {"f": tune.choice([math.sin, math.cos]), "x": tune.uniform(0, 1)}
+    search = searcher(space)
+    search.context({"load": 1.0})
+    search.suggest("t")
+    search.save(tmp_path / "search")
+    again = RaspSearch(context=["load"], seed=7)
+    again.context({"load": 1.0})
+    again.restore(tmp_path / "search")
+    with pytest.raises(InvalidSpace, match="give param_space to"):
+        again.suggest("u")
+    again.on_trial_complete("t", {"loss": 1.0})
+    again.set_search_properties("loss", "min", space)
+    assert again.suggest("u")["f"] in (math.sin, math.cos)
+    assert again.tuner.learned == 1
+
+
+def test_what_was_learned_of_another_space_is_refused(tmp_path):
+    search = searcher()
+    step(search, "t", 1.0)
+    search.save(tmp_path / "search")
+    with pytest.raises(InvalidSpace, match="another space"):
+        searcher({"x": tune.uniform(0, 1)}).restore(tmp_path / "search")
+    with pytest.raises(InvalidSpace, match="another space"):
+        search.set_search_properties("loss", "min", {"x": tune.uniform(0, 1)})
+    with pytest.raises(InvalidSpace, match="another metrics"):
+        search.set_search_properties("other", "min", SPACE)
+
+
+def test_the_next_run_goes_on_with_what_this_one_learned():
+    search = searcher()
+    for i, load in enumerate(LOADS[:5]):
+        step(search, f"t{i}", load)
+    assert search.set_search_properties("loss", "min", SPACE)
+    assert search.tuner.learned == 5
+
+
+def test_a_search_travels_with_rays_tuner():
+    search = searcher()
+    for i, load in enumerate(LOADS[:5]):
+        step(search, f"t{i}", load)
+    search.context(lambda: {"load": 1.0})
+    copy = cloudpickle.loads(cloudpickle.dumps(search))
+    assert copy.suggest("t") == search.suggest("t")
+
+
+def test_a_context_is_asked_for_every_trial():
+    contexts = iter([{"load": 1}, None, {"load": 2.5}])
+    search = searcher()
+    search.context(lambda: next(contexts))
+    configs = [search.suggest(f"t{i}") for i in range(3)]
+    assert [None if config is None else config["context"] for config in configs] == [{"load": 1}, None, {"load": 2.5}]
+    with search.context({"load": 0.5}):
+        assert search.suggest("with")["context"] == {"load": 0.5}
+    with pytest.raises(StopIteration):
+        search.suggest("end")
+
+
+def test_a_wrong_context_is_refused_and_nothing_is_lost():
+    search = searcher()
+    with pytest.raises(InvalidValue, match=r"trial t: .*context.*search\.context"):
+        search.suggest("t")
+    with pytest.raises(InvalidValue, match="load"):
+        search.context({"speed": 1})
+    assert step(search, "t", 1.0)["context"] == {"load": 1.0}
+    assert "context" not in searcher(context=None).suggest("t")
+
+
+def test_a_limit_on_concurrency_holds():
+    search = searcher()
+    search.context({"load": 1.0})
+    limited = ConcurrencyLimiter(search, max_concurrent=2)
+    assert [limited.suggest(f"t{i}") is not None for i in range(3)] == [True, True, False]
+    limited.on_trial_complete("t0", {"loss": 1.0})
+    assert limited.suggest("t3") is not None
+    assert search.tuner.learned == 1
+
+
+def test_several_metrics_with_weights_and_limits():
+    search = RaspSearch(SPACE, metrics={"loss": Metric("min"), "eval/cost": Metric("min", max=5)}, seed=7)
+    assert search.metric == ["loss", "eval/cost"]
+    config = search.suggest("t")
+    search.on_trial_complete("t", {"loss": 1.0, "eval/cost": 4.0})
+    assert search.tuner.history()[0]["metrics"] == {"loss": 1.0, "eval/cost": 4.0}
+    assert set(config) == {"opt", "c"}
+
+
+def test_knobs_of_this_library_may_stand_in_the_space():
+    search = searcher(
+        {"size": PowerOfTwo(1, 64), "wal": Int(1, 9, when={"mode": "w"}), "mode": Categorical(["r", "w"])}
+    )
+    search.context({"load": 1.0})
+    configs = [search.suggest(f"t{i}") for i in range(5)]
+    assert all(config["size"] in {1, 2, 4, 8, 16, 32, 64} for config in configs)
+    assert all((config["wal"] is None) == (config["mode"] == "r") for config in configs)
+    for i in range(5):
+        search.on_trial_complete(f"t{i}", {"loss": 1.0})
+    assert search.tuner.learned == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"space": ["x"]}, "space"),
+        ({"mode": "least"}, "mode"),
+        ({"metric": "loss", "metrics": {"loss": "min"}}, "either"),
+        ({"metrics": ["loss"]}, "metrics"),
+        ({"context": "load"}, "context"),
+        ({"failed": "retry"}, "failed"),
+        ({"default": 5}, "default"),
+        ({"points_to_evaluate": {"x": 1}}, "points_to_evaluate"),
+        ({"preset": "fast"}, "preset"),
+        ({"shield": object()}, "shield"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_runs(settings, message):
+    with pytest.raises(InvalidSpace, match=message):
+        RaspSearch(**settings)
+
+
+def test_a_search_says_what_is_missing():
+    with pytest.raises(InvalidSpace, match="needs a space"):
+        RaspSearch().suggest("t")
+    search = RaspSearch(SPACE)
+    with pytest.raises(InvalidSpace, match="needs metric and mode"):
+        search.suggest("t")
+    assert search.set_search_properties("loss", "min", {"epochs": 3}) is False
+    assert search.suggest("t")["opt"]
+
+
+def test_without_ray_tune_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray.tune.search", None)
+    monkeypatch.delitem(sys.modules, "rasp_tuner.integrations.ray_tune")
+    with pytest.raises(MissingExtra, match=r"rasp-tuner\[ray-tune\]"):
+        import_module("rasp_tuner.integrations.ray_tune")
+
+
+@pytest.fixture(scope="module")
+def local_ray(tmp_path_factory):
+    import ray
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        yield tmp_path_factory.mktemp("results")
+        ray.shutdown()
+
+
+@pytest.mark.slow
+def test_the_ten_lines_of_the_page(local_ray, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(local_ray))  # where Ray puts results
+    exec(block("RAY_TUNE.md"), {"__name__": "__main__"})  # noqa: S102
+    assert capsys.readouterr().out.endswith("[40, 4]\n")
+
+
+@pytest.mark.slow
+def test_errors_are_learned_and_an_experiment_is_restored(local_ray, tmp_path):
+    mended = tmp_path / "mended"
+
+    def run(config):
+        if config["context"]["load"] == 2 and not mended.exists():
+            raise RuntimeError("crashed")
+        return {"loss": (config["net"]["x"] - config["context"]["load"] / 4) ** 2}
+
+    loads = iter(range(3))
+    search = RaspSearch(context=["load"], seed=7)
+    search.context(lambda: {"load": next(loads)})
+    found = tune.Tuner(
+        run,
+        param_space={"net": {"x": tune.uniform(0, 1)}, "epochs": 2},
+        tune_config=tune.TuneConfig(metric="loss", mode="min", search_alg=search, num_samples=3, reuse_actors=True),
+        run_config=tune.RunConfig(name="restored", storage_path=str(local_ray), verbose=0),
+    ).fit()
+    assert found.num_errors == 1
+    assert sorted(row["context"]["load"] for row in search.tuner.history()) == [0, 1, 2]
+    assert [row["context"]["load"] for row in search.tuner.history() if row["failed"]] == [2]
+    mended.touch()
+    folder = local_ray / "restored"
+    again = tune.Tuner.restore(str(folder), run, restart_errored=True).fit()
+    assert again.num_errors == 0
+    (state,) = {max(folder.glob("searcher-state-*"))}
+    learned = Tuner.load(state).history()
+    assert [row["failed"] for row in learned].count(True) == 1
+    assert (learned[-1]["context"], learned[-1]["failed"], len(learned)) == ({"load": 2}, False, 4)
