@@ -17,7 +17,7 @@ from rasp_tuner.watch import memory, watch
 
 def start(world, *words):
     """As from a terminal: tests that run in the background inherit that Ctrl-C is ignored."""
-    command = ["/usr/bin/env", "--default-signal=INT", sys.executable, "-m", "rasp_tuner", "watch", "study.toml"]
+    command = ["/usr/bin/env", "--default-signal=INT,HUP", sys.executable, "-m", "rasp_tuner", "watch", "study.toml"]
     return subprocess.Popen(
         [*command, "--out", str(world.out), *words], cwd=world.folder, stderr=subprocess.PIPE, text=True
     )
@@ -32,7 +32,7 @@ def steps_so_far(world):
     return [entry for line in lines if (entry := json.loads(line))["kind"] == "step"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_watch_that_is_stopped_goes_on(world, how):
     write_study(world, window=0.05)
     process = start(world)
@@ -40,7 +40,7 @@ def test_a_watch_that_is_stopped_goes_on(world, how):
     known = steps_so_far(world)
     process.send_signal(how)
     _, said = process.communicate(timeout=30)
-    assert process.returncode == {signal.SIGKILL: -9, signal.SIGTERM: 0}[how], said
+    assert process.returncode == (-9 if how == signal.SIGKILL else 0), said
     after = steps_so_far(world)
     assert after[: len(known)] == known
     if how != signal.SIGKILL:

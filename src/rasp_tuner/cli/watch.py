@@ -92,12 +92,14 @@ def _run(
 
 
 class _Signals:
-    """Ctrl-C and SIGTERM end the program at the next safe moment; a second one at once."""
+    """Ctrl-C, SIGTERM and a terminal that closes end the program at the next safe moment; a second one at once."""
 
     def __init__(self) -> None:
         self.seen = 0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._note)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+            signal.signal(signal.SIGHUP, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame
