@@ -71,11 +71,14 @@ def test_checkpoints_keep_the_journal_short_and_forget_nothing(world, monkeypatc
     whole = json.loads((world.out / "whole" / "status.json").read_text())
     (world.folder / "settings.json").unlink()
     monkeypatch.setattr(memory, "CHECKPOINT_EVERY", 5)
+    world.out.mkdir(exist_ok=True)
+    (world.out / ".0123456789abcdef.tmp").touch()  # of one that was killed while it wrote a file
     for _ in range(6):
         watch(world.study(), steps=2, folder=world.out)
     assert world.status()["steps"] == 12
     assert len((world.out / "journal.jsonl").read_text().splitlines()) < 12
     assert (world.out / "journal.old.jsonl").exists()
+    assert not list(world.out.glob(".*.tmp"))
     [kept] = world.out.glob("tuner-*.rasp")
     assert Tuner.load(world.out / "tuner.rasp").learned == Tuner.load(world.out / "whole" / "tuner.rasp").learned
     assert world.status()["steps"] == whole["steps"]
