@@ -7,6 +7,7 @@ import socket
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from page_blocks import block
@@ -18,7 +19,8 @@ from rasp_tuner.integrations.mlflow_steps import TextNumbers, clean
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("mlflow") is None, reason="an extra of its own: pip install 'rasp-tuner[mlflow]'"),
-    pytest.mark.filterwarnings("ignore"),  # it leaves databases open
+    pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning"),  # MLflow's
+    pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning"),  # MLflow's
 ]
 ADAPTER = "rasp_tuner.integrations.mlflow"
 TEXTS = {"region": ["eu", "us"]}
@@ -113,7 +115,7 @@ def test_every_step_is_logged_with_what_ran_what_came_and_why(store, tmp_path):
     assert run.data.params["default.codec"] == "lz4"
     assert "zstd" in run.data.params["knob.codec"]
     report = client.download_artifacts(run.info.run_id, "report.html", str(tmp_path))
-    assert "<html" in open(report).read()  # noqa: PTH123, SIM115
+    assert "<html" in Path(report).read_text()
 
 
 def test_a_run_goes_on_in_the_next_process(store):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rasp_tuner import InvalidSpace
 
 pytest.importorskip("ray.tune", reason="an extra of its own: pip install 'rasp-tuner[ray-tune]'")
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and files to the collector
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves sockets and files to the collector
 
 from ray import tune  # noqa: E402
 

@@ -12,7 +12,7 @@ from page_blocks import block
 from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, Metric, MissingExtra, PowerOfTwo, Tuner
 
 pytest.importorskip("ray.tune", reason="an extra of its own: pip install 'rasp-tuner[ray-tune]'")
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and files to the collector
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves sockets and files to the collector
 
 from ray import cloudpickle, tune  # noqa: E402
 from ray.tune.search import ConcurrencyLimiter  # noqa: E402
