@@ -5,6 +5,7 @@ The load goes up and down. With `workers` at 40 it is fastest while it is busy, 
 """
 
 import argparse
+import contextlib
 import json
 import math
 import random
@@ -82,10 +83,11 @@ def main() -> None:
             self.answer("ok\n")
 
         def answer(self, text: str) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
+            with contextlib.suppress(ConnectionError):  # a busy Prometheus may have given up
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(text.encode())
 
         def log_message(self, *_: object) -> None:
             pass

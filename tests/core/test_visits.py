@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rasp_tuner import Return
 from rasp_tuner.core.recovery import FAILED, settled, steps_to_recover
+from rasp_tuner.core.regimes import RegimeTimeline
 from rasp_tuner.core.visits import MAX_RETURNS, MAX_STEPS, MAX_TOLD, TOLD_EVERY_STEPS, StepSeen, Visits, return_of
 
 
@@ -195,3 +196,21 @@ def test_who_forgets_is_seldom_said_to_have_saved_steps(curve, length):
         returns += len(told)
     assert returns >= 180
     assert said / returns < 0.04
+
+
+def test_a_thirteenth_situation_is_not_taken_for_one_of_the_twelve():
+    """Corners of a cube, each far from all others: twelve are known, and nothing is said of the rest."""
+    corners = np.where(np.random.default_rng(0).random((20, 24)) < 0.5, 0.0, 1.0)
+    seen = RegimeTimeline(24)
+    strays = []
+    for _ in range(3):
+        for place, corner in enumerate(corners):
+            labels = set()
+            for _ in range(12):
+                labels.add(seen.add(corner))
+                strays.append((place, seen.stray))
+            assert len(labels) == 1
+    assert not any(stray for place, stray in strays if place < 12)
+    assert all(stray for place, stray in strays if place >= 12)
+    assert all(seen.known_situation(corner) is None for corner in corners[12:])
+    assert len({seen.known_situation(corner) for corner in corners[:12]}) == 12

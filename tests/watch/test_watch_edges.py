@@ -1,5 +1,6 @@
 """Bad input at every edge of `rasp watch`: a typed message, nothing learned, the last good parameters in place."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -122,11 +123,48 @@ def test_a_server_that_does_not_speak_http():
             Prometheus(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=2.0).one("x")
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"HTTP/1.1 200 OK\r\nX-Slow: ",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+    ids=["headers", "body", "chunks"],
+)
+def test_a_server_that_sends_a_byte_now_and_then(start):
+    """Each byte comes in time, the answer never does."""
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def trickle():
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1000)
+                connection.sendall(start)
+                while not ended.wait(0.02):
+                    connection.sendall(b"0")
+
+        thread = threading.Thread(target=trickle, daemon=True)
+        thread.start()
+        giving_up = threading.Timer(10.0, ended.set)
+        giving_up.start()
+        with pytest.raises(QueryFailed, match=r"it took longer than 0\.3 s to answer|timed out"):
+            Prometheus(f"http://127.0.0.1:{server.getsockname()[1]}", timeout_s=0.3).one("x")
+        assert not ended.is_set()
+        giving_up.cancel()
+        ended.set()
+        thread.join()
+
+
 def test_samples_that_are_too_old(world, caplog):
     study = world.study(prometheus={"url": world.prometheus.url, "max_age": "10s"})
     world.prometheus.answers["max(timestamp(loss))"] = lambda: time.time() - 60.0
     assert watch(study, steps=1, folder=world.out).measured == 0
     assert "metric 'loss': the newest sample is 60 s old, max_age is 10 s" in caplog.text
+    world.prometheus.answers["max(timestamp(loss))"] = lambda: time.time() + 60.0
+    assert watch(study, steps=1, folder=world.out).measured == 0
+    assert "metric 'loss': the newest sample is of a moment 60 s from now" in caplog.text
 
 
 def test_too_few_samples_in_the_window(world, caplog):
@@ -223,3 +261,13 @@ def test_tokens_come_from_the_environment_and_are_written_nowhere(world, monkeyp
     monkeypatch.delenv("PROM_TOKEN")
     assert watch(world.study(prometheus=fields), steps=1, folder=world.out).measured == 0
     assert "the environment variable PROM_TOKEN is not set" in caplog.text
+
+
+@pytest.mark.parametrize("secret", ["two\nlines", "hünter2", "nul\x01l"])
+def test_a_token_that_cannot_be_sent_is_named_and_not_shown(world, monkeypatch, caplog, secret):
+    fields = {"url": world.prometheus.url, "token_env": "PROM_TOKEN"}
+    monkeypatch.setenv("PROM_TOKEN", secret)
+    assert watch(world.study(prometheus=fields), steps=1, folder=world.out).measured == 0
+    assert "the environment variable PROM_TOKEN must hold plain ASCII on one line" in caplog.text
+    assert secret not in caplog.text
+    assert repr(secret)[1:-1] not in caplog.text

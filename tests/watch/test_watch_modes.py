@@ -10,7 +10,7 @@ from watch_running import vector
 
 from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.errors import TuningStopped
-from rasp_tuner.watch import watch
+from rasp_tuner.watch import build_study, watch
 from rasp_tuner.watch.gain import PAIRED, Outcome, forecast, measured, shadow_gain, shadow_words
 from rasp_tuner.watch.schedule import runs_suggestion
 
@@ -56,6 +56,15 @@ def test_what_runs_is_learned_where_the_study_asks_for_it(world, caplog):
     world.prometheus.answers["x_now"] = 99.0
     assert watch(world.study(running={"x": "x_now"}), steps=1, folder=world.out).measured == 0
     assert "running 'x': 99 runs, which is no value of the knob" in caplog.text
+
+
+def test_parameters_that_never_ran_are_not_the_last_good_ones(world):
+    """The service refuses them all and stays at the default."""
+    world.prometheus.answers.update({"x_now": 15.0, "loss": 5.0})
+    watch(world.study(running={"x": "x_now"}, holdout=0), steps=3, folder=world.out)
+    assert any(entry["params"] != {"x": 15} for entry in world.entries())
+    assert world.status()["last_good"] == {"x": 15}
+    assert world.x == 15
 
 
 def test_a_text_that_runs_is_the_text_of_a_label(world):
@@ -166,6 +175,19 @@ def test_on_exit_default_puts_the_default_in_place(world):
     assert {entry["params"]["x"] for entry in world.entries()} != {15}
 
 
+def test_who_leaves_parameters_behind_is_told_that_situations_change(world, caplog):
+    watch(world.study(), steps=20, folder=world.out)
+    assert world.x != 15
+    assert f"left in place: x={world.x} (good where they ran last; in other situations" in caplog.text
+
+
+def test_by_default_what_is_good_in_one_situation_does_not_stay_for_others(world):
+    fields = world.fields()
+    del fields["on_exit"]
+    assert build_study(fields).on_exit == "default"
+    assert build_study({**fields, "contexts": {}}).on_exit == "keep"
+
+
 def test_a_bad_suggestion_is_not_left_in_place(world):
     """What was worse than the default would have been is nothing to go back to."""
     world.best = 12
@@ -221,12 +243,35 @@ def test_a_gain_does_not_depend_on_the_load(factor, levels):
     assert measured(paired, PAIRED).value == pytest.approx(factor)
 
 
+def test_a_pair_whose_half_is_too_old_to_be_kept_is_left_out():
+    """Canaries by instances, then 201 steps live, then canaries again: an odd number has fallen out of what is kept."""
+    kept = [
+        Outcome(PAIRED, suggested, 5.0 if suggested else 10.0, 10.0) for _ in range(9) for suggested in (True, False)
+    ]
+    assert measured(kept[1:], PAIRED).value == pytest.approx(0.5)
+    assert measured(kept[1:], PAIRED).pairs == 8
+
+
 @given(st.lists(st.floats(-10.0, -1.0), min_size=8, max_size=20))
 def test_a_gain_in_a_metric_below_zero_is_a_difference(levels):
     outcomes = [Outcome("live", i % 2 == 0, level - 3.0 * (i % 2 == 0), level) for i, level in enumerate(levels)]
     found = measured(outcomes, "live")
     assert found.kind == "difference"
     assert found.value == pytest.approx(-3.0)
+
+
+def test_a_step_of_which_nothing_was_expected_does_not_spoil_the_others():
+    """The first steps of a study that begins live; the load then goes up and down by a factor of ten."""
+    first = [Outcome("live", suggested, 10.0, None) for suggested in (True, False)]
+    later = [
+        Outcome("live", i % 2 == 0, (5.0 if i % 2 == 0 else 10.0) * 10 ** (i // 2 % 2), 10.0 * 10 ** (i // 2 % 2))
+        for i in range(12)
+    ]
+    found = measured([*first, *later], "live")
+    assert found.is_clear
+    assert found.value == pytest.approx(0.5)
+    odd = measured([*later, Outcome("live", True, 5.0, -1.0)], "live")  # a bad forecast, of a metric that is positive
+    assert (odd.kind, odd.value) == ("ratio", pytest.approx(0.5))
 
 
 def test_a_forecast_is_clear_only_beyond_its_interval():

@@ -17,7 +17,7 @@ from rasp_tuner.watch import memory, watch
 
 def start(world, *words):
     """As from a terminal: tests that run in the background inherit that Ctrl-C is ignored."""
-    command = ["/usr/bin/env", "--default-signal=INT", sys.executable, "-m", "rasp_tuner", "watch", "study.toml"]
+    command = ["/usr/bin/env", "--default-signal=INT,HUP", sys.executable, "-m", "rasp_tuner", "watch", "study.toml"]
     return subprocess.Popen(
         [*command, "--out", str(world.out), *words], cwd=world.folder, stderr=subprocess.PIPE, text=True
     )
@@ -32,7 +32,7 @@ def steps_so_far(world):
     return [entry for line in lines if (entry := json.loads(line))["kind"] == "step"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_watch_that_is_stopped_goes_on(world, how):
     write_study(world, window=0.05)
     process = start(world)
@@ -40,7 +40,7 @@ def test_a_watch_that_is_stopped_goes_on(world, how):
     known = steps_so_far(world)
     process.send_signal(how)
     _, said = process.communicate(timeout=30)
-    assert process.returncode == {signal.SIGKILL: -9, signal.SIGTERM: 0}[how], said
+    assert process.returncode == (-9 if how == signal.SIGKILL else 0), said
     after = steps_so_far(world)
     assert after[: len(known)] == known
     if how != signal.SIGKILL:
@@ -71,11 +71,14 @@ def test_checkpoints_keep_the_journal_short_and_forget_nothing(world, monkeypatc
     whole = json.loads((world.out / "whole" / "status.json").read_text())
     (world.folder / "settings.json").unlink()
     monkeypatch.setattr(memory, "CHECKPOINT_EVERY", 5)
+    world.out.mkdir(exist_ok=True)
+    (world.out / ".0123456789abcdef.tmp").touch()  # of one that was killed while it wrote a file
     for _ in range(6):
         watch(world.study(), steps=2, folder=world.out)
     assert world.status()["steps"] == 12
     assert len((world.out / "journal.jsonl").read_text().splitlines()) < 12
     assert (world.out / "journal.old.jsonl").exists()
+    assert not list(world.out.glob(".*.tmp"))
     [kept] = world.out.glob("tuner-*.rasp")
     assert Tuner.load(world.out / "tuner.rasp").learned == Tuner.load(world.out / "whole" / "tuner.rasp").learned
     assert world.status()["steps"] == whole["steps"]
@@ -95,9 +98,37 @@ def test_a_shadow_after_live_knows_what_was_left_in_place(world):
 def test_two_at_once_are_refused(world):
     with (
         Journal(world.out, world.study().to_json(), program="rasp watch"),
-        pytest.raises(TuningStopped, match="another rasp watch is at work"),
+        pytest.raises(TuningStopped, match=r"another rasp watch is at work .*give this one another name or --out"),
     ):
         watch(world.study(), steps=1, folder=world.out)
+
+
+def test_fresh_does_not_take_the_journal_from_one_that_is_at_work(world):
+    with Journal(world.out, world.study().to_json(), program="rasp watch") as journal:
+        with pytest.raises(TuningStopped, match="another rasp watch is at work"):
+            watch(world.study(), steps=1, folder=world.out, fresh=True)
+        journal.append({"kind": "unknown"})
+        assert world.entries("unknown")
+    watch(world.study(), steps=1, folder=world.out, fresh=True)
+    assert (world.out / "journal.1.jsonl").exists()
+
+
+def test_a_journal_that_is_deleted_under_it_ends_it(world):
+    """What is written to a file without a name is lost."""
+    study = world.study()
+    watch(study, steps=4, folder=world.out)
+    asked = []
+
+    def load():
+        asked.append(1)
+        if len(asked) == 4:
+            (world.out / "journal.jsonl").unlink()
+        return 1.0
+
+    world.prometheus.answers["load"] = load
+    with pytest.raises(JournalError, match="was deleted while it was in use"):
+        watch(study, steps=9, folder=world.out)
+    assert {"x": world.x} == world.status()["last_good"]
 
 
 def test_a_journal_that_begins_anew_stays_locked(tmp_path):
@@ -118,14 +149,20 @@ def test_a_full_disk_ends_it_with_good_parameters_in_place(world, monkeypatch):
     known = world.entries()
     append = Journal.append
 
+    applied = []
+
     def full(self, entry):
-        if entry["kind"] == "step":
+        """From the first suggestion on, nothing more can be written."""
+        if entry["kind"] == "step" or applied:
             raise JournalError("cannot write to the journal: No space left on device")
+        applied.append(entry)
         append(self, entry)
 
     monkeypatch.setattr(Journal, "append", full)
+    world.prometheus.answers["loss"] = lambda: 1.0 if world.x == 7 else 9.0
     with pytest.raises(JournalError, match="No space left"):
         watch(study, steps=2, folder=world.out)
+    assert applied
     assert world.entries() == known
     assert {"x": world.x} == world.status()["last_good"]
 

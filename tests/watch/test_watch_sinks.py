@@ -91,12 +91,13 @@ class Hook:
     """A server that answers with the given statuses in turn, the last one for ever."""
 
     def __init__(self, *statuses):
-        self.statuses, self.bodies, self.heads = list(statuses), [], []
+        self.statuses, self.bodies, self.heads, self.paths = list(statuses), [], [], []
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 hook.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                hook.paths.append(self.path)
                 hook.heads.append((self.command, dict(self.headers)))
                 status = hook.statuses.pop(0) if len(hook.statuses) > 1 else hook.statuses[0]
                 if status == 0:
@@ -151,6 +152,13 @@ def test_a_hook_that_refuses(tmp_path, status, tries):
     assert len(hook.bodies) == tries
 
 
+def test_a_hook_is_called_at_its_very_address(tmp_path):
+    """A slash at its end counts: without it some servers answer with a redirect."""
+    with Hook(200) as hook:
+        sink_of(tmp_path, url=f"{hook.url}/").deliver(PARAMS)
+    assert hook.paths == ["/settings/"]
+
+
 def test_a_hook_that_is_not_there(tmp_path):
     with Hook(200) as hook:
         url = hook.url
@@ -178,6 +186,16 @@ def test_a_command_that_fails(tmp_path, words, said):
         sink_of(tmp_path, command=words, timeout=0.2).deliver(PARAMS)
 
 
+def test_a_command_that_says_much_does_not_fill_the_disk(tmp_path, monkeypatch):
+    kept = []
+    truncate = os.ftruncate
+    monkeypatch.setattr(os, "ftruncate", lambda file, size: (kept.append(file), truncate(file, size)))
+    words = ["sh", "-c", "head -c 30000000 /dev/zero; sleep 0.2; echo the end of {workers}; exit 3"]
+    with pytest.raises(SinkFailed, match=r"exits with 3: the end of 8$"):
+        sink_of(tmp_path, command=words).deliver(PARAMS)
+    assert kept
+
+
 def test_a_command_may_leave_a_daemon_behind(tmp_path):
     started = time.monotonic()
     sink_of(tmp_path, command=["sh", "-c", "sleep 5 & echo started"], timeout=4).deliver(PARAMS)
@@ -201,6 +219,27 @@ def test_a_sink_that_fails_is_no_step_and_the_parameters_stay(world, caplog):
     assert f"exits with 1: it is broken. The parameters stay at x={before}" in caplog.text
     (world.folder / "broken").unlink()
     assert watch(study, steps=1, folder=world.out).measured == 1
+
+
+def test_bad_parameters_do_not_stay_while_others_are_refused(world):
+    """A service that from now on takes the default alone, while something bad is in place."""
+    refuse = "test ! -e strict || test {x} = 15"
+    study = world.study(sinks={"check": {"command": ["sh", "-c", refuse]}, "s": {"file": "settings.json"}}, holdout=0)
+    asked = []
+
+    def loss():
+        asked.append(world.x)
+        if world.x != 15:
+            (world.folder / "strict").touch()
+        return 1.0 if world.x == 15 else 99.0
+
+    world.prometheus.answers["loss"] = loss
+    seen = []
+    world.prometheus.answers["load"] = lambda: seen.append(world.x) or 1.0
+    watch(study, steps=8, folder=world.out)
+    bad = next(x for x in asked if x != 15)
+    assert bad in seen
+    assert seen[-1] == 15
 
 
 def test_where_putting_back_fails_too_nobody_knows_what_runs(world, caplog):

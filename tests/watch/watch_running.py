@@ -95,6 +95,7 @@ class World:
             "mode": "live",
             "window": 0.005,
             "budget": False,
+            "on_exit": "keep",
             "prometheus": {"url": self.prometheus.url, "timeout": 20},
             "knobs": {"x": "int:0..20"},
             "default": {"x": 15},
@@ -137,7 +138,7 @@ def _toml(value):
 
 def rasp(*words, cwd, code=0):
     """`rasp watch` in this process, to its end; `code` None: any exit status will do."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         with contextlib.chdir(cwd):
             done = CliRunner().invoke(app, ["watch", *map(str, words)])

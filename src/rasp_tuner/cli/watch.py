@@ -73,7 +73,9 @@ def _run(
     study = read_study(file)
     chosen = study.mode if mode is None else check_mode_word(mode)
     if prometheus is not None:
-        study = replace(study, prometheus=replace(study.prometheus, url=check_url("--prometheus", prometheus)))
+        study = replace(
+            study, prometheus=replace(study.prometheus, url=check_url("--prometheus", prometheus).rstrip("/"))
+        )
     if check:
         found = check_study(study, chosen)
         typer.echo(str(found))
@@ -90,12 +92,14 @@ def _run(
 
 
 class _Signals:
-    """Ctrl-C and SIGTERM end the program at the next safe moment; a second one at once."""
+    """Ctrl-C, SIGTERM and a terminal that closes end the program at the next safe moment; a second one at once."""
 
     def __init__(self) -> None:
         self.seen = 0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._note)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+            signal.signal(signal.SIGHUP, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame

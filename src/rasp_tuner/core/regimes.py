@@ -1,7 +1,8 @@
 """RegimeTimeline: which situations a stream of contexts has met, for people to see. No engine uses it.
 
 A regime is a running mean of contexts. A context belongs to the nearest regime, unless it is farther than
-`NEW_REGIME_DISTANCE` from all of them: then it opens a new one, up to twelve. The distance is the mean over dimensions
+`NEW_REGIME_DISTANCE` from all of them: then it opens a new one, up to twelve; after that it is a stray, shown with the
+nearest one. The distance is the mean over dimensions
 of the squared difference divided by the dimension's variance; a dimension whose steps are as large as its whole spread
 has little weight. Regimes that move close together are merged, and the older label stays. The result depends only on
 the sequence of contexts.
@@ -50,6 +51,7 @@ class RegimeTimeline:
         self.merged: list[tuple[int, int]] = []  # labels (gone, kept) that the latest context made one
         self.situations: dict[int, int] = {}  # label -> the oldest label of its situation
         self.joined: list[tuple[int, int]] = []  # situations (gone, kept) that the latest context made one
+        self.stray = False  # whether the latest context is of none of them: there is room for no more
         self._opened = 0
         self._regimes = RunningCentres(dim)
         self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
@@ -72,8 +74,11 @@ class RegimeTimeline:
             nearest = self._regimes.open(context)
             self.labels.append(self._opened)
             self._opened += 1
+            self.stray = False
         else:
-            self._regimes.add(nearest, context)
+            self.stray = bool(gaps[nearest] > NEW_REGIME_DISTANCE)
+            if not self.stray:  # it would make a mixture of the regime, in which nobody knows what was seen before
+                self._regimes.add(nearest, context)
         label = self.labels[nearest]
         if self.segments and self.segments[-1][0] == label:
             self.segments[-1][2] = self.steps

@@ -62,7 +62,7 @@ class SeenBefore:
             label = self.regimes.add(contexts[i])
             for gone, kept in self.regimes.joined:
                 self.visits.merge(gone, kept)
-            if asked >= 0:
+            if asked >= 0 and not self.regimes.stray:
                 value = valued.of(metrics[i], bool(failed), f"s{int(asked)}", ledger)
                 self.visits.add(self.regimes.situations[label], StepSeen(int(step), None, value, points[i]))
             self._next = step + 1.0

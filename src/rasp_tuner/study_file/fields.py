@@ -1,9 +1,10 @@
 """Fields of a study file, read and checked: tables, durations, defaults; and what differs between two definitions."""
 
+import difflib
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,20 @@ def table(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         raise InvalidSpace(f"{name} must be a table of names and values, got {show(found)}")
     return found
+
+
+def check_fields(where: str, given: Iterable[object], known: Sequence[str]) -> None:
+    """Refuse a field that is not known, and name the one that was probably meant.
+
+    >>> check_fields("prometheus", ["timout"], ["url", "timeout"])
+    Traceback (most recent call last):
+    rasp_tuner.errors.InvalidSpace: prometheus has no field 'timout': did you mean 'timeout'? It takes url, timeout
+    """
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, 1, 0.7)
+            then = f": did you mean {close[0]!r}? It" if close else "; it"
+            raise InvalidSpace(f"{where} has no field {show(name)}{then} takes {', '.join(known)}")
 
 
 def seconds(field: str, value: object) -> float | None:

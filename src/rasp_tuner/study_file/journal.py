@@ -30,14 +30,19 @@ class Journal:
     """An open journal; only one process at a time can have it."""
 
     def __init__(
-        self, folder: Path, definition: Mapping[str, Any], fresh: bool = False, program: str = "rasp tune"
+        self,
+        folder: Path,
+        definition: Mapping[str, Any],
+        fresh: bool = False,
+        program: str = "rasp tune",
+        renamed_by: str = "--name",
     ) -> None:
         """Create the journal, or open it if it is of the same definition; `fresh` sets an old one aside."""
-        self._program = program  # whose journal it is, for messages
+        self._program, self._renamed_by = program, renamed_by  # whose journal it is, for messages
         self.path = folder / FILE
         self.dropped = 0  # bytes of a torn last line
         if fresh:
-            _set_aside(self.path)
+            self._set_aside()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -46,7 +51,7 @@ class Journal:
                 f"cannot open {str(self.path)!r}: {reason}; choose another folder with --out"
             ) from reason
         try:
-            self._lock()
+            self._lock(self._file)
             self.entries = self._read()
             if not self.entries:
                 self._size = 0
@@ -71,6 +76,8 @@ class Journal:
     def append(self, entry: dict[str, Any]) -> None:
         """Write a line and wait until it is on disk; if that fails, the journal is as before."""
         line = json.dumps(entry, allow_nan=False).encode() + b"\n"
+        if os.fstat(self._file).st_nlink == 0:  # what is written to it now ends with the program
+            raise JournalError(f"{str(self.path)!r} was deleted while it was in use: the same command starts over")
         try:
             written = 0
             while written < len(line):
@@ -114,15 +121,34 @@ class Journal:
         os.close(self._file)
         self._file, self._size, self.entries = file, len(data), kept
 
-    def _lock(self) -> None:
+    def _set_aside(self) -> None:
+        """Rename an old journal that nobody is at work on; nothing measured is thrown away."""
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(self._file).st_ino != self.path.stat().st_ino:
+            file = os.open(self.path, os.O_RDWR)
+        except FileNotFoundError:
+            return
+        except OSError as reason:
+            raise JournalError(f"cannot set {str(self.path)!r} aside: {reason}") from reason
+        try:
+            self._lock(file)
+            number = 1
+            while (aside := self.path.with_name(f"journal.{number}.jsonl")).exists():
+                number += 1
+            self.path.rename(aside)
+        except OSError as reason:
+            raise JournalError(f"cannot set {str(self.path)!r} aside: {reason}") from reason
+        finally:
+            os.close(file)
+
+    def _lock(self, file: int) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file).st_ino != self.path.stat().st_ino:
                 raise BlockingIOError("it was begun anew meanwhile")
         except OSError as reason:
             raise TuningStopped(
                 f"another {self._program} is at work on {str(self.path)!r}:"
-                " wait for it, or give this one another --name"
+                f" wait for it, or give this one another {self._renamed_by}"
             ) from reason
 
     def _read(self) -> list[dict[str, Any]]:
@@ -158,23 +184,14 @@ class Journal:
             raise TuningStopped(
                 f"the study in {str(self.path.parent)!r} was started with another definition:\n  "
                 + "\n  ".join(changed)
-                + "\nGo on with the old definition, give this one another --name, or start over with --fresh"
+                + f"\nGo on with the old definition, give this one another {self._renamed_by}, or start over with"
+                " --fresh"
             )
         if changed:  # nothing was measured yet: a first try that failed
             os.ftruncate(self._file, 0)
             self._size = 0
             self.entries.clear()
             self.append({"kind": "study", "version": VERSION, "definition": dict(definition)})
-
-
-def _set_aside(path: Path) -> None:
-    """Rename an old journal; nothing measured is thrown away."""
-    if not path.exists():
-        return
-    number = 1
-    while (aside := path.with_name(f"journal.{number}.jsonl")).exists():
-        number += 1
-    path.rename(aside)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -10,7 +10,7 @@ from rasp_tuner.core.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Knob, Params, Space
 from rasp_tuner.study_file import template
-from rasp_tuner.study_file.fields import parse_knobs, seconds, table
+from rasp_tuner.study_file.fields import check_fields, parse_knobs, seconds, table
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.context_sources import ContextSource, context_of
 from rasp_tuner.tune.metric_sources import MetricSource, metric_of
@@ -114,8 +114,7 @@ class TuneStudy:
 
 def build_study(fields: Mapping[str, Any]) -> TuneStudy:
     """A study from fields as a study file has them (docs/TUNE.md)."""
-    if unknown := sorted(set(fields) - set(FIELDS)):
-        raise InvalidSpace(f"a study has no field {unknown[0]!r}; it takes {', '.join(FIELDS)}")
+    check_fields("a study", fields, FIELDS)
     knobs, default = parse_knobs(fields, "--knob threads=int:1..32:log")
     for name in knobs:
         if name in RESERVED:

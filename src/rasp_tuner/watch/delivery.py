@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from rasp_tuner.errors import SinkFailed
+from rasp_tuner.errors import JournalError, SinkFailed
 from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.watch.memory import Memory
@@ -19,12 +19,20 @@ class Delivery:
         self._memory, self._sinks, self._mode = memory, sinks, mode
         self._sure = False  # in this session: the system may have been changed since the last one
 
-    def put(self, params: Params) -> bool:
-        """Hand parameters over; False if they were in place already. SinkFailed: they are not in place."""
+    def put(self, params: Params, last: bool = False) -> bool:
+        """Hand parameters over; False if they were in place already. SinkFailed: they are not in place.
+
+        With `last`, which leaves good ones behind, also where the journal cannot be written any more.
+        """
         before = self._memory.state.in_place
         if self._sure and before == params:
             return False
-        self._note(params)
+        try:
+            self._note(params)
+        except JournalError:
+            if not last:
+                raise
+            log.warning("%s is handed over, but the journal does not say so", settings_words(params))
         done: list[Sink] = []
         try:
             for sink in self._sinks:
@@ -32,7 +40,8 @@ class Delivery:
                 sink.deliver(params)
         except SinkFailed as reason:
             self._sure = False
-            raise SinkFailed(f"{reason}. {self._put_back(done, before)}") from reason
+            said = str(reason) if str(reason).endswith("?") else f"{reason}."
+            raise SinkFailed(f"{said} {self._put_back(done, before)}") from reason
         self._sure = True
         return True
 

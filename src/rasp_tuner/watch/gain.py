@@ -42,11 +42,19 @@ def group_of(mode: str, has_canaries: bool) -> str:
 
 
 def measured(outcomes: Sequence[Outcome], group: str) -> Effect | None:
-    """Suggestions against the default, over the latest steps of a group; None while there are too few."""
+    """Suggestions against the default, over the latest steps of a group; None while there are too few.
+
+    Steps before anything was known of the default are left out as soon as there are enough others; so are those of
+    which something below zero was expected, where no value ever is.
+    """
     found = [one for one in outcomes if one.group == group]
-    known = [one.level for one in found if one.level is not None]
-    positive = all(one.value > 0.0 for one in found) and all(level > 0.0 for level in known)
-    adjusted = len(known) == len(found)
+    if group == PAIRED and found and not found[0].suggested:  # the other of its pair is too old to be kept
+        found = found[1:]
+    positive = all(one.value > 0.0 for one in found)
+    known = [one for one in found if one.level is not None and (one.level > 0.0 or not positive)]
+    if min(sum(one.suggested for one in known), sum(not one.suggested for one in known)) >= LEAST_STEPS:
+        found = known
+    adjusted = len(found) == len(known)
     sides: tuple[list[float], list[float]] = ([], [])
     for one in found:
         level = one.level if adjusted and one.level is not None else 1.0 if positive else 0.0

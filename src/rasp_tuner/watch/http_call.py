@@ -1,7 +1,10 @@
 """One HTTP call by a deadline: no redirects, and an answer of limited size."""
 
 import http.client
+import io
 import os
+import re
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -23,14 +26,63 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_OPENER = urllib.request.build_opener(_NoRedirects)
+class _Timed(io.RawIOBase):
+    """What a socket receives until a deadline: a timeout of its own starts anew with every byte."""
+
+    def __init__(self, sock: socket.socket, received: Any) -> None:
+        self._sock, self._received = sock, received
+        self._timeout_s = sock.gettimeout() or 0.0
+        self._deadline = time.monotonic() + self._timeout_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0.0:
+            raise TimeoutError(f"it took longer than {self._timeout_s:g} s to answer")
+        self._sock.settimeout(left)
+        found: int | None = self._received.readinto(buffer)
+        return found
+
+    def close(self) -> None:
+        self._received.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer whose status, headers and body all come before the deadline."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp = io.BufferedReader(_Timed(sock, self.fp.detach()))
+
+
+class _Plain(http.client.HTTPConnection):
+    response_class = _Answer
+
+
+class _Secure(http.client.HTTPSConnection):
+    response_class = _Answer
+
+
+class _PlainHandler(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Plain, req)
+
+
+class _SecureHandler(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Secure, req)
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects, _PlainHandler, _SecureHandler)
 
 
 def call(
     url: str, headers: Mapping[str, str], timeout_s: float, method: str = "GET", body: bytes | None = None
 ) -> tuple[int, bytes]:
     """Status and body of the answer, whatever the status; OSError if there is none in time."""
-    deadline = time.monotonic() + timeout_s
     request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 - check_url let it pass
     try:
         try:
@@ -38,47 +90,51 @@ def call(
         except urllib.error.HTTPError as error:
             answer = error  # an answer as well
         with answer:
-            return answer.status, _read(answer, deadline, timeout_s)
+            return answer.status, _read(answer)
     except http.client.HTTPException as reason:
         raise OSError(f"it does not speak HTTP: {type(reason).__name__} {reason}".rstrip()) from reason
     except urllib.error.URLError as reason:
         raise OSError(reason.reason if isinstance(reason.reason, str) else str(reason.reason)) from reason
 
 
-def _read(answer: Any, deadline: float, timeout_s: float) -> bytes:
-    """The body; a server that sends a byte now and then does not hold us up for ever."""
+def _read(answer: Any) -> bytes:
+    """The body."""
     parts, size = [], 0
     while part := answer.read1(65536):
         parts.append(part)
         size += len(part)
         if size > MOST_BYTES:
             raise OSError(f"its answer has more than {MOST_BYTES:,} bytes")
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"it took longer than {timeout_s:g} s to answer")
     return b"".join(parts)
 
 
 def check_url(field: str, given: object) -> str:
-    """An address that can be called, without the slash at its end."""
+    """An address that can be called."""
     try:
         parts = urlsplit(given) if isinstance(given, str) else None
         sound = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         parts, sound = None, False
-    if parts is None or not sound or not isinstance(given, str) or any(c.isspace() for c in given):
-        raise InvalidSpace(f"{field} must be an address such as http://localhost:9090, got {show(given)}")
+    if parts is None or not sound or not isinstance(given, str) or not _is_plain(given) or " " in given:
+        raise InvalidSpace(
+            f"{field} must be an address such as http://localhost:9090, in plain ASCII (%C3%A4 for ä), got"
+            f" {show(given)}"
+        )
     if parts.username is not None or parts.password is not None:
         raise InvalidSpace(
             f"{field} must not hold a password, for study files are read by many: put it into an environment variable"
             ' and say so with token_env = "NAME" or headers = { Authorization = "env:NAME" }'
         )
-    return given.rstrip("/")
+    return given
 
 
 def check_headers(field: str, given: object, token_env: object) -> dict[str, str]:
     """Headers as a study file has them; `env:NAME` stands for what is in an environment variable."""
     if not isinstance(given, Mapping) or not all(isinstance(v, str) for pair in given.items() for v in pair):
         raise InvalidSpace(f'{field}.headers must be a table of texts, as in {{ X-Team = "shop" }}, got {show(given)}')
+    for name, text in given.items():
+        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII) or not _is_plain(text):
+            raise InvalidSpace(f"{field}.headers: {show(name)} must be a word of ASCII, and its text one line of it")
     found = dict(given)
     if token_env is not None:
         if not isinstance(token_env, str) or not token_env:
@@ -96,5 +152,14 @@ def filled_headers(field: str, headers: Mapping[str, str]) -> dict[str, str]:
             if variable not in os.environ:
                 raise QueryFailed(f"{field}: the environment variable {variable} is not set; header {name} needs it")
             text = before + os.environ[variable].strip()
+            if not _is_plain(text):  # the text itself is a secret
+                raise QueryFailed(
+                    f"{field}: the environment variable {variable} must hold plain ASCII on one line, for it is sent as"
+                    f" header {name}"
+                )
         found[name] = text
     return found
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()

@@ -77,7 +77,7 @@ class Memory:
         except (SnapshotFileError, JournalError) as reason:
             log.warning("no checkpoint could be made; the journal goes on as it is: %s", reason)
         else:
-            for old in self.folder.glob("tuner-*.rasp"):
+            for old in (*self.folder.glob("tuner-*.rasp"), *self.folder.glob(".*.tmp")):  # those of a killed program
                 if old != path:
                     old.unlink(missing_ok=True)
         self._since = 0

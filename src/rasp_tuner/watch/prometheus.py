@@ -68,6 +68,12 @@ class Prometheus:
         """Seconds since the newest sample, by a query for its timestamp; NoData if that is too old."""
         found = self.one(query)
         age = found.time - found.value
+        if age < -self.max_age_s:
+            raise NoData(
+                "stale",
+                f"the newest sample is of a moment {-age:.0f} s from now, max_age is {self.max_age_s:g} s (by"
+                f" {show_query(query)}): is the clock of its target wrong?",
+            )
         if age > self.max_age_s:
             raise NoData(
                 "stale",

@@ -8,12 +8,18 @@ from typing import Any, Literal, TypeAlias
 from rasp_tuner.contexts import Category, ContextKind, Flag, Name, Number, TimeOfDay, Weekday
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.study_file.fields import check_fields
 from rasp_tuner.study_file.template import fill, placeholders
 from rasp_tuner.types import Metric
 
 WINDOW = "[{window}]"
 Missing: TypeAlias = float | Literal["skip", "wait", "ignore"]  # what to do without a value
 TIMES: dict[str, type[TimeOfDay] | type[Weekday]] = {"time:hour": TimeOfDay, "time:weekday": Weekday}
+
+METRIC_FIELDS = (
+    *("query", "goal", "max", "min", "at_most", "at_least", "weight", "scale"),
+    *("samples", "min_samples", "newest", "missing", "canary", "control"),
+)
 
 _LABELS = r'\{(?:"(?:\\.|[^"\\])*"|[^"{}])*\}'
 _SELECTOR = rf"(?:[A-Za-z_:][\w:]*(?:{_LABELS})?|{_LABELS})"
@@ -60,8 +66,9 @@ def running_query(name: str, spec: object) -> RunningQuery:
     """From a query, or from a table {query, label} for a value that is a text."""
     where = f"running.{name}"
     fields: dict[str, Any] = {"query": spec} if isinstance(spec, str) else dict(_table(where, spec))
+    check_fields(where, fields, ("query", "label"))
     query, label = check_query(f"{where}.query", fields.pop("query", None)), fields.pop("label", None)
-    if fields or not isinstance(label, str | None):
+    if not isinstance(label, str | None):
         raise InvalidSpace(f"{where} takes a query and the name of a label, got {show(spec)}")
     return RunningQuery(query, label)
 
@@ -74,6 +81,7 @@ def metric_query(name: str, spec: object, min_samples: object, missing: Missing)
     """
     where = f"metrics.{name}"
     fields: dict[str, Any] = {"query": spec} if isinstance(spec, str) else dict(_table(where, spec))
+    check_fields(where, fields, METRIC_FIELDS)
     query = check_query(f"{where}.query", fields.pop("query", None))
     other = {key: fields.pop(key, None) for key in ("canary", "control", "samples", "newest")}
     texts = {key: None if text is None else check_query(f"{where}.{key}", text) for key, text in other.items()}
@@ -86,14 +94,13 @@ def metric_query(name: str, spec: object, min_samples: object, missing: Missing)
             f" x{WINDOW} in it, or add samples = 'sum(increase(requests_total{WINDOW}))'"
         )
     least = 1.0 if given is None else number(f"{where}.min_samples", given, InvalidSpace)
+    if least < 0.0:
+        raise InvalidSpace(f"{where}.min_samples must not be below zero, got {show(given)}")
     own = check_missing(where, fields.pop("missing", missing), ("skip", "wait"))
     try:
         metric = Metric(fields.pop("goal", "min"), **fields)
-    except TypeError as reason:
-        raise InvalidSpace(
-            f"{where} takes query, goal, samples, min_samples, newest, missing, canary, control, and the fields max,"
-            f" min, at_most, at_least, weight and scale of a metric: {reason}"
-        ) from reason
+    except InvalidSpace as reason:
+        raise InvalidSpace(f"{where}: {reason}") from reason
     other_parts = texts["canary"], texts["control"], texts["samples"]
     return MetricQuery(metric, query, *other_parts, least, texts["newest"], own)
 
@@ -110,6 +117,7 @@ def context_query(name: str, spec: object, missing: Missing) -> ContextQuery:
     if isinstance(spec, str) and spec in TIMES:
         return ContextQuery(TIMES[spec](), spec)
     fields = {"query": spec} if isinstance(spec, str) else dict(_table(where, spec))
+    check_fields(where, fields, ("query", "kind", "label", "newest", "missing"))
     query = check_query(f"{where}.query", fields.pop("query", None))
     label, newest = fields.pop("label", None), fields.pop("newest", None)
     word = fields.pop("kind", "number" if label is None else "category")
@@ -121,8 +129,6 @@ def context_query(name: str, spec: object, missing: Missing) -> ContextQuery:
     own = check_missing(where, fields.pop("missing", missing), ("skip", "wait", "ignore"))
     if own == "ignore" and word in ("number", "log"):
         raise InvalidSpace(f"{where}.missing of a number must be skip, wait, or a usual value to stand for it")
-    if fields:
-        raise InvalidSpace(f"{where} takes query, kind, label, newest and missing, got {show(next(iter(fields)))}")
     checked = check_query(f"{where}.newest", newest) if newest is not None else None
     return ContextQuery(_kind(word, own), query, label, checked, own)
 

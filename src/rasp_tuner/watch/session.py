@@ -12,6 +12,7 @@ from rasp_tuner.core import snapshot
 from rasp_tuner.engine.budget import START_STEPS
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed, SnapshotFileError
 from rasp_tuner.report.words import settings_words
+from rasp_tuner.space import Params
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.watch.delivery import Delivery
 from rasp_tuner.watch.memory import Memory
@@ -56,7 +57,8 @@ def watch(
     """
     chosen = mode or study.mode
     study.check_mode(chosen)
-    with Journal(folder or Path(FOLDER) / study.name, study.to_json(), fresh, "rasp watch") as journal:
+    place = folder or Path(FOLDER) / study.name
+    with Journal(place, study.to_json(), fresh, "rasp watch", "name or --out") as journal:
         session = _Session(study, chosen, Memory(study, journal), stopping)
         session.begin(resume)
         try:
@@ -115,7 +117,8 @@ class _Session:
                 self._not_counted(str(reason), self._retreat())
                 self.pause(self.study.window_s)
         except SinkFailed as reason:
-            self._not_counted(str(reason), "")
+            is_good = self.memory.state.in_place == self.memory.state.good
+            self._not_counted(str(reason), "" if is_good else self._retreat())
             self.pause(self.study.window_s)
         else:
             self.measured += 1
@@ -130,8 +133,8 @@ class _Session:
         if self.mode != "shadow":
             target = dict(self.study.default) if self.study.on_exit == "default" else state.good
             try:
-                self.delivery.put(target)
-                log.info("left in place: %s", settings_words(target))
+                self.delivery.put(target, last=True)
+                log.info("left in place: %s%s", settings_words(target), self._warning(target))
             except SinkFailed as reason:
                 log.error("the parameters to leave in place could not be handed over: %s", reason)
         if state.steps:
@@ -143,9 +146,15 @@ class _Session:
         self._write_status(stopped=True)
         log.info("%d steps are safe in %s; the same command goes on", state.steps, self.memory.journal.path)
 
+    def _warning(self, params: Params) -> str:
+        """What to know about parameters that nobody watches any more."""
+        if params == self.study.default or not self.study.contexts:
+            return ""
+        return " (good where they ran last; in other situations the default may be better)"
+
     def _not_counted(self, reason: str, then: str) -> None:
         self._problem = reason
-        ended = reason if reason.endswith("?") else f"{reason}."
+        ended = reason if reason.endswith(("?", ".")) else f"{reason}."
         log.warning("step not counted, nothing learned: %s", f"{ended} {then}".rstrip())
 
     def _retreat(self) -> str:

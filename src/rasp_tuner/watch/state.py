@@ -68,7 +68,7 @@ class WatchState:
         if entry["role"] == "suggestion":
             self.broken_in_row = self.broken_in_row + 1 if entry["broken"] else 0
         if entry["good"]:
-            self.good = entry["params"]
+            self.good = ran  # which may not be what was handed over
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}

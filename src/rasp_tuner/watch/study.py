@@ -11,7 +11,7 @@ from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.presets import BUDGET
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.study_file.fields import parse_knobs, read_study_file, seconds, table
+from rasp_tuner.study_file.fields import check_fields, parse_knobs, read_study_file, seconds, table
 from rasp_tuner.watch.http_call import check_headers, check_url
 from rasp_tuner.watch.prometheus import Prometheus
 from rasp_tuner.watch.queries import (
@@ -23,13 +23,18 @@ from rasp_tuner.watch.queries import (
     metric_query,
     running_query,
 )
+from rasp_tuner.watch.schedule import LONGEST_BLOCK
 from rasp_tuner.watch.sinks import Sink, parse_sink
 
 Mode = Literal["shadow", "canary", "live"]
+LEAST_SHARE = 1 / LONGEST_BLOCK
 MODES: tuple[Mode, ...] = ("shadow", "canary", "live")
-FIELDS = (
-    *("name", "mode", "settle", "window", "min_samples", "missing", "wait", "share", "holdout", "violations"),
+STUDY_ALONE = (  # fields that no table of a study has
+    *("mode", "settle", "window", "wait", "share", "holdout", "violations"),
     *("budget", "when_spent", "on_change", "on_exit", "seed", "constraints"),
+)
+FIELDS = (
+    *("name", *STUDY_ALONE, "min_samples", "missing"),
     *("prometheus", "knobs", "default", "metrics", "contexts", "running", "sinks"),
 )
 
@@ -57,7 +62,7 @@ class WatchStudy:
     budget: float | None = BUDGET
     when_spent: Literal["rollback", "exploit"] = "rollback"
     on_change: Literal["learn", "skip"] = "learn"  # where a context changes during the window
-    on_exit: Literal["keep", "default"] = "keep"
+    on_exit: Literal["keep", "default"] = "keep"  # what is good in one situation may be bad in the next
     seed: int = 0
 
     @property
@@ -113,8 +118,8 @@ def read_study(path: str | Path) -> WatchStudy:
 
 def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
     """A study from fields as a study file has them."""
-    if unknown := sorted(set(fields) - set(FIELDS)):
-        raise InvalidSpace(f"a study to watch has no field {unknown[0]!r}; it takes {', '.join(FIELDS)}")
+    check_fields("a study to watch", fields, FIELDS)
+    _check_places(fields)
     knobs, default = parse_knobs(fields, 'threads = "int:1..32:log" under [knobs]')
     if unasked := [name for name in default if name not in table(fields, "default")]:
         raise InvalidSpace(
@@ -149,13 +154,13 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
         settle_s=_seconds_or_zero("settle", fields.get("settle", 0)),
         window_s=window_s,
         wait_s=seconds("wait", fields.get("wait", 2.0 * window_s)) or 0.0,
-        share=_share("share", fields.get("share", 0.25), 0.02),
-        holdout=_share("holdout", fields.get("holdout", 0.1), 0.0),
+        share=_share("share", fields.get("share", 0.25)),
+        holdout=_share("holdout", fields.get("holdout", 0.1), none=True),
         violations=whole("violations", fields.get("violations", 3), 1, 1000, InvalidSpace),
         budget=_budget(fields.get("budget", BUDGET)),
         when_spent=_word("when_spent", fields.get("when_spent", "rollback"), ("rollback", "exploit")),
         on_change=_word("on_change", fields.get("on_change", "learn"), ("learn", "skip")),
-        on_exit=_word("on_exit", fields.get("on_exit", "keep"), ("keep", "default")),
+        on_exit=_word("on_exit", fields.get("on_exit", "default" if contexts else "keep"), ("keep", "default")),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
     )
     _ = study.space  # the default keeps the constraints
@@ -163,16 +168,27 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
     return study
 
 
+def _check_places(fields: Mapping[str, Any]) -> None:
+    """Refuse a field of the study in one of its tables: in TOML a line belongs to the [table] above it."""
+    parts = {"prometheus": fields.get("prometheus")}
+    for kind in ("metrics", "contexts", "sinks"):
+        parts |= {f"{kind}.{name}": part for name, part in table(fields, kind).items()}
+    for where, part in parts.items():
+        for name in part if isinstance(part, Mapping) else ():
+            if name in STUDY_ALONE:
+                raise InvalidSpace(
+                    f"{where} has no field {name!r}, the study has: put its line above the first [table]"
+                )
+
+
 def check_mode_word(given: object) -> Mode:
     return cast(Mode, _word("mode", given, MODES))
 
 
 def _prometheus(fields: Mapping[str, Any]) -> Prometheus:
-    known = ("url", "timeout", "max_age", "headers", "token_env")
-    if unknown := sorted(set(fields) - set(known)):
-        raise InvalidSpace(f"prometheus has no field {unknown[0]!r}; it takes {', '.join(known)}")
+    check_fields("prometheus", fields, ("url", "timeout", "max_age", "headers", "token_env"))
     return Prometheus(
-        check_url("prometheus.url", fields.get("url", "http://127.0.0.1:9090")),
+        check_url("prometheus.url", fields.get("url", "http://127.0.0.1:9090")).rstrip("/"),
         seconds("prometheus.timeout", fields.get("timeout", 5)) or 0.0,
         seconds("prometheus.max_age", fields.get("max_age", "2m")) or 0.0,
         check_headers("prometheus", fields.get("headers", {}), fields.get("token_env")),
@@ -192,16 +208,25 @@ def _seconds_or_zero(field: str, given: object) -> float:
     return 0.0 if is_zero else seconds(field, given) or 0.0
 
 
-def _share(field: str, given: object, low: float) -> float:
+def _share(field: str, given: object, none: bool = False) -> float:
+    """A share of the steps of a block, which has 50 at most."""
     share = number(field, given, InvalidSpace)
-    if not low <= share <= 0.98:
-        raise InvalidSpace(f"{field} must be a share of steps from {low:g} to 0.98, got {show(given)}")
+    if not (LEAST_SHARE <= share <= 1.0 - LEAST_SHARE or (none and share == 0.0)):
+        also = ", or 0" if none else ""
+        raise InvalidSpace(
+            f"{field} must be a share of steps from {LEAST_SHARE:g} to {1.0 - LEAST_SHARE:g}{also}, got {show(given)}"
+        )
     return share
 
 
 def _budget(given: object) -> float | None:
     """`budget = false` is none."""
-    return None if given is False else number("budget", given, InvalidSpace)
+    if given is False:
+        return None
+    share = number("budget", given, InvalidSpace)
+    if given is True or share < 0.0:
+        raise InvalidSpace(f"budget must be a share of the default's loss such as 0.02, or false, got {show(given)}")
+    return share
 
 
 def _word(field: str, given: object, words: tuple[str, ...]) -> Any:

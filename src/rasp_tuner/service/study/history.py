@@ -73,7 +73,7 @@ class History:
         step, names = self.trace.steps, self._definition.metrics
         regime = self._regime(context) if known_context else None
         error = self._error(metrics, why)
-        if regime is not None and why is not None:
+        if regime is not None and why is not None and not self.regimes.stray:
             value = None if self._definition.preset == "paper" else error  # its errors are relative to their time
             self.visits.add(self.regimes.situations[regime], step, at, value, metrics is None, params)
         levels = {name: self._level(name, regime, expected) for name in names}

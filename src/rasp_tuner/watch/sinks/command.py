@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from rasp_tuner.study_file.fields import seconds
 from rasp_tuner.watch.sinks.sink import SinkFields, placeholder_values, used_knobs
 
 SHOWN_TEXT = 300  # last characters of what a command said
+MOST_BYTES = 1_000_000  # of it that are kept while it runs
+LOOK_EVERY_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class CommandSink:
     def deliver(self, params: Params) -> None:
         words, env = self._filled(params)
         shown = shlex.join(words)
-        with tempfile.TemporaryFile() as output:  # a pipe would be kept open by a daemon that it starts
+        with tempfile.TemporaryFile("a+b") as output:  # a pipe would be kept open by a daemon that it starts
             try:
                 process = subprocess.Popen(  # noqa: S603 - the operator's own command
                     words,
@@ -55,7 +58,7 @@ class CommandSink:
             except (OSError, ValueError) as reason:
                 raise SinkFailed(f"sink {self.name!r}: cannot start {shown}: {reason}") from reason
             try:
-                code = process.wait(self.timeout_s)
+                code = _exit_status(process, output, self.timeout_s)
             except BaseException as reason:
                 _end(process)
                 if isinstance(reason, subprocess.TimeoutExpired):
@@ -103,10 +106,24 @@ def command_sink(fields: SinkFields) -> CommandSink:
     return CommandSink(fields.name, fields.modes, fields.knobs, tuple(words), env, timeout_s, fields.folder.resolve())
 
 
+def _exit_status(process: "subprocess.Popen[bytes]", output: IO[bytes], timeout_s: float) -> int:
+    """How a command ended; while it runs, what it says does not fill the disk."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return process.wait(max(0.0, min(LOOK_EVERY_S, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline:
+                raise
+        if os.fstat(output.fileno()).st_size > MOST_BYTES:
+            os.ftruncate(output.fileno(), 0)
+
+
 def _tail(output: IO[bytes]) -> str:
     """The end of what a command said, on one line."""
     output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * SHOWN_TEXT))
-    return " ".join(output.read().decode("utf-8", "replace").split())[-SHOWN_TEXT:] or "it said nothing"
+    text = "".join(c if c.isprintable() else " " for c in output.read().decode("utf-8", "replace"))
+    return " ".join(text.split())[-SHOWN_TEXT:] or "it said nothing"
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -9,6 +9,7 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file import template
+from rasp_tuner.study_file.fields import check_fields
 
 
 class Sink(Protocol):
@@ -70,10 +71,7 @@ class SinkFields:
         return self.folder / Path(self.text(key)).expanduser()
 
     def check_all_used(self) -> None:
-        if self.rest:
-            raise InvalidSpace(
-                f"{self.where} has no field {next(iter(self.rest))!r}; it takes {', '.join([*self.taken, 'modes'])}"
-            )
+        check_fields(self.where, self.rest, [*self.taken, "modes"])
 
 
 def placeholder_values(knobs: tuple[str, ...], params: Mapping[str, Value]) -> dict[str, Value]:
