@@ -293,7 +293,12 @@ class RaspSampler(BaseSampler):
         """The default's values of these parameters, or else the middle of their ranges, as knobs have them."""
         knobs = {name: knob_of(name, distribution) for name, distribution in space.items()}
         middle, default = Tuner(knobs, {"value": "min"}).recommend(), self._default or {}
-        given = {name: to_knob(space[name], value) for name, value in default.items() if name in space}
+        given = {}
+        for name, value in default.items():
+            try:
+                given |= {name: to_knob(space[name], value)} if name in space else {}
+            except InvalidSpace as reason:
+                raise InvalidSpace(f"default[{name!r}]: {reason}") from None
         return Tuner(knobs, {"value": "min"}, default=middle | given).recommend() if given else middle
 
 
