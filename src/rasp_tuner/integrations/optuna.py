@@ -293,7 +293,7 @@ class RaspSampler(BaseSampler):
         """The default's values of these parameters, or else the middle of their ranges, as knobs have them."""
         knobs = {name: knob_of(name, distribution) for name, distribution in space.items()}
         middle, default = Tuner(knobs, {"value": "min"}).recommend(), self._default or {}
-        given = {}
+        given: Params = {}
         for name, value in default.items():
             try:
                 given |= {name: to_knob(space[name], value)} if name in space else {}
