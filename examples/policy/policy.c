@@ -81,6 +81,7 @@ static int read(const policy_field *field, const policy_value *given, read_value
     if (type == POLICY_ABSENT || type == POLICY_NULL || (type == POLICY_NUMBER && isnan(x)))
         return field->required ? 0 : set(out, POLICY_NULL, 0, 0);
     const char *text = given->text;
+    if (type == POLICY_TEXT ? !text : type != POLICY_BOOL && type != POLICY_NUMBER) return 0; /* no value at all */
     switch (field->kind) {
     case POLICY_OF_NUMBER:
         return type != POLICY_TEXT && isfinite(x) && set(out, POLICY_NUMBER, x, 0);

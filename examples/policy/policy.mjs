@@ -16,9 +16,39 @@ const MOMENT = new RegExp(
 
 class Wrong extends Error {}
 
-/** The policy, if this evaluator understands it. */
+const KINDS = ["number", "flag", "category", "name", "time of day", "weekday"];
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** The policy, if every context will get an answer from it; else an error that says where it is wrong. */
 export function check(policy) {
-  if (policy?.format !== "rasp-policy" || policy.version !== 1) throw new Error("must be a rasp-policy of version 1");
+  const must = (right, rule) => {
+    if (!right) throw new Error(rule);
+  };
+  must(policy?.format === "rasp-policy" && policy.version === 1, "must be a rasp-policy of version 1");
+  const fields = policy.context;
+  const known = (field) => isObject(field) && typeof field.name === "string" && KINDS.includes(field.kind);
+  must(Array.isArray(fields) && fields.every(known), "context must be a list of fields, each with a name and a kind");
+  const kinds = new Map(fields.map((field) => [field.name, field.kind]));
+  must(kinds.size === fields.length, "context must have every name once");
+  must(isObject(policy.default), "default must hold parameters by name");
+  const nodes = [["tree", policy.tree]];
+  while (nodes.length) {
+    const [place, node] = nodes.pop();
+    must(isObject(node), `${place} must be a leaf or a test`);
+    if ("params" in node) {
+      must(isObject(node.params) && Number.isInteger(node.leaf), `${place} must have a number as leaf and params`);
+      continue;
+    }
+    const test = node.if;
+    must(isObject(test) && kinds.has(test.field), `${place}.if must be a test of a field of the context`);
+    const { at_most: most = 0, in: texts = [], missing = false } = test;
+    must(Number.isFinite(most), `${place}.if.at_most must be a finite number`);
+    const numeric = ["number", "time of day"].includes(kinds.get(test.field));
+    must(numeric || !("at_most" in test), `${place}.if.at_most is for numbers and times of day`);
+    must(Array.isArray(texts) && texts.every((text) => typeof text === "string"), `${place}.if.in must be texts`);
+    must(typeof missing === "boolean", `${place}.if.missing must be true or false`);
+    nodes.push([`${place}.else`, node.else], [`${place}.then`, node.then]);
+  }
   return policy;
 }
 

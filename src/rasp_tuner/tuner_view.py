@@ -12,7 +12,7 @@ import numpy as np
 from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import notebook, snapshot
-from rasp_tuner.core.checks import whole
+from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
@@ -20,6 +20,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, Optimizer
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.errors import InvalidValue
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
@@ -223,6 +224,8 @@ class TunerView:
         most = whole("leaves", leaves, 1, export.MOST_LEAVES)
         fields = export.fields_of(self._encoder.to_json())
         if contexts is not None:
+            if not isinstance(contexts, Iterable) or isinstance(contexts, str | Mapping):
+                raise InvalidValue(f"contexts must be a list of contexts, got {show(contexts)}")
             given = [(self._encoder.encode_readonly(context), context) for context in contexts]
             situations = [export.given_situation(fields, seen, context) for seen, context in given]
         else:

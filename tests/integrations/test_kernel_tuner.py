@@ -116,6 +116,20 @@ def test_the_default_runs_first_and_failures_are_learned(tmp_path):
     assert env["best_config"]["block_size_x"] != 256
 
 
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="the kernel is C")
+def test_a_time_that_is_no_number_is_a_failure_and_one_configuration_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # Kernel Tuner compiles in the current folder
+    source = "#include <math.h>\nfloat k() { return block_size_x == 16 ? NAN : block_size_x == 32 ? INFINITY : 1.0f; }"
+    tune, options = import_module("kernel_tuner").tune_kernel, {"lang": "C", "iterations": 1, "quiet": True}
+    strategy = new_strategy(seed=0)
+    results, env = tune("k", source, 64, [], {"block_size_x": [16, 32, 64]}, strategy=strategy, **options)
+    assert len(results) == 3
+    assert sum(row["failed"] for row in strategy.tuner.history()) == 2
+    assert env["best_config"]["block_size_x"] == 64
+    results, _ = tune("k", source, 64, [], {"block_size_x": [64]}, strategy=new_strategy(), **options)
+    assert [one["time"] for one in results] == [1.0]
+
+
 def test_more_context_and_what_does_not_fit(tmp_path):
     strategy, limit = new_strategy({"dtype": "category"}, seed=0), {"max_fevals": 2}
     strategy.also = {"dtype": "half"}

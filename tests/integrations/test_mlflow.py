@@ -162,7 +162,9 @@ def test_while_the_store_is_away_the_loop_goes_on_and_nothing_is_lost(empty_data
         shutil.copy(empty_database, folder / "mlflow.db")
         assert logger.flush(timeout_s=30.0)
     logger.close()
-    assert [record.getMessage().partition(",")[0] for record in caplog.records] == ["MLflow is away"]
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
+        "MLflow is away or refuses what is sent"
+    ]
     assert logged(store, logger.run_id, "knob/codec").keys() == set(range(20))
 
 
@@ -178,8 +180,8 @@ def test_a_server_that_never_answers_is_said_once_and_at_the_end(caplog):
         logger.close(timeout_s=2.0)
     assert tuner.learned == 3
     away, end = [record.getMessage() for record in caplog.records]
-    assert away.startswith("MLflow is away, and steps wait for it")
-    assert end.startswith("MLflow is away: 3 steps of run None were not logged")
+    assert away.startswith("MLflow is away or refuses what is sent, and steps wait")
+    assert end.startswith("MLflow was away or refused what was sent: 3 steps of run None were not logged")
 
 
 def test_what_waits_is_bounded(caplog, monkeypatch):
@@ -219,19 +221,68 @@ def test_it_follows_the_tuner_of_a_sampler_while_its_space_grows(store):
 
 
 def test_names_and_texts_become_what_mlflow_takes():
-    assert [clean(name) for name in ("a/b", "größe", "/", "x" * 300)] == ["a/b", "gr__e", "_", "x" * 250]
+    assert [clean(name) for name in ("a/b", "größe", "/", "../x", "a//./b")] == ["a/b", "größe", "_", "x", "a/b"]
+    one, other = (clean("x" * 300 + end) for end in "ab")
+    assert one != other  # what is cut is told apart
+    assert len(one) == len(other) == 250
     numbers = TextNumbers({})
     assert numbers.numbers({"a": "eu", "b": True, "c": None, "d": 2}) == {"a": 0, "b": 1, "d": 2}
     assert TextNumbers(numbers.tags()).numbers({"a": "us"}) == {"a": 1}
     for i in range(100):
         numbers.numbers({"a": f"{i}{'x' * 200}"})
-    assert len(numbers.numbers({"a": "one more"})) == 0
-    assert max(len(text) for text in numbers.tags().values()) < 5000
+        numbers.numbers({"b": f"{i}{'ж' * 200}"})
+        numbers.numbers({"c": f"{i}" + '"' * 200})
+    assert len(numbers.numbers({"a": "one more" * 20})) == 0
+    assert max(len(text) for text in numbers.tags().values()) <= 5000
+    assert TextNumbers(numbers.tags()).tags() == numbers.tags()
+
+
+def test_a_tag_that_was_cut_does_not_stop_the_run(caplog):
+    with caplog.at_level(logging.WARNING, "rasp_tuner"):
+        numbers = TextNumbers({"numbers.a": '{"eu": 0, "u', "numbers.b": '{"eu": 0}', "numbers.c": "[1]"})
+    assert len(caplog.records) == 2
+    assert numbers.numbers({"a": "us", "b": "us", "c": "us"}) == {"a": 0, "b": 1, "c": 0}
+
+
+def test_names_that_are_no_paths_are_logged(store):
+    tuner = Tuner({"a//b": Float(0, 1), "../x": Float(0, 1), "größe": Float(0, 1)}, {"/loss/": "min"})
+    tuner.tell(tuner.ask().id, {"/loss/": 1.0})
+    logger = new_logger(tuner, tracking_uri=store, report=False)
+    assert logger.flush(10.0)
+    logger.close()
+    assert {"loss", "knob/a/b", "knob/x", "knob/größe"} <= new_client(store).get_run(logger.run_id).data.metrics.keys()
+
+
+def test_steps_beyond_the_record_before_the_first_call_are_counted(monkeypatch):
+    monkeypatch.setattr(import_module("rasp_tuner.integrations.mlflow_steps"), "MOST_STEPS", 4)
+    monkeypatch.setattr(import_module(ADAPTER).MlflowLogger, "_send_some", lambda _: None)
+    tuner = new_tuner()
+    steps(tuner, 2)
+    logger = new_logger(tuner)
+    steps(tuner, 7)
+    logger.log()
+    assert logger.lost == 3  # of seven; the two before are older than the logger
+    logger.close(timeout_s=0.0)
 
 
 def test_only_a_tuner_can_be_logged():
     with pytest.raises(InvalidValue, match="tuner must be a Tuner"):
         new_logger({"x": 1})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"experiment": ""}, "experiment must be a name, got ''"),
+        ({"experiment": None}, "experiment must be a name, got None"),
+        ({"tracking_uri": 5}, "tracking_uri must be a text or None, got 5"),
+        ({"run_id": 7}, "run_id must be a text or None, got 7"),
+        ({"tags": ["a"]}, "tags must be texts by name"),
+    ],
+)
+def test_what_mlflow_would_always_refuse_is_refused_at_once(wrong, message):
+    with pytest.raises(InvalidValue, match=message):
+        new_logger(new_tuner(), **wrong)
 
 
 def test_without_mlflow_the_error_names_the_extra(monkeypatch):

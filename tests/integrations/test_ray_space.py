@@ -85,6 +85,7 @@ def test_parameters_come_back_from_json_as_they_were(domain, unit):
         ({"x/y": tune.uniform(0, 1)}, "without '/'"),
         ({"x": 1}, "more than one value"),
         ({"x": tune.choice([])}, "at least one value"),
+        ({"x": tune.choice([1, tune.uniform(0, 1)])}, "parameter 'x': a choice with ranges in it"),
         ({"x": tune.uniform(0, 1), "context": 3}, "'context'"),
     ],
 )

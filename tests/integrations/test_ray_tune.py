@@ -228,13 +228,28 @@ def test_a_limit_on_concurrency_holds():
     assert search.tuner.learned == 1
 
 
+def test_constants_of_a_space_that_is_given_to_the_search_reach_the_trial():
+    space = {"epochs": 3, "opt": {"name": "adam", "lr": tune.uniform(0, 1)}}
+    search = RaspSearch(space, "loss", "min", context=["load"])
+    search.set_search_properties("loss", "min", {})  # of a tune.Tuner without a space
+    search.context({"load": 1.0})
+    config = cloudpickle.loads(cloudpickle.dumps(search)).suggest("a")
+    assert (config["epochs"], config["opt"]["name"], config["context"]) == (3, "adam", {"load": 1.0})
+
+
+@pytest.mark.parametrize("value", [5, "a", None])
+def test_points_that_no_trial_can_have_are_refused_before_anything_runs(value):
+    with pytest.raises(InvalidValue, match="points_to_evaluate: parameter 'x': value must"):
+        searcher({"x": tune.uniform(0, 1)}, points_to_evaluate=[{"x": value}])
+
+
 def test_several_metrics_with_weights_and_limits():
     search = RaspSearch(SPACE, metrics={"loss": Metric("min"), "eval/cost": Metric("min", max=5)}, seed=7)
     assert search.metric == ["loss", "eval/cost"]
     config = search.suggest("t")
     search.on_trial_complete("t", {"loss": 1.0, "eval/cost": 4.0})
     assert search.tuner.history()[0]["metrics"] == {"loss": 1.0, "eval/cost": 4.0}
-    assert set(config) == {"opt", "c"}
+    assert set(config) == {"opt", "c", "epochs"}
 
 
 def test_knobs_of_this_library_may_stand_in_the_space():

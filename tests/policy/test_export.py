@@ -119,8 +119,11 @@ def test_a_limit_that_the_tuner_keeps_is_kept_by_the_policy(tmp_path):
 
 def test_contexts_that_are_not_kept_must_be_given(tmp_path):
     shielded = taught(["qps"], shield=ContextShield({"qps": (0.0, 1000.0)}, key="kept outside, and long"))
-    with pytest.raises(InvalidValue, match=r"at least 8 contexts, and 0 are on record: give them"):
+    with pytest.raises(InvalidValue, match=r"at least 8 contexts, and there are 0: give more"):
         shielded.export(tmp_path / "policy.json")
+    for wrong in (5, "qps", {"qps": 1.0}):
+        with pytest.raises(InvalidValue, match="contexts must be a list of contexts"):
+            shielded.export(tmp_path / "policy.json", contexts=wrong)
     assert not (tmp_path / "policy.json").exists()
     report = shielded.export(tmp_path / "policy.json", contexts=[[x] for x in np.linspace(0.0, 1000.0, 40)])
     assert report.leaves > 1

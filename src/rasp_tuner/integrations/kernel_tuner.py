@@ -1,5 +1,6 @@
 """RaspStrategy: a strategy of Kernel Tuner that remembers other shapes and devices (docs/KERNEL_TUNER.md)."""
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -52,9 +53,13 @@ class RaspStrategy:
             raise InvalidSpace(f"objective must be one metric, got {show(tuning_options.objective)}")
         objective = tuning_options.objective[0]
         labels = {name: labels_of(values) for name, values in searchspace.tune_params.items()}
+        cost = CostFunc(searchspace, tuning_options, runner, snap=False)
+        if all(len(own) == 1 for own in labels.values()):  # nothing to choose, and nothing to learn
+            with contextlib.suppress(StopCriterionReached):
+                cost(searchspace.list[0], check_restrictions=False)
+            return cost.results  # type: ignore[no-any-return]
         tuner = self._tuner_for(labels, objective, "max" if tuning_options.objective_higher_is_better[0] else "min")
         context = self._context(searchspace, runner)
-        cost = CostFunc(searchspace, tuning_options, runner, snap=False)
         places = np.asarray(searchspace.get_list_param_indices_numpy(), dtype=np.int64)  # [n, d] of valid ones
         fresh, going = np.ones(len(places), dtype=bool), True
         while going and fresh.any():
@@ -76,7 +81,11 @@ class RaspStrategy:
             if len(cost.results) > done and "__error__" in cost.results[-1]:
                 tuner.tell_failed(suggestion.id, str(cost.results[-1]["__error__"]), ran)
             elif len(cost.results) > done:
-                tuner.tell(suggestion.id, {objective: float(cost.results[-1][objective])}, ran)
+                value = float(cost.results[-1][objective])
+                if math.isfinite(value):
+                    tuner.tell(suggestion.id, {objective: value}, ran)
+                else:
+                    tuner.tell_failed(suggestion.id, f"{objective} is {value}", ran)
         return cost.results  # type: ignore[no-any-return]
 
     def _tuner_for(self, labels: Labels, objective: str, direction: Direction) -> Tuner:

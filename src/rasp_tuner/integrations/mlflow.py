@@ -77,11 +77,20 @@ class MlflowLogger:
     ) -> None:
         if not isinstance(tuner, Tuner) and not hasattr(tuner, "tuner"):
             raise InvalidValue(f"tuner must be a Tuner or an adapter that has one, got {show(tuner)}")
+        if not isinstance(experiment, str) or not experiment:
+            raise InvalidValue(f"experiment must be a name, got {show(experiment)}")
+        for name, given in (("run_name", run_name), ("run_id", run_id), ("tracking_uri", tracking_uri)):
+            if given is not None and (not isinstance(given, str) or not given):
+                raise InvalidValue(f"{name} must be a text or None, got {show(given)}")
+        if tags is not None and not isinstance(tags, Mapping):
+            raise InvalidValue(f"tags must be texts by name, got {show(tags)}")
         self._source, self._texts, self._report = tuner, texts, report
         self._experiment, self._run_name, self._uri = experiment, run_name, tracking_uri
         self._tags, self._own_run = dict(tags or {}), run_id is None
         self._run_id = run_id
         self._next_step, self._described = 0, -1  # the id() of the tuner whose definition was queued
+        own = tuner if isinstance(tuner, Tuner) else tuner.tuner
+        self._first_step = None if own is None else own.learned  # steps before it are older than this logger
         self._lock, self._changed = threading.Lock(), threading.Condition()
         self._steps: deque[Step] = deque()
         self._params: dict[str, str] = {}  # to be sent
@@ -115,7 +124,9 @@ class MlflowLogger:
         with self._lock:
             steps = new_steps(tuner, self._next_step, self._texts)
             described = definition(tuner) if self._described != id(tuner) else {}
-            missed = steps[0][0] - self._next_step if steps and self._next_step else 0
+            if self._first_step is None:
+                self._first_step = tuner.learned
+            missed = max(steps[0][0] - max(self._next_step, self._first_step), 0) if steps else 0
             self._next_step, self._described = max(self._next_step, tuner.learned), id(tuner)
             with self._changed:
                 self._params |= {name: text for name, text in described.items() if name not in self._sent_params}
@@ -152,8 +163,8 @@ class MlflowLogger:
         self._thread.join(timeout=1.0)
         if not sent or self._client is None or self._run_id is None:
             log.warning(
-                "MLflow is away: %d steps of run %s were not logged. They are on the tuner's record: a logger with"
-                " run_id= sends the latest 1,000 again",
+                "MLflow was away or refused what was sent: %d steps of run %s were not logged. They are on the tuner's"
+                " record: a logger with run_id= sends the latest 1,000 again",
                 self.waiting,
                 self._run_id,
             )
@@ -192,7 +203,7 @@ class MlflowLogger:
                 self._failures = 0
             except Exception as reason:  # noqa: BLE001  # of any store: requests, databases, files
                 if not self._failures:
-                    log.warning("MLflow is away, and steps wait for it: %s", reason)
+                    log.warning("MLflow is away or refuses what is sent, and steps wait: %s", reason)
                 pause = min(FIRST_PAUSE_S * 2**self._failures, LONGEST_PAUSE_S)
                 self._failures = min(self._failures + 1, 30)
                 with self._changed:

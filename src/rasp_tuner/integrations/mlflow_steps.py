@@ -1,6 +1,8 @@
 """Steps of a tuner as what MLflow keeps: numbers by name and step, and texts that are written once."""
 
+import hashlib
 import json
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -11,10 +13,11 @@ from rasp_tuner.core.step_record import MOST_STEPS
 from rasp_tuner.errors import RaspError
 from rasp_tuner.tuner import Tuner
 
+log = logging.getLogger("rasp_tuner")
 GROUPS = ("knob", "context", "forecast", "situation", "budget", "run")
 NUMBERS = "numbers."  # before the names of tags that say what numbers stand for
 MOST_TEXTS, LONGEST_LABEL = 50, 80  # texts of one name that get numbers; a tag holds them
-LONGEST_NAME, LONGEST_TEXT = 250, 500  # that every store of MLflow takes
+LONGEST_NAME, LONGEST_TEXT, LONGEST_TAG = 250, 500, 5000  # that every store of MLflow takes
 FORECAST = {"expected": "expected", "expected_default": "default", "deviation": "deviation", "better": "better"}
 Step = tuple[int, dict[str, Any]]  # its number, and values by name
 
@@ -25,7 +28,7 @@ class TextNumbers:
     def __init__(self, tags: Mapping[str, str]) -> None:
         """`tags` are of a run that goes on."""
         known = {name.removeprefix(NUMBERS): text for name, text in tags.items() if name.startswith(NUMBERS)}
-        self._known: dict[str, dict[str, int]] = {name: json.loads(text) for name, text in known.items()}
+        self._known: dict[str, dict[str, int]] = {name: _read_tag(name, text) for name, text in known.items()}
 
     def numbers(self, values: Mapping[str, Any]) -> dict[str, float]:
         """The values that are numbers, or for which one stands."""
@@ -34,13 +37,13 @@ class TextNumbers:
 
     def tags(self) -> dict[str, str]:
         """What the numbers stand for, as in {"numbers.context/region": '{"eu": 0, "us": 1}'}."""
-        return {f"{NUMBERS}{name}": json.dumps(own) for name, own in self._known.items()}
+        return {f"{NUMBERS}{name}": _tag(own) for name, own in self._known.items()}
 
     def _number(self, name: str, value: Any) -> float | None:
         if value is None or isinstance(value, int | float):
             return None if value is None else float(value)
         own, text = self._known.setdefault(name, {}), str(value)[:LONGEST_LABEL]
-        if text not in own and len(own) < MOST_TEXTS:
+        if text not in own and len(own) < MOST_TEXTS and len(_tag({**own, text: len(own)})) <= LONGEST_TAG:
             own[text] = len(own)
         return own.get(text)
 
@@ -71,7 +74,12 @@ def clean(name: str) -> str:
     >>> clean("cache size (GB)")
     'cache size _GB_'
     """
-    return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)[:LONGEST_NAME].strip("/. ") or "_"
+    parts = re.sub(r"[^\w\-. :/]", "_", name).split("/")
+    taken = "/".join(part.strip(". ") for part in parts if part.strip(". ")) or "_"  # MLflow reads names as paths
+    if len(taken) <= LONGEST_NAME:
+        return taken
+    told_apart = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{taken[: LONGEST_NAME - 9]}-{told_apart}"
 
 
 def _values(tuner: Tuner, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,3 +107,17 @@ def _budget(tuner: Tuner) -> dict[str, float]:
 
 def _text(value: Any) -> str:
     return (value if isinstance(value, str) else json.dumps(value))[:LONGEST_TEXT]
+
+
+def _tag(numbers: Mapping[str, int]) -> str:
+    return json.dumps(numbers, ensure_ascii=False)
+
+
+def _read_tag(name: str, text: str) -> dict[str, int]:
+    """What the numbers of a run stood for so far; nothing if somebody has changed or cut the tag."""
+    with suppress(ValueError):
+        found = json.loads(text)
+        if isinstance(found, dict) and all(type(number) is int for number in found.values()):
+            return found
+    log.warning("the tag %s%s of the run cannot be read: texts get new numbers from now on", NUMBERS, name)
+    return {}

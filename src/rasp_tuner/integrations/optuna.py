@@ -178,6 +178,17 @@ class RaspSampler(BaseSampler):
     def reseed_rng(self) -> None:
         """Nothing: threads share this sampler and its one generator, so no two of them draw the same."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What `pickle` and `copy` take, as of Optuna's samplers: the settings. Trials are learned from the study."""
+        left_out = ("_lock", "_study", "_tuner", "_checker", "_waiting", "_learned", "_all_before", "_space", "_start")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock, self._study = threading.RLock(), None
+        self._start_again(self._given_space)
+        self._checker = self._tuner or self._tuner_of_one_knob()
+
     def _catch_up(self, study: Study, ended: FrozenTrial | None = None) -> None:
         """Learn all trials that ended since the last call, those of other processes too; `ended` is not stored yet."""
         if self._study != (study._storage, study._study_id):
@@ -282,7 +293,12 @@ class RaspSampler(BaseSampler):
         """The default's values of these parameters, or else the middle of their ranges, as knobs have them."""
         knobs = {name: knob_of(name, distribution) for name, distribution in space.items()}
         middle, default = Tuner(knobs, {"value": "min"}).recommend(), self._default or {}
-        given = {name: to_knob(space[name], value) for name, value in default.items() if name in space}
+        given: Params = {}
+        for name, value in default.items():
+            try:
+                given |= {name: to_knob(space[name], value)} if name in space else {}
+            except InvalidSpace as reason:
+                raise InvalidSpace(f"default[{name!r}]: {reason}") from None
         return Tuner(knobs, {"value": "min"}, default=middle | given).recommend() if given else middle
 
 

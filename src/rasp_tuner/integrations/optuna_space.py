@@ -6,6 +6,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.integrations.shared import labels_of
 from rasp_tuner.space import Categorical, Float, Int, Knob, Value
@@ -30,8 +31,8 @@ def to_knob(distribution: BaseDistribution, value: Any) -> Value:
     if isinstance(distribution, CategoricalDistribution):
         try:
             return labels_of(distribution.choices)[int(distribution.to_internal_repr(value))]
-        except ValueError as reason:
-            raise InvalidSpace(str(reason)) from None
+        except ValueError:
+            raise InvalidSpace(f"value must be one of {show(list(distribution.choices))}, got {show(value)}") from None
     return value  # type: ignore[no-any-return]
 
 

@@ -40,6 +40,8 @@ class Choices(Parameter):
     def __init__(self, choices: list[Any]) -> None:
         if not choices:
             raise InvalidSpace("choice must have at least one value, got []")
+        if any(isinstance(choice, Domain) for choice in choices):
+            raise InvalidSpace("a choice with ranges in it cannot be tuned; give each of them a name of its own")
         self._choices, self._labels = choices, labels_of(choices)
         super().__init__(Categorical(self._labels) if len(choices) > 1 else None, choices[0])
 
@@ -89,6 +91,11 @@ def parameters_of(space: Mapping[str, Any]) -> dict[str, Parameter]:
         if parameter is not None:
             found[name] = parameter
     return found
+
+
+def constants_of(space: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of Ray's space that are no parameters, by path."""
+    return {"/".join(path): value for path, value in _leaves(space, ()) if _parameter(value) is None}
 
 
 def parameters_from_json(

@@ -29,7 +29,14 @@ except ImportError as reason:  # of Ray, or of what `ray.tune` needs beside it
         "RaspSearch needs ray[tune], which is not installed: pip install 'rasp-tuner[ray-tune]'"
     ) from reason
 
-from rasp_tuner.integrations.ray_space import Parameter, nested, parameters_from_json, parameters_of, value_at
+from rasp_tuner.integrations.ray_space import (
+    Parameter,
+    constants_of,
+    nested,
+    parameters_from_json,
+    parameters_of,
+    value_at,
+)
 from rasp_tuner.integrations.shared import check_alike, plain_context
 
 log = logging.getLogger("rasp_tuner")
@@ -98,8 +105,10 @@ class RaspSearch(Searcher):
         first = None if default is None else {"x": 0.5}
         knob = {"x": Float(0, 1)}  # stands in for the space, to say what is wrong before trials run
         self._checker = Tuner(knob, metrics or {"value": "min"}, context, first, seed=self._seed, **checked)
+        self._constants: dict[str, Any] = {}  # of the space given here; those of tune.Tuner Ray adds itself
         if space is not None:
             self._set_space(space)
+            self._constants = constants_of(space)
 
     @property
     def tuner(self) -> Tuner | None:
@@ -135,6 +144,7 @@ class RaspSearch(Searcher):
                 self._build()
                 return False
             self._set_space(config)
+            self._constants = {}
             return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
@@ -156,7 +166,7 @@ class RaspSearch(Searcher):
             self._waiting[trial_id] = suggestion.id, self._params(values)
             if len(self._waiting) > MOST_WAITING:
                 del self._waiting[next(iter(self._waiting))]
-            config = nested(values)
+            config = nested({**self._constants, **values})
             return config if context is None else {**config, CONTEXT: plain_context(context)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -224,7 +234,7 @@ class RaspSearch(Searcher):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._lock = threading.RLock()
+        self._lock, self._constants = threading.RLock(), state.get("_constants", {})
         self._tuner = None if state["_tuner"] is None else Tuner.from_bytes(state["_tuner"])
         self._checker = Tuner({"x": Float(0, 1)}, {"value": "min"}, self._schema)
 
@@ -236,7 +246,12 @@ class RaspSearch(Searcher):
             raise InvalidSpace("the space must have a parameter with more than one value, as tune.uniform(0, 1)")
         self._parameters = found
         for point in self._points:
-            self._params(self._known(point))
+            for name, value in self._params(self._known(point)).items():
+                try:
+                    if (knob := found[name].knob) is not None:
+                        knob.check(value)
+                except InvalidValue as reason:
+                    raise InvalidValue(f"points_to_evaluate: parameter {name!r}: {reason}") from None
         self._build()
 
     def _build(self) -> None:

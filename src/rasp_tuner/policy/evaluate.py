@@ -16,6 +16,7 @@ from numbers import Real
 from typing import Any
 
 DAY_S = 86_400
+KINDS = ("number", "flag", "category", "name", "time of day", "weekday")
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 LARGEST_WHOLE = 2**53  # up to which every whole number has digits that all languages agree on
@@ -35,10 +36,53 @@ Value = float | str | None  # of a field, as tests compare it; None: missing
 def load(path: Any) -> dict[str, Any]:
     """The policy in a file; a ValueError if it is none that this evaluator understands."""
     with open(path, encoding="utf-8") as file:  # noqa: PTH123 - takes whatever `open` takes
-        policy: Any = json.load(file)
+        try:
+            return check(json.load(file))
+        except (ValueError, RecursionError) as reason:
+            raise ValueError(f"{path}: {reason}") from None
+
+
+def check(policy: Any) -> dict[str, Any]:
+    """The policy, if every context will get an answer from it; else a ValueError that says where it is wrong."""
     if not isinstance(policy, dict) or (policy.get("format"), policy.get("version")) != ("rasp-policy", 1):
-        raise ValueError(f"{path} must be a rasp-policy of version 1")
+        raise ValueError("must be a rasp-policy of version 1")
+    fields, default = policy.get("context"), policy.get("default")
+    if not isinstance(fields, list) or not all(
+        isinstance(field, dict) and isinstance(field.get("name"), str) and field.get("kind") in KINDS
+        for field in fields
+    ):
+        raise ValueError(f"context must be a list of fields, each with a name and a kind of {', '.join(KINDS)}")
+    kinds = {field["name"]: field["kind"] for field in fields}
+    if len(kinds) != len(fields):
+        raise ValueError("context must have every name once")
+    if not isinstance(default, dict):
+        raise ValueError("default must hold parameters by name")  # noqa: TRY004  # of the file
+    nodes = [("tree", policy.get("tree"))]
+    while nodes:
+        place, node = nodes.pop()
+        if not isinstance(node, dict):
+            raise ValueError(f"{place} must be a leaf or a test")  # noqa: TRY004  # of the file
+        if "params" in node:
+            if not isinstance(node["params"], dict) or type(node.get("leaf")) is not int:
+                raise ValueError(f"{place} must have a number as leaf and parameters by name as params")
+            continue
+        _check_test(f"{place}.if", node.get("if"), kinds)
+        nodes += [(f"{place}.{branch}", node.get(branch)) for branch in ("else", "then")]
     return policy
+
+
+def _check_test(place: str, test: Any, kinds: Mapping[str, str]) -> None:
+    if not isinstance(test, dict) or not isinstance(test.get("field"), str) or test["field"] not in kinds:
+        raise ValueError(f"{place} must be a test of one of the fields {', '.join(kinds)}")
+    most, texts = test.get("at_most", 0), test.get("in", [])
+    if isinstance(most, bool) or not isinstance(most, (int, float)) or not abs(most) < math.inf:
+        raise ValueError(f"{place}.at_most must be a finite number")
+    if "at_most" in test and kinds[test["field"]] not in ("number", "time of day"):
+        raise ValueError(f"{place}.at_most is for numbers and times of day, and {test['field']} is neither")
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{place}.in must be a list of texts")
+    if not isinstance(test.get("missing", False), bool):
+        raise ValueError(f"{place}.missing must be true or false")  # noqa: TRY004  # of the file
 
 
 def params_of(policy: Mapping[str, Any], context: Any = None) -> dict[str, Any]:

@@ -78,8 +78,8 @@ def policy_of(source: Source, situations: Sequence[Situation], leaves: int) -> P
     if source.fields:
         if len(situations) < LEAST_CONTEXTS:
             raise InvalidValue(
-                f"a policy needs at least {LEAST_CONTEXTS} contexts, and {len(situations)} are on record:"
-                " give them, as in export(path, contexts=[...])"
+                f"a policy needs at least {LEAST_CONTEXTS} contexts, and there are {len(situations)}:"
+                " give more, as in export(path, contexts=[...])"
             )
         shuffled = [situations[i] for i in rng.permutation(len(situations))[:MOST_CONTEXTS]]
         grown_from, held_out = shuffled[::2], shuffled[1::2]
