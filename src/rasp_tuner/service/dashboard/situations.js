@@ -1,10 +1,11 @@
 // The situations of a study: how often each was visited, when last, and whether returns recover sooner than at first.
 
 import { h, write } from "./dom.js";
-import { ago, value, whole } from "./numbers.js";
+import { value, whole } from "./numbers.js";
 import { letter } from "./regime_names.js";
 
-const DAY = 86_400;
+const HALF_A_DAY = 43_200;
+const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const DATE = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
 const COLUMNS = ["Regime", "Visits", "Steps", "Last seen", "Steps to settle at first", "On return", "Saved"];
 
@@ -12,7 +13,8 @@ function lastSeen({ current, last_at: at, last_step: step }, steps, now) {
   if (current) return "now";
   const before = `${whole(steps - step)} steps ago`;
   if (at === null) return before;
-  return now - at < 2 * DAY ? `${ago(at, now)}, ${before}` : `${DATE.format(new Date(at * 1000))}, ${before}`;
+  const format = now - at < HALF_A_DAY ? TIME : DATE; // a time, not how long ago: that would change while nothing happens
+  return `${format.format(new Date(at * 1000))}, ${before}`;
 }
 
 function onReturn({ visits, took_on_return: took, returns_measured: measured, returns_missed: missed }) {

@@ -21,6 +21,7 @@ from rasp_tuner.study_file.fields import seconds
 from rasp_tuner.watch.sinks.sink import SinkFields, placeholder_values, used_knobs
 
 SHOWN_TEXT = 300  # last characters of what a command said
+TAIL_BYTES = 4 * SHOWN_TEXT
 MOST_BYTES = 1_000_000  # of it that are kept while it runs
 LOOK_EVERY_S = 0.02
 
@@ -115,13 +116,16 @@ def _exit_status(process: "subprocess.Popen[bytes]", output: IO[bytes], timeout_
         except subprocess.TimeoutExpired:
             if time.monotonic() >= deadline:
                 raise
-        if os.fstat(output.fileno()).st_size > MOST_BYTES:
-            os.ftruncate(output.fileno(), 0)
+        file, size = output.fileno(), os.fstat(output.fileno()).st_size
+        if size > MOST_BYTES:
+            end = os.pread(file, TAIL_BYTES, size - TAIL_BYTES)
+            os.ftruncate(file, 0)
+            os.write(file, end)  # it may be the last that the command says
 
 
 def _tail(output: IO[bytes]) -> str:
     """The end of what a command said, on one line."""
-    output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * SHOWN_TEXT))
+    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
     text = "".join(c if c.isprintable() else " " for c in output.read().decode("utf-8", "replace"))
     return " ".join(text.split())[-SHOWN_TEXT:] or "it said nothing"
 
