@@ -195,7 +195,7 @@ class RegimeTimeline:
         seen = np.sort(self._changes[1 : self.steps] if self.steps < RECENT_CHANGES else self._changes, axis=0)
         weights = self._scale[self._looked_at]
         noise = float(seen[: max(int(USUAL_SHARE * len(seen)), 1)].mean(axis=0) @ weights) if len(seen) else 0.0
-        shares = weights / max(float(weights.max()), 1e-300)  # weights of tiny contexts have no square
+        shares = weights / max(float(weights.max(initial=0.0)), 1e-300)  # weights of tiny contexts have no square
         independent = float(shares.sum()) ** 2 / max(float(shares @ shares), 1e-300)
         reach = 1.0 + REACH * (2.0 / min(max(independent, 1.0), MAX_INDEPENDENT_DIMS)) ** 0.5
         centres = self._regimes.centres[:, self._looked_at]
