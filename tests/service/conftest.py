@@ -1,13 +1,29 @@
 """A service in a test: on SQLite and on PostgreSQL, through the application or through a process of its own."""
 
 import os
+import shutil
 
 import pytest
 import sqlalchemy as sa
+from browsing import FLAGS
 from serving import STUDY, Process, running
 
 from benchmarks.reliability.postgres_server import NoPostgres, postgres_server
 from rasp_tuner.service.storage.store import sqlite_url
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium, or a skip that says why there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
+    program = os.environ.get("RASP_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium: set RASP_TEST_CHROMIUM, or install Debian's package chromium")
+    flags = [*FLAGS, "--no-sandbox"] if os.getuid() == 0 else FLAGS  # as root it refuses its sandbox
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=program, args=flags)
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,10 @@
 """The page in a real browser against a real server process."""
 
-import os
 import re
-import shutil
 
 import httpx
 import pytest
-from browsing import CONTRAST, FLAGS, Tab, press, scrolled_to_the_end
+from browsing import CONTRAST, Tab, press, scrolled_to_the_end
 from serving import STUDY, Process, ask, steps, tell, view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
@@ -16,18 +14,6 @@ expect.set_options(timeout=15_000)  # a busy machine is no failure
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 SCRIPT = "</script><script>window.hacked=1</script>"
 QUOTED = "\"'><svg onload=window.hacked=1>"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = os.environ.get("RASP_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium: set RASP_TEST_CHROMIUM, or install Debian's package chromium")
-    flags = [*FLAGS, "--no-sandbox"] if os.getuid() == 0 else FLAGS  # as root it refuses its sandbox
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=program, args=flags)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")

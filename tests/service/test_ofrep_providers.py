@@ -1,29 +1,28 @@
 """OpenFeature's own providers, unmodified, against `rasp serve` in a process of its own."""
 
-import hashlib
+import functools
 import json
-import math
 import re
-import shutil
 import subprocess
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 
+import npm_packages
 import pytest
+import readme_example
 from openfeature import api
 from openfeature.contrib.provider.ofrep import OFREPProvider
 from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
+from readme_example import KNOBS, TODAY, recommended
 from serving import Process
 
-from rasp_tuner import Float, Tuner
 from rasp_tuner.client import Client
 
 ROOT = Path(__file__).parents[2]
-KNOBS = {"cache_gb": Float(1, 64, log=True), "timeout_s": Float(0.1, 10, log=True)}
-TODAY = {"cache_gb": 8.0, "timeout_s": 1.0}
-INSTALL_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -44,30 +43,6 @@ def served(server):
     api.clear_providers()
 
 
-def latency(params, qps):
-    return 20 + 10 * math.log(params["cache_gb"] / (40 if qps == 900 else 4)) ** 2
-
-
-def load(hour):
-    return 900 if hour % 24 >= 12 else 100
-
-
-def native(hours):
-    """What the README's loop suggests."""
-    tuner, seen = Tuner(KNOBS, {"p99_ms": "min"}, ["qps"], TODAY), []
-    for hour in range(hours):
-        suggestion = tuner.ask({"qps": load(hour)})
-        seen.append(suggestion.params)
-        tuner.tell(suggestion.id, {"p99_ms": latency(suggestion.params, load(hour))})
-    return seen
-
-
-def recommended(url):
-    with Client(url, timeout=20) as client:
-        study = client.study("cache")
-        return [round(study.recommend({"qps": qps})["cache_gb"]) for qps in (900, 100)]
-
-
 def host(name="host-7", **attributes):
     return EvaluationContext(name, attributes)
 
@@ -79,19 +54,22 @@ def test_the_block_in_the_docs_learns_the_readmes_example_as_natively(server, ca
     exec(compile(block.replace("http://127.0.0.1:8321", server.url), "docs/OPENFEATURE.md", "exec"), {})  # noqa: S102
     assert capsys.readouterr().out.split() == ["40", "4"]
     api.clear_providers()
+    assert readme_example.served(server.url) == readme_example.native(96)
     with Client(server.url, timeout=20) as client:
-        study = client.study("cache")
-        assert [made["params"] for made in reversed(study.suggestions(200))] == native(96)
-        study.delete()
+        client.study("cache").delete()
 
 
 def test_the_page_names_the_versions_that_are_tested():
     page = (ROOT / "docs" / "OPENFEATURE.md").read_text()
     for package in ("openfeature-sdk", "openfeature-provider-ofrep"):
         assert f"{package} {version(package)}" in page
-    pinned = json.loads((ROOT / "examples" / "openfeature" / "package.json").read_text())["dependencies"]
-    for package in ("@openfeature/server-sdk", "@openfeature/ofrep-provider"):
-        assert f"{package} {pinned[package]}" in page
+    for example, packages in {
+        "openfeature": ("@openfeature/server-sdk", "@openfeature/ofrep-provider"),
+        "openfeature_web": ("@openfeature/web-sdk", "@openfeature/ofrep-web-provider"),
+    }.items():
+        pinned = json.loads((ROOT / "examples" / example / "package.json").read_text())["dependencies"]
+        for package in packages:
+            assert f"{package} {pinned[package]}" in page
 
 
 def test_the_python_provider_gets_typed_knobs_and_typed_errors_and_a_kill_loses_no_lease(served):
@@ -119,8 +97,7 @@ def test_the_python_provider_gets_typed_knobs_and_typed_errors_and_a_kill_loses_
 
 
 def test_through_a_provider_from_npm_it_is_learned_too(served):
-    folder = npm_packages()
-    words = ["node", str(folder / "ofrep.mjs"), served.url]
+    words = ["node", str(npm_packages.installed("openfeature") / "ofrep.mjs"), served.url]
     result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
     assert recommended(served.url) == [40, 4]
@@ -144,22 +121,49 @@ def test_through_a_provider_from_npm_it_is_learned_too(served):
     assert [looks[name]["value"] for name in ("wrongType", "noFlag", "noContext", "noServer")] == ["none", 8, 8, 8]
 
 
-def npm_packages():
-    """A folder under out/ with the example and its packages, or a skip that says why there are none."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("no npm: the provider for JavaScript is not tested here")
-    example = ROOT / "examples" / "openfeature"
-    pinned = example / "package-lock.json"
-    folder = ROOT / "out" / f"npm-openfeature-{hashlib.sha256(pinned.read_bytes()).hexdigest()[:12]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in ("package.json", "package-lock.json", "ofrep.mjs"):
-        shutil.copy(example / file, folder)
-    if not (folder / "node_modules" / ".package-lock.json").exists():
-        words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(folder)]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=INSTALL_S, check=False)
-        except subprocess.TimeoutExpired:
-            pytest.skip(f"npm did not install the provider for JavaScript in {INSTALL_S} s")
-        if done.returncode != 0:
-            pytest.skip(f"npm could not install the provider for JavaScript: {done.stderr[-200:]}")
-    return folder
+@pytest.fixture
+def site():
+    """The address of a site of its own, which shows the example for browsers."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    files = functools.partial(Quiet, directory=npm_packages.installed("openfeature_web"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), files) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def open_server(tmp_path, site):
+    """A server that lets pages of this site evaluate flags."""
+    process = Process(tmp_path / "data", "--allow-origin", site)
+    yield process
+    process.stop()
+    process.process.stderr.close()
+
+
+def test_in_a_browser_a_page_of_another_site_learns_it_through_the_web_sdk(browser, site, open_server):
+    with Client(open_server.url, timeout=20) as client:
+        client.create("cache", KNOBS, {"p99_ms": "min"}, ["qps"], TODAY)
+    page, said = browser.new_page(), []
+    page.on("console", lambda line: said.append(line.text))
+    page.goto(f"{site}/?server={open_server.url}")
+    page.get_by_text("Done: 96 hours.").wait_for(timeout=60_000)
+    reasons = page.locator("tbody td:last-child").all_inner_texts()
+    page.close()
+    assert (readme_example.served(open_server.url), said) == (readme_example.native(96), [])
+    assert recommended(open_server.url) == [40, 4]
+    assert (reasons[0], set(reasons)) == ("DEFAULT", {"DEFAULT", "SPLIT", "TARGETING_MATCH"})
+
+
+def test_in_a_browser_a_page_of_a_site_that_was_not_named_gets_nothing(browser, site, served):
+    page = browser.new_page()
+    page.goto(f"{site}/?server={served.url}")
+    page.get_by_text("Stopped: ").wait_for(timeout=60_000)
+    page.close()
+    assert readme_example.served(served.url) == []

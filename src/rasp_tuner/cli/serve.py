@@ -1,5 +1,6 @@
 """`rasp serve`, `rasp keys`, `rasp doctor`: run and look after the service on its own machine."""
 
+import functools
 import json
 import os
 import re
@@ -64,6 +65,10 @@ def run_server(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name of this server; repeat for several.")
     ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="A site whose pages may evaluate flags, as https://shop.example; repeat for several."),
+    ] = None,
 ) -> None:
     """Serve studies over HTTP until stopped; open the printed address in a browser for the dashboard.
 
@@ -83,10 +88,22 @@ def run_server(
         limits = Limits(studies_in_memory=studies_in_memory, flag_lease=flag_lease)
         folder = data or Path(stack.enter_context(TemporaryDirectory(prefix="rasp-")))
         address = f"http://{host}:{port}"
+        start = functools.partial(
+            serve,
+            folder,
+            host,
+            port,
+            database,
+            allow_host or (),
+            limits,
+            advertise=advertise,
+            lease_s=lease,
+            allow_origins=allow_origin or (),
+        )
         if opened is None:
             what = folder if data else "the database"
             typer.echo(f"Serving {what} at {address}", err=True)
-            serve(folder, host, port, database, allow_host or (), limits, advertise=advertise, lease_s=lease)
+            start()
         else:
             study = name or _study_name(opened)
             kept = "" if data or database else "; what it learns here is gone then, without --data FOLDER"
@@ -98,7 +115,7 @@ def run_server(
                     threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
             saved = (snapshot.read(opened), study)
-            serve(folder, host, port, database, allow_host or (), limits, saved, ready, advertise, lease)
+            start(opened=saved, on_ready=ready)
 
 
 def _study_name(file: Path) -> str:

@@ -22,6 +22,7 @@ from rasp_tuner.errors import RaspError
 from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
 from rasp_tuner.service.http.application import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.connection import HttpConnection, close_late_connections
+from rasp_tuner.service.http.origins import Origins
 from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
 from rasp_tuner.service.storage.opening import open_tuner
@@ -79,6 +80,7 @@ def serve(
     on_ready: Callable[[], object] | None = None,
     advertise: str | None = None,
     lease_s: float = LEASE_S,
+    allow_origins: Iterable[str] = (),
 ) -> None:
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM.
 
@@ -86,7 +88,13 @@ def serve(
     on_ready   called once requests are answered
     advertise  where other servers on the same PostgreSQL reach this one; by default the address it listens on
     lease_s    a server that is silent for so long loses its studies to the others
+
+    allow_origins  sites whose pages may evaluate flags, as https://shop.example
     """
+    try:
+        origins = Origins(allow_origins)
+    except ValueError as error:
+        raise ServeError(str(error)) from error
     make_folder(data)
     address = database or sqlite_url(data)
     file = sqlite_file(sa.make_url(address))
@@ -117,7 +125,15 @@ def serve(
         hosts = {*LOOPBACK, *allow_hosts} | ({host} if not _is_unspecified(host) else set())
         if store.is_shared:
             hosts.add(urlsplit(own).hostname or host)
-        app = create_app(store, hosts=hosts, limits=limits, open_without_keys=loopback, advertise=own, lease_s=lease_s)
+        app = create_app(
+            store,
+            hosts=hosts,
+            limits=limits,
+            open_without_keys=loopback,
+            advertise=own,
+            lease_s=lease_s,
+            origins=origins,
+        )
         sys.setswitchinterval(THREAD_SWITCH_S)
         gc.freeze()  # modules stay: a body of many small lists set off collections that went through all of them
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

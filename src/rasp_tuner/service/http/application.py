@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from rasp_tuner.service.http.gateway import Gateway
+from rasp_tuner.service.http.origins import NOWHERE, Origins
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.service import Service
 from rasp_tuner.service.storage.leases import Leases
@@ -30,10 +31,10 @@ log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
 class Application:
     """One service; it starts and stops with this application."""
 
-    def __init__(self, service: Service, hosts: Iterable[str]) -> None:
+    def __init__(self, service: Service, hosts: Iterable[str], origins: Origins = NOWHERE) -> None:
         self.service = service
         self._forwarder = _forwarder(service)
-        self.gateway = Gateway(service, hosts, self._forwarder)
+        self.gateway = Gateway(service, hosts, self._forwarder, origins)
 
     async def __call__(self, _: Message, receive: Receive, send: Send) -> None:
         """Start and stop; connections go straight to the gateway (connection.py)."""
@@ -66,14 +67,16 @@ def create_app(
     open_without_keys: bool = True,
     advertise: str = "http://127.0.0.1:8321",
     lease_s: float = LEASE_S,
+    origins: Origins = NOWHERE,
 ) -> Application:
     """The application on a store, which it closes at the end; `hosts` are the allowed Host headers.
 
+    origins     sites whose pages may evaluate flags
     advertise   where other servers reach this one, if several use the database
     """
     leases = Leases(store, advertise, lease_s) if store.is_shared else None
     service = Service(store, limits or Limits(), open_without_keys=open_without_keys, leases=leases)
-    return Application(service, hosts)
+    return Application(service, hosts, origins)
 
 
 def _forwarder(service: Service) -> "Forwarder | None":

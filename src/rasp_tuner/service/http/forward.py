@@ -58,6 +58,8 @@ class Forwarder:
 
     async def __call__(self, route: Route, request: Request) -> Response | None:
         """The answer of the server that owns the study; None: this one does, or the request is about none."""
+        if route.method == "OPTIONS":
+            return None
         path, study = route.path, request.parameters.get("name")
         marked = FORWARDED in request.headers
         if path.startswith(OFREP_PATH):

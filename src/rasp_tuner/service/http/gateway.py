@@ -13,6 +13,7 @@ from typing import Any
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http.ofrep_errors import ofrep_error
+from rasp_tuner.service.http.origins import NOWHERE, Origins
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route, error_response
 from rasp_tuner.service.http.routes import match_route
 from rasp_tuner.service.http_errors import HttpError
@@ -41,8 +42,10 @@ log = logging.getLogger("rasp_tuner.serve")
 class Gateway:
     """All routes of one service."""
 
-    def __init__(self, service: Service, hosts: Iterable[str], forward: Forward | None = None) -> None:
-        self._service, self._forward = service, forward
+    def __init__(
+        self, service: Service, hosts: Iterable[str], forward: Forward | None = None, origins: Origins = NOWHERE
+    ) -> None:
+        self._service, self._forward, self._origins = service, forward, origins
         self._keys, self._limits = service.keys, service.limits
         self._hosts = {host.lower() for host in hosts}
         self._buckets = TokenBuckets(self._limits.rate, self._limits.burst)
@@ -100,10 +103,15 @@ class Gateway:
 
     def failure(self, error: HttpError, request: Request) -> Response:
         """An error in the shape that the path of the request has."""
-        return ofrep_error(error, request) if request.path.startswith(OFREP_PATH) else error_response(error)
+        if not request.path.startswith(OFREP_PATH):
+            return error_response(error)
+        return self._origins.open(ofrep_error(error, request), request)
 
     async def answer(self, route: Route, request: Request) -> Response:
         """The answer to a request that was admitted and has come whole; raises nothing."""
+        return self._origins.open(await self._answer(route, request), request)
+
+    async def _answer(self, route: Route, request: Request) -> Response:
         caller_name.set(request.caller.name)
         if route.has_parts:
             request.again = self.answer
@@ -135,13 +143,17 @@ class Gateway:
             )
 
     def _check_origin(self, request: Request) -> None:
-        """Refuse writes from pages of other sites; browsers name the origin."""
+        """Refuse writes from pages of other sites, but those that may; browsers name the origin."""
+        if self._origins.allow(request):
+            return
         headers = request.headers
         site = headers.get(b"sec-fetch-site", b"same-origin")
         origin = headers.get(b"origin")
         own = origin is None or origin.split(b"//", 1)[-1].lower() == headers.get(b"host", b"").lower()
         if site not in (b"same-origin", b"none") or not own:
-            raise HttpError(403, "forbidden", "writes from another site's page are refused")
+            raise HttpError(
+                403, "forbidden", "writes from another site's page are refused (flags: --allow-origin)"
+            )
 
     def _caller(self, request: Request, route: Route) -> Caller:
         if route.needs == "nothing":

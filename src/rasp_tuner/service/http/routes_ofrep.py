@@ -23,6 +23,7 @@ from rasp_tuner.service.http.ofrep_schemas import (
     TrackedEvents,
     TrackedResult,
 )
+from rasp_tuner.service.http.origins import PREFLIGHT
 from rasp_tuner.service.http.route import OFREP_PATH, Request, Response, Route
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.json_codec import dumps
@@ -80,6 +81,11 @@ async def track_event(service: Service, request: Request, told: TrackedEvent | T
     key = _target(told.context).key
     result = await track(service, study, metric, key, told.trackingEventDetails)
     return {"key": told.trackingEventName, "variant": result.pop("id"), **result}
+
+
+async def preflight(_: Service, __: Request, ___: None) -> Response:
+    """What a browser asks before a page of another site may send anything; the gateway has refused unknown sites."""
+    return Response(status=204, content_type=None, headers=PREFLIGHT)
 
 
 async def _parts(request: Request, route: Route, parts: Iterable[Request]) -> list[Response]:
@@ -179,20 +185,18 @@ TRACK = Route(
     has_parts=True,
 )
 ONE_EVENT = replace(TRACK, parse=None, has_parts=False)  # an event among many
-ROUTES = [
-    ONE_FLAG,
-    Route(
-        "POST",
-        FLAGS_PATH.rstrip("/"),
-        "write",
-        all_flags,
-        "OFREP: all flags that the key may use",
-        EvaluateFlag,
-        EvaluatedFlags,
-        body_is_optional=True,
-        of_any_study=True,
-        fails=OfrepError,
-        has_parts=True,
-    ),
-    TRACK,
-]
+ALL_FLAGS = Route(
+    "POST",
+    FLAGS_PATH.rstrip("/"),
+    "write",
+    all_flags,
+    "OFREP: all flags that the key may use",
+    EvaluateFlag,
+    EvaluatedFlags,
+    body_is_optional=True,
+    of_any_study=True,
+    fails=OfrepError,
+    has_parts=True,
+)
+ROUTES = [ONE_FLAG, ALL_FLAGS, TRACK]
+ROUTES += [Route("OPTIONS", route.path, "nothing", preflight) for route in ROUTES]
