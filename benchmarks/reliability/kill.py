@@ -189,7 +189,7 @@ def replays(link: Link, study: str, context_bytes: int = 0) -> bool:
         print(f"  import answered {status}: {raw[:300]!r}", file=sys.stderr)
         return False
     same = True
-    for step in range(50):
+    for step in range(0, 40, 3):  # in both situations
         asked = {"context": context_at(step, context_bytes)}
         # suggestions are rounded, and may agree where what was learned does not
         expected = [good(link.post(f"/v1/studies/{name}/what-if", asked)) for name in (study, "replayed")]

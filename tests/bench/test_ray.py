@@ -21,7 +21,7 @@ def cluster():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own start-up code leaves sockets and files to the collector
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         made.add_node(num_cpus=1)
         made.wait_for_nodes()
         yield made

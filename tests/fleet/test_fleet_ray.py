@@ -24,7 +24,8 @@ def cluster():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": {"health_check_period_ms": 500}}
+        made = Cluster(initialize_head=True, head_node_args=head)  # a node that is gone is seen sooner
         made.add_node(num_cpus=1)
         made.wait_for_nodes()
         ray.init(address=made.address, log_to_driver=False)
