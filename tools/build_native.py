@@ -15,9 +15,9 @@ KERNEL = Path("src/rasp_tuner/engine/kernel")
 class NativeKernelHook(BuildHookInterface):  # type: ignore[type-arg, misc]
     """Runs for ordinary and for editable installs: the library lies beside the module that loads it."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         build = _module(Path(self.root) / KERNEL / "build.py")
-        why_not = build.build()
+        why_not = None if version == "editable" and build.is_current() else build.build()
         if why_not:
             sys.stderr.write(f"native kernel not built, NumPy does its work: {why_not}\n")
             build.LIBRARY.unlink(missing_ok=True)

@@ -167,6 +167,14 @@ def test_the_c_files_compile_without_warnings(tmp_path):
     library = tmp_path / build.LIBRARY.name
     assert build.build(library, ("-Wall", "-Wextra", "-Werror", "-O1")) is None
     assert library.stat().st_size > 0
+    assert build.is_current(library)
+
+
+def test_a_library_of_other_c_files_or_none_is_not_current(tmp_path):
+    library = tmp_path / build.LIBRARY.name
+    assert not build.is_current(library)
+    library.write_bytes(b"of other files: 0123456789abcdef")
+    assert not build.is_current(library)
 
 
 def test_a_compiler_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path):

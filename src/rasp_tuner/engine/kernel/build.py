@@ -13,7 +13,7 @@ SOURCES = HERE / "native"
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = HERE / f"libraspkernel{SUFFIX}"
 # no flag asks for the processor at hand, and none lets a compiler reorder sums: every machine computes the same
-FLAGS = ["-O3", "-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off"]
+FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
 
 
 def digest(sources: Path = SOURCES) -> str | None:
@@ -36,23 +36,36 @@ def compiler() -> list[str] | None:
     return [found] if found else None
 
 
+def is_current(library: Path = LIBRARY) -> bool:
+    """Whether the library was built from these C files."""
+    made_of = digest()
+    return made_of is not None and library.exists() and made_of.encode() in library.read_bytes()
+
+
 def build(library: Path = LIBRARY, extra: tuple[str, ...] = ()) -> str | None:
-    """Compile the library; the reason why not, if it could not be."""
+    """Compile the library, on all cores; the reason why not, if it could not be."""
     import shlex
     import subprocess
     import tempfile
+    from concurrent.futures import ThreadPoolExecutor
 
     command, made_of = compiler(), digest()
     if command is None or made_of is None:
         return "no C compiler" if command is None else "no C files"
-    files = [str(file) for file in sorted(SOURCES.glob("*.c"))]
+    files = sorted(SOURCES.glob("*.c"), key=lambda file: -file.stat().st_size)  # those that take long first
     flags = [*FLAGS, *shlex.split(os.environ.get("ARCHFLAGS", "")), *extra, f'-DRASP_SOURCES="{made_of}"']
+
+    def run(*words: str | Path) -> None:
+        told = [*command, *flags, *map(str, words)]
+        subprocess.run(told, check=True, capture_output=True, text=True)  # noqa: S603 - the compiler of whoever builds
+
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         fresh = Path(folder) / library.name
+        objects = [fresh.with_name(f"{file.stem}.o") for file in files]
         try:
-            subprocess.run(  # noqa: S603 - the compiler of whoever builds
-                [*command, *flags, "-o", str(fresh), *files, "-lm"], check=True, capture_output=True, text=True
-            )
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(lambda file, made: run("-c", "-o", made, file), files, objects))
+            run("-shared", "-o", fresh, *sorted(objects), "-lm")
         except subprocess.CalledProcessError as error:
             return f"{command[0]} failed: {error.stderr.strip()[-500:]}"
         except OSError as error:

@@ -151,9 +151,7 @@ class Gateway:
         origin = headers.get(b"origin")
         own = origin is None or origin.split(b"//", 1)[-1].lower() == headers.get(b"host", b"").lower()
         if site not in (b"same-origin", b"none") or not own:
-            raise HttpError(
-                403, "forbidden", "writes from another site's page are refused (flags: --allow-origin)"
-            )
+            raise HttpError(403, "forbidden", "writes from another site's page are refused (flags: --allow-origin)")
 
     def _caller(self, request: Request, route: Route) -> Caller:
         if route.needs == "nothing":
