@@ -26,6 +26,7 @@ $(DEMO): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rasp-tuner needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
 	@echo "demo setup 1/2: creating .venv ..."
 	@$(PYTHON) -m venv .venv
+	@$(INSTALL) --upgrade pip  # that of an older Python takes twice as long
 	@echo "demo setup 2/2: installing NumPy, SciPy, Matplotlib and the rasp command (370 MB, about a minute) ..."
 	@$(INSTALL) --editable '.[demo]'
 	@touch $(DEMO)
