@@ -1,7 +1,8 @@
 # Two commands for a fresh machine: `make demo` and `make test`. Everything lives in .venv and out/.
 PYTHON ?= python3
 BIN := .venv/bin
-# One .venv, filled in steps. A stamp says that a step is done; the tests build on the demo.
+# One .venv, filled in steps. A stamp says that a step is done.
+VENV := .venv/.made
 DEMO := .venv/.demo-ready
 READY := .venv/.ready
 DOCS := .venv/.docs-ready
@@ -22,26 +23,29 @@ help: ## list the targets
 
 setup: $(READY) ## install everything into .venv (about 2 GB)
 
-$(DEMO): pyproject.toml constraints.txt
+$(VENV): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rasp-tuner needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
-	@echo "demo setup 1/2: creating .venv ..."
+	@echo "setup: creating .venv ..."
 	@$(PYTHON) -m venv .venv
 	@$(INSTALL) --upgrade pip  # that of an older Python takes twice as long
-	@echo "demo setup 2/2: installing NumPy, SciPy, Matplotlib and the rasp command (370 MB, about a minute) ..."
+	@touch $(VENV)
+
+$(DEMO): $(VENV)
+	@echo "demo setup: installing NumPy, SciPy, Matplotlib and the rasp command (370 MB, about a minute) ..."
 	@$(INSTALL) --editable '.[demo]'
 	@touch $(DEMO)
 
-$(READY): $(DEMO)
+$(READY): $(VENV)
 	@echo "test setup: installing PyTorch (900 MB), the service, BoTorch, Ray, pytest, mypy and others (1,100 MB) ..."
 	@$(INSTALL) --editable '.[$(EXTRAS)]'
-	@touch $(READY)
+	@touch $(READY) $(DEMO)  # the demo needs less
 
-$(DOCS): $(DEMO)
+$(DOCS): $(VENV)
 	@echo "docs setup: installing MkDocs (130 MB) ..."
 	@$(INSTALL) --editable '.[demo,docs]'
 	@touch $(DOCS)
 
-$(REAL): $(DEMO)
+$(REAL): $(VENV)
 	@echo "real setup: installing Blosc2, Optuna, Starlette and psycopg (140 MB) ..."
 	@$(INSTALL) --editable '.[demo,real]'
 	@touch $(REAL)
