@@ -1,5 +1,6 @@
 """Shared settings and builders of the test suite. RASP_TEST_EXAMPLES=1000 looks longer for counterexamples."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -16,6 +17,13 @@ settings.load_profile("suite")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 np.seterr(all="raise", under="ignore")  # an overflow or an invalid operation inside the library is a failure
+
+
+@pytest.fixture(scope="module", autouse=True)
+def modules_are_no_garbage():
+    """Every collection would look at all that PyTorch, Ray and others have imported, which takes half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
