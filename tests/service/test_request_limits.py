@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import time
 from dataclasses import fields
 from pathlib import Path
 
@@ -343,3 +344,31 @@ def test_an_address_has_a_share_of_the_connections():
     assert [count.enter(address) for address in ("127.0.0.1", "::1", "10.0.0.2")] == [True, True, False]
     count.leave("127.0.0.1")
     assert [count.enter("10.0.0.1"), count.enter("10.0.0.2")] == [False, True]
+
+
+def too_large(size):
+    return ASK + f"Content-Length: {size}\r\n\r\n".encode()
+
+
+def connected(client):
+    return socket.create_connection((client.base_url.host, client.base_url.port), timeout=10)
+
+
+def test_who_still_sends_a_body_that_is_too_large_can_read_why(server):
+    for _ in range(5):
+        with connected(server) as connection:
+            connection.sendall(too_large(3_000_000))
+            time.sleep(0.05)  # the answer is there, and nothing keeps the connection open but the rest of the body
+            connection.sendall(b" " * 3_000_000)
+            answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b'"too_large"' in answer
+
+
+@pytest.mark.parametrize(("size", "pause_s"), [(65_536, 0.0), (1, 0.1)])
+def test_who_never_ends_a_body_that_is_too_large_is_cut_off(server, size, pause_s):
+    with connected(server) as connection, pytest.raises(ConnectionError):  # noqa: PT012 - any of many
+        connection.sendall(too_large(99_999_999))
+        for _ in range(200):
+            connection.sendall(b" " * size)
+            time.sleep(pause_s)

@@ -34,6 +34,7 @@ READ_TIMEOUT_S = 30.0  # for a whole request, and longer by its body at this rat
 MIN_BODY_BYTES_A_SECOND = 65_536
 WRITE_TIMEOUT_S = 30.0  # for a client that does not read its answer
 IDLE_TIMEOUT_S = 30.0  # between two requests
+LINGER_S, LINGER_BYTES = 2.0, 4_194_304  # that the rest of a refused request may take
 
 log = logging.getLogger("rasp_tuner.serve")
 
@@ -96,7 +97,8 @@ class HttpConnection(asyncio.Protocol):
         self._incoming: Incoming | None = None  # None while the client waits for us
         self._receiving: Exchange | None = None  # the request that is being parsed, from its head on
         self._unanswered: deque[Exchange] = deque()
-        self._is_ending = False  # nothing more is read
+        self._is_ending = False  # nothing more is parsed
+        self._lingers_for = 0  # bytes that may come after the last answer
         self._idle_since: float | None = None  # when the latest answer was sent, if nothing has come since
         self._streaming: asyncio.Task[None] | None = None
         self._write_paused_at: float | None = None
@@ -133,6 +135,10 @@ class HttpConnection(asyncio.Protocol):
                 self._release(exchange)
 
     def data_received(self, data: bytes) -> None:
+        if self._lingers_for:
+            self._lingers_for = max(self._lingers_for - len(data), 0)
+            if not self._lingers_for:
+                self._close()
         for start in range(0, len(data), PIECE_BYTES):
             if self._is_ending:
                 return
@@ -277,7 +283,7 @@ class HttpConnection(asyncio.Protocol):
         self._unanswered.popleft()
         self._state.total_requests += 1
         if not exchange.keeps_alive or (self._is_ending and not self._unanswered) or self._transport is None:
-            self._close()
+            (self._close if exchange.is_whole else self._linger)()
         else:
             self._idle_since = self._loop.time() if self._incoming is None else None
             self._read(len(self._unanswered) <= 1)
@@ -359,6 +365,14 @@ class HttpConnection(asyncio.Protocol):
             self._unanswered[-1].keeps_alive = False
         else:
             self._close()
+
+    def _linger(self) -> None:
+        """End our side, and let the client send the rest: closing now could take the answer from it unread."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._is_ending, self._incoming, self._lingers_for = True, None, LINGER_BYTES
+            self._transport.write_eof()
+            self._read(True)
+            self._loop.call_later(LINGER_S, self._close)
 
     def _close(self) -> None:
         if self._transport is not None:
