@@ -350,13 +350,9 @@ def too_large(size):
     return ASK + f"Content-Length: {size}\r\n\r\n".encode()
 
 
-def connected(client):
-    return socket.create_connection((client.base_url.host, client.base_url.port), timeout=10)
-
-
 def test_who_still_sends_a_body_that_is_too_large_can_read_why(server):
     for _ in range(5):
-        with connected(server) as connection:
+        with connect(server) as connection:
             connection.sendall(too_large(3_000_000))
             time.sleep(0.05)  # the answer is there, and nothing keeps the connection open but the rest of the body
             connection.sendall(b" " * 3_000_000)
@@ -367,7 +363,7 @@ def test_who_still_sends_a_body_that_is_too_large_can_read_why(server):
 
 @pytest.mark.parametrize(("size", "pause_s"), [(65_536, 0.0), (1, 0.1)])
 def test_who_never_ends_a_body_that_is_too_large_is_cut_off(server, size, pause_s):
-    with connected(server) as connection, pytest.raises(ConnectionError):  # noqa: PT012 - any of many
+    with connect(server) as connection, pytest.raises(ConnectionError):  # noqa: PT012 - any of many
         connection.sendall(too_large(99_999_999))
         for _ in range(200):
             connection.sendall(b" " * size)
