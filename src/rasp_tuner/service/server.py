@@ -1,5 +1,6 @@
 """`serve`: runs the server process until a signal; called by `rasp serve`."""
 
+import asyncio
 import functools
 import gc
 import ipaddress
@@ -21,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 from rasp_tuner.errors import RaspError
 from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
 from rasp_tuner.service.http.application import LOOPBACK, Application, create_app
-from rasp_tuner.service.http.connection import HttpConnection, close_late_connections
+from rasp_tuner.service.http.connection import HttpConnection
 from rasp_tuner.service.http.origins import Origins
 from rasp_tuner.service.limits import ConnectionCount, Limits, is_loopback
 from rasp_tuner.service.sse import SseBroadcaster
@@ -59,7 +60,10 @@ class HttpServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_BETWEEN_CHECKS == 0:
-            close_late_connections(self.server_state.connections)
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, HttpConnection):
+                    connection.close_if_late(now)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import urllib.parse
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -393,11 +393,3 @@ class HttpConnection(asyncio.Protocol):
 
 def _words(status: int, words: str) -> Response:
     return Response(words.encode(), status, "text/plain; charset=utf-8", closes=True)
-
-
-def close_late_connections(connections: Iterable[Any]) -> None:
-    """Close all connections whose client is late."""
-    now = asyncio.get_running_loop().time()
-    for connection in list(connections):
-        if isinstance(connection, HttpConnection):
-            connection.close_if_late(now)
