@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,19 @@ class Forest:
     left: NDArray[np.int64]
     right: NDArray[np.int64]
     value: Array
-    depth: int
+    depth: NDArray[np.int64]  # of the deepest tree
 
     def predict(self, x: Array) -> float:
         """The mean of all trees for the features x [k]."""
         x = x.astype(np.float32)  # as scikit-learn compares
         tree, at = np.arange(len(self.value)), np.zeros(len(self.value), dtype=np.int64)
-        for _ in range(self.depth):
+        for _ in range(int(self.depth)):
             down = x[self.feature[tree, at]] <= self.threshold[tree, at]
             at = np.where(down, self.left[tree, at], self.right[tree, at])
         return float(self.value[tree, at].mean())
+
+
+FIELDS = [field.name for field in fields(Forest)]
 
 
 class Emulator:
@@ -49,7 +52,7 @@ class Emulator:
     def __init__(self, name: str) -> None:
         self.system = load(name)(Path())
         with np.load(_file(name)) as kept:
-            self._forest = Forest(*(kept[field] for field in FIELDS), int(kept["depth"]))  # type: ignore[misc]
+            self._forest = Forest(**{name: kept[name] for name in FIELDS})
             self._noise = {kind: kept[f"noise/{kind}"] for kind in self.system.kinds}
         self._known: dict[tuple[float, ...], float] = {}
 
@@ -62,9 +65,6 @@ class Emulator:
 
     def noise(self, kind: str, rng: np.random.Generator) -> float:
         return float(rng.choice(self._noise[kind]))
-
-
-FIELDS = ("feature", "threshold", "left", "right", "value")
 
 
 def features(system: System, params: Params, work: Work) -> list[float]:
@@ -97,7 +97,7 @@ def fit(name: str) -> None:
     noise = {f"noise/{kind}": residuals[kinds == kind] - np.median(residuals[kinds == kind]) for kind in system.kinds}
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part.npz")
-    np.savez_compressed(part, **_arrays(model), **noise)
+    np.savez_compressed(part, **_arrays(model), **noise)  # type: ignore[arg-type]
     part.replace(file)
 
 
