@@ -87,7 +87,7 @@ def fit(name: str) -> None:
     from sklearn.ensemble import RandomForestRegressor
 
     system = load(name)(Path())
-    rows = list(_recorded(name, system))
+    rows = list(recorded(name))
     x = np.array([features(system, params, work) for params, work, _ in rows])
     y = np.log([cost for *_, cost in rows])
     kinds = np.array([work.kind for _, work, _ in rows])
@@ -97,12 +97,13 @@ def fit(name: str) -> None:
     noise = {f"noise/{kind}": residuals[kinds == kind] - np.median(residuals[kinds == kind]) for kind in system.kinds}
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part.npz")
-    np.savez_compressed(part, **_arrays(model), **noise)  # type: ignore[arg-type]
+    np.savez_compressed(part, **arrays(model), **noise)  # type: ignore[arg-type]
     part.replace(file)
 
 
-def _recorded(name: str, system: System) -> Iterable[tuple[Params, Work, float]]:
+def recorded(name: str) -> Iterable[tuple[Params, Work, float]]:
     """Settings, work and cost of each recorded step; the work follows from the run's seed."""
+    system = load(name)(Path())
     for file in _runs(name):
         sequence = system.sequence(STEPS, int(file.name.removesuffix(".csv.gz").rpartition("-")[2]))
         for row in harness.read(file):
@@ -114,7 +115,7 @@ def _recorded(name: str, system: System) -> Iterable[tuple[Params, Work, float]]
                 yield dict(zip(system.default, values, strict=True)), work, row.cost_ms
 
 
-def _arrays(model: Any) -> dict[str, Array]:
+def arrays(model: Any) -> dict[str, Array]:
     """Trees of scikit-learn, padded to the largest."""
     trees = [found.tree_ for found in model.estimators_]
     most = max(tree.node_count for tree in trees)
