@@ -8,8 +8,8 @@ from benchmarks.beds.bed import Bed, Measure, Options, Values
 from benchmarks.beds.loop import Array, play
 from rasp_tuner.bench import domains
 from rasp_tuner.bench.domains.base import ExperimentDomain
-from rasp_tuner.bench.domains.wrappers import Wrapper
 from rasp_tuner.bench.domains.worlds import CHEAP
+from rasp_tuner.bench.domains.wrappers import Wrapper
 
 STEPS, MIXED_STEPS = 80, 300
 LAST_STEPS, STUCK = 20, 0.5  # stuck: the last steps are, on average, above half of the median setting's loss
@@ -19,7 +19,7 @@ DISCRETE_CELL = "discrete, noise "
 
 
 class Blurred(Wrapper[Any]):
-    """A world with noise in units of its effects, each of which is about 0.3; W_Discrete-0.3 has 0.3 (median - best)."""
+    """A world with noise in units of its effects; that of W_Discrete-0.3 is a share of (median - best)."""
 
     def __init__(self, inner: ExperimentDomain[Any], deviation: float) -> None:
         super().__init__(inner, "blurred")
