@@ -105,8 +105,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     share = sum(discrete) / len(discrete)
     switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
     objective = Objective(metrics, logs_first=switches >= SWITCHES)
-    import os
-    if any(discrete) or os.environ.get('GPALL'):
+    if any(discrete):
         families.append(
             GpFamily(layout.levels, layout.unordered, layout.default, context_dim, WINDOW_SAMPLES, layout.rules)
         )

@@ -38,12 +38,13 @@ from rasp_tuner.types import Slots
 
 MOST_ROWS = 200
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
-ROW_SAMPLES, ROW_STEPS = 8.0, 20.0  # most samples of a row, and steps since its latest: later ones may tell of a change
+ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
+REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
 ALIKE = 0.5  # likeness from which on what failed, or could not be had, there is not asked for here
 REACH_KEPT = 0.98  # of what is known about reached points, at each new one
 SURPRISING = 9.0  # squared deviations
 CHANGE_RUN = 2  # surprises in a row that are a change, not mistakes
-BASELINE_STEPS = 10.0  # between two runs of the default in situations where it did not run yet
+BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation
 UNREACHED = 64  # latest points kept that were asked for and ran as others
 
 
@@ -87,8 +88,8 @@ class GpFamily:
             barred |= {p.tobytes() for p in s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]}
         barred.discard(self._knobs.default_key)
         ran = (s["points"] == self._knobs.default).all(axis=1)
-        late = float(s["times"][ran].max(initial=-BASELINE_STEPS))
-        unknown = not (ran & (here.kc > ALIKE)).any() and late <= float(s["clock"][0]) - BASELINE_STEPS
+        known, total = float(here.kc @ np.where(ran, s["counts"], 0.0)), float(s["counts"][ran].sum())
+        unknown = known < ALIKE and total < 1.0 + BASELINE_SHARE * float(s["clock"][0])
         return GpBelief(here, barred, float(s["reach"][0] / s["reach"][1]), unknown)
 
     def learn(self, trial: Trial, belief: GpBelief | None, forecast: Forecast | None) -> None:
@@ -103,27 +104,26 @@ class GpFamily:
         if len(s["losses"]) == 0:
             s["losses"] = np.zeros((0, len(losses)))
         self._note_reach(trial, context)
-        row = -1 if belief is None else self._row_of(trial.point, belief.similar(), now, trial.failed)
+        gap, odd = 0.0, 0.0
+        if forecast is not None and belief is not None and not trial.failed:
+            gap = float(losses @ s["weights"]) - forecast.mean
+            odd = gap * gap / max(forecast.variance + belief.noise, 1e-300)
+        row = -1
+        if belief is not None and odd <= SURPRISING:
+            row = self._row_of(trial.point, belief.similar(), trial.failed)
         if row >= 0:
-            share = 1.0 / (s["counts"][row] + 1.0)
-            s["losses"][row] += share * (losses - s["losses"][row])
-            s["contexts"][row] += share * (context - s["contexts"][row])
-            s["counts"][row] += 1.0
-            s["times"][row] = now
+            self._join(row, context, losses, now)
         else:
             self._append(trial.point, context, losses, now, trial.failed)
-        if forecast is not None and belief is not None and not trial.failed:
-            self._judge(float(losses @ s["weights"]) - forecast.mean, forecast.variance + belief.noise, row, now)
+        self._judge(gap, odd, row, now)
         s["clock"] = s["clock"] + [1.0, 0.0]
         if len(s["points"]) > MOST_ROWS:
             self._shrink()
         self._refit()
 
-    def _judge(self, gap: float, variance: float, row: int, now: float) -> None:
+    def _judge(self, gap: float, odd: float, row: int, now: float) -> None:
         """Trust a new row as little as it surprises; a second surprise of the same sign in a row is a change."""
-        s = self._state
-        odd = gap * gap / max(variance, 1e-300)
-        run = float(s["run"][0])
+        s, run = self._state, float(self._state["run"][0])
         far = math.copysign(1.0, gap) if odd > SURPRISING else 0.0
         run = 0.0 if far == 0.0 else run + far if run * far > 0.0 else far
         s["run"] = np.array([run])
@@ -132,13 +132,24 @@ class GpFamily:
         if abs(run) >= CHANGE_RUN:
             s["trust"][s["times"] > now - abs(run)] = 1.0
 
-    def _row_of(self, point: Array, kc: Array, now: float, failed: bool) -> int:
-        """The row that a sample joins; -1 if it is a new one."""
+    def _row_of(self, point: Array, kc: Array, failed: bool) -> int:
+        """The latest row that a sample joins: the same point in the same context; -1 if there is none."""
         s = self._state
         joins = (s["points"] == point).all(axis=1) & (kc > SAME_CONTEXT) & (s["failed"] == failed)
-        joins &= (s["counts"] < ROW_SAMPLES) & (s["times"] > now - ROW_STEPS)
         rows = np.flatnonzero(joins)
-        return int(rows[kc[rows].argmax()]) if len(rows) else -1
+        return int(rows[s["times"][rows].argmax()]) if len(rows) else -1
+
+    def _join(self, row: int, context: Array, losses: Array, now: float) -> None:
+        """One more sample of a row; the scatter of repeats is pure noise."""
+        s = self._state
+        count = min(float(s["counts"][row]), ROW_SAMPLES)
+        gap, share = losses - s["losses"][row], 1.0 / (count + 1.0)
+        apart = float(gap @ s["weights"])
+        s["repeats"] = REPEATS_KEPT * s["repeats"] + [1.0, (1.0 - share) * apart * apart]
+        s["losses"][row] += share * gap
+        s["contexts"][row] += share * (context - s["contexts"][row])
+        s["counts"][row] = count + 1.0
+        s["times"][row] = now
 
     def _append(self, point: Array, context: Array, losses: Array, now: float, failed: bool) -> None:
         s = self._state
@@ -203,7 +214,7 @@ class GpFamily:
             s["times"],
         )
         metric = ContextMetric(s["median"], s["deviation"])
-        return fitted(self._knobs, rows, metric, climb, self._prior, self._least_effect, float(s["scale"][0]), steps)
+        return fitted(self._knobs, rows, metric, climb, self._prior, self._least_effect, float(s["scale"][0]), steps, s["repeats"])
 
     def _y(self) -> Array:
         s = self._state
@@ -214,6 +225,7 @@ class GpFamily:
     def reweigh(self, weights: Array, least_effect: float = 0.0) -> None:
         self._state["weights"] = np.array(weights, dtype=np.float64)
         self._least_effect = least_effect
+        self._state["repeats"] = np.zeros(2)  # they were of another target
         if len(self._state["points"]):
             self._state["scale"] = np.zeros(1)
             self._refit()
@@ -285,6 +297,7 @@ class GpFamily:
             "weights": np.zeros(0),  # [C]
             "unreached": np.zeros((0, dim)),
             "unreached_in": np.zeros((0, context_dim)),
+            "repeats": np.zeros(2),  # samples that joined a row; their squared distances from it, summed
             "run": np.zeros(1),  # surprises in a row; negative where less came than was expected
             "reach": np.ones(2),  # new points that ran as they were asked for; new points asked for
             "late": np.zeros((0, 0)),

@@ -23,7 +23,9 @@ from rasp_tuner.space import Rules
 
 MOST_FEW = 8  # levels up to which an ordered knob has an effect for each
 SLOPE_VARIANCE = 0.64  # of an ordered knob's slope and a switch's effect: (2 x 0.4)^2, an optimum 0.4 of the way off
-LEVEL_VARIANCE = 0.32  # of the effect of a single level: two levels differ as much as a switch's
+LEVEL_VARIANCE = 0.32  # of the effect of one of few levels: two differ as much as a switch's
+# of the effect of a choice: two differ as a switch's levels do, and a ruinous one says little about the others
+DEFAULT_CHOICE_VARIANCE, OTHER_CHOICE_VARIANCE = 0.2, 0.44
 CURVATURE_VARIANCE = 0.3
 BOWL = 0.3  # prior mean of a scale moved to its end
 HARM = 0.1  # prior mean of a moved switch or choice: a default is better than chance
@@ -32,7 +34,6 @@ CHOICE_APART = 0.7  # coordinate of a choice's own axis: two choices are as far 
 SAME_LEVEL = 1e-6  # positions in the unit box closer than this are one level
 ROUNDING, COARSE_ROUNDING = 1e-9, 0.02  # of a level; of a continuous knob, by the system that runs it
 
-OPT = 1.2
 Indices = NDArray[np.intp]
 
 
@@ -67,10 +68,11 @@ class Knobs:
         self.effect_variance = np.concatenate(
             [np.full(len(ordered) + len(self.switches), SLOPE_VARIANCE), np.full(len(hot), LEVEL_VARIANCE)]
         )
-        if OPT:
-            at_default = np.abs(self.hot_at - self.default[self.hot_knob]) < SAME_LEVEL
-            own = np.where(at_default, OPT - 1, 0.64 - (OPT - 1))
-            self.effect_variance[len(ordered) + len(self.switches) :] = np.where(choice[self.hot_knob], own, LEVEL_VARIANCE)
+        at_default = np.abs(self.hot_at - self.default[self.hot_knob]) < SAME_LEVEL
+        of_choices = np.where(at_default, DEFAULT_CHOICE_VARIANCE, OTHER_CHOICE_VARIANCE)
+        self.effect_variance[len(ordered) + len(self.switches) :] = np.where(
+            choice[self.hot_knob], of_choices, LEVEL_VARIANCE
+        )
         self.of_few = np.concatenate([np.zeros(len(ordered) + len(self.switches), bool), few[self.hot_knob]])  # [p]
         self.of_choice = (switch | choice)[self.effect_knob]  # [p] effects that may turn around between contexts
         self.curved_variance = np.append(np.full(len(ordered), CURVATURE_VARIANCE), BOWL_VARIANCE)  # [q]

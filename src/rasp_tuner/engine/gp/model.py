@@ -50,7 +50,7 @@ PRIORS = {
     "vr": (0.05, 1.0),  # residual
     "s2": (0.003, 2.0),  # noise of one run
     "ell": (1.0, 1.0),  # squared length of the residual
-    "hot": (2.0, 1.0),  # effect of each of few levels, against the slope over them
+    "hot": (4.0, 1.0),  # effect of each of few levels, against the slope over them
 }
 H = len(PRIORS)
 GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT = range(H)
@@ -141,11 +141,6 @@ class Parts(NamedTuple):
     gap: Array  # sum_e w (e - e')^2 / ell
     sharing: Array  # gs + gc kc + gt kt
     whole: Array  # without noise
-
-
-def spread_of(y: Array, counts: Array) -> float:
-    mean = float(counts @ y / counts.sum())
-    return math.sqrt(max(float(counts @ (y - mean) ** 2 / counts.sum()), 0.0))
 
 
 def covariance(weights: Weights, knobs: Knobs, rows: Rows, z: Array) -> Parts:
@@ -274,16 +269,16 @@ def native_pass(
 
 
 def fitted(
-    knobs: Knobs, rows: Rows, metric: ContextMetric, climb: Climb, prior: Prior, least_effect: float, scale: float, steps: int
+    knobs: Knobs, rows: Rows, metric: ContextMetric, climb: Climb, prior: Prior, least_effect: float, scale: float, steps: int, repeats: Array
 ) -> tuple[Fit, Climb, Array | None]:
     """The posterior after so many steps of theta; theta; and how surprising each row is given the others [n], if it moved.
 
-    `scale` is the last a; 0 if there was none. `least_effect` is what a is expected to be at least.
+    `scale` is the last a; 0 if there was none. `repeats`: how many samples joined a row, and their squared distances. `least_effect` is what a is expected to be at least.
     """
     n = len(rows.y)
     center = float(np.median(rows.y))
     y = rows.y - center
-    spread = spread_of(y, rows.counts)
+    spread = float(y.std())
     guess = max(GUESS_SHARE * spread, least_effect)
     if guess <= 1e-12 * abs(center):
         guess = 0.1 * abs(center) + 1e-6  # nothing differs yet
@@ -304,6 +299,8 @@ def fitted(
             climb = climb._replace(theta=theta, momentum=momentum)
         if found.slope is not None:
             odd = found.odd
+            count, squares = repeats.tolist()
+            found.slope[S2] += 0.5 * (squares / (scale * scale * weights.h[S2]) - count)
             climb = climb.moved(found.slope - (climb.theta - prior.mean) / prior.deviation**2)
     weights = Weights.of(climb.theta, knobs, level)
     parts = (found.half, found.alpha, found.noises, center, scale, found.native)
