@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.engine.kernel.shared import noise_variances
+from rasp_tuner.engine.kernel.pooled_prior import noise_variances
 from rasp_tuner.engine.quadratic.upgrade import upgraded
 
 

@@ -20,9 +20,10 @@ import numpy as np
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
 from rasp_tuner.fleet.build import Plan, blank
-from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.tuners import Tuners
 
 Progress = Callable[[int, int], object]
@@ -40,7 +41,7 @@ def write(
     progress: Progress | bool,
 ) -> None:
     """Write the fleet so that after a crash `path` holds either the old file or the new one, whole."""
-    write_blocks(path, plan, whole, (tuners.size, tuners.records.failed_at.shape[1]), tuners.take, progress)
+    write_blocks(path, plan, whole, (tuners.size, tuners.records.failed_at.shape[1]), tuners.some, progress)
 
 
 def write_blocks(
@@ -48,7 +49,7 @@ def write_blocks(
     plan: Plan,
     whole: tuple[Mapping[str, Any], Mapping[str, Array]],
     shape: tuple[int, int],
-    take: Callable[[slice], Tuners],
+    take: Callable[[Places], Tuners],
     progress: Progress | bool,
 ) -> None:
     """The same for tuners that come some at a time; `shape`: how many, and the most early failures of any."""
@@ -90,7 +91,7 @@ def read(
             for start in range(0, size, BLOCK_TUNERS):
                 stop = min(start + BLOCK_TUNERS, size)
                 _, block = snapshot.decode(_frame(file))
-                tuners.put(device.index(np.arange(start, stop)), unpack(plan, device, stop - start, block))
+                tuners.put(np.arange(start, stop), unpack(plan, stop - start, block))
                 told(stop, size)
             if file.read(1):
                 raise SnapshotError("the file of the fleet goes on after its end")
@@ -106,8 +107,8 @@ def read(
 
 
 def pack(part: Tuners) -> dict[str, Array]:
-    """Arrays of some tuners, in NumPy; of memory only the slots in use."""
-    state = {name: host(array) for name, array in part.state.items()}
+    """Arrays of some tuners; of memory only the slots in use."""
+    state = dict(part.batch.take(part.rows).items())
     used = np.arange(state["counts"].shape[1]) < state["count"][:, None]
     for name in SLOTS:
         state[name] = state[name][used]
@@ -116,16 +117,16 @@ def pack(part: Tuners) -> dict[str, Array]:
     for name, its in (("objective", part.objective), ("calibration", part.calibration), ("budget", part.budget)):
         if its is not None:
             arrays |= {f"{name}/{key}": array for key, array in its.state().items()}
-    return arrays | {f"records/{name}": host(array) for name, array in vars(part.records).items()}
+    return arrays | {f"records/{name}": array for name, array in vars(part.records).items()}
 
 
-def unpack(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]) -> Tuners:
-    """What `pack` gave."""
-    part = blank(plan, device, size, 0)
+def unpack(plan: Plan, size: int, arrays: Mapping[str, Array]) -> Tuners:
+    """What `pack` gave, on this machine."""
+    part = blank(plan, Device("cpu"), size, 0)
+    state = part.batch.take(part.rows)
     saved = under("state/", arrays)
     used = np.arange(plan.dims.rows) < saved["count"][:, None]
-    for name, array in part.state.items():
-        filled = host(array).copy()
+    for name, filled in state.items():
         if name in SLOTS:
             filled[used] = saved[name]
         elif name == "trust":
@@ -133,14 +134,14 @@ def unpack(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]) -
         elif filled.shape != saved[name].shape:
             raise ValueError(f"state/{name} must have the shape {filled.shape}, got {saved[name].shape}")
         else:
-            filled = saved[name]
-        setattr(part.state, name, device.put(filled))
+            filled[...] = saved[name]
+    part.batch.put(part.rows, state)
     part.objective.restore(under("objective/", arrays))
     part.calibration.restore(under("calibration/", arrays))
     if part.budget is not None:
         part.budget.restore(under("budget/", arrays))
     for name in vars(part.records):
-        setattr(part.records, name, device.put(arrays[f"records/{name}"]))
+        setattr(part.records, name, np.array(arrays[f"records/{name}"]))
     return part
 
 
@@ -148,7 +149,7 @@ def _frames(
     plan: Plan,
     whole: tuple[Mapping[str, Any], Mapping[str, Array]],
     shape: tuple[int, int],
-    take: Callable[[slice], Tuners],
+    take: Callable[[Places], Tuners],
     told: Progress,
 ) -> Iterator[bytes]:
     (header, arrays), (size, failures) = whole, shape
@@ -156,7 +157,7 @@ def _frames(
     yield snapshot.encode({**header, "size": size, "failures": failures}, arrays)
     for start in range(0, size, BLOCK_TUNERS):
         stop = min(start + BLOCK_TUNERS, size)
-        yield snapshot.encode({}, pack(take(slice(start, stop))))
+        yield snapshot.encode({}, pack(take(np.arange(start, stop))))
         told(stop, size)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, assign
-from rasp_tuner.engine.kernel.learn import start, to_numpy
+from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.state import Dims, State, blank
 
 NUMBERS = ("curvature", "level", "level_variance", "largest", "tracked", "suspected")  # kept as one array
@@ -48,7 +48,7 @@ def from_family(dims: Dims, snapshot: Mapping[str, Array]) -> State:
 
 def to_family(dims: Dims, state: State, tuner: int) -> dict[str, Array]:  # noqa: ARG001 - called like the others
     """The snapshot of one tuner of a state; copies."""
-    one = {name: to_numpy(array[tuner : tuner + 1])[0].copy() for name, array in state.items()}
+    one = {name: np.array(array[tuner]) for name, array in state.items()}
     n = int(one["count"])
     return {
         **{name: one[own] for name, own in NAMES.items()},

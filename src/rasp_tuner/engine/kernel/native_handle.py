@@ -1,4 +1,4 @@
-"""Bound: the compiled kernel of one tuner, without what it costs to find its way to many."""
+"""NativeHandle: the compiled kernel of one tuner, without what it costs to find its way to many."""
 
 import ctypes
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ OFTEN, SELDOM = ("believe", "against", "choose", "forecast", "learn"), ("predict
 
 
 class _One(ctypes.Structure):
-    """One of one.c."""
+    """One of single.c."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("dims", "state", "context", "draws", "point", "y", "losses", "failed")),
@@ -23,11 +23,11 @@ class _One(ctypes.Structure):
     ]
 
 
-class Bound:
+class NativeHandle:
     """The compiled functions for one tuner alone in its state, by name.
 
-    Those of OFTEN take the address of a belief, and find all else in `given`: arrays by their names in one.c. Those of
-    SELDOM take addresses.
+    Those of OFTEN take the address of a belief, and find all else in `given`: arrays by their names in single.c.
+    Those of SELDOM take addresses.
     """
 
     def __init__(self, dims: Dims, default: Array, state: State, given: Mapping[str, Array]) -> None:
