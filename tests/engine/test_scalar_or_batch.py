@@ -207,7 +207,8 @@ def test_scales_of_many(monkeypatch):
     apart = levels_apart(contexts, logs, used).tolist()
     easier = easier_in_logs(contexts, points, logs, used).tolist()
     monkeypatch.setattr(native, "THREADS_FROM_TUNERS", 2)
-    assert easier_in_logs(contexts, points, logs, used).tolist() == easier
+    reverse = easier_in_logs(contexts[::-1], points[::-1], logs[::-1], used[::-1])  # on several threads
+    assert reverse.tolist() == easier[::-1]
     assert list(zip(apart, easier, strict=True)) == single
     assert all(0 < sum(column) < tuners for column in (apart, easier))
 

@@ -160,6 +160,12 @@ def test_tuners_come_and_go():
     assert many.ask(np.zeros((1, 2))).params["a"].tolist() == [0.4]
 
 
+def test_tuners_that_are_added_go_the_way_of_those_that_were_there():
+    many, more = fleet(6), fleet(4)
+    more.add(2)
+    np.testing.assert_array_equal(*(teach(taught, Worlds(6), 8) for taught in (many, more)))
+
+
 def test_a_number_is_never_used_again():
     """A new tuner must not repeat the draws of one that was removed."""
     many, other = fleet(2), fleet(2)

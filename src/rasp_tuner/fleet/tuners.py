@@ -87,8 +87,11 @@ class Tuners:
         self.make_room_for_failures(room)
         other.make_room_for_failures(room)
         more, batch = other.arrays(), self.batch.grown(other.size)
-        if not blank:
-            batch.put(np.arange(self.size, batch.size), other.batch.take(other.rows))
+        new = np.arange(self.size, batch.size)
+        if blank:
+            batch.write("weights", new, other.objective.weights)
+        else:
+            batch.put(new, other.batch.take(other.rows))
         parts = (mapped(part, lambda array: np.concatenate([array, next(more)])) for part in self._parts())
         return Tuners(batch, np.arange(batch.size), *parts)
 

@@ -90,6 +90,7 @@ class BeliefBuffer:
 
     def __init__(self, dims: Dims, buffer: Array) -> None:
         self._dims, self.buffer = dims, buffer
+        self.experts: Experts | None = None  # as of a Belief: the functions in NumPy take this one, too
 
     def __getattr__(self, name: str) -> Array:
         layout = {} if name.startswith("_") else places(self._dims)

@@ -32,7 +32,7 @@ NAMES = (
     ("believe", "renew_trust"),
     ("judge", "take_in"),
     ("draw", "choose", "best"),
-    ("predict", "compare", "against", "forecast"),
+    ("predict", "against", "forecast"),
 )
 ALONE = (1, 2, 3)  # of these parts of native/device.cu: one thread has a tuner
 ARGUMENTS = {
@@ -244,7 +244,7 @@ def _functions(dims: Dims, device: int) -> dict[str, Function]:
     parts = [Part(i, 1 if i in ALONE else WARP, numbers[i]) for i in range(len(NAMES))]
     threads = told.multi_processor_count * told.max_threads_per_multi_processor  # CUDA keeps room for all it could run
     if 8 * threads * max(part.numbers for part in parts if part.lanes == 1) > MOST_SCRATCH * told.total_memory:
-        raise CompileError("scratch memory would take too much of this GPU")
+        raise CompileError(f"{dims.knobs} knobs take too much scratch memory on this GPU")
     version, capability = str(torch.version.cuda), (told.major, told.minor)
     with ThreadPoolExecutor(len(parts)) as pool:
         made = list(

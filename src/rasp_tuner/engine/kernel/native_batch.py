@@ -34,11 +34,6 @@ class CompiledBeliefs(ABC):
         mean, variance = self._run("predict", [(points, count * self._dims.knobs)], [count, count], count)
         return mean, variance
 
-    def compare(self, points: ArrayLike, others: ArrayLike) -> tuple[Array, Array]:
-        """Mean and variance [n] of y at points [n, d] less y at others."""
-        mean, variance = self._run("compare", [(points, self._dims.knobs), (others, self._dims.knobs)], [0, 0])
-        return mean, variance
-
     def versus_default(self, points: ArrayLike) -> VersusDefault:
         (told,) = self._run("against", [(points, self._dims.knobs)], [BESIDE])
         return VersusDefault(*told.T)
@@ -127,6 +122,11 @@ class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
     def noise(self) -> Array:
         noise: Array = (self.weights * self.noises).sum(axis=1) * self.a**2
         return noise
+
+    def compare(self, points: ArrayLike, others: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance [n] of y at points [n, d] less y at others."""
+        mean, variance = self._run("compare", [(points, self._dims.knobs), (others, self._dims.knobs)], [0, 0])
+        return mean, variance
 
     def tell(
         self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, y: ArrayLike

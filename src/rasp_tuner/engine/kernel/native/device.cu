@@ -111,11 +111,6 @@ KERNEL(predict, double *beliefs, const double *points, int64_t count, double *me
                         means + i * count, variances + i * count);
 }
 
-KERNEL(compare, double *beliefs, const double *points, const double *others, double *means, double *variances) {
-    TUNER rasp_compare(&dims, &all, rows + i, 1, beliefs + i * LENGTH, points + i * dims.d, others + i * dims.d,
-                        means + i, variances + i);
-}
-
 KERNEL(against, double *beliefs, const double *points, double *out) {
     TUNER rasp_against(&dims, &all, rows + i, 1, beliefs + i * LENGTH, points + i * dims.d, out + i * 6);
 }
