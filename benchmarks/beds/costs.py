@@ -1,0 +1,70 @@
+"""Made-up systems with a positive cost in two situations, and how a tuner runs on one."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from rasp_tuner import Bool, Categorical, Float, Int
+from rasp_tuner.space import Knob, Params
+
+NOISE = 0.1  # deviation of the logarithm of a measured cost
+TURN = 15  # steps that a situation lasts
+GRID = 101  # values of a Float that are looked at
+LOG_GRID = 600  # values of a wide whole number that are looked at
+
+
+class Agent(Protocol):
+    """What a bed asks of a tuner."""
+
+    def ask(self, context: Mapping[str, float] | None = None) -> "Suggested": ...
+    def tell(self, id: str, metrics: Mapping[str, float]) -> None: ...
+
+
+class Suggested(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def params(self) -> Params: ...
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Knobs, the settings in use, and what a run costs without noise in situation 0 or 1."""
+
+    space: dict[str, Knob]
+    default: Params
+    cost: Callable[[Params, int], float]
+
+    def best(self, situation: int) -> Params:
+        """The cheapest of all settings, by looking at each of them."""
+        every = itertools.product(*map(_values, self.space.values()))
+        return min(
+            (dict(zip(self.space, values, strict=True)) for values in every), key=lambda p: self.cost(p, situation)
+        )
+
+
+def situations(steps: int, first: int = 0) -> list[int]:
+    """0 or 1 for each step, in turns."""
+    return [(first + step // TURN) % 2 for step in range(steps)]
+
+
+def noisy(cost: float, seed: int, step: int) -> float:
+    """A measurement of this cost; the same noise at this step whatever the tuner does."""
+    return cost * float(np.exp(NOISE * np.random.default_rng([seed, step, 2]).normal()))
+
+
+def _values(knob: Knob) -> Iterable[object]:
+    if isinstance(knob, Bool):
+        return (False, True)
+    if isinstance(knob, Categorical):
+        return knob.choices
+    if isinstance(knob, Int):
+        if knob.high - knob.low < LOG_GRID:
+            return range(knob.low, knob.high + 1)
+        return np.unique(np.geomspace(knob.low, knob.high, LOG_GRID).round().astype(int)).tolist()
+    if isinstance(knob, Float):
+        return np.linspace(knob.low, knob.high, GRID).tolist()
+    raise TypeError(f"no values of a {type(knob).__name__} are listed here")
