@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from rasp_tuner.core.threads import one_thread
+from rasp_tuner.engine.kernel.masks import span
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.tuners import Tuners
@@ -35,11 +36,12 @@ class Chunks:
         """
 
         def one(part: slice) -> Result:
-            taken = tuners.some(rows[part])
+            at = span(rows[part])
+            taken = tuners.some(at)
             with one_thread():
                 result = change(taken, part)
             if keep != "nothing":
-                tuners.put(rows[part], taken, only_records=keep == "records")
+                tuners.put(at, taken, only_records=keep == "records")
             return result
 
         parts = self.parts(rows)

@@ -16,7 +16,7 @@ from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel import belief
 from rasp_tuner.engine.kernel.batch import Beliefs
-from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.masks import Flags, span
 from rasp_tuner.engine.kernel.state import Places, shapes
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet import fleet_file, single
@@ -167,15 +167,15 @@ class Fleet:
         `failed` [n] says which of them crashed or were invalid; their metrics are ignored.
         """
         rows = rows_of(which, len(self))
-        records = self._tuners.records
-        missing = rows[records.waiting[rows] == 0.0]
+        records, at = self._tuners.records, span(rows)
+        missing = rows[records.waiting[at] == 0.0]
         if len(missing):
             raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
         flags = flags_of("failed", failed, rows)
         values = list(self._checks.values(metrics, rows, flags).values())
-        self._learn(rows, records.point[rows], records.context[rows], values, flags, True)
-        records.waiting[rows] = 0.0
-        ran = rows[~flags]
+        self._learn(rows, records.point[at], records.context[at], values, flags, True)
+        records.waiting[at] = 0.0
+        ran = rows[~flags] if flags.any() else at
         records.current[ran] = records.point[ran]
 
     def observe(
@@ -263,7 +263,7 @@ class Fleet:
         self._guide(rows)
         early = failed & (self._tuners.objective.seen[rows] == 0) if failed.any() else failed
         beliefs = self._kept_beliefs(rows) if asked else None
-        self._tuners.records.learned[rows] += 1.0
+        self._tuners.records.learned[span(rows)] += 1.0
         if early.any():
             self._keep_failures(rows[early], points[early], contexts[early])
             rest, beliefs = ~early, None
@@ -300,8 +300,8 @@ class Fleet:
         """Give tuners that have no samples what the others have learned."""
         if not self._share:
             return
-        records = self._tuners.records
-        fresh = (records.learned[rows] == 0.0) & (records.guided[rows] == 0.0)
+        records, at = self._tuners.records, span(rows)
+        fresh = (records.learned[at] == 0.0) & (records.guided[at] == 0.0)
         if not fresh.any():
             return
         total = float(records.learned.sum())

@@ -12,7 +12,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.kernel.batch import Batch, Beliefs
 from rasp_tuner.engine.kernel.learn import FORGOTTEN
-from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.masks import Flags, Rows
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
@@ -43,8 +43,8 @@ class Tuners:
             for _, _, array in _arrays(part):
                 yield array
 
-    def some(self, places: Places | Flags) -> "Tuners":
-        """Some of them: copies, but for the batch, which all share."""
+    def some(self, places: Rows) -> "Tuners":
+        """Some of them: copies, or views of a slice; the batch is that of all."""
         return Tuners(
             self.batch, self.rows[places], *(mapped(part, lambda array: array[places]) for part in self._parts())
         )
@@ -67,7 +67,7 @@ class Tuners:
         for name, value in FORGOTTEN.items():
             self.batch.write(name, rows, value)
 
-    def put(self, places: Places, part: "Tuners", only_records: bool = False) -> None:
+    def put(self, places: Rows, part: "Tuners", only_records: bool = False) -> None:
         """Take back what `some` gave, or its records only; of others, what they know."""
         for own, given in zip(self._parts(), part._parts(), strict=True):
             if given is part.records or not only_records:

@@ -68,7 +68,9 @@ def _sources() -> dict[str, str]:
     files = [SOURCES / MAIN, *sorted(SOURCES.glob("*.[ch]"))]
     if not files[0].exists():
         raise CompileError("the C files are not installed")
-    return {file.name: file.read_text(encoding="utf-8") for file in files if not file.name.startswith(("discrete", "gp"))}
+    return {
+        file.name: file.read_text(encoding="utf-8") for file in files if not file.name.startswith(("discrete", "gp"))
+    }
 
 
 def _cache() -> Path:

@@ -54,6 +54,12 @@ def rows_where(mask: Mask) -> Rows | None:
     return np.flatnonzero(mask)
 
 
+def span(rows: Places) -> Rows:
+    """The same rows; of neighbours a slice, which takes no copies."""
+    neighbours = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+    return slice(int(rows[0]), int(rows[-1]) + 1) if neighbours else rows
+
+
 def chunks(mask: Mask, size: int, numbers: int) -> Iterator[Rows]:
     """The same of `size` tuners in parts, if each needs an array of so many numbers."""
     rows, most = rows_where(mask), max(1, CHUNK // max(numbers, 1))

@@ -1,7 +1,5 @@
 """NumpyBatch: the reference in NumPy, on a state; what compiled code is compared with."""
 
-import numpy as np
-
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.batch import Expected, HostBatch, VersusDefault
 from rasp_tuner.engine.kernel.belief import Belief
@@ -9,7 +7,7 @@ from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.choose import best, choose, draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.engine.kernel.learn import learn
-from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.masks import Flags, span
 from rasp_tuner.engine.kernel.predict import against, forecast, predict
 from rasp_tuner.engine.kernel.state import Places, State
 
@@ -31,10 +29,8 @@ class NumpyBatch(HostBatch):
         """The state of these rows, and whether it is a copy; that of neighbours is a view."""
         if rows is None:
             return self.state, False
-        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
-            span = slice(int(rows[0]), int(rows[-1]) + 1)
-            return self.state.map(lambda array: array[span]), False
-        return self.take(rows), True
+        at = span(rows)
+        return self.state.map(lambda array: array[at]), not isinstance(at, slice)
 
 
 class NumpyBeliefs:
