@@ -74,7 +74,7 @@ docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
 bench: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
 
-beds: $(READY) ## what the library is worth on all beds, beside the commit before; DATA=folder adds measured tables; under ten minutes
+beds: $(READY) ## judge a change of the engine: all beds beside the commit before; DATA=folder adds measured tables
 	$(BIN)/python -m benchmarks.beds $(if $(DATA),--data $(DATA))
 
 # One BLAS thread: the tuners share the cores with what they measure.

@@ -11,6 +11,7 @@ for each state of src/: a commit is measured once.
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import get_args
 
 from benchmarks.beds import source, table
 from benchmarks.beds.bed import Bed, Half, Options, chosen_seeds
-from benchmarks.beds.beds import BEDS
+from benchmarks.beds.beds import BEDS, load
 from benchmarks.beds.runner import Cell, Results, measure
 
 
@@ -27,21 +28,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     options = Options(given.half, str(given.data.resolve()) if given.data else None, given.long)
     only = [word.partition("/") for word in given.only.split(",")] if given.only else [(name, "", "") for name in BEDS]
-    beds = {name: BEDS[name] for name, *_ in only}
+    beds = {name: load(name) for name in BEDS if name in {name for name, *_ in only}}
     cells = []
     for name, _, part in only:
-        reason = BEDS[name].missing(options)
+        reason = beds[name].missing(options)
         if reason is not None:
             print(f"{name}: left out, {reason}")
             continue
-        cells += [cell for cell in _cells(BEDS[name], given.seeds, options) if part in cell.cell]
+        cells += [cell for cell in _cells(beds[name], given.seeds, options) if part in cell.cell]
+    cells = list(dict.fromkeys(cells))
     if not cells:
+        print("nothing to run")
         return 0
     for name in {cell.bed for cell in cells}:
         beds[name].prepare()
+    began = time.monotonic()
 
     def run(at: source.Source) -> Results:
-        with _progress(f"{at.name} ({at.tree[:8]})") as progress:
+        print(f"{at.name}: {len(cells)} runs of src {at.tree}, unless they are on file", file=sys.stderr)
+        with _progress(at.name) as progress:
             return measure(at, beds, cells, options, given.jobs, given.fresh, progress)
 
     base = source.before() if given.base is None else given.base
@@ -55,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for said, results in ((title, then), ("now", now)):
         for line in table.failures(results) if results is not None else ():
             print(f"{said}: {line}")
+    print(f"{len(cells)} runs each, {time.monotonic() - began:.0f} s", file=sys.stderr)
     return int(bool(now.errors))
 
 

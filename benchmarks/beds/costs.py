@@ -1,33 +1,18 @@
 """Made-up systems with a positive cost in two situations, and how a tuner runs on one."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from rasp_tuner import Bool, Categorical, Float, Int
-from rasp_tuner.space import Knob, Params
+from rasp_tuner.space import Knob, Params, Value
 
 NOISE = 0.1  # deviation of the logarithm of a measured cost
 TURN = 15  # steps that a situation lasts
 GRID = 101  # values of a Float that are looked at
 LOG_GRID = 600  # values of a wide whole number that are looked at
-
-
-class Agent(Protocol):
-    """What a bed asks of a tuner."""
-
-    def ask(self, context: Mapping[str, float] | None = None) -> "Suggested": ...
-    def tell(self, id: str, metrics: Mapping[str, float]) -> None: ...
-
-
-class Suggested(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def params(self) -> Params: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +41,12 @@ def noisy(cost: float, seed: int, step: int) -> float:
     return cost * float(np.exp(NOISE * np.random.default_rng([seed, step, 2]).normal()))
 
 
-def _values(knob: Knob) -> Iterable[object]:
+def number(value: Value) -> float:
+    """The value of a knob that has numbers."""
+    return float(value)  # type: ignore[arg-type]
+
+
+def _values(knob: Knob) -> Iterable[Value]:
     if isinstance(knob, Bool):
         return (False, True)
     if isinstance(knob, Categorical):
@@ -64,7 +54,7 @@ def _values(knob: Knob) -> Iterable[object]:
     if isinstance(knob, Int):
         if knob.high - knob.low < LOG_GRID:
             return range(knob.low, knob.high + 1)
-        return np.unique(np.geomspace(knob.low, knob.high, LOG_GRID).round().astype(int)).tolist()
+        return [int(value) for value in np.unique(np.geomspace(knob.low, knob.high, LOG_GRID).round())]
     if isinstance(knob, Float):
-        return np.linspace(knob.low, knob.high, GRID).tolist()
+        return [float(value) for value in np.linspace(knob.low, knob.high, GRID)]
     raise TypeError(f"no values of a {type(knob).__name__} are listed here")

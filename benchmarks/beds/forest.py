@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,19 @@ class Forest:
     left: NDArray[np.int64]
     right: NDArray[np.int64]
     value: Array
-    depth: int
+    depth: NDArray[np.int64]  # of the deepest tree
 
     def predict(self, x: Array) -> float:
         """The mean of all trees for the features x [k]."""
         x = x.astype(np.float32)  # as scikit-learn compares
         tree, at = np.arange(len(self.value)), np.zeros(len(self.value), dtype=np.int64)
-        for _ in range(self.depth):
+        for _ in range(int(self.depth)):
             down = x[self.feature[tree, at]] <= self.threshold[tree, at]
             at = np.where(down, self.left[tree, at], self.right[tree, at])
         return float(self.value[tree, at].mean())
+
+
+FIELDS = [field.name for field in fields(Forest)]
 
 
 class Emulator:
@@ -49,7 +52,7 @@ class Emulator:
     def __init__(self, name: str) -> None:
         self.system = load(name)(Path())
         with np.load(_file(name)) as kept:
-            self._forest = Forest(*(kept[field] for field in FIELDS), int(kept["depth"]))  # type: ignore[misc]
+            self._forest = Forest(**{name: kept[name] for name in FIELDS})
             self._noise = {kind: kept[f"noise/{kind}"] for kind in self.system.kinds}
         self._known: dict[tuple[float, ...], float] = {}
 
@@ -62,9 +65,6 @@ class Emulator:
 
     def noise(self, kind: str, rng: np.random.Generator) -> float:
         return float(rng.choice(self._noise[kind]))
-
-
-FIELDS = ("feature", "threshold", "left", "right", "value")
 
 
 def features(system: System, params: Params, work: Work) -> list[float]:
@@ -87,7 +87,7 @@ def fit(name: str) -> None:
     from sklearn.ensemble import RandomForestRegressor
 
     system = load(name)(Path())
-    rows = list(_recorded(name, system))
+    rows = list(recorded(name))
     x = np.array([features(system, params, work) for params, work, _ in rows])
     y = np.log([cost for *_, cost in rows])
     kinds = np.array([work.kind for _, work, _ in rows])
@@ -97,12 +97,13 @@ def fit(name: str) -> None:
     noise = {f"noise/{kind}": residuals[kinds == kind] - np.median(residuals[kinds == kind]) for kind in system.kinds}
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part.npz")
-    np.savez_compressed(part, **_arrays(model), **noise)
+    np.savez_compressed(part, **arrays(model), **noise)  # type: ignore[arg-type]
     part.replace(file)
 
 
-def _recorded(name: str, system: System) -> Iterable[tuple[Params, Work, float]]:
+def recorded(name: str) -> Iterable[tuple[Params, Work, float]]:
     """Settings, work and cost of each recorded step; the work follows from the run's seed."""
+    system = load(name)(Path())
     for file in _runs(name):
         sequence = system.sequence(STEPS, int(file.name.removesuffix(".csv.gz").rpartition("-")[2]))
         for row in harness.read(file):
@@ -114,7 +115,7 @@ def _recorded(name: str, system: System) -> Iterable[tuple[Params, Work, float]]
                 yield dict(zip(system.default, values, strict=True)), work, row.cost_ms
 
 
-def _arrays(model: Any) -> dict[str, Array]:
+def arrays(model: Any) -> dict[str, Array]:
     """Trees of scikit-learn, padded to the largest."""
     trees = [found.tree_ for found in model.estimators_]
     most = max(tree.node_count for tree in trees)

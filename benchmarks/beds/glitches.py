@@ -4,26 +4,31 @@ The least cost of every system here is 1. Standing still means never to leave th
 least one. Values of the step with the glitch itself are left out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.beds.bed import Bed, Measure, Options, Values
-from benchmarks.beds.costs import System, noisy, situations
+from benchmarks.beds.costs import System, noisy, number, situations
 from rasp_tuner import Bool, Categorical, Float, Int, Tuner
-from rasp_tuner.space import Params
+from rasp_tuner.space import Knob, Params
 
 Rng = np.random.Generator
-CONTEXTS = {"none": None, "1000": 1e3, "-1e9": -1e9, "65535": 65535.0}
-CONTEXT_AT, CONTEXT_STEPS, SOON, LATE = 100, 400, 20, 200
+Array = NDArray[np.float64]
+CONTEXTS = {"1000": 1e3, "-1e9": -1e9, "65535": 65535.0}
+CONTEXT_AT, CONTEXT_STEPS = 100, 400
+SOON = "next 20 steps"
+WINDOWS = {SOON: slice(CONTEXT_AT + 1, CONTEXT_AT + 21), "steps 200 to 400": slice(200, 400)}
 METRICS = {"none": None, "1e9": 1e9, "1e300": 1e300, "-1e6": -1e6}
 METRIC_AT, METRIC_STEPS = 60, 360
 UNITS = {"none": 1.0, "x1000": 1e3, "x0.001": 1e-3}
 UNIT_AT, UNIT_STEPS = 150, 350
 LAST_STEPS = 40  # of a run, whose mean is the excess at its end
 USELESS = (0, 4, 12)  # dimensions
-USELESS_STEPS, USELESS_LAST, STUCK = 300, 100, 0.25  # stuck: the last steps are above this share of standing still
+USELESS_STEPS, USELESS_LAST, STUCK = 300, 100, 0.1  # stuck: the last steps are above this share of standing still
 REVERSED, AFTER = 500, 50  # answers in reverse order, and steps after them
+STEEPNESS = 10.0  # of bowls: a tenth of the range away from the optimum costs 10%, as much as the noise
 BATCHES = {"at once": 500, "by 50": 50}  # how many are asked for before the first answer
 
 
@@ -35,14 +40,19 @@ def floats(rng: Rng) -> System:
 
 
 def far_floats(rng: Rng) -> System:
-    """Three numbers with one optimum; the default is far from it and costs about three times as much."""
+    """Three numbers with one optimum; the default is far from it and costs five times as much."""
     best = rng.uniform(0.15, 0.4, 3)
     return _bowl((best, best), 0.95)
 
 
 def levels(rng: Rng) -> System:
     """A choice, two whole numbers and a switch; the best level of each differs between the situations."""
-    knobs = {"plan": Categorical(["a", "b", "c", "d"]), "size": Int(0, 4), "depth": Int(0, 3), "fast": Bool()}
+    knobs: dict[str, Knob] = {
+        "plan": Categorical(["a", "b", "c", "d"]),
+        "size": Int(0, 4),
+        "depth": Int(0, 3),
+        "fast": Bool(),
+    }
     counts = (4, 5, 4, 2)
     effects = [rng.uniform(0.2, 0.5, (2, count)) for count in counts]
     for effect, count in zip(effects, counts, strict=True):
@@ -50,7 +60,7 @@ def levels(rng: Rng) -> System:
         effect[[0, 1], [first, (first + 1 + int(rng.integers(count - 1))) % count]] = 0.0
 
     def cost(p: Params, s: int) -> float:
-        chosen = ("abcd".index(str(p["plan"])), int(p["size"]), int(p["depth"]), int(bool(p["fast"])))  # type: ignore[call-overload]
+        chosen = ("abcd".index(str(p["plan"])), int(number(p["size"])), int(number(p["depth"])), int(bool(p["fast"])))
         return float(np.exp(sum(effect[s, i] for effect, i in zip(effects, chosen, strict=True))))
 
     every = [
@@ -63,11 +73,13 @@ def levels(rng: Rng) -> System:
     return max(every, key=lambda system: min(cost(system.default, 0), cost(system.default, 1)))  # bad in both
 
 
-def _bowl(best: tuple[np.ndarray, np.ndarray], default: float) -> System:
+def _bowl(best: tuple[Array, Array], default: float) -> System:
     names = ["x", "y", "z"]
 
     def cost(p: Params, s: int) -> float:
-        return float(1.0 + 4.0 * np.mean([(float(p[name]) - b) ** 2 for name, b in zip(names, best[s], strict=True)]))  # type: ignore[arg-type]
+        return float(
+            1.0 + STEEPNESS * np.mean([(number(p[name]) - b) ** 2 for name, b in zip(names, best[s], strict=True)])
+        )
 
     return System({name: Float(0.0, 1.0) for name in names}, dict.fromkeys(names, default), cost)
 
@@ -78,7 +90,7 @@ FAR: dict[str, Callable[[Rng], System]] = {"floats": far_floats, "levels": level
 
 def cells(options: Options) -> list[str]:
     del options
-    kinds = {"context": CONTEXTS, "metric": METRICS, "unit": UNITS}
+    kinds: dict[str, Iterable[str]] = {"context": CONTEXTS, "metric": METRICS, "unit": UNITS}
     found = [f"{kind}/{value}/{knobs}" for kind, values in kinds.items() for value in values for knobs in KNOBS]
     return [
         *found,
@@ -95,20 +107,22 @@ def run(cell: str, seed: int, options: Options) -> Values:
 
 
 def false_context(system: System, value: str, knobs: str, seed: int) -> Values:
-    """Regret as a share of standing still, right after one false context and long after it."""
-    tuner = Tuner(system.space, {"cost": "min"}, ["load"], system.default, seed=seed)
-    order, absurd = situations(CONTEXT_STEPS), CONTEXTS[value]
+    """Regret as a share of standing still, soon and long after one false context, and how much of it the glitch is."""
+    order = situations(CONTEXT_STEPS)
+    still = np.array([system.cost(system.default, s) - 1.0 for s in order])
+    clean: list[float] = [float(s) for s in order]
+    glitched = [*clean[:CONTEXT_AT], CONTEXTS[value], *clean[CONTEXT_AT + 1 :]]
     regret = []
-    for step, s in enumerate(order):
-        seen = float(s) if absurd is None or step != CONTEXT_AT else absurd
-        regret.append(_step(system, tuner, {"load": seen}, s, seed, step) - 1.0)
-    still = [system.cost(system.default, s) - 1.0 for s in order]
-    soon, late = slice(CONTEXT_AT + 1, CONTEXT_AT + 1 + SOON), slice(LATE, None)
-    where = f"context {'clean' if absurd is None else 'glitch'}, {knobs}"
-    return {
-        f"{where}, 20 steps": sum(regret[soon]) / sum(still[soon]),
-        f"{where}, late": sum(regret[late]) / sum(still[late]),
-    }
+    for contexts in (clean, glitched):
+        tuner = Tuner(system.space, {"cost": "min"}, ["load"], system.default, seed=seed)
+        costs = [_step(system, tuner, {"load": contexts[t]}, s, seed, t) for t, s in enumerate(order)]
+        regret.append(np.array(costs) - 1.0)
+    found: Values = {}
+    for name, steps in WINDOWS.items():
+        without, with_glitch = (float(side[steps].sum() / still[steps].sum()) for side in regret)
+        found[f"false context, {knobs}, {name}"] = with_glitch
+        found[f"false context, {knobs}, {name}, less clean"] = with_glitch - without
+    return found
 
 
 def false_metric(system: System, value: str, knobs: str, seed: int) -> Values:
@@ -119,7 +133,7 @@ def false_metric(system: System, value: str, knobs: str, seed: int) -> Values:
     for step in range(METRIC_STEPS):
         told = absurd if step == METRIC_AT else None
         excess.append(_step(system, tuner, None, 0, seed, step, told=told) - 1.0)
-    return {f"metric {'clean' if absurd is None else value}: excess": float(np.mean(excess[-LAST_STEPS:]))}
+    return {f"false metric, {value}: excess": float(np.mean(excess[-LAST_STEPS:]))}
 
 
 def other_unit(system: System, value: str, knobs: str, seed: int) -> Values:
@@ -128,7 +142,7 @@ def other_unit(system: System, value: str, knobs: str, seed: int) -> Values:
     tuner = Tuner(system.space, {"cost": "min"}, None, system.default, seed=seed)
     units = [1.0 if step < UNIT_AT else UNITS[value] for step in range(UNIT_STEPS)]
     excess = [_step(system, tuner, None, 0, seed, step, unit) - 1.0 for step, unit in enumerate(units)]
-    return {f"unit {'clean' if value == 'none' else value}: excess": float(np.mean(excess[-LAST_STEPS:]))}
+    return {f"unit changes, {value}: excess": float(np.mean(excess[-LAST_STEPS:]))}
 
 
 def useless_contexts(system: System, value: str, knobs: str, seed: int) -> Values:
@@ -186,15 +200,13 @@ BED = Bed(
     "glitches",
     8,
     {
-        f"context {kind}, {knobs}, {when}": Measure(
-            "mean", wanted=0.05 if kind == "glitch" and when == "late" else None
-        )
+        f"false context, {knobs}, {when}{less}": Measure("mean", wanted=0.02 if less and when != SOON else None)
         for knobs in KNOBS
-        for when in ("20 steps", "late")
-        for kind in ("clean", "glitch")
+        for when in WINDOWS
+        for less in ("", ", less clean")
     }
-    | {f"metric {value}: excess": Measure("mean", wanted=0.03) for value in ("clean", *METRICS) if value != "none"}
-    | {f"unit {value}: excess": Measure("mean", wanted=0.05) for value in ("clean", *UNITS) if value != "none"}
+    | {f"false metric, {value}: excess": Measure("mean", wanted=0.03) for value in METRICS}
+    | {f"unit changes, {value}: excess": Measure("mean", wanted=0.05) for value in UNITS}
     | {f"{count} useless contexts: regret / still": Measure("mean") for count in USELESS}
     | {f"{count} useless contexts: stuck": Measure("count", wanted=0.0) for count in USELESS}
     | {f"500 answers reversed, {batch}: excess": Measure("mean", wanted=0.04) for batch in BATCHES},

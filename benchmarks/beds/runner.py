@@ -5,8 +5,10 @@ import json
 import queue
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +16,7 @@ from typing import NamedTuple
 from benchmarks.beds.bed import OUT, ROOT, Bed, Options, Values
 from benchmarks.beds.source import Source
 
-SHARED = ("bed", "costs", "forest", "loop")  # files that all beds depend on
+SHARED = ("bed", "costs", "forest", "loop")  # files that beds depend on besides their own
 
 
 class Cell(NamedTuple):
@@ -33,6 +35,47 @@ class Results:
     errors: dict[Cell, str] = field(default_factory=dict)
 
 
+class Worker:
+    """A process that imports one library; it is started with the first cell, and again if it dies."""
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self._source = source
+        self._command = [sys.executable, "-m", "benchmarks.beds.worker", json.dumps(asdict(options))]
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe that nobody reads would stop it
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self, cell: Cell) -> Values:
+        """The values of a cell; RuntimeError with the reason if it failed."""
+        process = self._started()
+        line = ""
+        with suppress(BrokenPipeError):
+            print(json.dumps(cell._asdict()), file=process.stdin, flush=True)
+            line = process.stdout.readline() if process.stdout else ""
+        if not line:
+            process.wait()
+            self._complaints.seek(0)
+            said = self._complaints.read().strip().splitlines()
+            raise RuntimeError(f"the worker ended: {said[-1] if said else process.returncode}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        values: Values = answer["values"]
+        return values
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.communicate()
+        self._complaints.close()
+
+    def _started(self) -> "subprocess.Popen[str]":
+        if self._process is None or self._process.poll() is not None:
+            pipe, env = subprocess.PIPE, self._source.environment
+            self._process = subprocess.Popen(
+                self._command, stdin=pipe, stdout=pipe, stderr=self._complaints, text=True, env=env, cwd=ROOT
+            )
+        return self._process
+
+
 def measure(
     source: Source,
     beds: Mapping[str, Bed],
@@ -46,69 +89,36 @@ def measure(
     files = {name: _file(source, bed, options) for name, bed in beds.items()}
     known = {} if fresh else {cell: values for name, file in files.items() for cell, values in _read(name, file)}
     results = Results({cell: known[cell] for cell in cells if cell in known})
-    todo: queue.SimpleQueue[Cell] = queue.SimpleQueue()
     missing = [cell for cell in cells if cell not in known]
-    for cell in missing:
-        todo.put(cell)
-    answers: queue.SimpleQueue[tuple[Cell, dict[str, Values | str]]] = queue.SimpleQueue()
-    for _ in range(min(jobs, len(missing))):
-        threading.Thread(target=_serve, args=(source, options, todo, answers), daemon=True).start()
-    for done in range(len(missing)):
-        cell, answer = answers.get()
-        if isinstance(values := answer.get("values"), dict):
-            results.values[cell] = values
-            _keep(files[cell.bed], cell, values)
-        else:
-            results.errors[cell] = str(answer["error"])
-        progress(done + 1, len(missing))
-    return results
+    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+    workers = [Worker(source, options) for _ in range(jobs)]
+    for worker in workers:
+        idle.put(worker)
 
-
-def _serve(
-    source: Source,
-    options: Options,
-    todo: "queue.SimpleQueue[Cell]",
-    answers: "queue.SimpleQueue[tuple[Cell, dict[str, Values | str]]]",
-) -> None:
-    """One worker, from its start to the last cell; a worker that dies is started again."""
-    process: subprocess.Popen[str] | None = None
-    while True:
+    def run(cell: Cell) -> Values:
+        worker = idle.get()
         try:
-            cell = todo.get_nowait()
-        except queue.Empty:
-            break
-        if process is None or process.poll() is not None:
-            command = [sys.executable, "-m", "benchmarks.beds.worker", json.dumps(asdict(options))]
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=source.environment,
-                cwd=ROOT,
-            )
-        answers.put((cell, _answer(process, cell)))
-    if process is not None:
-        process.communicate()
+            return worker.run(cell)
+        finally:
+            idle.put(worker)
 
-
-def _answer(process: "subprocess.Popen[str]", cell: Cell) -> dict[str, Values | str]:
-    assert process.stdin is not None  # noqa: S101
-    assert process.stdout is not None  # noqa: S101
-    assert process.stderr is not None  # noqa: S101
-    try:
-        process.stdin.write(json.dumps(cell._asdict()) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-    except BrokenPipeError:
-        line = ""
-    if line:
-        found: dict[str, Values | str] = json.loads(line)
-        return found
-    said = process.stderr.read().strip().splitlines()
-    process.wait()
-    return {"error": f"the worker ended: {said[-1] if said else process.returncode}"}
+    with ThreadPoolExecutor(jobs) as threads:
+        running = {threads.submit(run, cell): cell for cell in missing}
+        try:
+            for done, future in enumerate(as_completed(running), 1):
+                cell = running[future]
+                try:
+                    results.values[cell] = future.result()
+                except RuntimeError as reason:
+                    results.errors[cell] = str(reason)
+                else:
+                    _keep(files[cell.bed], cell, results.values[cell])
+                progress(done, len(missing))
+        finally:
+            threads.shutdown(cancel_futures=True)
+            for worker in workers:
+                worker.stop()
+    return results
 
 
 def _file(source: Source, bed: Bed, options: Options) -> Path:
@@ -123,10 +133,11 @@ def _file(source: Source, bed: Bed, options: Options) -> Path:
     return OUT / "results" / source.tree / f"{bed.name}-{digest.hexdigest()[:12]}.jsonl"
 
 
-def _read(bed: str, file: Path) -> list[tuple[Cell, Values]]:
-    lines = file.read_text().splitlines() if file.exists() else []
-    found = [json.loads(line) for line in lines]
-    return [(Cell(bed, line["cell"], line["seed"]), line["values"]) for line in found]
+def _read(bed: str, file: Path) -> Iterator[tuple[Cell, Values]]:
+    for line in file.read_text().splitlines() if file.exists() else ():
+        with suppress(json.JSONDecodeError):  # a command that was stopped may leave half a line
+            kept = json.loads(line)
+            yield Cell(bed, kept["cell"], kept["seed"]), kept["values"]
 
 
 def _keep(file: Path, cell: Cell, values: Values) -> None:

@@ -4,12 +4,13 @@ A world's numbers are drawn from its seed. A recommendation counts as found if i
 the least cost of all settings in that situation.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from benchmarks.beds.bed import Bed, Measure, Options, Values
-from benchmarks.beds.costs import System, noisy, situations
+from benchmarks.beds.costs import System, noisy, number, situations
 from rasp_tuner import Bool, Categorical, Float, Int, Tuner
 from rasp_tuner.space import Params
 
@@ -29,7 +30,7 @@ def choice_and_float(rng: Rng) -> System:
 
     def cost(p: Params, s: int) -> float:
         i = methods.index(str(p["method"]))
-        return float(levels[s, i] + 1.5 * (float(p["rate"]) - rates[s, i]) ** 2)  # type: ignore[arg-type]
+        return float(levels[s, i] + 1.5 * (number(p["rate"]) - rates[s, i]) ** 2)
 
     return System({"method": Categorical(methods), "rate": Float(0.0, 1.0)}, {"method": "plain", "rate": 0.5}, cost)
 
@@ -46,7 +47,7 @@ def threads(rng: Rng) -> System:
     cores, each = float(rng.integers(6, 13)), float(rng.uniform(0.1, 0.2))
 
     def cost(p: Params, s: int) -> float:
-        n = float(p["threads"])  # type: ignore[arg-type]
+        n = number(p["threads"])
         return 0.2 + 4.0 / min(n, cores) + 0.1 * max(n - cores, 0.0) if s == 0 else 1.0 + each * (n - 1.0)
 
     return System({"threads": Int(1, 16)}, {"threads": 4}, cost)
@@ -58,8 +59,8 @@ def cache_size(rng: Rng) -> System:
     sets = (large, large / 64.0)
 
     def cost(p: Params, s: int) -> float:
-        size = float(p["cache_kb"])  # type: ignore[arg-type]
-        return 1.0 + 0.25 * max(np.log2(sets[s] / size), 0.0) + 0.05 * max(np.log2(size / sets[s]), 0.0)
+        size = number(p["cache_kb"])
+        return 1.0 + 0.25 * max(math.log2(sets[s] / size), 0.0) + 0.05 * max(math.log2(size / sets[s]), 0.0)
 
     return System({"cache_kb": Int(16, 65_536, log=True)}, {"cache_kb": 1024}, cost)
 
@@ -94,7 +95,7 @@ def codecs(rng: Rng) -> System:
     names = [f"codec{i}" for i in range(8)]
 
     def cost(p: Params, s: int) -> float:
-        i, level = names.index(str(p["codec"])), float(p["level"])  # type: ignore[arg-type]
+        i, level = names.index(str(p["codec"])), number(p["level"])
         packed = size[i] * (1.0 - 0.04 * (level - 1.0))
         return float(speed[i] * 1.25 ** (level - 1.0) + packed * (0.5, 8.0)[s])
 
@@ -109,7 +110,7 @@ def already_best(rng: Rng) -> System:
     worse[:, 0] = 1.0
 
     def cost(p: Params, s: int) -> float:
-        return float(worse[s, plans.index(str(p["plan"]))] * (1.0 + slope[s] * abs(int(p["size"]) - best)))  # type: ignore[call-overload]
+        return float(worse[s, plans.index(str(p["plan"]))] * (1.0 + slope[s] * abs(number(p["size"]) - best)))
 
     return System({"plan": Categorical(plans), "size": Int(1, 8)}, {"plan": "a", "size": best}, cost)
 

@@ -59,10 +59,11 @@ def change(before: Found, now: Found, measure: Measure) -> Change | None:
 
 
 def worst(found: Found, measure: Measure) -> tuple[float, str]:
-    """The worst cell, by its own mean, or the worst run."""
+    """The worst cell, by its own mean; the worst run where that says more."""
+    each_run = measure.worst == "run" or len({cell for cell, _ in found}) == 1
     groups: dict[str, list[float]] = defaultdict(list)
     for (cell, seed), value in found.items():
-        groups[cell if measure.worst == "cell" else f"{cell}, seed {seed}"].append(value)
+        groups[f"{cell}, seed {seed}" if each_run else cell].append(value)
     sums = {name: total(values, measure) for name, values in groups.items()}
     name = (min if measure.more else max)(sums, key=lambda name: sums[name])
     return sums[name], name
@@ -80,7 +81,15 @@ def render(beds: Mapping[str, Bed], now: Results, before: Results | None, base: 
         gap = change(old, found, measure)
         shown = [_total(old, measure), _total(found, measure), _wanted(measure, found)]
         rows.append(
-            [bed, name, *shown, _change(gap, measure), str(len(found)), _worst(old, measure), _worst(found, measure)]
+            [
+                bed,
+                name,
+                *shown,
+                _change(gap, measure),
+                str(len(found)),
+                _worst(old, measure)[:4],
+                _worst(found, measure),
+            ]
         )
     if before is None:
         keep = [i for i, title in enumerate(head) if title not in (base, "change", f"worst: {base}")]
@@ -144,8 +153,8 @@ def _change(gap: Change | None, measure: Measure) -> str:
     return f"{'log ' if measure.how == 'geometric' else ''}{gap.mean:+.3f} +- {gap.error:.3f}"
 
 
-def _worst(found: Found, measure: Measure) -> str:
+def _worst(found: Found, measure: Measure, where: str = " {}") -> str:
     if not found or measure.how == "count":
         return ""
     value, name = worst(found, measure)
-    return f"{value:.2f} {name}"
+    return f"{value:.2f}{where.format(name)}"

@@ -3,8 +3,8 @@
 A file `tables/*.npz` has X [n, d] measured settings in the unit box, `levels` [d, most] their legal values (padded with
 NaN), `cat` [d] which knobs are unordered, L [m, n] log(cost / least cost) in each of m contexts, `base` [m] the
 logarithm of that least cost, `ctx` [m, d_c], `default` [d], `iid` whether each step has a fresh context, else they last
-`block` / 2 to 1.5 `block` steps, and `ctxnoise` the deviation added to contexts. The tuner is told the cost, with noise;
-regret is in logarithms.
+`block` / 2 to 1.5 `block` steps, and `ctxnoise` the deviation added to contexts. The tuner is told the cost, with
+noise; regret is in logarithms.
 """
 
 from functools import cache
