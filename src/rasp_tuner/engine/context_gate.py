@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal, Samples
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 

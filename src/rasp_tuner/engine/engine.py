@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, softmax, under
+from rasp_tuner.core.numerics import Array, softmax
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.engine.evidence import Evidence, log_mean
 from rasp_tuner.engine.family import Belief, Choice, Comparison, Family, Forecast, Trial, compared, predict_one
 

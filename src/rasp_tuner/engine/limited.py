@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.core.metric_table import MetricTable
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal, Samples
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel

@@ -19,7 +19,8 @@ import numpy as np
 
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
 from rasp_tuner.fleet.build import Plan, blank
 from rasp_tuner.fleet.device import Device, host

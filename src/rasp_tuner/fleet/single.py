@@ -9,7 +9,8 @@ import numpy as np
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.lineage import named
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.fleet.build import Plan, blank
