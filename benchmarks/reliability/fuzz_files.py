@@ -42,7 +42,7 @@ from rasp_tuner.space import Space
 STEPS = 5  # of asking and telling, by a tuner that loads
 MOST_SECONDS = 60.0  # for one file
 MOST_MEMORY = 3 << 30  # bytes
-REFUSED, HARMLESS = "refused", "harmless"
+REFUSED, HARMLESS, UNCHANGED = "refused", "harmless", "nothing"
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
@@ -129,8 +129,10 @@ def _use_policy(policy: dict[str, Any]) -> None:
 
 
 def file_of(number: int, seed: int, good: dict[str, File]) -> tuple[str, File, str]:
-    """Its kind, the file, and what was changed: a function of the number."""
+    """Its kind, the file, and what was changed: a function of the number. The first ones are good."""
     name = list(good)[number % len(good)]
+    if number < len(good):
+        return name, good[name], UNCHANGED
     file, words = changed(good[name], np.random.default_rng([seed, number]))
     return name, file, words
 
@@ -150,6 +152,8 @@ def work(args: argparse.Namespace) -> int:
         print(json.dumps({"file": number, "kind": name, "change": words}), flush=True)
         try:
             told = tried(file)
+            if words == UNCHANGED and told == REFUSED:
+                told = "a good file is refused"
         except Exception as error:  # noqa: BLE001 - each is a finding
             told = f"{type(error).__name__}: {error}"[:200]
             if args.only is not None:
