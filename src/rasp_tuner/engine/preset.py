@@ -10,6 +10,7 @@ from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.discrete.family import DiscreteFamily
+from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gate import EvidenceGate
@@ -91,15 +92,14 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     share = sum(discrete) / len(discrete)
     switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
     objective = Objective(metrics, logs_first=switches >= SWITCHES)
-    if not all(few) and not any(choices):
-        families.append(QuadraticFamily(layout.default, context_dim, objective.columns))
-        odds.append(0.0)
-    if any(discrete):
-        window = 0 if families else WINDOW_SAMPLES  # the quadratic family keeps one
+    import os
+    if any(discrete) or os.environ.get('GPALL'):
         families.append(
-            DiscreteFamily(layout.levels, layout.unordered, layout.default, context_dim, window, layout.rules)
+            GpFamily(layout.levels, layout.unordered, layout.default, context_dim, WINDOW_SAMPLES, layout.rules)
         )
-        odds.append(FAMILY_ODDS * (2.0 * share - 1.0))
+    else:
+        families.append(QuadraticFamily(layout.default, context_dim, objective.columns))
+    odds.append(0.0)
     gate = EvidenceGate(families, odds)
     return Engine(
         objective,
