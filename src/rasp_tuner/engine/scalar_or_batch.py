@@ -9,13 +9,15 @@ that is a constant, of which either may be None.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import Field, checked
 
 T = TypeVar("T")
 Number = Any  # a float, or an array [B]
@@ -82,12 +84,17 @@ def saved(numbers: Sequence[Number]) -> Array:
     return np.array(numbers, dtype=np.float64)
 
 
-def restored(saved: Array, zero: Number) -> list[Number]:
-    """The numbers that `saved` were made of, of the kind of `zero`."""
+def restored(state: Mapping[str, Array], fields: Mapping[str, Field], zero: Number) -> dict[str, list[Number]]:
+    """The numbers that `saved` made arrays of, checked, of the kind of `zero`: a list for each field [n] or [].
+
+    Of many tuners every array has a last axis of tuners.
+    """
     if isinstance(zero, float):
-        numbers: list[Number] = saved.tolist()
-        return numbers
-    return [row.copy() for row in saved]
+        found = checked(state, fields, {})
+        return {name: array.reshape(-1).tolist() for name, array in found.items()}
+    many = {name: replace(field, shape=(*field.shape, "B")) for name, field in fields.items()}
+    found = checked(state, many, {"B": len(zero)})
+    return {name: [row.copy() for row in array.reshape(-1, len(zero))] for name, array in found.items()}
 
 
 def chosen(condition: Condition, new: Number, old: Number) -> Number:

@@ -157,6 +157,8 @@ def _merge(dims: Dims, state: State, rows: Rows) -> None:
     keys, counts, last, steps = (array[rows] for array in (state.keys, state.counts, state.last, state.steps))
     tuners, slots = np.arange(len(steps))[:, None], np.arange(dims.rows)
     fresh = last > (steps - 1.0 - SHARP_STEPS)[:, None]
+    enough = (~fresh).sum(axis=1) >= 2 * (dims.rows - SLOTS)  # not where many tuners of a few samples each were merged
+    fresh = fresh & enough[:, None]
     settled = np.argsort(fresh, axis=1, stable=True)  # these come first
     turns = MERGE_CANDIDATES * (steps.astype(np.int64) // SPARE_SLOTS)[:, None] + slots[:MERGE_CANDIDATES]
     turn = settled[tuners, turns % (~fresh).sum(axis=1)[:, None]]

@@ -19,7 +19,6 @@ from rasp_tuner.engine.kernel.merge import merged
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
 from rasp_tuner.engine.quadratic.native_single import NativeBelief, NativeSingle
 from rasp_tuner.engine.quadratic.numpy_single import NumpyBelief, NumpySingle
-from rasp_tuner.engine.quadratic.upgrade import upgraded
 from rasp_tuner.types import Slots
 
 QuadraticBelief = NumpyBelief | NativeBelief
@@ -77,7 +76,7 @@ class QuadraticFamily:
         return to_family(self.dims, self.tuners, 0)
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self._hold(from_family(self.dims, upgraded(state)))
+        self._hold(from_family(self.dims, state))
 
     def _hold(self, tuners: State) -> None:
         """Take up a state of one tuner, with what computes on it."""
