@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from teaching import teach
 
-from rasp_tuner.engine.kernel import convert, memory, moving
+from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.masks import batch_progress
 from rasp_tuner.engine.kernel.predict import each, experts_of
-from rasp_tuner.engine.kernel.select import look
 from rasp_tuner.engine.kernel.state import Dims, L, blank
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
@@ -24,7 +24,7 @@ def observe(dims, state, u, context, y, trust=1.0):
 
 
 def fit(dims, state):
-    moving.fit(dims, state, np.array([CURVATURE]), np.zeros(1), True, look(state))
+    moving.fit(dims, state, np.array([CURVATURE]), np.zeros(1), True, batch_progress(state))
 
 
 def fitted(samples=60, context_dim=2):
@@ -82,7 +82,7 @@ def test_what_is_predicted_does_not_depend_on_the_units_asked_for():
     mean, variance = predicted(dims, state, context, u)
     state.curvature[:] = 0.5
     psi = np.array([[1.0, 0.1, 0.2, 0.01, 0.04, 3.0]])
-    memory.write(dims, state, context[None], psi, np.ones(1), look(state))  # y is now less an offset of 3
+    memory.write(dims, state, context[None], psi, np.ones(1), batch_progress(state))  # y is now less an offset of 3
     belief = believed(dims, state, context)
     assert (belief.a[0], belief.offset[0]) == (0.5, 3.0)
     other_mean, other_variance = predicted(dims, state, context, u)
@@ -104,13 +104,6 @@ def test_a_long_context_is_sketched_and_the_window_is_bounded():
     assert state.window_contexts.shape == (1, 128, 32)
     assert state.encode.shape == (1, 32, 3)
     assert np.isfinite(believed(dims, state, np.full(40, 1e6)).optimum).all()
-
-
-def test_state_restores_it():
-    dims, state = fitted(30)
-    other = convert.from_family(dims, convert.to_family(dims, state, 0))
-    for a, b in zip(*(predicted(dims, part, [0.1, 0.2], np.zeros((1, 2))) for part in (state, other)), strict=True):
-        assert np.array_equal(a, b)
 
 
 def test_a_sample_whose_trust_is_restored_counts_again():

@@ -7,7 +7,6 @@ z        scalar   standardised score (v - mu) / (sigma + EPSILON), with the *upd
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,18 +41,6 @@ def entropy(weights: Array) -> float:
     """H(alpha) = -sum alpha log alpha in nats, with 0 log 0 = 0; between 0 and log n."""
     positive = weights[weights > 0.0]
     return max(0.0, float(-(positive * np.log(positive)).sum()))
-
-
-def under(prefix: str, state: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays whose names begin with `prefix`, without it: what one part of a nested state was saved as."""
-    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-
-
-def assign(target: Array, source: Array) -> None:
-    """Copy `source` into `target`, which must have the very same shape: no broadcasting when state is restored."""
-    if target.shape != source.shape:
-        raise ValueError(f"expected an array of shape {target.shape}, got {source.shape}")
-    target[...] = source
 
 
 @dataclass(slots=True)

@@ -12,13 +12,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.numbers import Condition, Number, chosen, numbers_of, restored, saved
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
+from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.types import Budget
 
 START_STEPS = 200  # whose budget may be spent in advance
 CONFIDENCE_DEVIATIONS = 1.645  # 95%, one side
 PRICE_DEVIATIONS = 1.0  # added to the expected price of a suggestion that is not surely better
 MOST_PRICE = 3.0  # of one run, or its gain
+
+FIELDS = {
+    "steps": Field((), 0.0, MOST_SAMPLES, whole=True),
+    "spent": Field((), 0.0, MOST_PRICE * MOST_SAMPLES),
+    "earned": Field((), 0.0, MOST_PRICE * MOST_SAMPLES),
+    "variance": Field((), 0.0, MOST_PRICE**2 * MOST_SAMPLES),
+    "moved": Field((), 0.0, MOST_SAMPLES, whole=True),
+    "squares": Field((), 0.0, MOST_SAMPLES),
+}
 
 
 @dataclass(slots=True)
@@ -82,10 +92,10 @@ class BudgetLedger:
         return Budget(self.share, self.steps, self.spent, self.earned, self.left(self.steps))
 
     def state(self) -> dict[str, Array]:
-        return {"ledger": saved([self.steps, self.spent, self.earned, self.variance, self.moved, self.squares])}
+        return {name: saved([getattr(self, name)])[0, ...] for name in FIELDS}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        steps, self.spent, self.earned, self.variance, *typical = restored(state["ledger"], self.spent)
-        moved, self.squares = typical or (0.0 * self.spent, 0.0 * self.spent)  # older snapshots lack them
-        one = isinstance(self.spent, float)
-        self.steps, self.moved = (int(steps), int(moved)) if one else (steps, moved)
+        read = restored(state, FIELDS, self.spent)
+        for name, (value,) in read.items():
+            whole = FIELDS[name].whole and isinstance(value, float)
+            setattr(self, name, int(value) if whole else value)

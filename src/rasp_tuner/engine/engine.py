@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
+from rasp_tuner.core.state_checks import Field, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
@@ -51,6 +52,7 @@ class Engine:
         objective: Objective,
         gate: EvidenceGate,
         default: Array,
+        context_dim: int,
         *,
         switching_cost: float = 0.0,
         guard: float | None = None,
@@ -64,6 +66,7 @@ class Engine:
         self._rules = rules  # what ties knobs together, if anything does
         self._default_values = default.tolist()
         self._first_looks = len(default) + 1
+        self._context_dim = context_dim
         self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
@@ -94,12 +97,8 @@ class Engine:
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
         belief = self.gate.believe(context)
-        self.keep(context, belief)
-        return belief
-
-    def keep(self, context: Array, belief: Belief) -> None:
-        """Have this ready: what the families believe in this context, until something is learned."""
         self._latest, self._compared = (context, belief), {}
+        return belief
 
     @property
     def uses_blas(self) -> bool:
@@ -222,16 +221,19 @@ class Engine:
 
     def state(self) -> dict[str, Array]:
         parts = {f"{name}/{key}": array for name, part in self._parts() for key, array in part.state().items()}
-        return {"early": np.array(self._early) if self._early else np.zeros((0, 0)), **parts}
+        return {"early": np.array(self._early).reshape(-1, len(self.default) + self._context_dim), **parts}
 
     def restore(self, state: Mapping[str, Array]) -> None:
+        d, c = len(self.default), self._context_dim
+        points = Field(("n", d + c), (*[0.0] * d, *[-LARGEST] * c), (*[1.0] * d, *[LARGEST] * c))
+        early = checked(state, {"early": points}, {"n": range(EARLY_FAILURES + 1)})["early"]
         for name, part in self._parts():
             part.restore(under(f"{name}/", state))
-        self._early = list(state["early"])
+        self._early = list(early)
         self._latest = None
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
-        yield "composer", self.objective  # its name in snapshots since version 0.1
+        yield "objective", self.objective
         yield "gate", self.gate
         yield "calibration", self._calibration
         if self._budget is not None:

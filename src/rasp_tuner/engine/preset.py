@@ -1,6 +1,5 @@
 """The settings of preset `default`, and which families of experts a space gets."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +29,6 @@ DEFAULT: Settings = {
     "budget": None,  # share of the default's loss by which the sum of losses may exceed it; None: no budget
     "screen": False,  # whether the context is ignored until it improves predictions
 }
-RETIRED = frozenset({"anomaly_threshold", "disagreement_threshold", "momentum"})  # of the slow path of version 0.1
 
 FEW_LEVELS = 8  # a space where no knob has more is left to the discrete family
 SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
@@ -60,17 +58,6 @@ def _check(key: str, value: object) -> Setting:
         kind = "a share" if share else "a number"
         raise InvalidSpace(f"{key} must be {kind} from 0 up to {most:g}, got {show(value)}")
     return given
-
-
-def _upgrade(constants: Mapping[str, object]) -> dict[str, object]:
-    """Version 0.1 wrote numbers only: a guard below 0 for none, and 0 or 1 for screen."""
-    changed = dict(constants)
-    guard, screen = changed.get("guard"), changed.get("screen")
-    if isinstance(guard, float) and guard < 0.0:
-        changed["guard"] = None
-    if isinstance(screen, float):
-        changed["screen"] = screen > 0.0
-    return changed
 
 
 def _build(
@@ -117,6 +104,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         objective,
         gate,
         layout.default,
+        context_dim,
         switching_cost=settings.switching_cost,
         guard=settings.guard,
         budget=settings.budget,
@@ -125,4 +113,11 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     )
 
 
-KIND = PresetKind(DEFAULT, _check, _build, RETIRED, _upgrade)
+def _least_numbers(settings: Settings, layout: Layout, context_dim: int) -> int:
+    """Of one context; and of the covariance of the moving optimum, where all knobs are continuous."""
+    del settings
+    d, continuous = len(layout.default), all(levels is None for levels in layout.levels)
+    return context_dim + ((1 + 2 * d) ** 2 if continuous else d)
+
+
+KIND = PresetKind(DEFAULT, _check, _build, _least_numbers)

@@ -7,6 +7,7 @@ layout   8 bytes   magic
 Written piece by piece, so that a large fleet needs no second room in memory.
 """
 
+import math
 import os
 import secrets
 import struct
@@ -18,17 +19,24 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.checks import show, whole
+from rasp_tuner.core.lineage import Lineage
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import MOST_SAMPLES, under
+from rasp_tuner.engine.engine import EARLY_FAILURES
+from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
+from rasp_tuner.engine.kernel.state import Dims, Places, shapes
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
-from rasp_tuner.fleet.build import Plan, blank
-from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
+from rasp_tuner.fleet.device import Device
+from rasp_tuner.fleet.prior import FleetPrior
+from rasp_tuner.fleet.records import restored
 from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.tuner import Tuner
 
 Progress = Callable[[int, int], object]
 MAGIC = b"RASPFLT1"
 BLOCK_TUNERS = 1000  # in one frame
-SLOTS = ("keys", "prompts", "counts", "last")  # arrays [B, R, ...] of which only rows in use mean anything
 _LENGTH = struct.Struct("<Q")
 
 
@@ -40,7 +48,7 @@ def write(
     progress: Progress | bool,
 ) -> None:
     """Write the fleet so that after a crash `path` holds either the old file or the new one, whole."""
-    write_blocks(path, plan, whole, (tuners.size, tuners.records.failed_at.shape[1]), tuners.take, progress)
+    write_blocks(path, plan, whole, (tuners.size, tuners.records.failed_at.shape[1]), tuners.some, progress)
 
 
 def write_blocks(
@@ -48,7 +56,7 @@ def write_blocks(
     plan: Plan,
     whole: tuple[Mapping[str, Any], Mapping[str, Array]],
     shape: tuple[int, int],
-    take: Callable[[slice], Tuners],
+    take: Callable[[Places], Tuners],
     progress: Progress | bool,
 ) -> None:
     """The same for tuners that come some at a time; `shape`: how many, and the most early failures of any."""
@@ -72,25 +80,29 @@ def write_blocks(
 
 def read(
     path: str | os.PathLike[str], device: Device, progress: Progress | bool
-) -> tuple[Plan, dict[str, Any], dict[str, Array], Tuners]:
-    """Plan, header and arrays of the fleet as a whole, and its tuners."""
+) -> tuple[Plan, dict[str, Any], FleetPrior | None, Tuners]:
+    """Plan, header and prior of the fleet as a whole, and its tuners; all of it checked."""
     told = _progress(progress, "loading")
     target = snapshot_path(path)
     try:
         with target.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise SnapshotError(f"{show(str(target))} is not the file of a fleet")
-            plan = Plan(*snapshot.decode(_frame(file)))
+            plan = Plan.of(Tuner.from_bytes(_frame(file)))
             header, arrays = snapshot.decode(_frame(file))
-            size = int(header["size"])
-            if size > os.fstat(file.fileno()).st_size:
-                raise SnapshotError(f"the file of the fleet is too small for {size} tuners")
+            prior = FleetPrior.of(arrays, plan.dims) if arrays else None
+            most = os.fstat(file.fileno()).st_size // (8 * _least_numbers(plan.dims))  # before room is asked for
+            size = whole("size", header["size"], 0, min(most, MOST_TUNERS))
+            failures = whole("failures", header["failures"], 0, EARLY_FAILURES)
+            _check_header(plan, header)
             tuners = blank(plan, device, size, 0)
-            tuners.make_room_for_failures(int(header["failures"]))
+            tuners.make_room_for_failures(failures)
             for start in range(0, size, BLOCK_TUNERS):
                 stop = min(start + BLOCK_TUNERS, size)
                 _, block = snapshot.decode(_frame(file))
-                tuners.put(device.index(np.arange(start, stop)), unpack(plan, device, stop - start, block))
+                part = unpack(plan, stop - start, block)
+                part.make_room_for_failures(failures)
+                tuners.put(np.arange(start, stop), part)
                 told(stop, size)
             if file.read(1):
                 raise SnapshotError("the file of the fleet goes on after its end")
@@ -98,49 +110,48 @@ def read(
         if isinstance(reason, RaspError):
             raise
         raise SnapshotFileError(f"cannot read {show(str(target))}: {reason}") from reason
-    except (ValueError, KeyError, TypeError, AttributeError) as reason:
-        if isinstance(reason, RaspError):
+    except (RaspError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as reason:
+        if isinstance(reason, SnapshotError):
             raise
-        raise SnapshotError(f"the file does not describe a fleet: {show(reason)}") from reason
-    return plan, header, arrays, tuners
+        kind = "" if isinstance(reason, RaspError) else f"{type(reason).__name__}: "
+        raise SnapshotError(f"the file does not describe a fleet: {kind}{reason}") from reason
+    return plan, header, prior, tuners
+
+
+def _check_header(plan: Plan, header: Mapping[str, Any]) -> None:
+    """What is said of the fleet as a whole, besides its size."""
+    whole("issued", header["issued"], header["size"], MOST_SAMPLES)
+    if not isinstance(header["share"], bool):
+        raise SnapshotError(f"share must be true or false, got {show(header['share'])}")
+    if not isinstance(header["lineages"], dict):
+        raise SnapshotError(f"lineages must be by number, got {show(header['lineages'])}")
+    for lineage in header["lineages"].values():
+        Lineage.rebuild(plan.seed, lineage, MOST_SAMPLES)
+
+
+def _least_numbers(dims: Dims) -> int:
+    """That a tuner takes in a file, without slots."""
+    return sum(math.prod(shape) for name, shape in shapes(dims).items() if name not in SLOTS)
 
 
 def pack(part: Tuners) -> dict[str, Array]:
-    """Arrays of some tuners, in NumPy; of memory only the slots in use."""
-    state = {name: host(array) for name, array in part.state.items()}
-    used = np.arange(state["counts"].shape[1]) < state["count"][:, None]
-    for name in SLOTS:
-        state[name] = state[name][used]
-    state["trust"] = np.swapaxes(state["trust"], 1, 2)[used]
-    arrays = {f"state/{name}": array for name, array in state.items()}
+    """Arrays of some tuners; of memory only the slots in use."""
+    arrays = {f"state/{name}": array for name, array in to_packed(part.batch.take(part.rows)).items()}
     for name, its in (("objective", part.objective), ("calibration", part.calibration), ("budget", part.budget)):
         if its is not None:
             arrays |= {f"{name}/{key}": array for key, array in its.state().items()}
-    return arrays | {f"records/{name}": host(array) for name, array in vars(part.records).items()}
+    return arrays | {f"records/{name}": array for name, array in vars(part.records).items()}
 
 
-def unpack(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]) -> Tuners:
-    """What `pack` gave."""
-    part = blank(plan, device, size, 0)
-    saved = under("state/", arrays)
-    used = np.arange(plan.dims.rows) < saved["count"][:, None]
-    for name, array in part.state.items():
-        filled = host(array).copy()
-        if name in SLOTS:
-            filled[used] = saved[name]
-        elif name == "trust":
-            np.swapaxes(filled, 1, 2)[used] = saved[name]
-        elif filled.shape != saved[name].shape:
-            raise ValueError(f"state/{name} must have the shape {filled.shape}, got {saved[name].shape}")
-        else:
-            filled = saved[name]
-        setattr(part.state, name, device.put(filled))
+def unpack(plan: Plan, size: int, arrays: Mapping[str, Array]) -> Tuners:
+    """What `pack` gave, checked, on this machine."""
+    part = blank(plan, Device("cpu"), size, 0)
+    part.batch.put(part.rows, from_packed(plan.dims, size, under("state/", arrays)))
     part.objective.restore(under("objective/", arrays))
     part.calibration.restore(under("calibration/", arrays))
     if part.budget is not None:
         part.budget.restore(under("budget/", arrays))
-    for name in vars(part.records):
-        setattr(part.records, name, device.put(arrays[f"records/{name}"]))
+    part.records = restored(under("records/", arrays), size, plan.dims)
     return part
 
 
@@ -148,7 +159,7 @@ def _frames(
     plan: Plan,
     whole: tuple[Mapping[str, Any], Mapping[str, Array]],
     shape: tuple[int, int],
-    take: Callable[[slice], Tuners],
+    take: Callable[[Places], Tuners],
     told: Progress,
 ) -> Iterator[bytes]:
     (header, arrays), (size, failures) = whole, shape
@@ -156,7 +167,7 @@ def _frames(
     yield snapshot.encode({**header, "size": size, "failures": failures}, arrays)
     for start in range(0, size, BLOCK_TUNERS):
         stop = min(start + BLOCK_TUNERS, size)
-        yield snapshot.encode({}, pack(take(slice(start, stop))))
+        yield snapshot.encode({}, pack(take(np.arange(start, stop))))
         told(stop, size)
 
 

@@ -1,24 +1,25 @@
 """One tuner of a fleet as a `Tuner`, and back: through the names that a tuner's state has in snapshots."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
+from rasp_tuner.core.ledger import to_fields
 from rasp_tuner.core.lineage import named
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.fleet.build import Plan, blank
-from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
-FAMILY, OBJECTIVE = "gate/0/", "composer/"  # in the snapshot of a tuner
+FAMILY, OBJECTIVE = "gate/0/", "objective/"  # in the snapshot of a tuner
 
 
 def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tuner:
@@ -26,20 +27,20 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
 
     `lineage` says whose samples it had when it came to the fleet, if it did.
     """
-    records = {name: host(array)[0] for name, array in vars(one.records).items()}
+    records = {name: array[0] for name, array in vars(one.records).items()}
     asks, waiting = int(records["asks"]), bool(records["waiting"])
     arrays = dict(plan.arrays)
-    arrays |= {FAMILY + name: array for name, array in to_family(plan.dims, one.state, 0).items()}
+    arrays |= {FAMILY + name: array for name, array in to_family(plan.dims, one.batch.take(one.rows), 0).items()}
     arrays |= {OBJECTIVE + name: array[..., 0] for name, array in one.objective.state().items()}
     arrays |= {"calibration/" + name: array[..., 0] for name, array in one.calibration.state().items()}
     if one.budget is not None:
         arrays |= {"budget/" + name: array[..., 0] for name, array in one.budget.state().items()}
     failures = int(records["failures"])
-    arrays["early"] = records["failed_at"][:failures] if failures else np.zeros((0, 0))
+    arrays["early"] = records["failed_at"][:failures]
     arrays["current"] = records["current"]
     arrays["ledger/contexts"] = records["context"][None][: int(waiting)]
     arrays["ledger/points"] = records["point"][None][: int(waiting)]
-    why = asdict(Explanation(source="asked by a fleet"))
+    why = to_fields(Explanation(source="asked by a fleet"))
     ledger = {**plan.header["ledger"], "issued": asks, "pending": [[f"s{asks - 1}", why]] if waiting else []}
     random = np.random.default_rng([plan.seed, int(records["number"]), asks]).bit_generator.state
     held, own = ({}, None) if lineage is None else (lineage["held"], lineage["own"])
@@ -53,14 +54,14 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
     return Tuner.from_bytes(snapshot.encode(header, arrays))
 
 
-def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> tuple[Tuners, Mapping[str, Any]]:
+def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping[str, Any]]:
     """What a Tuner knows, as one tuner of a fleet; of several suggestions that wait, the latest. And its lineage."""
     if not isinstance(tuner, Tuner):
         raise InvalidValue(f"only a Tuner can become a tuner of a fleet, got {show(tuner)}")
     header, arrays = snapshot.decode(tuner.to_bytes())
     _check_same_kind(plan, header, arrays)
-    one = blank(plan, device, 1, int(number))
-    one.state = from_family(plan.dims, under(FAMILY, arrays)).map(device.put)
+    one = blank(plan, Device("cpu"), 1, int(number))
+    one.batch.put(one.rows, from_family(plan.dims, under(FAMILY, arrays)))
     one.objective.restore({name: array[..., None] for name, array in under(OBJECTIVE, arrays).items()})
     one.calibration.restore({name: array[..., None] for name, array in under("calibration/", arrays).items()})
     if one.budget is not None:
@@ -80,7 +81,7 @@ def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> tuple
     if len(early):
         records["failed_at"] = early
     for name, value in records.items():
-        getattr(one.records, name)[0] = device.put(np.asarray(value, dtype=np.float64))
+        getattr(one.records, name)[0] = value
     return one, header["lineage"]
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.paper.adaptation import HybridAdaptation, ReplayBuffer
 from rasp_tuner.paper.candidates import CandidatePolicy

@@ -12,11 +12,14 @@ w, r, m  a context reduced for the moving optimum: dimensions, components; its c
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-Tensor = Any  # an array of the namespace in use: of NumPy or of torch
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
+
+Places = NDArray[np.int64]  # positions
 
 LOCAL_EXPERTS = ("all history", "recent history", "situations like this one", "the most similar situations")
 MOVING_EXPERT = "an optimum that moves with the context"
@@ -27,6 +30,59 @@ WINDOW_SAMPLES = 128  # that the moving optimum is fitted to
 EARLY_SAMPLES = 40  # in which the worst few are looked at again with every sample
 RANK, SKETCH_DIMENSIONS = 3, 32  # components of a context; a longer one is first projected at random to so many
 NOISES = 9  # variances that are weighed
+
+
+# what arithmetic can come to, with room: contexts and losses end at 1e100, and are kept relative to the first
+FAR, FAR_SQUARE, FAR_SUM = 1e110, 1e221, 1e240  # a difference; its square; as many of these as there may be
+FAR_SCALED = 1e170  # divided by a deviation, of which the least is the root of the smallest float
+FAR_FITTED, FAR_OPTIMUM = 1e125, 1e30  # what a fit may come to: levels and curvatures; where the optimum lies, in u
+LEAST_UNIT = 1e-100  # of what y is divided by
+LEAST_NATS, MOST_NATS = -1e6, 100.0  # of scores, whose largest is 0 or near
+LARGEST_LEVEL_VARIANCE = 1e12
+
+_COUNT, _FLAG = (0.0, MOST_SAMPLES, True), (0.0, 1.0, True)
+FIELDS = {  # what each array of one tuner must be; a file has no more rows R than are in use
+    "keys": Field(("R", "c"), -FAR, FAR),
+    "prompts": Field(("R", "P"), -FAR_SUM, FAR_SUM),
+    "trust": Field((L, "R"), 0.0, 1.0),
+    "counts": Field(("R",), 1.0, MOST_SAMPLES, whole=True),
+    "last": Field(("R",), *_COUNT),
+    "count": Field((), 0.0, SLOTS + SPARE_SLOTS - 1.0, whole=True),
+    "steps": Field((), *_COUNT),
+    "latest": Field((), 0.0, SLOTS + SPARE_SLOTS - 1.0, whole=True),
+    "origin": Field(("c",), -FAR, FAR),
+    "previous": Field(("c",), -FAR, FAR),
+    "mean": Field(("c",), -FAR, FAR),
+    "moment": Field(("c",), -FAR_SQUARE, FAR_SQUARE),  # by rounding it may be below 0
+    "changes": Field(("c",), 0.0, FAR_SUM),
+    "distance": Field((2,), 0.0, 16.0),
+    "curvature": Field((), 0.0, FAR),
+    "level": Field((), -FAR, FAR),
+    "level_variance": Field((), 0.0, LARGEST_LEVEL_VARIANCE),
+    "largest": Field((), 0.0, FAR),
+    "tracked": Field((), 0.0, MOST_SAMPLES),
+    "shape": Field(("d",), 1e-3, 1e3),
+    "location": Field(("d",), -2.0, 2.0),
+    "location_variance": Field(("d",), 1e-3, 10.0),
+    "scores": Field((E,), LEAST_NATS, MOST_NATS),
+    "noises": Field((E, NOISES), LEAST_NATS, MOST_NATS),
+    "weights": Field(("k",), 0.0, FAR_SCALED),
+    "first": Field(("k",), -FAR, FAR),
+    "suspected": Field((), *_FLAG),
+    "early": Field((EARLY_SAMPLES,), 0.0, 2.0, whole=True),
+    "window_points": Field((WINDOW_SAMPLES, "d"), -2.0, 2.0),
+    "window_contexts": Field((WINDOW_SAMPLES, "w"), -FAR, FAR),
+    "window_losses": Field((WINDOW_SAMPLES, "k"), -FAR, FAR),
+    "window_weights": Field((WINDOW_SAMPLES,), 0.0, 1.0),
+    "reduced_mean": Field(("w",), -FAR, FAR),
+    "reduced_moments": Field(("w", "w"), -FAR_SQUARE, FAR_SQUARE),
+    "centre": Field(("w",), -FAR, FAR),
+    "encode": Field(("w", "r"), -FAR_SCALED, FAR_SCALED),
+    "theta": Field(("m",), -FAR_FITTED, FAR_FITTED),
+    "unit": Field((), LEAST_UNIT, FAR),
+    "covariance": Field(("m", "m"), -1e6, 1e6),
+    "fitted": Field((), *_FLAG),
+}
 
 
 @dataclass(frozen=True)
@@ -78,85 +134,81 @@ class State:
     """Every array is of float64 and begins with the axis of tuners; what a row beyond `count` holds means nothing."""
 
     # slots of memory
-    keys: Tensor  # [B, R, c] mean context of a slot's samples, relative to the first context ever
-    prompts: Tensor  # [B, R, P] sums over a slot's samples of the upper triangle of psi psi'
-    trust: Tensor  # [B, L, R] how far each expert believes a slot's samples
-    counts: Tensor  # [B, R] samples in a slot
-    last: Tensor  # [B, R] step of its latest sample
-    count: Tensor  # [B] slots in use
-    steps: Tensor  # [B] samples so far, failures included
-    latest: Tensor  # [B] the slot of the latest sample
+    keys: Array  # [B, R, c] mean context of a slot's samples, relative to the first context ever
+    prompts: Array  # [B, R, P] sums over a slot's samples of the upper triangle of psi psi'
+    trust: Array  # [B, L, R] how far each expert believes a slot's samples
+    counts: Array  # [B, R] samples in a slot
+    last: Array  # [B, R] step of its latest sample
+    count: Array  # [B] slots in use
+    steps: Array  # [B] samples so far, failures included
+    latest: Array  # [B] the slot of the latest sample
     # contexts
-    origin: Tensor  # [B, c] the first one
-    previous: Tensor  # [B, c] the latest one, relative to the first, as are the next three
-    mean: Tensor  # [B, c]
-    moment: Tensor  # [B, c] mean square
-    changes: Tensor  # [B, c] sum of half the squared changes
-    distance: Tensor  # [B, 2] mean and mean square of the distance between neighbours
+    origin: Array  # [B, c] the first one
+    previous: Array  # [B, c] the latest one, relative to the first, as are the next three
+    mean: Array  # [B, c]
+    moment: Array  # [B, c] mean square
+    changes: Array  # [B, c] sum of half the squared changes
+    distance: Array  # [B, 2] mean and mean square of the distance between neighbours
     # what all situations share
-    curvature: Tensor  # [B] 0 until it is known
-    level: Tensor  # [B] of the least y
-    level_variance: Tensor  # [B] in units of the curvature squared
-    largest: Tensor  # [B] deviation of y, slowly forgotten
-    tracked: Tensor  # [B] samples that these were tracked for
-    shape: Tensor  # [B, d] curvature of each knob relative to the others
-    location: Tensor  # [B, d] where optima are expected, in u; 0 is the default
-    location_variance: Tensor  # [B, d] of an optimum around that
+    curvature: Array  # [B] 0 until it is known
+    level: Array  # [B] of the least y
+    level_variance: Array  # [B] in units of the curvature squared
+    largest: Array  # [B] deviation of y, slowly forgotten
+    tracked: Array  # [B] samples that these were tracked for
+    shape: Array  # [B, d] curvature of each knob relative to the others
+    location: Array  # [B, d] where optima are expected, in u; 0 is the default
+    location_variance: Array  # [B, d] of an optimum around that
     # experts
-    scores: Tensor  # [B, E] evidence
-    noises: Tensor  # [B, E, NOISES] scores of the variances of one observation
-    weights: Tensor  # [B, k] y = losses @ weights
-    first: Tensor  # [B, k] losses of the first sample; all are kept relative to them
-    suspected: Tensor  # [B] 1 if the latest sample looked false
-    early: Tensor  # [B, EARLY_SAMPLES] what is known of the first samples: 0, 1 an outlier, 2 failed
+    scores: Array  # [B, E] evidence
+    noises: Array  # [B, E, NOISES] scores of the variances of one observation
+    weights: Array  # [B, k] y = losses @ weights
+    first: Array  # [B, k] losses of the first sample; all are kept relative to them
+    suspected: Array  # [B] 1 if the latest sample looked false
+    early: Array  # [B, EARLY_SAMPLES] what is known of the first samples: 0, 1 an outlier, 2 failed
     # the moving optimum; the window is a ring by `steps`
-    window_points: Tensor  # [B, WINDOW_SAMPLES, d] u
-    window_contexts: Tensor  # [B, WINDOW_SAMPLES, w]
-    window_losses: Tensor  # [B, WINDOW_SAMPLES, k]
-    window_weights: Tensor  # [B, WINDOW_SAMPLES]
-    reduced_mean: Tensor  # [B, w]
-    reduced_moments: Tensor  # [B, w, w]
-    centre: Tensor  # [B, w]
-    encode: Tensor  # [B, w, r]
-    theta: Tensor  # [B, m] in units of y
-    unit: Tensor  # [B] curvature of the latest fit, in which the covariance is
-    covariance: Tensor  # [B, m, m]
-    fitted: Tensor  # [B] 1 once there is a fit
+    window_points: Array  # [B, WINDOW_SAMPLES, d] u
+    window_contexts: Array  # [B, WINDOW_SAMPLES, w]
+    window_losses: Array  # [B, WINDOW_SAMPLES, k]
+    window_weights: Array  # [B, WINDOW_SAMPLES]
+    reduced_mean: Array  # [B, w]
+    reduced_moments: Array  # [B, w, w]
+    centre: Array  # [B, w]
+    encode: Array  # [B, w, r]
+    theta: Array  # [B, m] in units of y
+    unit: Array  # [B] curvature of the latest fit, in which the covariance is
+    covariance: Array  # [B, m, m]
+    fitted: Array  # [B] 1 once there is a fit
 
     @property
     def size(self) -> int:
         return len(self.steps)
 
-    def items(self) -> Iterator[tuple[str, Tensor]]:
+    def items(self) -> Iterator[tuple[str, Array]]:
         """Names and arrays."""
         for field in fields(self):
             yield field.name, getattr(self, field.name)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "State":
-        """A state with every array changed, as by taking some tuners or by moving to a device."""
+    def map(self, change: Callable[[Array], Array]) -> "State":
+        """A state with every array changed, as by taking some tuners."""
         return State(**{name: change(array) for name, array in self.items()})
 
 
 def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
     """Of every array of one tuner, by name."""
-    d, c, k, w, r, m = dims.knobs, dims.context, dims.columns, dims.width, dims.rank, dims.coefficients
-    rows, window = dims.rows, WINDOW_SAMPLES
+    known = sizes(dims)
+    return {name: tuple(known[n] if isinstance(n, str) else n for n in f.shape) for name, f in FIELDS.items()}
+
+
+def sizes(dims: Dims) -> dict[str, int]:
+    """Of the symbols in FIELDS."""
     return {
-        "keys": (rows, c), "prompts": (rows, dims.prompt), "trust": (L, rows), "counts": (rows,), "last": (rows,),
-        "count": (), "steps": (), "latest": (),
-        "origin": (c,), "previous": (c,), "mean": (c,), "moment": (c,), "changes": (c,), "distance": (2,),
-        "curvature": (), "level": (), "level_variance": (), "largest": (), "tracked": (), "shape": (d,),
-        "location": (d,), "location_variance": (d,),
-        "scores": (E,), "noises": (E, NOISES), "weights": (k,), "first": (k,), "suspected": (),
-        "early": (EARLY_SAMPLES,),
-        "window_points": (window, d), "window_contexts": (window, w), "window_losses": (window, k),
-        "window_weights": (window,), "reduced_mean": (w,), "reduced_moments": (w, w), "centre": (w,),
-        "encode": (w, r), "theta": (m,), "unit": (), "covariance": (m, m), "fitted": (),
+        "R": dims.rows, "P": dims.prompt, "d": dims.knobs, "c": dims.context, "k": dims.columns,
+        "w": dims.width, "r": dims.rank, "m": dims.coefficients,
     }  # fmt: skip
 
 
-def blank(dims: Dims, size: int, starts: Mapping[str, Any]) -> State:
-    """B tuners that know nothing, in NumPy: zeros, but for the arrays that `starts` gives one tuner's values of."""
+def blank(dims: Dims, size: int, starts: Mapping[str, ArrayLike]) -> State:
+    """B tuners that know nothing: zeros, but for the arrays that `starts` gives one tuner's values of."""
     arrays = {name: np.zeros((size, *shape)) for name, shape in shapes(dims).items()}
     for name, value in starts.items():
         arrays[name][...] = value

@@ -17,13 +17,11 @@ from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
 from rasp_tuner.engine.kernel.merge import merged
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
-from rasp_tuner.engine.quadratic.compiled import CompiledBelief, CompiledOne
-from rasp_tuner.engine.quadratic.one import ArraysBelief, ArraysOne
-from rasp_tuner.engine.quadratic.upgrade import upgraded
+from rasp_tuner.engine.quadratic.native_single import NativeBelief, NativeSingle
+from rasp_tuner.engine.quadratic.numpy_single import NumpyBelief, NumpySingle
 from rasp_tuner.types import Slots
 
-ALL = np.ones(1, dtype=bool)
-QuadraticBelief = ArraysBelief | CompiledBelief
+QuadraticBelief = NumpyBelief | NativeBelief
 
 
 class QuadraticFamily:
@@ -38,7 +36,7 @@ class QuadraticFamily:
 
     @property
     def uses_blas(self) -> bool:
-        return isinstance(self.one, ArraysOne)
+        return isinstance(self.one, NumpySingle)
 
     @property
     def samples(self) -> int:
@@ -53,7 +51,7 @@ class QuadraticFamily:
 
     @one_thread()
     def reweigh(self, weights: Array) -> None:
-        reweigh(self.dims, self.tuners, weights[None], ALL)
+        reweigh(self.tuners, weights[None], True)
 
     def merge(self, other: "QuadraticFamily", weights: Array, first: bool) -> None:
         """Take in all that another one learned: prompts add."""
@@ -78,10 +76,10 @@ class QuadraticFamily:
         return to_family(self.dims, self.tuners, 0)
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self._hold(from_family(self.dims, upgraded(state)))
+        self._hold(from_family(self.dims, state))
 
     def _hold(self, tuners: State) -> None:
         """Take up a state of one tuner, with what computes on it."""
         self.tuners = tuners
-        compiled = native.available() and native.Native.serves(self.dims)
-        self.one = (CompiledOne if compiled else ArraysOne)(self.dims, self.default, tuners)
+        compiled = native.available() and native.serves(self.dims)
+        self.one = (NativeSingle if compiled else NumpySingle)(self.dims, self.default, tuners)

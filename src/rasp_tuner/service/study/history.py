@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rasp_tuner.core.context_encoder import context_encoder
-from rasp_tuner.core.numerics import Array, under
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.core.regimes import RegimeTimeline
+from rasp_tuner.core.state_checks import under
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
 from rasp_tuner.service.study.study_visits import StudyVisits
