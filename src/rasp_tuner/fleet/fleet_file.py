@@ -126,7 +126,7 @@ def _check_header(plan: Plan, header: Mapping[str, Any]) -> None:
     if not isinstance(header["lineages"], dict):
         raise SnapshotError(f"lineages must be by number, got {show(header['lineages'])}")
     for lineage in header["lineages"].values():
-        Lineage.rebuild(plan.seed, lineage, MOST_SAMPLES)
+        Lineage.rebuild(plan.seed, lineage, sum(lineage["held"].values()))
 
 
 def _least_numbers(dims: Dims) -> int:
