@@ -22,7 +22,7 @@ from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, under
+from rasp_tuner.core.state_checks import MOST_SAMPLES, broken, under
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
 from rasp_tuner.engine.kernel.state import Dims, shapes
@@ -146,8 +146,13 @@ def pack(part: Tuners) -> dict[str, Array]:
 def unpack(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]) -> Tuners:
     """What `pack` gave, checked."""
     part = blank(plan, device, size, 0)
-    part.state = from_packed(plan.dims, size, under("state/", arrays)).map(device.put)
+    state = from_packed(plan.dims, size, under("state/", arrays))
     part.objective.restore(under("objective/", arrays))
+    if not np.array_equal(state.weights, host(part.objective.weights)):
+        raise broken(arrays, "state/weights", "be those of the metrics", state.weights.tolist())
+    if (host(part.objective.seen) > state.steps).any():
+        raise broken(arrays, "objective/seen", "be at most the number of steps", arrays["objective/seen"].tolist())
+    part.state = state.map(device.put)
     part.calibration.restore(under("calibration/", arrays))
     if part.budget is not None:
         part.budget.restore(under("budget/", arrays))
