@@ -12,7 +12,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
-from rasp_tuner.core.state_checks import Field, checked, under
+from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
@@ -229,6 +229,12 @@ class Engine:
         early = checked(state, {"early": points}, {"n": range(EARLY_FAILURES + 1)})["early"]
         for name, part in self._parts():
             part.restore(under(f"{name}/", state))
+        if self.objective.seen > self.gate.samples:
+            raise broken(state, "objective/seen", f"be at most {self.gate.samples}, all samples", self.objective.seen)
+        for i in range(len(self.gate.families)):
+            own = state[name := f"gate/{i}/weights"]
+            if own.size and not np.array_equal(own, self.objective.weights):
+                raise broken(state, name, f"be those of the metrics, {self.objective.weights}", own.tolist())
         self._early = list(early)
         self._latest = None
 

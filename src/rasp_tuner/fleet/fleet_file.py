@@ -22,7 +22,7 @@ from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, under
+from rasp_tuner.core.state_checks import MOST_SAMPLES, broken, under
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
 from rasp_tuner.engine.kernel.state import Dims, Places, shapes
@@ -126,7 +126,7 @@ def _check_header(plan: Plan, header: Mapping[str, Any]) -> None:
     if not isinstance(header["lineages"], dict):
         raise SnapshotError(f"lineages must be by number, got {show(header['lineages'])}")
     for lineage in header["lineages"].values():
-        Lineage.rebuild(plan.seed, lineage, MOST_SAMPLES)
+        Lineage.rebuild(plan.seed, lineage, sum(lineage["held"].values()))
 
 
 def _least_numbers(dims: Dims) -> int:
@@ -146,8 +146,13 @@ def pack(part: Tuners) -> dict[str, Array]:
 def unpack(plan: Plan, size: int, arrays: Mapping[str, Array]) -> Tuners:
     """What `pack` gave, checked, on this machine."""
     part = blank(plan, Device("cpu"), size, 0)
-    part.batch.put(part.rows, from_packed(plan.dims, size, under("state/", arrays)))
+    state = from_packed(plan.dims, size, under("state/", arrays))
     part.objective.restore(under("objective/", arrays))
+    if not np.array_equal(state.weights, part.objective.weights):
+        raise broken(arrays, "state/weights", "be those of the metrics", state.weights.tolist())
+    if (part.objective.seen > state.steps).any():
+        raise broken(arrays, "objective/seen", "be at most the number of steps", arrays["objective/seen"].tolist())
+    part.batch.put(part.rows, state)
     part.calibration.restore(under("calibration/", arrays))
     if part.budget is not None:
         part.budget.restore(under("budget/", arrays))
