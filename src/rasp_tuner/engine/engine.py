@@ -15,9 +15,11 @@ from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Propo
 from rasp_tuner.core.state_checks import under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
+from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Choice, Trial, predict_one
 from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
@@ -42,6 +44,7 @@ EARLY_FAILURES = 64  # kept until the first success says what bad means
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 ALIKE = 0.5  # similarity from which on two situations are called alike
 MOST_DEVIATIONS = 1e6  # of a surprise
+ALL = np.ones(1, dtype=bool)  # the one tuner that there is
 
 
 class Engine:
@@ -52,6 +55,7 @@ class Engine:
         objective: Objective,
         gate: EvidenceGate,
         default: Array,
+        context_dim: int,
         *,
         switching_cost: float = 0.0,
         guard: float | None = None,
@@ -67,6 +71,8 @@ class Engine:
         self._first_looks = len(default) + 1
         self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
+        self._bounds = ContextBounds(context_dim, np.zeros(1))
+        self._loss_bounds = LossBounds(objective.logs, np.zeros(1))
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
@@ -91,7 +97,7 @@ class Engine:
 
     def believe(self, context: Array) -> Belief:
         """What all families hold true in this context; the belief of an ask serves its tell, too."""
-        latest = self._latest
+        latest, context = self._latest, self._bounds.bounded(context[None])[0]
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
         belief = self.gate.believe(context)
@@ -132,14 +138,13 @@ class Engine:
         asked: Array | None = None,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        losses = self._rescaled_for(self.objective.to_minimise(metrics))
-        outcome = self._learn(Trial(point, context, losses, False, asked))
+        outcome = self._told(Trial(point, context, self.objective.to_minimise(metrics), False, asked))
         self._learn_early_failures()
         return outcome
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._learn(Trial(point, context, self._rescaled_for(self.objective.of_error(error)), False))
+        return self._told(Trial(point, context, self.objective.of_error(error), False))
 
     def tell_failed(
         self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
@@ -207,6 +212,8 @@ class Engine:
         if self._budget is not None and other._budget is not None:
             self._budget.merge(other._budget)
         self.objective.merge(other.objective)
+        self._bounds.merge(other._bounds)
+        self._loss_bounds.merge(other._loss_bounds)
         self.gate.merge(other.gate, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.gate.reweigh(self.objective.weights)
@@ -234,6 +241,8 @@ class Engine:
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
         yield "composer", self.objective  # its name in snapshots since version 0.1
         yield "gate", self.gate
+        yield "bounds", self._bounds
+        yield "loss_bounds", self._loss_bounds
         yield "calibration", self._calibration
         if self._budget is not None:
             yield "budget", self._budget
@@ -296,20 +305,34 @@ class Engine:
         price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
         self._budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
 
-    def _rescaled_for(self, losses: Array) -> Array:
-        """The same losses, after the scale was changed if they leave no choice."""
-        if self.objective.observe_extreme(losses):
-            self._log_scales("a value far beyond all before it")
+    def _told(self, trial: Trial) -> LearnResult:
+        """Learn from losses as they came: what they prove, then as far as they are believed."""
+        raw = trial.losses[None]
+        self._loss_bounds.observe(raw, ALL)
+        if self.objective.observe_extreme(trial.losses, self._loss_bounds):
+            self._log_scales("values far beyond all before them")
             self.gate.reweigh(self.objective.weights)
             self._latest = None
-        return losses
+        if self.objective.says_nothing(trial.losses):
+            told = self.objective.own_units(self.objective.target(trial.losses))
+            return LearnResult(told, reason="nothing: a first value of 0 or less among positive ones may be false")
+        return self._learn(trial._replace(losses=self._loss_bounds.bounded(raw)[0]))
 
     def _learn_early_failures(self) -> None:
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
             self._learn(Trial(failed_at, failed_in, self.objective.worst(), True))
 
+    def _bounded(self, trial: Trial) -> Trial:
+        """The trial with its context as models see it; what they saw of others so far is mended first."""
+        new = self._bounds.observe(trial.context[None], ALL)
+        if new is not None and new.any():
+            self.gate.bound_contexts(self._bounds.least[0], self._bounds.most[0])
+            self._latest = None
+        return trial._replace(context=self._bounds.bounded(trial.context[None])[0])
+
     def _learn(self, trial: Trial) -> LearnResult:
+        trial = self._bounded(trial)
         point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change

@@ -130,6 +130,15 @@ class Family(Stateful, Protocol[B]):
     def reweigh(self, weights: Array) -> None:
         """From now on y = losses @ weights [K], for everything ever learned."""
 
+    def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
+        """All losses ever learned become losses * factors + shifts, [K] each, in other units; y = losses @ weights.
+
+        So are those of y: by one factor and one shift.
+        """
+
+    def bound_contexts(self, least: Array, most: Array) -> None:
+        """All contexts ever learned lay within `least` and `most` [d_c]: what was outside of them was absurd."""
+
     def merge(self, other: Self, weights: Array, first: bool) -> None:
         """Take in all that another family of its kind learned, which is not changed; from now on y = losses @ weights.
 

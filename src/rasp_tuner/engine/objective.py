@@ -18,6 +18,7 @@ import numpy as np
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.numbers import (
     Condition,
     Number,
@@ -38,7 +39,7 @@ ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
 NEAR_ZERO, NEAR_ZERO_SHARE = 0.05, 0.1  # of the default's level; of the samples that may lie below without harm
 LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if levels are to differ
 NEAR_ZERO_SAMPLES = 30  # that this share is taken over
-LEAP, LEAP_SAMPLES = 50.0, 4  # a value so many times the worst of so many samples or more calls for logarithms
+LEAP, LEAP_SAMPLES = 50.0, 4  # two values so many times the others, of so many or more, call for logarithms
 LEAST_UNIT = 1e-300
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 MOST_LOG_RATIO = math.log(LARGEST_RATIO)
@@ -67,6 +68,7 @@ class Objective(MetricTable):
         self.sign = self._signs[0]  # of the metric, if there is one
         self._one = len(self.metrics) == 1
         self._one_open = self._one and len(own) == 2  # one metric, on "auto"; several keep their first scale
+        self._open = tuple(metric.scale == "auto" for metric in self.metrics.values())
         self._positive_only = tuple(name for name, metric in self.metrics.items() if metric.scale == "log")
         self._mean, self._squares, self._worst = ([zero] * len(own) for _ in range(3))  # squares: summed, around it
         self._deviations = [zero + 1.0] * len(own)  # that a column is divided by
@@ -88,6 +90,11 @@ class Objective(MetricTable):
     def columns(self) -> int:
         """C."""
         return len(self._columns)
+
+    @property
+    def logs(self) -> list[bool]:
+        """[C] which columns are logarithms."""
+        return [log for _, log in self._columns]
 
     def _set_weights(self) -> None:
         n = numbers_of(self._zero)
@@ -177,27 +184,41 @@ class Objective(MetricTable):
         spread = n.sqrt(self._squares[c] / n.clip(seen, 1, None))
         return n.where(spread > ROUNDING * n.abs(self._mean[c]), spread, 1.0)
 
-    def observe_extreme(self, losses: Tensor, told: Condition = True) -> Condition:
-        """Choose the scale by a sample [C] that leaves no choice; whether that changed the weights.
+    def observe_extreme(self, losses: Tensor, bounds: LossBounds, told: Condition = True) -> Condition:
+        """Choose the scale by what leaves no choice, before a sample [C] is used; whether that changed the weights.
 
-        To be asked before such a sample is used: what is not positive has no logarithm, so its metric is linear for
-        ever; and what is many times all that was seen before would drown it on a linear scale.
+        What is not positive has no logarithm, so its metric is linear for ever; and what is many times all that was
+        seen before would drown it on a linear scale. Neither is believed of one sample: `bounds` has seen this one.
         """
-        n, columns = numbers_of(self._zero), columns_of(losses)
+        n, proven, trusted = numbers_of(self._zero), bounds.proven(), bounds.high
+        if isinstance(self._zero, float):
+            proven, trusted = proven[0], trusted[0]
+        upper, high = columns_of(proven), columns_of(trusted)
         changed = told & (self.seen < 0)
         for c, k in self._linear:
-            fallen = told & (self._signs[k] * columns[c] <= 0.0)
+            fallen = told & (upper[c] >= 0.0 if self._signs[k] < 0.0 else upper[self.columns + c] >= 0.0)
             changed = changed | (fallen & self._uses_log[k])
             self._positive[k] = self._positive[k] & n.logical_not(fallen)
             self._uses_log[k] = self._uses_log[k] & n.logical_not(fallen)
         if self._one_open:
-            leap = (self.seen >= LEAP_SAMPLES) & (columns[0] > LEAP * self._worst[0]) & (self._worst[0] > 0.0)
+            leap = (self.seen >= LEAP_SAMPLES) & (upper[0] > LEAP * high[0]) & (high[0] > 0.0)
             leap = told & leap & self._positive[0] & n.logical_not(self._uses_log[0])
             self._uses_log[0] = self._uses_log[0] | leap
             changed = changed | leap
         if n.any(changed):
             self._set_weights()
         return changed
+
+    def says_nothing(self, losses: Tensor) -> Condition:
+        """Whether a sample [C] has a first value of 0 or less, of a metric on "auto" that was above 0 so far.
+
+        Its logarithm would be the best ever, or none. `observe_extreme` has seen it.
+        """
+        nothing, columns = self.seen < 0, columns_of(losses)
+        for c, k in self._linear:
+            if self._open[k]:
+                nothing = nothing | (self._positive[k] & (self._signs[k] * columns[c] <= 0.0))
+        return nothing
 
     @property
     def may_rescale(self) -> Condition:

@@ -10,7 +10,7 @@ from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.engine.context_gate import ContextGate
-from rasp_tuner.engine.discrete.family import DiscreteFamily
+from rasp_tuner.engine.discrete_mend import MendedDiscreteFamily
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gate import EvidenceGate
@@ -110,7 +110,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     if any(discrete):
         window = 0 if families else WINDOW_SAMPLES  # the quadratic family keeps one
         families.append(
-            DiscreteFamily(layout.levels, layout.unordered, layout.default, context_dim, window, layout.rules)
+            MendedDiscreteFamily(layout.levels, layout.unordered, layout.default, context_dim, window, layout.rules)
         )
         odds.append(FAMILY_ODDS * (2.0 * share - 1.0))
     gate = EvidenceGate(families, odds)
@@ -118,6 +118,7 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         objective,
         gate,
         layout.default,
+        context_dim,
         switching_cost=settings.switching_cost,
         guard=settings.guard,
         budget=settings.budget,

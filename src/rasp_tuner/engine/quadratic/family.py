@@ -16,13 +16,14 @@ from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
 from rasp_tuner.engine.kernel.merge import merged
+from rasp_tuner.engine.kernel.restate import bound_contexts, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
 from rasp_tuner.engine.quadratic.compiled import CompiledBelief, CompiledOne
 from rasp_tuner.engine.quadratic.one import ArraysBelief, ArraysOne
 from rasp_tuner.engine.quadratic.upgrade import upgraded
 from rasp_tuner.types import Slots
 
-ALL = np.ones(1, dtype=bool)
+ALL, FIRST = np.ones(1, dtype=bool), np.zeros(1, dtype=np.int64)
 QuadraticBelief = ArraysBelief | CompiledBelief
 
 
@@ -54,6 +55,16 @@ class QuadraticFamily:
     @one_thread()
     def reweigh(self, weights: Array) -> None:
         reweigh(self.dims, self.tuners, weights[None], ALL)
+
+    def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
+        """Exact: it keeps sums of products of losses."""
+        used = int(np.abs(self.tuners.weights[0]).argmax())
+        scale = np.array([factors[used] * weights[used] / self.tuners.weights[0, used]])
+        restate(self.dims, self.tuners, FIRST, factors[None], shifts[None], weights[None], scale)
+
+    @one_thread()
+    def bound_contexts(self, least: Array, most: Array) -> None:
+        bound_contexts(self.dims, self.tuners, FIRST, least[None], most[None])
 
     def merge(self, other: "QuadraticFamily", weights: Array, first: bool) -> None:
         """Take in all that another one learned: prompts add."""

@@ -1,0 +1,52 @@
+"""ContextBounds: contexts as models see them: no dimension lies far outside of what it was seen to be.
+
+A model divides each dimension by how much it varies, over all time. One value of 1000 among zeros and ones would make
+all others look alike. So what lies more than one width outside of the trusted range (trusted_range.py) is seen at that
+distance: still unlike all others, and no scale is moved by much. Where a dimension was constant so far, or there are
+few samples, no width is known and nothing is changed; models mend what they learned by then (`Family.bound_contexts`).
+
+symbol   shape    meaning
+B, c     scalar   tuners; context dimensions
+"""
+
+from collections.abc import Mapping
+
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.engine.kernel.namespace import namespace
+from rasp_tuner.engine.numbers import Tensor
+from rasp_tuner.engine.trusted_range import TrustedRange
+
+WIDTHS = 1.0  # beyond either end that a value is believed: enough to be new, too little to drown what is known
+
+
+class ContextBounds(TrustedRange):
+    """Of c dimensions of as many tuners as there are zeros [B]."""
+
+    def __init__(self, context_dim: int, zeros: Tensor) -> None:
+        super().__init__(context_dim, zeros)
+        self._derive()
+
+    def bounded(self, contexts: Tensor) -> Tensor:
+        """Contexts [B, c] as models see them."""
+        xp = namespace(contexts)
+        return xp.minimum(xp.maximum(contexts, self.least), self.most)
+
+    def observe(self, values: Tensor, told: Tensor) -> Tensor | None:
+        """Take in contexts [B, c] as they came; which dimensions are bounded from now on, None if nothing changed."""
+        new = super().observe(values, told)
+        if new is not None:
+            self._derive()
+        return new
+
+    def merge(self, other: TrustedRange) -> None:
+        super().merge(other)
+        self._derive()
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        super().restore(state)
+        self._derive()
+
+    def _derive(self) -> None:
+        xp, known, slack = namespace(self.ends), self.known, WIDTHS * (self.high - self.low)
+        self.least = xp.where(known, self.low - slack, -LARGEST)  # [B, c]
+        self.most = xp.where(known, self.high + slack, LARGEST)
