@@ -1,8 +1,8 @@
 """ContextBounds: contexts as models see them: no dimension lies far outside of what it was seen to be.
 
 A model divides each dimension by how much it varies, over all time. One value of 1000 among zeros and ones would make
-all others look alike. So what lies more than one width outside of the trusted range (trusted_range.py) is seen at that
-distance: still unlike all others, and no scale is moved by much. Where a dimension was constant so far, or there are
+all others look alike. So what lies more than three widths outside of the trusted range (trusted_range.py) is seen at
+that distance: still unlike all others, and no scale is moved by much. Where a dimension was constant so far, or there are
 few samples, no width is known and nothing is changed; models mend what they learned by then (`Family.bound_contexts`).
 
 symbol   shape    meaning
@@ -16,7 +16,7 @@ from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.numbers import Tensor
 from rasp_tuner.engine.trusted_range import TrustedRange
 
-WIDTHS = 1.0  # beyond either end that a value is believed: enough to be new, too little to drown what is known
+WIDTHS = 3.0  # beyond either end that a value is believed: with fewer, a new situation would be taken for a known one
 
 
 class ContextBounds(TrustedRange):
@@ -30,6 +30,11 @@ class ContextBounds(TrustedRange):
         """Contexts [B, c] as models see them."""
         xp = namespace(contexts)
         return xp.minimum(xp.maximum(contexts, self.least), self.most)
+
+    def new(self, contexts: Tensor) -> Tensor:
+        """[B] whether contexts [B, c] lie a width or more outside of what was seen, in a dimension at least."""
+        xp, width = namespace(contexts), self.high - self.low
+        return xp.any((contexts > self.high + width) | (contexts < self.low - width), axis=1)
 
     def observe(self, values: Tensor, told: Tensor) -> Tensor | None:
         """Take in contexts [B, c] as they came; which dimensions are bounded from now on, None if nothing changed."""

@@ -23,6 +23,11 @@ class MendedDiscreteFamily(DiscreteFamily):
             s["late"][:, -k:] = s["late"][:, -k:] * factors + shifts
         return self.restore(s)
 
+    def forget(self) -> None:
+        weights = self._state["weights"]
+        self._state = {**self._empty(), "weights": weights}
+        self._fit = self._derive()
+
     @one_thread()
     def bound_contexts(self, least: Array, most: Array) -> None:
         s, c = self.state(), len(least)

@@ -15,11 +15,10 @@ from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Propo
 from rasp_tuner.core.state_checks import under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Choice, Trial, predict_one
+from rasp_tuner.engine.family import Belief, Choice, Forecast, Trial, predict_one
 from rasp_tuner.engine.gate import EvidenceGate
-from rasp_tuner.engine.loss_bounds import LossBounds
+from rasp_tuner.engine.intake import Intake
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
@@ -44,7 +43,8 @@ EARLY_FAILURES = 64  # kept until the first success says what bad means
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 ALIKE = 0.5  # similarity from which on two situations are called alike
 MOST_DEVIATIONS = 1e6  # of a surprise
-ALL = np.ones(1, dtype=bool)  # the one tuner that there is
+PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
+SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
 
 
 class Engine:
@@ -71,10 +71,10 @@ class Engine:
         self._first_looks = len(default) + 1
         self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
-        self._bounds = ContextBounds(context_dim, np.zeros(1))
-        self._loss_bounds = LossBounds(objective.logs, np.zeros(1))
+        self._intake = Intake(default, context_dim, objective)
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
+        self._expected: tuple[Array, float, Forecast] | None = None  # of a point and its target, by that belief
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
         gate.reweigh(objective.weights)
 
@@ -97,7 +97,7 @@ class Engine:
 
     def believe(self, context: Array) -> Belief:
         """What all families hold true in this context; the belief of an ask serves its tell, too."""
-        latest, context = self._latest, self._bounds.bounded(context[None])[0]
+        latest, context = self._latest, self._intake.bounded(context)
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
         belief = self.gate.believe(context)
@@ -119,6 +119,8 @@ class Engine:
         if self.objective.seen == 0:
             return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
         belief = self.believe(context)
+        if self._intake.watch.count[0]:
+            return self._check_of_unit(belief)
         choice = self._legal_choice(belief, belief.choose(rng))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.guard is not None:
@@ -212,11 +214,12 @@ class Engine:
         if self._budget is not None and other._budget is not None:
             self._budget.merge(other._budget)
         self.objective.merge(other.objective)
-        self._bounds.merge(other._bounds)
-        self._loss_bounds.merge(other._loss_bounds)
+        self._intake.merge(other._intake)
         self.gate.merge(other.gate, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.gate.reweigh(self.objective.weights)
+        if n and m:
+            self._mend_contexts()
         early = [*self._early, *other._early] if first else [*other._early, *self._early]
         self._early, self._latest = early[-EARLY_FAILURES:], None
         if self.objective.seen:
@@ -241,8 +244,7 @@ class Engine:
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
         yield "composer", self.objective  # its name in snapshots since version 0.1
         yield "gate", self.gate
-        yield "bounds", self._bounds
-        yield "loss_bounds", self._loss_bounds
+        yield "intake", self._intake
         yield "calibration", self._calibration
         if self._budget is not None:
             yield "budget", self._budget
@@ -306,39 +308,99 @@ class Engine:
         self._budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
 
     def _told(self, trial: Trial) -> LearnResult:
-        """Learn from losses as they came: what they prove, then as far as they are believed."""
-        raw = trial.losses[None]
-        self._loss_bounds.observe(raw, ALL)
-        if self.objective.observe_extreme(trial.losses, self._loss_bounds):
+        """Learn from losses as they came; or put them aside, if their metric may have changed its unit."""
+        if self.gate.samples < 2 or not self.objective.seen:
+            return self._tell_believed(trial)
+        belief, y = self.believe(trial.context), float(self.objective.target(trial.losses))
+        forecast = belief.forecast(trial.point, y)
+        self._expected = trial.point, y, forecast
+        unsure = math.sqrt(max(forecast.variance + belief.noise, LEAST_VARIANCE)) * max(self._calibration.factor, 1.0)
+        taken = self._intake.take(trial, self.objective, y - forecast.mean, unsure, self._familiar)
+        reason = "" if taken.change is None else self._restate(*taken.change)
+        result = LearnResult(self.objective.own_units(y), reason=PUT_ASIDE)
+        for one in taken.trials:
+            result = self._tell_believed(one)
+        return result._replace(reason=reason) if reason else result
+
+    def _restate(self, factors: Array, shifts: Array) -> str:
+        """See all of the past in the units that metrics have now; what has changed, in words."""
+        by_column = self.objective.restate(factors, shifts)
+        self.gate.restate(*by_column, self.objective.weights)
+        self._intake.restate(*by_column)
+        self._latest = None
+        changes = [
+            f"{name} is {factor:.3g} times what it was" if factor != 1.0 else f"{name} has moved by {shift:.3g}"
+            for name, factor, shift in zip(self.metrics, factors.tolist(), shifts.tolist(), strict=True)
+            if factor != 1.0 or shift
+        ]
+        told = f"{', '.join(changes)}, whatever the settings: all that was learned is seen in the new unit"
+        log.warning("a metric has changed: %s", told)
+        return told
+
+    def _tell_believed(self, trial: Trial) -> LearnResult:
+        """Learn from losses: what they prove, then as far as they are believed."""
+        self._intake.observe_losses(trial.losses)
+        result = self._learn_believed(trial)
+        first = self._intake.absurd_first(self.objective)
+        if first:
+            self._learn_again(first)
+        return result
+
+    def _learn_believed(self, trial: Trial) -> LearnResult:
+        if self.objective.observe_extreme(self._intake.losses):
             self._log_scales("values far beyond all before them")
             self.gate.reweigh(self.objective.weights)
             self._latest = None
         if self.objective.says_nothing(trial.losses):
-            told = self.objective.own_units(self.objective.target(trial.losses))
-            return LearnResult(told, reason="nothing: a first value of 0 or less among positive ones may be false")
-        return self._learn(trial._replace(losses=self._loss_bounds.bounded(raw)[0]))
+            return LearnResult(self.objective.own_units(self.objective.target(trial.losses)), reason=SAYS_NOTHING)
+        return self._learn(self._intake.believed(trial, self._familiar))
+
+    def _learn_again(self, trials: list[Trial]) -> None:
+        """Learn the first trials once more, now that it is known what is normal; costs are not booked twice."""
+        self.objective, self._latest = self.objective.fresh(), None
+        self.gate.forget()
+        self.gate.reweigh(self.objective.weights)
+        for trial in trials:
+            if not trial.failed:
+                self._learn_believed(trial._replace(asked=None))
+            elif self.objective.seen:
+                self._learn(trial._replace(losses=self.objective.worst(), asked=None))
+
+    def _familiar(self, context: Array) -> bool:
+        """Whether a situation like this one was met; before any sample, none is thought to be special."""
+        if not self.gate.samples:
+            return True
+        new = self._intake.contexts.new(context[None])[0]
+        return not new and bool(self.believe(context).similar().max() >= ALIKE)
+
+    def _check_of_unit(self, belief: Belief) -> Proposal:
+        """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
+        own, others = (int(count[0]) for count in self._intake.watch.at_default(self.default))
+        point = self.default if others > 1 and not own else self._proven(belief, LIKELY)
+        if own > 1 and not others and point is self.default:
+            recent = self.recent()
+            tried = (recent.points != self.default).any(axis=1)
+            point = recent.points[tried][int(recent.errors[tried].argmin())] if tried.any() else point
+        mean, variance = predict_one(belief, point)
+        name = "default" if point is self.default else "best known"
+        return Proposal(point, self._reasons(belief, Choice(point, f"{name} (has the metric changed?)", mean, variance)))
 
     def _learn_early_failures(self) -> None:
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
             self._learn(Trial(failed_at, failed_in, self.objective.worst(), True))
 
-    def _bounded(self, trial: Trial) -> Trial:
-        """The trial with its context as models see it; what they saw of others so far is mended first."""
-        new = self._bounds.observe(trial.context[None], ALL)
-        if new is not None and new.any():
-            self.gate.bound_contexts(self._bounds.least[0], self._bounds.most[0])
-            self._latest = None
-        return trial._replace(context=self._bounds.bounded(trial.context[None])[0])
-
     def _learn(self, trial: Trial) -> LearnResult:
-        trial = self._bounded(trial)
+        self._intake.keep_first(trial)
+        if self._intake.observe_context(trial.context):
+            self._mend_contexts()
+        trial = trial._replace(context=self._intake.bounded(trial.context))
         point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.gate.samples
         belief = self.believe(context) if samples else None
-        forecast = belief.forecast(point, error) if belief is not None and samples >= 2 else None
+        forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
         if belief is not None and asked is not None:
             self._account(belief, point, error, failed)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
@@ -356,6 +418,19 @@ class Engine:
         if belief is None or forecast is None or not self.densities:
             return LearnResult(told)
         return LearnResult(told, log_density=log_mean(forecast.log_densities, belief.weights))
+
+    def _forecast(self, belief: Belief, point: Array, y: float) -> Forecast:
+        """What was expected at a point where y came out; it was looked at before, as a rule."""
+        known, self._expected = self._expected, None
+        if known is not None and self._latest is not None and known[0] is point and known[1] == y:
+            return known[2]
+        return belief.forecast(point, y)
+
+    def _mend_contexts(self) -> None:
+        """Have models see contexts of the past as they would be seen now."""
+        bounds = self._intake.contexts
+        self.gate.bound_contexts(bounds.least[0], bounds.most[0])
+        self._latest = None
 
     def _rescaled(self) -> bool:
         """Whether the metric changed its scale."""

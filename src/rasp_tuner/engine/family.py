@@ -136,6 +136,9 @@ class Family(Stateful, Protocol[B]):
         So are those of y: by one factor and one shift.
         """
 
+    def forget(self) -> None:
+        """Be as new: what was learned is about to be learned again, otherwise. What others told it stays."""
+
     def bound_contexts(self, least: Array, most: Array) -> None:
         """All contexts ever learned lay within `least` and `most` [d_c]: what was outside of them was absurd."""
 

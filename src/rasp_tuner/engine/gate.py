@@ -123,6 +123,11 @@ class EvidenceGate:
         for family in self.families:
             family.restate(factors, shifts, weights)
 
+    def forget(self) -> None:
+        self._evidence = Evidence(np.zeros(len(self.families)))
+        for family in self.families:
+            family.forget()
+
     def bound_contexts(self, least: Array, most: Array) -> None:
         for family in self.families:
             family.bound_contexts(least, most)

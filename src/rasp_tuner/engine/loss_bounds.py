@@ -1,8 +1,9 @@
 """LossBounds: losses as models see them, and what a few of them prove.
 
 A value far beyond all others is very bad, or very good, but not without bound: what 1e9 milliseconds mean beside 100 is
-that something went wrong. So it counts as ten times as far as what was seen (trusted_range.py); a new regime is taken in
-full from its third sample on. No rule that holds for ever believes one value: two must show it.
+that something went wrong. So it counts as ten times what was seen (trusted_range.py), or a thousand times in a situation
+that was never met, for levels may differ by that much. A new level is taken in full from its third sample on. No rule
+that holds for ever believes one value: two must show it.
 
 symbol   shape    meaning
 B, C     scalar   tuners; columns of losses, as of an Objective
@@ -17,7 +18,8 @@ from rasp_tuner.engine.numbers import Tensor
 from rasp_tuner.engine.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
 
 TIMES = 10.0  # the level or the width of what was seen, whichever is more: a ruinous setting must still look ruinous
-LOG_SLACK = math.log1p(TIMES)  # the same, of a factor
+NEW_TIMES = 1000.0  # the same in a new situation
+GOOD_SHARE = 0.1  # of that, for what is better than all before: enough to be the best, and to be looked at again
 FIRST_SAMPLES = 5.0  # up to which one value proves as much as two: what is normal is not known yet
 
 
@@ -34,6 +36,11 @@ class LossBounds(TrustedRange):
         """Losses [B, C] as models see them."""
         xp = namespace(losses)
         return xp.minimum(xp.maximum(losses, self.least), self.most)
+
+    def bounded_if_new(self, losses: Tensor) -> Tensor:
+        """The same in situations that were never met."""
+        xp, (least, most) = namespace(losses), self._bounds(NEW_TIMES)
+        return xp.minimum(xp.maximum(losses, least), most)
 
     def observe(self, values: Tensor, told: Tensor) -> Tensor | None:
         """Take in losses [B, C] as they came."""
@@ -61,9 +68,13 @@ class LossBounds(TrustedRange):
         self._derive()
 
     def _derive(self) -> None:
+        self.least, self.most = self._bounds(TIMES)  # [B, C]
+
+    def _bounds(self, times: float) -> tuple[Tensor, Tensor]:
+        """The least and the most [B, C] that are believed, so many times beyond what was seen."""
         xp, low, high = namespace(self.ends), self.low, self.high
-        size = TIMES * xp.maximum(high - low, xp.maximum(xp.abs(low), xp.abs(high)))
-        slack = xp.where(self._logs, LOG_SLACK, size)
+        size = xp.maximum(high - low, xp.maximum(xp.abs(low), xp.abs(high)))
+        slack = xp.where(self._logs, math.log1p(times), times * size)
         known = (self.seen >= KNOWN_FROM_SAMPLES)[:, None] & (slack > 0.0)
-        self.least = xp.where(known, low - slack, -LARGEST)  # [B, C]
-        self.most = xp.where(known, high + slack, LARGEST)
+        below = xp.where(self._logs, slack, GOOD_SHARE * slack)
+        return xp.where(known, low - below, -LARGEST), xp.where(known, high + slack, LARGEST)

@@ -32,6 +32,7 @@ from rasp_tuner.engine.numbers import (
     saved,
 )
 from rasp_tuner.engine.scale import easier_in_logs, levels_apart
+from rasp_tuner.engine.unit_watch import Change
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric, Scale
 
@@ -41,6 +42,7 @@ LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if 
 NEAR_ZERO_SAMPLES = 30  # that this share is taken over
 LEAP, LEAP_SAMPLES = 50.0, 4  # two values so many times the others, of so many or more, call for logarithms
 LEAST_UNIT = 1e-300
+LEAST_LOG = math.log(LEAST_UNIT)
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 MOST_LOG_RATIO = math.log(LARGEST_RATIO)
 
@@ -68,7 +70,6 @@ class Objective(MetricTable):
         self.sign = self._signs[0]  # of the metric, if there is one
         self._one = len(self.metrics) == 1
         self._one_open = self._one and len(own) == 2  # one metric, on "auto"; several keep their first scale
-        self._open = tuple(metric.scale == "auto" for metric in self.metrics.values())
         self._positive_only = tuple(name for name, metric in self.metrics.items() if metric.scale == "log")
         self._mean, self._squares, self._worst = ([zero] * len(own) for _ in range(3))  # squares: summed, around it
         self._deviations = [zero + 1.0] * len(own)  # that a column is divided by
@@ -148,7 +149,7 @@ class Objective(MetricTable):
 
     def of_error(self, error: float) -> Array:
         """Losses [C] of an error that was composed elsewhere."""
-        log = math.log(error) if error > 0.0 else 0.0
+        log = math.log(error) if error > 0.0 else LEAST_LOG
         return np.array([log if is_log else error for _, is_log in self._columns])
 
     def observe(self, losses: Tensor, told: Condition = True) -> Condition:
@@ -184,8 +185,8 @@ class Objective(MetricTable):
         spread = n.sqrt(self._squares[c] / n.clip(seen, 1, None))
         return n.where(spread > ROUNDING * n.abs(self._mean[c]), spread, 1.0)
 
-    def observe_extreme(self, losses: Tensor, bounds: LossBounds, told: Condition = True) -> Condition:
-        """Choose the scale by what leaves no choice, before a sample [C] is used; whether that changed the weights.
+    def observe_extreme(self, bounds: LossBounds, told: Condition = True) -> Condition:
+        """Choose the scale by what leaves no choice, before a sample is used; whether that changed the weights.
 
         What is not positive has no logarithm, so its metric is linear for ever; and what is many times all that was
         seen before would drown it on a linear scale. Neither is believed of one sample: `bounds` has seen this one.
@@ -209,16 +210,77 @@ class Objective(MetricTable):
             self._set_weights()
         return changed
 
-    def says_nothing(self, losses: Tensor) -> Condition:
-        """Whether a sample [C] has a first value of 0 or less, of a metric on "auto" that was above 0 so far.
+    def hasty(self, bounds: LossBounds) -> Condition:
+        """Whether a single value of 0 or less has decided on a scale: one of the first few, when one was enough."""
+        proven = bounds.proven()[0] if isinstance(self._zero, float) else bounds.proven()
+        upper, hasty = columns_of(proven), self.seen < 0
+        for c, k in self._linear:
+            fallen = upper[c] >= 0.0 if self._signs[k] < 0.0 else upper[self.columns + c] >= 0.0
+            hasty = hasty | (numbers_of(self._zero).logical_not(self._positive[k] | fallen))
+        return hasty
 
-        Its logarithm would be the best ever, or none. `observe_extreme` has seen it.
+    def fresh(self) -> "Objective":
+        """One that has seen nothing, with the same metrics and weights."""
+        return Objective(self.metrics, logs_first=self._logs_first, zero=self._zero)
+
+    def says_nothing(self, losses: Tensor) -> Condition:
+        """Whether a sample [C] has a first value of 0 or less, of a metric that is compared by its logarithm.
+
+        That would be the best ever. `observe_extreme` has seen it.
         """
         nothing, columns = self.seen < 0, columns_of(losses)
         for c, k in self._linear:
-            if self._open[k]:
-                nothing = nothing | (self._positive[k] & (self._signs[k] * columns[c] <= 0.0))
+            nothing = nothing | (self._uses_log[k] & (self._signs[k] * columns[c] <= 0.0))
         return nothing
+
+    def changes(self, losses: Tensor, bounds: LossBounds, gap: Number, deviation: Number) -> list[Change]:
+        """How each metric would have had to change to bring about a gap in the target of a sample [C].
+
+        Of a metric above zero by a factor, of another by a shift; all other metrics being as expected.
+        """
+        n, columns = numbers_of(self._zero), columns_of(losses)
+        low, high = (columns_of(ends[0] if isinstance(self._zero, float) else ends) for ends in (bounds.low, bounds.high))
+        found: list[Change] = [Change(0.0, 1.0, True, 0.0)] * len(self.metrics)
+        for c, (k, log) in enumerate(self._columns):
+            used, width = self._weights[c] > 0.0, high[c] - low[c]
+            unit = n.where(used, self._weights[c], 1.0)
+            shift, unsure = gap / unit, deviation / unit
+            if not self._one:  # of several, only one that has left its range may be the cause
+                shift = n.where((columns[c] < low[c]) | (columns[c] > high[c]), shift, 0.0)
+            if log:
+                own = Change(self._signs[k] * shift, unsure, used, width)
+            else:
+                now, before = self._signs[k] * columns[c], self._signs[k] * (columns[c] - shift)
+                factor = self._positive[k] & (now > 0.0) & (before > 0.0)
+                before = n.where(factor, before, 1.0)
+                ratio = n.log(n.where(factor, now, 1.0) / before)
+                own = Change(n.where(factor, ratio, shift), n.where(factor, unsure / before, unsure), factor, width)
+            both = zip(own, found[k], strict=True)
+            found[k] = Change(*(n.where(used, new, old) for new, old in both))
+        return found
+
+    def restate(self, factors: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
+        """Metrics have become so many times as large, and their losses larger by a shift, [K] or [B, K] each.
+
+        The factors and shifts [C], or [B, C], that all losses of the past are to be restated by; of several metrics the
+        target stays what it was.
+        """
+        n, by_metric, more = numbers_of(self._zero), columns_of(factors), columns_of(shifts)
+        column_factors, column_shifts = [], []
+        for c, (k, log) in enumerate(self._columns):
+            factor = by_metric[k]
+            scale, shift = (1.0 + 0.0 * factor, self._signs[k] * n.log(factor)) if log else (factor, more[k])
+            self._mean[c], self._worst[c] = (scale * value + shift for value in (self._mean[c], self._worst[c]))
+            self._squares[c] = scale * scale * self._squares[c]
+            if not self._one:
+                self._deviations[c] = n.where(self.seen >= 2, scale * self._deviations[c], self._deviations[c])
+            column_factors.append(scale)
+            column_shifts.append(shift)
+        if self._one:
+            count, mean, squares = self._levels
+            self._levels = [count, mean + n.log(by_metric[0]), squares]
+        self._set_weights()
+        return rows_of(column_factors), rows_of(column_shifts)
 
     @property
     def may_rescale(self) -> Condition:
@@ -408,8 +470,8 @@ def _columns(scale: Scale) -> tuple[bool, ...]:
 
 
 def _log(value: Number) -> Number:
-    """The logarithm; 0 of what has none. NumPy's also for one tuner, whose losses then have the bits of many."""
+    """The logarithm; the least one of what has none. NumPy's also for one tuner, so that losses have the bits of many."""
     if isinstance(value, float):
-        return float(np.log(value)) if value > 0.0 else 0.0
+        return float(np.log(value)) if value > 0.0 else LEAST_LOG
     n = numbers_of(value)
-    return n.log(n.where(value > 0.0, value, 1.0))
+    return n.where(value > 0.0, n.log(n.where(value > 0.0, value, 1.0)), LEAST_LOG)

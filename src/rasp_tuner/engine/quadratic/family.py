@@ -24,6 +24,7 @@ from rasp_tuner.engine.quadratic.upgrade import upgraded
 from rasp_tuner.types import Slots
 
 ALL, FIRST = np.ones(1, dtype=bool), np.zeros(1, dtype=np.int64)
+PRIOR = ("location", "location_variance")  # what a fleet knew before the first sample
 QuadraticBelief = ArraysBelief | CompiledBelief
 
 
@@ -61,6 +62,12 @@ class QuadraticFamily:
         used = int(np.abs(self.tuners.weights[0]).argmax())
         scale = np.array([factors[used] * weights[used] / self.tuners.weights[0, used]])
         restate(self.dims, self.tuners, FIRST, factors[None], shifts[None], weights[None], scale)
+
+    def forget(self) -> None:
+        fresh = blank(self.dims, 1, start(self.dims))
+        for name in ("weights", *PRIOR):
+            getattr(fresh, name)[:] = getattr(self.tuners, name)
+        self._hold(fresh)
 
     @one_thread()
     def bound_contexts(self, least: Array, most: Array) -> None:
