@@ -1,9 +1,10 @@
-"""ContextBounds: contexts as models see them: no dimension lies far outside of what it was seen to be.
+"""ContextBounds: contexts as scales are learned from them: no dimension lies far outside of what it was seen to be.
 
 A model divides each dimension by how much it varies, over all time. One value of 1000 among zeros and ones would make
-all others look alike. So what lies more than three widths outside of the trusted range (trusted_range.py) is seen at
-that distance: still unlike all others, and no scale is moved by much. Where a dimension was constant so far, or there are
-few samples, no width is known and nothing is changed; models mend what they learned by then (`Family.bound_contexts`).
+all others look alike. So what lies more than a width outside of the trusted range (trusted_range.py) counts as if it
+lay there when scales are learned. The sample itself is remembered where it was: unlike all others. Where a dimension
+was constant so far, or there are few samples, no width is known and all counts as it came; once it is known, models mend
+their scales (`Family.bound_contexts`).
 
 symbol   shape    meaning
 B, c     scalar   tuners; context dimensions
@@ -16,7 +17,7 @@ from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.numbers import Tensor
 from rasp_tuner.engine.trusted_range import TrustedRange
 
-WIDTHS = 3.0  # beyond either end that a value is believed: with fewer, a new situation would be taken for a known one
+WIDTHS = 1.0  # beyond either end that a value may move a scale: some new values are no mistakes
 
 
 class ContextBounds(TrustedRange):
@@ -27,7 +28,7 @@ class ContextBounds(TrustedRange):
         self._derive()
 
     def bounded(self, contexts: Tensor) -> Tensor:
-        """Contexts [B, c] as models see them."""
+        """Contexts [B, c] as scales are to be learned from them."""
         xp = namespace(contexts)
         return xp.minimum(xp.maximum(contexts, self.least), self.most)
 

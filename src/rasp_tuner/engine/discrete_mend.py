@@ -4,11 +4,22 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.threads import one_thread
+from rasp_tuner.engine.discrete.belief import DiscreteBelief
 from rasp_tuner.engine.discrete.family import DiscreteFamily
+from rasp_tuner.engine.family import Forecast, Trial
 
 
 class MendedDiscreteFamily(DiscreteFamily):
     """The family, with the two changes that are made to all of its past."""
+
+    _inside: Array | None = None
+
+    def learn(self, trial: Trial, belief: DiscreteBelief | None, forecast: Forecast | None) -> None:
+        self._inside = trial.bounded
+        super().learn(trial, belief, forecast)
+
+    def _observe(self, context: Array) -> None:
+        super()._observe(context if self._inside is None else self._inside)
 
     @one_thread()
     def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
@@ -30,18 +41,12 @@ class MendedDiscreteFamily(DiscreteFamily):
 
     @one_thread()
     def bound_contexts(self, least: Array, most: Array) -> None:
-        s, c = self.state(), len(least)
+        s = self.state()
         inside = s["raw"].clip(least, most)
-        absurd = (inside != s["raw"]).any(axis=0)
-        if not absurd.any():
+        if np.array_equal(inside, s["raw"]):
             return
-        least, most = np.where(absurd, least, -np.inf), np.where(absurd, most, np.inf)
-        s["raw"] = s["raw"].clip(least, most)
         share = s["counts"][:, None] / s["counts"].sum()
-        s["mean"] = (share * s["raw"]).sum(axis=0)
-        s["squares"] = (share * (s["raw"] - s["mean"]) ** 2).sum(axis=0) * s["clock"][0]
-        s["unreached_in"] = s["unreached_in"].clip(least, most)
-        if len(s["late"]):
-            s["late"][:, :c] = s["late"][:, :c].clip(least, most)
+        s["mean"] = (share * inside).sum(axis=0)
+        s["squares"] = (share * (inside - s["mean"]) ** 2).sum(axis=0) * s["clock"][0]
         del s["likeness"]  # so that all is looked at anew
         self.restore(s)

@@ -97,7 +97,7 @@ class Engine:
 
     def believe(self, context: Array) -> Belief:
         """What all families hold true in this context; the belief of an ask serves its tell, too."""
-        latest, context = self._latest, self._intake.bounded(context)
+        latest = self._latest
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
         belief = self.gate.believe(context)
@@ -120,7 +120,7 @@ class Engine:
             return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
         belief = self.believe(context)
         if self._intake.watch.count[0]:
-            return self._check_of_unit(belief)
+            return self._check_of_unit(belief, current)
         choice = self._legal_choice(belief, belief.choose(rng))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.guard is not None:
@@ -324,7 +324,8 @@ class Engine:
 
     def _restate(self, factors: Array, shifts: Array) -> str:
         """See all of the past in the units that metrics have now; what has changed, in words."""
-        by_column = self.objective.restate(factors, shifts)
+        by_column = self.objective.by_column(factors, shifts)
+        self.objective.restate(*by_column)
         self.gate.restate(*by_column, self.objective.weights)
         self._intake.restate(*by_column)
         self._latest = None
@@ -373,7 +374,7 @@ class Engine:
         new = self._intake.contexts.new(context[None])[0]
         return not new and bool(self.believe(context).similar().max() >= ALIKE)
 
-    def _check_of_unit(self, belief: Belief) -> Proposal:
+    def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
         own, others = (int(count[0]) for count in self._intake.watch.at_default(self.default))
         point = self.default if others > 1 and not own else self._proven(belief, LIKELY)
@@ -381,9 +382,11 @@ class Engine:
             recent = self.recent()
             tried = (recent.points != self.default).any(axis=1)
             point = recent.points[tried][int(recent.errors[tried].argmin())] if tried.any() else point
-        mean, variance = predict_one(belief, point)
         name = "default" if point is self.default else "best known"
-        return Proposal(point, self._reasons(belief, Choice(point, f"{name} (has the metric changed?)", mean, variance)))
+        choice = Choice(point, f"{name} (has the metric changed?)", *predict_one(belief, point))
+        if self.switching_cost > 0.0:
+            choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
+        return Proposal(choice.point, self._reasons(belief, choice))
 
     def _learn_early_failures(self) -> None:
         while self._early:
@@ -394,8 +397,8 @@ class Engine:
         self._intake.keep_first(trial)
         if self._intake.observe_context(trial.context):
             self._mend_contexts()
-        trial = trial._replace(context=self._intake.bounded(trial.context))
-        point, context, losses, failed, asked = trial
+        trial = trial._replace(bounded=self._intake.bounded(trial.context))
+        point, context, losses, failed, asked, _ = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.gate.samples
@@ -427,7 +430,7 @@ class Engine:
         return belief.forecast(point, y)
 
     def _mend_contexts(self) -> None:
-        """Have models see contexts of the past as they would be seen now."""
+        """Have models take the scales of contexts as they would now."""
         bounds = self._intake.contexts
         self.gate.bound_contexts(bounds.least[0], bounds.most[0])
         self._latest = None

@@ -259,28 +259,32 @@ class Objective(MetricTable):
             found[k] = Change(*(n.where(used, new, old) for new, old in both))
         return found
 
-    def restate(self, factors: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
-        """Metrics have become so many times as large, and their losses larger by a shift, [K] or [B, K] each.
+    def by_column(self, factors: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
+        """Factors and shifts [C], or [B, C], of losses, where metrics are so many times as large and losses shifted.
 
-        The factors and shifts [C], or [B, C], that all losses of the past are to be restated by; of several metrics the
-        target stays what it was.
+        Both are given for each metric, [K] or [B, K].
         """
-        n, by_metric, more = numbers_of(self._zero), columns_of(factors), columns_of(shifts)
-        column_factors, column_shifts = [], []
-        for c, (k, log) in enumerate(self._columns):
-            factor = by_metric[k]
-            scale, shift = (1.0 + 0.0 * factor, self._signs[k] * n.log(factor)) if log else (factor, more[k])
-            self._mean[c], self._worst[c] = (scale * value + shift for value in (self._mean[c], self._worst[c]))
-            self._squares[c] = scale * scale * self._squares[c]
+        n, given, more = numbers_of(self._zero), columns_of(factors), columns_of(shifts)
+        own = [(1.0 + 0.0 * given[k], self._signs[k] * n.log(given[k])) if log else (given[k], more[k])
+               for k, log in self._columns]  # fmt: skip
+        by, plus = zip(*own, strict=True)
+        return rows_of(by), rows_of(plus)
+
+    def restate(self, factors: Tensor, shifts: Tensor) -> None:
+        """All losses so far become losses * factors + shifts, [C] or [B, C] each.
+
+        Of several metrics the target stays what it was.
+        """
+        n = numbers_of(self._zero)
+        for c, (factor, shift) in enumerate(zip(columns_of(factors), columns_of(shifts), strict=True)):
+            self._mean[c], self._worst[c] = (factor * value + shift for value in (self._mean[c], self._worst[c]))
+            self._squares[c] = factor * factor * self._squares[c]
             if not self._one:
-                self._deviations[c] = n.where(self.seen >= 2, scale * self._deviations[c], self._deviations[c])
-            column_factors.append(scale)
-            column_shifts.append(shift)
-        if self._one:
+                self._deviations[c] = n.where(self.seen >= 2, factor * self._deviations[c], self._deviations[c])
+        if self._one and not self._columns[0][1]:
             count, mean, squares = self._levels
-            self._levels = [count, mean + n.log(by_metric[0]), squares]
+            self._levels = [count, mean + n.log(columns_of(factors)[0]), squares]
         self._set_weights()
-        return rows_of(column_factors), rows_of(column_shifts)
 
     @property
     def may_rescale(self) -> Condition:

@@ -14,16 +14,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import Field, checked
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.numbers import Condition, Number, Tensor, numbers_of
 
 SURPRISING_DEVIATIONS = 5.0  # from what was expected: a normal number is never so far away
-LEAST_FACTOR = math.log(2.0)  # less is left to the experts, which follow a drift
+LEAST_FACTOR, MOST_FACTOR = math.log(2.0), math.log(1e12)  # less is left to the experts; more is no unit
+SHIFT_WIDTHS = 3.0  # of what a metric was so far: a smaller shift may be the world's
 AGREE_DEVIATIONS, AGREE_SHARE = 3.0, 0.1  # within which changes are one; the share is of the change: no model is exact
-CONFIRMED_SAMPLES = 5.0  # that agree
-H = 8  # if so many ran at one setting, it cannot be known what has changed
+H = 5  # samples that agree are a change: fewer may be chance where outliers are many
 
 FIELDS = {
     "count": Field(("tuners",), 0, H, whole=True),
@@ -46,9 +46,11 @@ class Change(NamedTuple):
     @property
     def large(self) -> Condition:
         """Whether it is far more than noise, and than what settings do."""
-        n = numbers_of(self.size)
-        least = n.where(self.factor, LEAST_FACTOR, self.usual)
-        return n.abs(self.size) >= n.maximum(least, SURPRISING_DEVIATIONS * self.deviation)
+        n, size = numbers_of(self.size), numbers_of(self.size).abs(self.size)
+        least = n.where(self.factor, LEAST_FACTOR, SHIFT_WIDTHS * self.usual)
+        most = n.where(self.factor, MOST_FACTOR, LARGEST)
+        far = (size >= least) & (size <= most) & (size >= SURPRISING_DEVIATIONS * self.deviation)
+        return far & (self.usual > 0.0)  # what was constant has no scale
 
 
 class UnitWatch:
@@ -102,7 +104,7 @@ class UnitWatch:
         xp = namespace(self.count)
         other = xp.any(self.trials[:, :, :points] != self.trials[:, :1, :points], axis=2) & (self._used()[:, :, 0] > 0.0)
         alone = xp.sum(self.possible, axis=1) == 1.0
-        return (self.count >= CONFIRMED_SAMPLES) & xp.any(other, axis=1) & alone
+        return self.full() & xp.any(other, axis=1) & alone
 
     def full(self) -> Tensor:
         """[B] whether no more can be put aside."""

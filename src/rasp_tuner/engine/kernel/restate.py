@@ -32,33 +32,37 @@ def restate(
 
 
 def bound_contexts(dims: Dims, state: State, rows: Tensor, least: Tensor, most: Tensor) -> None:
-    """Have seen contexts between `least` and `most` [b, c]: what lay outside of them was absurd.
+    """Have the scales that contexts between `least` and `most` [b, c] give: what lay outside of them was absurd.
 
-    Scales are taken anew from the slots; only of dimensions that had absurd values.
+    They are taken anew from the slots, of tuners that had absurd values.
     """
     xp, w = namespace(state.steps), dims.width
-    origin, n = state.origin[rows], state.count[rows][:, None]
-    used = xp.arange(dims.rows, device=state.steps.device) < n
-    keys = xp.where(used[:, :, None], state.keys[rows] + origin[:, None], least[:, None])
-    absurd = xp.any(used[:, :, None] & ((keys < least[:, None]) | (keys > most[:, None])), axis=1)  # [b, c]
+    origin, count = state.origin[rows], state.count[rows][:, None]
+    used = (xp.arange(dims.rows, device=state.steps.device) < count)[:, :, None]
+    keys = xp.where(used, state.keys[rows] + origin[:, None], least[:, None])
+    inside = xp.minimum(xp.maximum(keys, least[:, None]), most[:, None])
+    absurd = xp.any(inside != keys, axis=1)  # [b, c]
     if not xp.any(absurd):
         return
-    least, most = (xp.where(absurd, bound, far) for bound, far in ((least, -xp.inf), (most, xp.inf)))
-    keys = xp.minimum(xp.maximum(keys, least[:, None]), most[:, None])
-    previous = xp.minimum(xp.maximum(state.previous[rows] + origin, least), most)
-    origin = xp.minimum(xp.maximum(origin, least), most)
-    share = xp.where(used, state.counts[rows], 0.0)
+    share = xp.where(used[:, :, 0], state.counts[rows], 0.0)
     share = (share / xp.sum(share, axis=1)[:, None])[:, :, None]
-    short = xp.reshape(reduced(dims, xp.reshape(keys, (-1, dims.context))), (*keys.shape[:2], w))
+    short = xp.reshape(reduced(dims, xp.reshape(inside, (-1, dims.context))), (*inside.shape[:2], w))
     mean = xp.sum(share * short, axis=1)
     gap = short - mean[:, None]
-    state.reduced_mean[rows], state.reduced_moments[rows] = mean, (share * gap).mT @ gap
-    if w == dims.context:
-        state.window_contexts[rows] = xp.minimum(xp.maximum(state.window_contexts[rows], least[:, None]), most[:, None])
-    keys = xp.where(used[:, :, None], keys - origin[:, None], 0.0)
-    mean, moment = xp.sum(share * keys, axis=1), xp.sum(share * keys**2, axis=1)
-    variance, changes = xp.maximum(moment - mean**2, 0.0), state.changes[rows]
-    most_changes = variance * xp.maximum(state.steps[rows] - 1.0, 1.0)[:, None]  # as of contexts in any order
-    state.keys[rows], state.origin[rows], state.previous[rows] = keys, origin, previous - origin
-    state.mean[rows], state.moment[rows] = mean, moment
-    state.changes[rows] = xp.where(absurd, xp.minimum(changes, most_changes), changes)
+    some = xp.any(absurd, axis=1)[:, None]
+    state.reduced_mean[rows] = xp.where(some, mean, state.reduced_mean[rows])
+    state.reduced_moments[rows] = xp.where(some[:, :, None], (share * gap).mT @ gap, state.reduced_moments[rows])
+    nearer = xp.where(absurd, xp.minimum(xp.maximum(origin, least), most), origin)
+    state.keys[rows] += (origin - nearer)[:, None]
+    previous = xp.where(absurd, xp.minimum(xp.maximum(state.previous[rows] + origin, least), most) - nearer, 0.0)
+    state.previous[rows] = xp.where(absurd, previous, state.previous[rows])
+    inside = inside - nearer[:, None]
+    mean, moment = xp.sum(share * inside, axis=1), xp.sum(share * inside**2, axis=1)
+    most_changes = (moment - mean**2) * xp.maximum(state.steps[rows] - 1.0, 1.0)[:, None]  # as of any order
+    state.origin[rows] = nearer
+    for array, value in (
+        (state.mean, mean),
+        (state.moment, moment),
+        (state.changes, xp.minimum(state.changes[rows], xp.maximum(most_changes, 0.0))),
+    ):
+        array[rows] = xp.where(absurd, value, array[rows])

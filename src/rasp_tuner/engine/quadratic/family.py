@@ -51,7 +51,12 @@ class QuadraticFamily:
 
     def learn(self, trial: Trial, belief: Any, forecast: Forecast | None) -> None:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
-        self.one.learn(trial, belief, forecast)
+        if trial.bounded is None:
+            self.one.learn(trial, belief, forecast)
+            return
+        self.one.learn(trial._replace(context=trial.bounded), belief, forecast)
+        state = self.tuners  # the slot is where the sample was
+        state.keys[0, int(state.latest[0])] = trial.context - state.origin[0]
 
     @one_thread()
     def reweigh(self, weights: Array) -> None:
