@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test test-quick check docs bench real speed clean
+.PHONY: help setup demo test test-quick check docs bench beds real speed clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -73,6 +73,9 @@ docs: $(DOCS) ## build the documentation site into out/docs; warnings are errors
 
 bench: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be stopped and continued
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
+
+beds: $(READY) ## judge a change of the engine: all beds beside the commit before; DATA=folder adds measured tables
+	$(BIN)/python -m benchmarks.beds $(if $(DATA),--data $(DATA))
 
 # One BLAS thread: the tuners share the cores with what they measure.
 real: export OPENBLAS_NUM_THREADS := 1

@@ -260,20 +260,6 @@ def test_tuners_that_began_alike_need_seeds_of_their_own():
     assert merged(began(1), began(2)).learned == 4
 
 
-def test_snapshots_without_a_lineage_count_as_one_tuner():
-    a, b = taught(4, 12, HERE), taught(4, 8, THERE)
-
-    def before_lineages(t):
-        header, arrays = snapshot.decode(t.to_bytes())
-        drop = ("arrays", "lineage", "numerics")
-        return Tuner.from_bytes(snapshot.encode({k: v for k, v in header.items() if k not in drop}, arrays))
-
-    with pytest.raises(InvalidValue, match="up to 8 the same"):
-        before_lineages(a).merge(before_lineages(b))
-    both = merged(before_lineages(a), b)
-    assert both.learned == 20
-
-
 @pytest.mark.parametrize("lineage", [{"own": None, "held": {}}, {"own": "a", "held": {"a": 13}}, {"held": 1}, [], 3])
 def test_a_lineage_that_cannot_be_is_refused(lineage):
     header, arrays = snapshot.decode(taught(4, 12, HERE).to_bytes())

@@ -86,7 +86,6 @@ def test_constants_reach_their_parts():
         ("default", {"guard": np.zeros(2)}, "guard must be a finite number"),
         ("default", {"switching_cost": -1.0}, "switching_cost must be a number from 0"),
         ("default", {"screen": 1.0}, "screen must be True or False"),
-        ("default", {"momentum": "x"}, "'momentum' must be a finite number"),
     ],
 )
 def test_unknown_presets_and_constants_are_refused(name, changes, says):
@@ -109,13 +108,6 @@ def test_settings_of_the_engine_are_typed():
         "screen": False,
     }
     assert presets.default(screen=np.True_).constants["screen"] is True
-
-
-def test_constants_that_version_0_1_had_are_taken_and_ignored():
-    old = {"switching_cost": 0.0, "guard": -1.0, "screen": 0.0, "anomaly_threshold": 3.0, "momentum": 0.97}
-    assert presets.saved("default", old) == presets.default()
-    assert presets.saved("default", {**old, "guard": 0.1, "screen": 1.0}) == presets.default(guard=0.1, screen=True)
-    assert presets.default(anomaly_threshold=3.0) == presets.default()
 
 
 def test_the_paper_refuses_a_scale_that_it_would_ignore():

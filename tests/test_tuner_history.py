@@ -111,7 +111,7 @@ def test_a_record_never_exceeds_its_bound_and_keeps_the_latest(count, bound, bat
         assert record.rows().tolist() == expected
         assert record.rows(latest).tolist() == expected[max(len(expected) - latest, 0) :]
         again = StepRecord(["ms"], 1, 1)
-        again.restore(record.rows())
+        again.restore({"rows": record.rows()})
         assert again.rows().tolist() == expected
 
 
@@ -217,20 +217,6 @@ def test_long_contexts_are_left_out_and_the_table_says_so():
     short = Tuner({"x": Float(0.0, 1.0)}, {"ms": "min"}, LONGEST_CONTEXT)
     short.observe([1.0] * LONGEST_CONTEXT, {"x": 0.5}, {"ms": 1.0})
     assert short.history()[0]["context"] == [1.0] * LONGEST_CONTEXT
-
-
-def test_a_snapshot_without_a_record_loads_and_the_table_says_why_it_is_empty():
-    tuner = Tuner({"x": Float(0.0, 1.0)}, {"ms": "min"})
-    for _ in range(3):
-        tuner.tell(tuner.ask().id, {"ms": 1.0})
-    header, arrays = snapshot.decode(tuner.to_bytes())
-    old = Tuner.from_bytes(snapshot.encode(header, {k: a for k, a in arrays.items() if k != "history/rows"}))
-    assert len(old.history()) == 0
-    assert "the 3 runs learned so far came from a snapshot of an earlier version" in str(old.history())
-    assert "earlier version" in old.history()._repr_html_()
-    old.tell(old.ask().id, {"ms": 1.0})
-    assert [row["step"] for row in old.history()] == [3]
-    assert "3 earlier or merged runs are learned and no longer on record" in str(old.history())
 
 
 def test_a_tuner_of_a_fleet_starts_its_history_outside_of_it():

@@ -2,7 +2,7 @@
 
 from rasp_tuner.core import preset as _preset
 from rasp_tuner.core.preset import Preset as Preset
-from rasp_tuner.core.preset import Setting, named, resolved, saved
+from rasp_tuner.core.preset import Setting, named, resolved
 from rasp_tuner.engine.preset import DEFAULT as DEFAULT
 from rasp_tuner.engine.preset import KIND as _DEFAULT_KIND
 from rasp_tuner.errors import InvalidSpace
@@ -15,7 +15,7 @@ NAMES = _preset.names()
 BUDGET = 0.02  # the usual budget, where there is a default
 
 __all__ = [
-    "BUDGET", "DEFAULT", "NAMES", "PAPER", "Preset", "default", "named", "paper", "resolved", "saved", "with_options",
+    "BUDGET", "DEFAULT", "NAMES", "PAPER", "Preset", "default", "named", "paper", "resolved", "with_options",
 ]  # fmt: skip
 
 

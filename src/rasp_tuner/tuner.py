@@ -15,13 +15,14 @@ from rasp_tuner.core.ledger import Answered, Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.core.step_record import NOBODY, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread, one_thread, unguarded
 from rasp_tuner.engine.together import believe_together, can_share
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.presets import BUDGET as BUDGET
-from rasp_tuner.presets import Preset, saved, with_options
+from rasp_tuner.presets import Preset, named, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.space import Knob, Params, Space
 from rasp_tuner.trial import Trial
@@ -30,6 +31,7 @@ from rasp_tuner.tuner_view import TunerView
 from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
 
 log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
+SAME_POINT = 1e-9  # of the unit box: rounding
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -302,34 +304,41 @@ class Tuner(TunerView):
             raise SnapshotError(f"the snapshot was made {said}")
         try:
             return cls._rebuild(header, arrays, shield)
-        except (RaspError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as reason:
-            if isinstance(reason, ImportError):
+        except (RaspError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as reason:
+            if isinstance(reason, ImportError | SnapshotError):
                 raise
-            raise SnapshotError(f"the snapshot does not describe a tuner: {show(reason)}") from reason
+            kind = "" if isinstance(reason, RaspError) else f"{type(reason).__name__}: "
+            raise SnapshotError(f"the snapshot does not describe a tuner: {kind}{reason}") from reason
 
     @classmethod
     def _rebuild(cls, header: Mapping[str, Any], arrays: Mapping[str, Array], shield: ContextShield | None) -> "Tuner":
-        space = Space.from_json(header["space"])
-        default = header.get("default")  # none in snapshots of version 0.1
+        space, preset = Space.from_json(header["space"]), named(header["preset"]["name"], header["preset"]["constants"])
+        context_dim = context_encoder(header["context"]).dim
+        least = preset.least_numbers(space.layout(space.default), context_dim)
+        there = sum(array.size for array in arrays.values())
+        if there < least:  # before anything of that size is built
+            raise SnapshotError(f"a tuner of this kind is at least {least} numbers, the snapshot has {there}")
         if shield is not None:
             shield.restore(header["shield"])
         tuner = cls(
             space.knobs,
-            {name: Metric(**{"scale": "linear", **fields}) for name, fields in header["metrics"].items()},
+            {name: Metric(**fields) for name, fields in header["metrics"].items()},
             header["context"],
-            space.from_unit(arrays["default"]) if default is None else default,
-            preset=saved(header["preset"]["name"], header["preset"]["constants"]),
-            budget=header["preset"]["constants"].get("budget"),  # None in snapshots of version 0.1
+            header["default"],
+            preset=preset,
+            budget=preset.constants.get("budget"),
             seed=header["seed"],
             shield=shield,
-            constraints=header.get("constraints", ()),
+            constraints=header["constraints"],
         )
-        contexts, points = arrays["ledger/contexts"], arrays["ledger/points"]
-        tuner._ledger = Ledger.rebuild(header["ledger"], contexts, points, arrays.get("ledger/suggested"))
-        tuner._default, tuner._current = arrays["default"], arrays["current"]
-        learned = whole("learned", header["learned"], 0, 2**63)
-        tuner._lineage = Lineage.rebuild(tuner._seed, header.get("lineage"), learned)
-        tuner._record.restore(arrays.get("history/rows"))
+        own = checked(arrays, dict.fromkeys(("default", "current"), Field((space.dim,), 0.0, 1.0)), {})
+        if not np.allclose(own["default"], tuner._default, rtol=0.0, atol=SAME_POINT):
+            raise broken(arrays, "default", "be the point of the default", own["default"].tolist())
+        tuner._default, tuner._current = own["default"], own["current"]
+        tuner._ledger = Ledger.rebuild(header["ledger"], under("ledger/", arrays), space.dim, tuner._encoder.dim)
+        learned = whole("learned", header["learned"], 0, MOST_SAMPLES)
+        tuner._lineage = Lineage.rebuild(tuner._seed, header["lineage"], learned)
+        tuner._record.restore(under("history/", arrays))
         tuner._frozen = header["frozen"] is True
         tuner._frozen_at_default = tuner._frozen and header.get("frozen_at_default") is True
         tuner._optimizer.restore(arrays)

@@ -1,7 +1,9 @@
+import json
+
 import numpy as np
 import pytest
 
-from rasp_tuner import AlreadyAnswered, ExpiredSuggestion, Explanation, InvalidValue, UnknownSuggestion
+from rasp_tuner import AlreadyAnswered, ExpiredSuggestion, Explanation, InvalidValue, SnapshotError, UnknownSuggestion
 from rasp_tuner.core.ledger import Answered, Ledger
 
 WHY = Explanation(source="default")
@@ -65,7 +67,7 @@ def test_it_rebuilds_from_its_own_record():
     ledger.answer("s1", Explanation("hint", path="slow", reason="why", error=0.25))
     ledger.answer("s2", Explanation("hint", path="fast", error=0.5, ran={"pool": 8, "codec": None}))
     arrays = ledger.state(dim=2, context_dim=1)
-    again = Ledger.rebuild(ledger.to_json(), arrays["contexts"], arrays["points"])
+    again = Ledger.rebuild(json.loads(json.dumps(ledger.to_json())), arrays, 2, 1)
     assert again.to_json() == ledger.to_json()
     assert again.answered == ledger.answered
     assert again.pending["s3"].point.tolist() == [0.3, 0.15]
@@ -101,13 +103,29 @@ def test_what_ran_is_given_as_a_copy():
     assert ledger.explain(id).ran == {"pool": 8}
 
 
-def test_a_record_from_before_it_was_known_what_ran():
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data, _: data.update(size=0), "ledger.size must be a whole number from 1"),
+        (lambda data, _: data.update(issued=-1), "ledger.issued must be a whole number"),
+        (lambda data, _: data["pending"].append(data["pending"][0]), "must have every id once"),
+        (lambda data, _: data["answered"].append(["s1", data["answered"][0][1]]), "wait and were answered"),
+        (lambda data, _: data["pending"][0].__setitem__(0, "s9"), "below s2, got 's9'"),
+        (lambda data, _: data["pending"][0].__setitem__(0, 7), "below s2, got 7"),
+        (lambda data, _: data.update(size=1, pending=data["pending"] * 2), "a list of at most 1"),
+        (lambda data, _: data["pending"][0][1].pop("ran"), "must have the fields"),
+        (lambda data, _: data["pending"][0][1].update(predicted="x"), "predicted must be a finite number"),
+        (lambda data, _: data["pending"][0][1].update(slots=[-1]), "slots must be a whole number from 0"),
+        (lambda data, _: data["pending"][0][1].update(path="quick"), "path is of another kind: 'quick'"),
+        (lambda _, arrays: arrays.update(points=np.full((1, 2), 1.5)), "'points' must hold numbers from 0 to 1"),
+        (lambda _, arrays: arrays.update(contexts=np.zeros((2, 1))), "'contexts' must have the shape"),
+    ],
+)
+def test_a_record_that_no_ledger_would_write_is_refused(change, message):
     ledger = Ledger(5)
     issue(ledger, 2)
     ledger.answer("s0", Explanation("hint", path="fast", error=0.5))
-    old, arrays = ledger.to_json(), ledger.state(dim=2, context_dim=1)
-    for _, fields in [*old["pending"], *old["answered"]]:
-        del fields["ran"]
-    again = Ledger.rebuild(old, arrays["contexts"], arrays["points"])
-    assert [again.explain(id).ran for id in ("s0", "s1")] == [None, None]
-    assert again.to_json() == ledger.to_json()
+    data, arrays = json.loads(json.dumps(ledger.to_json())), ledger.state(dim=2, context_dim=1)
+    change(data, arrays)
+    with pytest.raises((InvalidValue, SnapshotError), match=message):
+        Ledger.rebuild(data, arrays, 2, 1)

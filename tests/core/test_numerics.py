@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import InvalidSpace, InvalidValue
-from rasp_tuner.core.numerics import RunningEMA, assign, entropy, logistic, softmax
+from rasp_tuner.core.numerics import RunningEMA, entropy, logistic, softmax
 
 
 def test_logistic_at_known_points():
@@ -73,11 +73,3 @@ def test_softmax_of_huge_gaps_is_one_hot():
 def test_entropy_of_one_and_of_equal_weights():
     assert entropy(np.array([1.0, 0.0])) == 0.0
     assert entropy(np.full(4, 0.25)) == pytest.approx(math.log(4))
-
-
-def test_assign_refuses_to_broadcast():
-    target = np.zeros((3, 2))
-    assign(target, np.ones((3, 2)))
-    assert target.sum() == 6.0
-    with pytest.raises(ValueError, match=r"\(3, 2\), got \(1, 2\)"):
-        assign(target, np.ones((1, 2)))

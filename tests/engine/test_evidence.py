@@ -67,12 +67,3 @@ def test_the_prior_is_not_forgotten():
     for _ in range(200):
         evidence.observe(np.zeros(2))
     assert evidence.scores == pytest.approx(prior)
-
-
-def test_state_restores_the_scores():
-    evidence, other = Evidence(np.zeros(2)), Evidence(np.zeros(2))
-    evidence.observe(np.array([0.0, -2.0]))
-    other.restore(evidence.scores)
-    for part in (evidence, other):
-        part.observe(np.array([-1.0, 0.0]))
-    assert np.array_equal(evidence.scores, other.scores)

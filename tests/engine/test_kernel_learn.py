@@ -10,6 +10,7 @@ from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.belief import shapes as belief_shapes
 from rasp_tuner.engine.kernel.select import look
 from rasp_tuner.engine.kernel.state import SLOTS, Dims, E, L, State, blank
+from rasp_tuner.errors import SnapshotError
 
 AT_STEPS = (0, 1, 2, 9, 38, 39, 99, 198, 199)  # tuners of a batch have seen so many
 DIMS = [Dims(1, 0, 1), Dims(2, 1, 2), Dims(2, 40, 1)]
@@ -126,15 +127,37 @@ def test_a_converted_state_is_the_same(history):
         assert_same(convert.from_family(dims, convert.to_family(dims, state, 0)), state, 0.0)
 
 
-def test_a_state_of_whole_matrices_is_packed(history):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("steps", -1.0, "'steps' must hold whole numbers from 0"),
+        ("steps", 39.0, "'count' must be at most the number of steps"),
+        ("steps", 2.0**60, "'steps' must hold whole numbers"),
+        ("count", 3.0, "'count' must be the number of slots"),
+        ("latest", 199.0, "'latest' must be a slot in use"),
+        ("curvature", 1e-200, "'curvature' must be 0 or at least"),
+        ("theta", 1e31, "'theta' must end with numbers up to 1e"),
+        ("early", 3.0, "'early' must hold whole numbers from 0 to 2"),
+        ("last", 1e9, "'last' must hold steps of the past"),
+        ("noises", -1e5, "'noises' must have a largest near 0"),
+    ],
+)
+def test_a_state_that_no_tuner_could_have_is_refused(history, name, value, message):
     dims, states = history
     snapshot = convert.to_family(dims, states[-1], 0)
-    above, beside = np.triu_indices(dims.sample)
-    whole = np.zeros((len(snapshot["slots/counts"]), dims.sample, dims.sample))
-    whole[:, above, beside] = whole[:, beside, above] = snapshot["slots/prompts"]
-    snapshot["slots/prompts"] = whole.reshape(len(whole), -1)
-    del snapshot["location"], snapshot["location_variance"]  # it is that old
-    assert_same(convert.from_family(dims, snapshot), states[-1], 0.0)
+    snapshot[name][...] = value
+    with pytest.raises(SnapshotError, match=message):
+        convert.from_family(dims, snapshot)
+
+
+def test_many_states_are_packed_and_checked(history):
+    dims, states = history
+    batch = State(**{name: np.concatenate([getattr(s, name) for s in states[-2:]]) for name, _ in states[0].items()})
+    packed = convert.to_packed(batch)
+    assert_same(convert.from_packed(dims, 2, packed), batch, 0.0)
+    packed["count"][0] -= 1.0
+    with pytest.raises(SnapshotError, match=r"must have the shape \["):
+        convert.from_packed(dims, 2, packed)
 
 
 def test_new_weights_forget_what_the_old_target_meant(history):

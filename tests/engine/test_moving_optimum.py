@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from teaching import teach
 
-from rasp_tuner.engine.kernel import convert, memory, moving
+from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.predict import each, experts_of
@@ -104,13 +104,6 @@ def test_a_long_context_is_sketched_and_the_window_is_bounded():
     assert state.window_contexts.shape == (1, 128, 32)
     assert state.encode.shape == (1, 32, 3)
     assert np.isfinite(believed(dims, state, np.full(40, 1e6)).optimum).all()
-
-
-def test_state_restores_it():
-    dims, state = fitted(30)
-    other = convert.from_family(dims, convert.to_family(dims, state, 0))
-    for a, b in zip(*(predicted(dims, part, [0.1, 0.2], np.zeros((1, 2))) for part in (state, other)), strict=True):
-        assert np.array_equal(a, b)
 
 
 def test_a_sample_whose_trust_is_restored_counts_again():

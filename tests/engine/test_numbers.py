@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rasp_tuner import Metric
+from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.numbers import FLOATS, erfc, found_among, numbers_of, restored, saved
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against, Calibration
 from rasp_tuner.engine.scale import easier_in_logs, levels_apart
+from rasp_tuner.errors import SnapshotError
 
 B, STEPS = 7, 60
 METRICS = {
@@ -78,8 +80,18 @@ def test_the_error_function_is_accurate_where_it_is_tiny(many):
 def test_numbers_are_saved_and_restored(many):
     numbers = [many(np.arange(3.0)), many(np.ones(3))]
     assert saved(numbers).tolist() == [[0.0, 1.0, 2.0], [1.0, 1.0, 1.0]]
-    assert saved(restored(saved(numbers), numbers[0])).tolist() == saved(numbers).tolist()
-    assert restored(saved([1.0, True, 3]), 0.0) == [1.0, 1.0, 3.0]
+    fields = {"two": Field((2,), 0.0, 2.0), "one": Field((), 1.0, 1.0)}
+    read = restored({"two": saved(numbers), "one": saved(numbers[1:])[0]}, fields, numbers[0])
+    assert saved(read["two"]).tolist() == saved(numbers).tolist()
+    assert saved(read["one"]).tolist() == [[1.0, 1.0, 1.0]]
+    with pytest.raises(SnapshotError, match=r"'one' must hold numbers from 1 to 1, got 0.0"):
+        restored({"two": saved(numbers), "one": saved(numbers)[0]}, fields, numbers[0])
+
+
+def test_numbers_of_one_tuner_are_restored_as_floats():
+    fields = {"all": Field((3,)), "one": Field(())}
+    state = {"all": saved([1.0, True, 3]), "one": saved([2.0])[0, ...]}
+    assert restored(state, fields, 0.0) == {"all": [1.0, 1.0, 3.0], "one": [2.0]}
 
 
 @kinds
@@ -117,7 +129,8 @@ def test_budgets_of_many(many, seed):
     assert_same_states(together, singles)
     again = BudgetLedger.of_many(0.02, many(np.zeros(B)))
     again.restore(together.state())
-    assert again.state()["ledger"].tolist() == together.state()["ledger"].tolist()
+    for name, array in together.state().items():
+        assert again.state()[name].tolist() == array.tolist(), name
 
 
 @kinds

@@ -94,6 +94,13 @@ def test_what_waits_leaves_and_comes_back():
     assert one.recommend(contexts[0]) == pytest.approx({name: float(best[name][0]) for name in best})
 
 
+def test_a_tuner_that_has_learned_nothing_joins_and_is_saved(tmp_path):
+    many = fleet(2)
+    many[1] = tuner()
+    many.save(tmp_path / "fleet")
+    assert Fleet.load(tmp_path / "fleet").learned.tolist() == [0, 0]
+
+
 def test_early_failures_leave_and_come_back():
     many = fleet(1)
     many.ask(np.zeros((1, 2)))

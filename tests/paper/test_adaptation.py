@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import HybridAdaptation, RunningEMA
+from rasp_tuner.errors import SnapshotError
 from rasp_tuner.paper.adaptation import ReplayBuffer
 
 
@@ -95,8 +96,20 @@ def test_batches_differ_between_draws():
 
 
 def test_replay_state_restores_order():
-    replay, other = replay_of(8), ReplayBuffer(1, 1, 5)
+    replay, other = ReplayBuffer(1, 1, 5), ReplayBuffer(1, 1, 5)
+    for i in range(8):
+        replay.add(np.array([i / 10]), np.array([10 * i]), i / 100)
     other.restore(replay.state())
     for r in (replay, other):
-        r.add(np.array([99]), np.array([0]), 0.0)
+        r.add(np.array([0.99]), np.array([0]), 0.0)
     assert np.array_equal(replay.points, other.points)
+
+
+@pytest.mark.parametrize("added", [7.0, 3.0, -1.0, 2.0**60])
+def test_a_count_that_is_not_that_of_the_samples_is_refused(added):
+    replay, other = ReplayBuffer(1, 1, 9), ReplayBuffer(1, 1, 9)
+    for i in range(4):
+        replay.add(np.array([i / 10]), np.array([10 * i]), i / 100)
+    with pytest.raises(SnapshotError, match="'added' must"):
+        other.restore({**replay.state(), "added": np.array(added)})
+    assert len(other) == 0

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rasp_tuner import AdaptiveHybridTuner, Float, InvalidValue, ParamBounds, Tuner, presets
+from rasp_tuner import AdaptiveHybridTuner, Float, InvalidValue, ParamBounds, SnapshotError, Tuner, presets
 from rasp_tuner.paper.surrogate import Prediction
 
 BOX = ParamBounds([-5.0, 0.0, 100.0], [5.0, 1.0, 200.0])
@@ -86,6 +86,17 @@ def test_propose_learns_nothing():
     for _ in range(10):
         hybrid.propose(np.array([3.0]), BOX.center)
     assert {name: array.tobytes() for name, array in hybrid.state().items()} == before
+
+
+def test_a_state_that_is_not_of_such_a_tuner_changes_nothing():
+    (one, _), (other, _) = tuner(1), tuner(2)
+    for t in (one, other):
+        t.tune_one_step(t.bounds.center, 0.5)
+    before = {name: array.tobytes() for name, array in one.state().items()}
+    bad = {**other.state(), "replay/added": np.array(7.0)}  # the last part that is read
+    with pytest.raises(SnapshotError, match="'replay/added' must be the number of samples"):
+        one.restore(bad)
+    assert {name: array.tobytes() for name, array in one.state().items()} == before
 
 
 def test_a_failed_sample_teaches_the_surrogate_but_is_no_ones_best():

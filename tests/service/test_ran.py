@@ -1,20 +1,16 @@
 """What really ran is learned, logged and shown, like everything else that is told."""
 
-import gzip
 import hashlib
 import json
-import shutil
-from pathlib import Path
 
 import httpx
 import pytest
-from serving import STUDY, NoLog, Process, ask, definition, running, steps, tell, view
+from serving import STUDY, NoLog, ask, definition, running, steps, tell, view
 
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event
 from rasp_tuner.service.study.live_study import LiveStudy
 
-V0_1_0 = Path(__file__).parent.parent / "compatibility" / "v0_1_0"
 METRICS = {"p99_ms": 3.0}
 NDJSON = {"content-type": "application/x-ndjson"}
 
@@ -193,27 +189,6 @@ def test_forecasts_are_judged_by_runs_of_what_was_forecast():
     count = sum(why["predicted"] is not None and why["ran"] is None for why in forecast)
     assert live.history.chart_data(10)["calibration"]["count"] == count
     assert count < sum(why["predicted"] is not None for why in forecast)
-
-
-def test_a_data_folder_of_0_1_0_takes_what_ran(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    with gzip.open(V0_1_0 / "rasp.db.gz") as packed, (data / "rasp.db").open("wb") as database:
-        shutil.copyfileobj(packed, database)
-    server = Process(data)
-    try:
-        for again in range(2):
-            with httpx.Client(base_url=server.url, timeout=30) as client:
-                asked = client.post("/v1/studies/mixed/ask", json={"context": {"qps": 1.0}}).json()
-                told = {"id": asked["id"], "metrics": METRICS, "params": {"pool": 63}}
-                assert client.post("/v1/studies/mixed/tell", json=told).json()["status"] == "learned"
-                newest = client.get("/v1/studies/mixed/suggestions?limit=1").json()["suggestions"][0]
-                assert newest["ran"] == {**asked["params"], "pool": 63}
-            if not again:
-                server.kill()
-                server.start()
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("ran", [5, {"pool": 99}, {"threads": 1}, [["pool", 2]]])

@@ -4,12 +4,13 @@ import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
-from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.checks import number, show, whole
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue, UnknownSuggestion
 from rasp_tuner.space import Params
 from rasp_tuner.types import Explanation, Path, Why
@@ -26,6 +27,18 @@ _ADDED = (
     "seen",
 )  # by who knows names: not kept here
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name not in _ADDED)
+_TEXTS = ("source", "path", "reason", "expert", "failure", "scale")
+_LISTS = ("slots", "weights", "gate")
+_NUMBERS = ("predicted", "deviation", "novelty", "confidence", "entropy", "error", "better", "level")
+_MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level")
+ID = r"s(0|[1-9][0-9]{0,15})"
+MOST_SIZE = 1_000_000  # suggestions on record
+LONGEST = 100_000  # numbers in one explanation
+FIELDS = {
+    "suggested": Field(("m", "d"), 0.0, 1.0),
+    "contexts": Field(("n", "c"), -LARGEST, LARGEST),
+    "points": Field(("n", "d"), 0.0, 1.0),
+}
 
 
 class Pending(NamedTuple):
@@ -111,7 +124,7 @@ class Ledger:
             raise InvalidValue(f"id must be the string in Suggestion.id, got {show(id)}; use tuner.tell(s.id, ...)")
         if id in self.pending or id in self.answered:
             return
-        if re.fullmatch(r"s(0|[1-9][0-9]{0,18})", id) and int(id[1:]) < self.issued:
+        if re.fullmatch(ID, id) and int(id[1:]) < self.issued:
             raise ExpiredSuggestion(
                 f"suggestion {id!r} is no longer on record: it was answered, or dropped unanswered, more than"
                 f" {self.size} suggestions ago; if it was never told, report it with observe(context, params, metrics)"
@@ -131,8 +144,8 @@ class Ledger:
         return {
             "size": self.size,
             "issued": self.issued,
-            "pending": [[id, _fields(record.why.explanation())] for id, record in self.pending.items()],
-            "answered": [[id, _fields(why.explanation())] for id, why in self.answered.items()],
+            "pending": [[id, to_fields(record.why.explanation())] for id, record in self.pending.items()],
+            "answered": [[id, to_fields(why.explanation())] for id, why in self.answered.items()],
         }
 
     def state(self, dim: int, context_dim: int) -> dict[str, Array]:
@@ -146,20 +159,20 @@ class Ledger:
         }
 
     @classmethod
-    def rebuild(
-        cls, data: Mapping[str, Any], contexts: Array, points: Array, suggested: Array | None = None
-    ) -> "Ledger":
-        """The ledger that `to_json` and `state` describe; version 0.1 did not keep what was suggested."""
-        ledger = cls(data["size"])
-        ledger.issued = whole("issued", data["issued"], 0, 2**63)
-        ledger.answered = {id: _explanation(fields) for id, fields in data["answered"]}
-        if suggested is not None:
-            known = list(ledger.answered)[len(ledger.answered) - len(suggested) :]
-            ledger._suggested = dict(zip(known, suggested, strict=True))
-        ledger.pending = {
-            id: Pending(context, point, _explanation(fields))
-            for (id, fields), context, point in zip(data["pending"], contexts, points, strict=True)
-        }
+    def rebuild(cls, data: Mapping[str, Any], state: Mapping[str, Array], dim: int, context_dim: int) -> "Ledger":
+        """The ledger that `to_json` and `state` describe."""
+        ledger = cls(whole("ledger.size", data["size"], 1, MOST_SIZE))
+        ledger.issued = whole("ledger.issued", data["issued"], 0, MOST_SAMPLES)
+        answered, pending = (_records(name, data[name], ledger.issued, ledger.size) for name in ("answered", "pending"))
+        if answered.keys() & pending.keys():
+            raise InvalidValue(f"ledger: {show(list(answered.keys() & pending.keys()))} wait and were answered")
+        sizes: dict[str, int | range] = {"n": len(pending), "m": range(len(answered) + 1), "d": dim, "c": context_dim}
+        arrays = checked(state, FIELDS, sizes)
+        suggested = arrays["suggested"]
+        ledger.answered = dict(answered)
+        ledger._suggested = dict(zip(list(answered)[len(answered) - len(suggested) :], suggested, strict=True))
+        waiting = zip(pending.items(), arrays["contexts"], arrays["points"], strict=True)
+        ledger.pending = {id: Pending(context, point, why) for (id, why), context, point in waiting}
         return ledger
 
 
@@ -169,11 +182,42 @@ def _put(records: dict[str, T], id: str, record: T, size: int) -> None:
         del records[next(iter(records))]
 
 
-def _fields(why: Explanation) -> dict[str, Any]:
-    """As `asdict`, which would copy every number."""
+def to_fields(why: Explanation) -> dict[str, Any]:
+    """What a snapshot keeps of an explanation; as `asdict`, which would copy every number."""
     return {name: getattr(why, name) for name in _NAMES}
 
 
-def _explanation(told: Mapping[str, Any]) -> Explanation:
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in told.items()}
-    return Explanation(**values)
+def _records(name: str, data: object, issued: int, most: int) -> dict[str, Explanation]:
+    """Explanations by id, as `to_json` wrote them."""
+    if not isinstance(data, list) or len(data) > most:
+        raise InvalidValue(f"ledger.{name} must be a list of at most {most}, got {show(data)}")
+    records = {id: _explanation(f"ledger.{name}", fields) for id, fields in data}
+    for id in records:
+        if not isinstance(id, str) or not re.fullmatch(ID, id) or int(id[1:]) >= issued or len(records) < len(data):
+            raise InvalidValue(f"ledger.{name} must have every id once, below s{issued}, got {show(id)}")
+    return records
+
+
+def _explanation(place: str, told: Mapping[str, Any]) -> Explanation:
+    if told.keys() != set(_NAMES):
+        raise InvalidValue(f"{place}: an explanation must have the fields {show(_NAMES)}, got {show(list(told))}")
+    return Explanation(**{name: _read(f"{place}: {name}", name, value) for name, value in told.items()})
+
+
+def _read(field: str, name: str, value: Any) -> Any:
+    """A field of an explanation as JSON holds it, checked."""
+    if value is None and name in _MAY_LACK:
+        return None
+    if name in _LISTS and isinstance(value, list) and len(value) <= LONGEST:
+        if name == "slots":
+            return tuple(whole(field, one, 0, MOST_SAMPLES) for one in value)
+        return tuple(number(field, one) for one in value)
+    if name in _TEXTS and isinstance(value, str) and (name != "path" or value in get_args(Path)):
+        return value
+    if name == "in_context" and isinstance(value, bool):
+        return value
+    if name == "ran" and isinstance(value, dict):
+        return value
+    if name in _NUMBERS and not isinstance(value, bool):
+        return number(field, value)
+    raise InvalidValue(f"{field} is of another kind: {show(value)}")

@@ -12,10 +12,8 @@ from typing import Any
 
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import MOST_SAMPLES
 from rasp_tuner.errors import InvalidValue
-
-MOST_SAMPLES = 2**63
-EARLIER = "before tuners had names"
 
 
 @dataclass
@@ -57,13 +55,10 @@ class Lineage:
         return {"own": self.own, "held": dict(self.held)}
 
     @classmethod
-    def rebuild(cls, seed: int, data: Mapping[str, Any] | None, learned: int) -> "Lineage":
-        """What `to_json` gave. Samples learned since then are the tuner's own.
-
-        None, as in snapshots of earlier versions: all of one seed are taken for one tuner, since nothing in them tells
-        whether two are the same one at different times.
-        """
-        data = {"own": named(seed, EARLIER), "held": {}} if data is None else data
+    def rebuild(cls, seed: int, data: object, learned: int) -> "Lineage":
+        """What `to_json` gave. Samples learned since then are the tuner's own."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("held"), Mapping):
+            raise InvalidValue(f"lineage must say whose samples are held, got {show(data)}")
         own = data["own"]
         held = {_name(name): whole("lineage", count, 1, MOST_SAMPLES) for name, count in data["held"].items()}
         lineage = cls(seed, held, None if own is None else _name(own))

@@ -43,13 +43,6 @@ def entropy(weights: Array) -> float:
     return max(0.0, float(-(positive * np.log(positive)).sum()))
 
 
-def assign(target: Array, source: Array) -> None:
-    """Copy `source` into `target`, which must have the very same shape: no broadcasting when state is restored."""
-    if target.shape != source.shape:
-        raise ValueError(f"expected an array of shape {target.shape}, got {source.shape}")
-    target[...] = source
-
-
 @dataclass(slots=True)
 class RunningEMA:
     """Exponential moving mean and variance of a stream of numbers (paper, Section RealErrorComposer).

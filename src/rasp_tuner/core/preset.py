@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, show
+from rasp_tuner.core.checks import show
 from rasp_tuner.core.optimizer import Optimizer
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Layout
@@ -23,8 +23,7 @@ class PresetKind:
     constants: Settings  # with their usual values
     check: Callable[[str, object], Setting]  # a constant's name and new value -> that value, or an InvalidSpace
     build: Callable[[Settings, Layout, int, Metrics, np.random.Generator], Optimizer]
-    retired: frozenset[str] = frozenset()  # numbers that earlier versions had: taken, and ignored
-    upgrade: Callable[[Mapping[str, object]], Mapping[str, object]] = dict  # constants as a snapshot of 0.1 has them
+    least_numbers: Callable[[Settings, Layout, int], int]  # that a snapshot of it holds, however little was learned
 
 
 _KINDS: dict[str, PresetKind] = {}
@@ -45,6 +44,10 @@ class Preset:
     def build(self, layout: Layout, context_dim: int, metrics: Metrics, rng: np.random.Generator) -> Optimizer:
         return _KINDS[self.name].build(self.constants, layout, context_dim, metrics, rng)
 
+    def least_numbers(self, layout: Layout, context_dim: int) -> int:
+        """That a snapshot of such an optimizer holds at least, however little it has learned."""
+        return _KINDS[self.name].least_numbers(self.constants, layout, context_dim)
+
 
 def names() -> tuple[str, ...]:
     return tuple(_KINDS)
@@ -59,18 +62,10 @@ def named(name: object, changes: object = None) -> Preset:
     if changes is not None and not isinstance(changes, Mapping):
         raise InvalidSpace(f"preset constants must be a mapping, got {show(changes)}")
     for key, value in (changes or {}).items():
-        if key in kind.retired:
-            number(f"preset constant {key!r}", value, InvalidSpace)
-            continue
         if key not in constants:
             raise InvalidSpace(f"preset {name!r} has no constant {show(key)}; it has {list(constants)}")
         constants[key] = kind.check(key, value)
     return Preset(name, constants)
-
-
-def saved(name: object, constants: Mapping[str, object]) -> Preset:
-    """The preset of a snapshot, which an earlier version may have written."""
-    return named(name, _KINDS[name].upgrade(constants) if isinstance(name, str) and name in _KINDS else constants)
 
 
 def resolved(preset: object) -> Preset:

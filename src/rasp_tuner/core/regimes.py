@@ -22,6 +22,7 @@ import numpy as np
 from rasp_tuner.core.distance import squared_distances
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.running_centres import RunningCentres
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
 
 MAX_REGIMES = 12
 NEW_REGIME_DISTANCE = 0.5  # squared; a context farther than this opens a new regime
@@ -140,21 +141,20 @@ class RegimeTimeline:
         return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, data: Mapping[str, Any], state: Mapping[str, Array]) -> None:
-        self.steps, self._opened = data["steps"], data["opened"]
-        self.labels, self.segments = list(data["labels"]), [list(segment) for segment in data["segments"]]
-        self._regimes.centres = state["centres"].reshape(len(self.labels), self.dim).copy()
-        self._regimes.counts = state["counts"].copy()
-        self._moments = state["moments"].reshape(4, self.dim).copy()
-        self._scale = state["scale"].copy()
+        labels = list(data["labels"])
+        fields = {
+            "centres": Field(("n", self.dim)),
+            "counts": Field(("n",), 1.0, MOST_SAMPLES),
+            "moments": Field((4, self.dim)),
+            "scale": Field((self.dim,), 0.0),
+            "changes": Field(self._changes.shape, 0.0),
+        }
+        arrays = checked(state, fields, {"n": len(labels)})
+        self.steps, self._opened, self.labels = data["steps"], data["opened"], labels
+        self.segments, self.situations = [list(segment) for segment in data["segments"]], dict(data["situations"])
+        self._regimes.centres, self._regimes.counts = arrays["centres"], arrays["counts"]
+        self._moments, self._scale, self._changes = (arrays[name] for name in ("moments", "scale", "changes"))
         self._spread = bool(self._scale.any())
-        if "changes" in state:
-            self.situations, self._changes = (
-                dict(data["situations"]),
-                state["changes"].reshape(self._changes.shape).copy(),
-            )
-        else:  # of an earlier version: what is known of the noise is its mean
-            self._changes[:] = self._moments[2, self._looked_at] / max(self.steps - 1, 1)
-            self._find_situations()
 
     def _observe(self, context: Array) -> None:
         mean, squares, changes, latest = self._moments

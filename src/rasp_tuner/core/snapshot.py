@@ -62,7 +62,7 @@ def decode(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], dict[s
     if hashlib.sha256(body).digest() != data[-_DIGEST:]:
         raise SnapshotError("the snapshot is truncated or damaged: its checksum does not match")
     try:
-        header = json.loads(body[_PREFIX.size : _PREFIX.size + length])
+        header = json.loads(body[_PREFIX.size : _PREFIX.size + length], parse_constant=_not_finite)
         arrays, offset = {}, _PREFIX.size + length
         for name, shape in header.pop("arrays"):
             if not all(type(length) is int and length >= 0 for length in shape) or name in arrays:
@@ -72,9 +72,15 @@ def decode(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], dict[s
             offset += 8 * count
             if not np.all(np.isfinite(arrays[name])):
                 raise ValueError(f"array {name!r} holds a number that is not finite")
+        if offset != len(body):
+            raise ValueError(f"{len(body) - offset} bytes belong to no array")
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as reason:
         raise SnapshotError(f"the snapshot's frame is sound but its content is not: {reason}") from reason
     return header, arrays
+
+
+def _not_finite(word: str) -> float:
+    raise ValueError(f"{word} in the header is no finite number")
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:

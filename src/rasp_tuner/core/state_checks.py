@@ -27,12 +27,18 @@ Sizes = Mapping[str, int | range]  # a range: the file chooses, the same size fo
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The rule of one array. A dimension is a number, or the name of a size. Numbers lie in [least, most]."""
+    """The rule of one array. A dimension is a number, or the name of a size. Numbers lie in [least, most].
+
+    Bounds may be tuples: one for each place of the last axis.
+    """
 
     shape: tuple[int | str, ...]
-    least: float = -FINITE
-    most: float = FINITE
+    least: float | tuple[float, ...] = -FINITE
+    most: float | tuple[float, ...] = FINITE
     whole: bool = False
+
+
+MOMENTS = Field((2,), (-FINITE, 0.0), (FINITE, 1e201))  # mean and variance of a RunningEMA
 
 
 class Part(dict[str, Array]):
@@ -71,12 +77,14 @@ def _checked(state: Mapping[str, Array], name: str, field: Field, sizes: dict[st
         raise broken(state, name, "hold floats of 64 bits", getattr(array, "dtype", type(array)))
     if not _fits(array.shape, field.shape, sizes):
         raise broken(state, name, f"have the shape {_shape_rule(field.shape, sizes)}", array.shape)
-    wrong = ~((array >= field.least) & (array <= field.most))  # a NaN is wrong, too
+    least, most = np.broadcast_to(field.least, array.shape), np.broadcast_to(field.most, array.shape)
+    wrong = ~((array >= least) & (array <= most))  # a NaN is wrong, too
     if field.whole:
         wrong |= array != np.floor(array)
     if wrong.any():
         kind = "whole numbers" if field.whole else "numbers"
-        raise broken(state, name, f"hold {kind} from {field.least:g} to {field.most:g}", float(array[wrong][0]))
+        rule = f"hold {kind} from {least[wrong][0]:g} to {most[wrong][0]:g}"
+        raise broken(state, name, rule, float(array[wrong][0]))
     return np.array(array, order="C")
 
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
 
 MOST_STEPS = 1000  # on record
 LONGEST_CONTEXT = 32  # numbers; those of a longer one are not kept
@@ -55,12 +56,15 @@ class StepRecord:
         rows = self.rows(latest)
         return rows[:, :3], rows[:, 3 : self._point], rows[:, self._point : self._context], rows[:, self._context :]
 
-    def restore(self, rows: Array | None) -> None:
-        """Take back what `rows` gave. None, as in earlier versions: nothing is on record of what was learned."""
-        if rows is None:
-            return
-        if rows.ndim != 2 or rows.shape[1] != self._rows.shape[1] or len(rows) > MOST_STEPS:
-            raise ValueError(f"the record of steps has another shape: {rows.shape}")
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Take back what `rows` gave, under that name."""
+        dim, width = self._context - self._point, self._rows.shape[1]
+        metrics, contexts = self._point - 3, width - self._context
+        least = (0.0, float(NOBODY), 0.0, *[-FINITE] * metrics, *[0.0] * dim, *[-LARGEST] * contexts)
+        most = (MOST_SAMPLES, MOST_SAMPLES, 1.0, *[FINITE] * metrics, *[1.0] * dim, *[LARGEST] * contexts)
+        rows = checked(state, {"rows": Field(("n", width), least, most)}, {"n": range(MOST_STEPS + 1)})["rows"]
+        if (rows[:, :3] % 1.0).any():
+            raise broken(state, "rows", "begin with a step, a suggestion and a flag", rows[:, :3].tolist())
         self._rows, self._fresh = rows, []
 
     def _write(self) -> None:

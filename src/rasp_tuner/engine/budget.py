@@ -12,15 +12,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
 from rasp_tuner.engine.numbers import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.types import Budget
 
-START_STEPS = 100  # whose budget may be spent in advance
+START_STEPS = 200  # whose budget may be spent in advance
 CONFIDENCE_DEVIATIONS = 1.645  # 95%, one side
-EARNED_DEVIATIONS = 1.0  # taken off a gain before it is booked
-PRICE_DEVIATIONS = 0.5  # added to the expected price of a suggestion that is not surely better
+PRICE_DEVIATIONS = 1.0  # added to the expected price of a suggestion that is not surely better
 MOST_PRICE = 3.0  # of one run, or its gain
-WHOLE_STEPS = 5.0  # runs that speak for differences as large as the default's loss, until others are seen
+
+FIELDS = {
+    "steps": Field((), 0.0, MOST_SAMPLES, whole=True),
+    "spent": Field((), 0.0, MOST_PRICE * MOST_SAMPLES),
+    "earned": Field((), 0.0, MOST_PRICE * MOST_SAMPLES),
+    "variance": Field((), 0.0, MOST_PRICE**2 * MOST_SAMPLES),
+    "moved": Field((), 0.0, MOST_SAMPLES, whole=True),
+    "squares": Field((), 0.0, MOST_SAMPLES),
+}
 
 
 @dataclass(slots=True)
@@ -40,12 +48,6 @@ class BudgetLedger:
         """Of as many tuners as there are zeros [B]."""
         return cls(share, zero, zero, zero, zero, zero, zero)
 
-    @property
-    def typical(self) -> Number:
-        """How far runs of other settings came out from the default, noise included: root mean square, at most 1."""
-        n = numbers_of(self.squares)
-        return n.clip(n.sqrt((WHOLE_STEPS + self.squares) / (WHOLE_STEPS + self.moved)), None, 1.0)
-
     def allows(self, price: Number, deviation: Number) -> Condition:
         """Whether a suggestion of this expected price may be tried: it is surely a gain, or within the budget."""
         sure = price + CONFIDENCE_DEVIATIONS * deviation <= 0.0
@@ -55,9 +57,7 @@ class BudgetLedger:
 
     def left(self, steps: Number) -> Number:
         """What may be spent by the end of so many steps, in the worst case that is likely."""
-        n = numbers_of(self.spent)
-        owed = self.spent - self.earned + CONFIDENCE_DEVIATIONS * n.sqrt(self.variance)
-        return self.share * self.typical * (START_STEPS + steps) - owed
+        return self.share * (START_STEPS + steps) - (self.spent - self.earned)
 
     def record(
         self, price: Number, deviation: Number, seen: Number | None, moved: Condition = True, told: Condition = True
@@ -71,7 +71,7 @@ class BudgetLedger:
         n = numbers_of(price)
         price, deviation = n.clip(price, -MOST_PRICE, MOST_PRICE), n.clip(deviation, None, MOST_PRICE)
         old = self.steps, self.spent, self.earned, self.variance
-        gain = n.clip(-(price + EARNED_DEVIATIONS * deviation), 0.0, None)
+        gain = n.clip(-price, 0.0, None)
         unsure = n.where(price > 0.0, deviation**2, 0.0)
         new = old[0] + 1, old[1] + n.clip(price, 0.0, None), old[2] + gain, old[3] + unsure
         if told is not True:
@@ -92,10 +92,10 @@ class BudgetLedger:
         return Budget(self.share, self.steps, self.spent, self.earned, self.left(self.steps))
 
     def state(self) -> dict[str, Array]:
-        return {"ledger": saved([self.steps, self.spent, self.earned, self.variance, self.moved, self.squares])}
+        return {name: saved([getattr(self, name)])[0, ...] for name in FIELDS}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        steps, self.spent, self.earned, self.variance, *typical = restored(state["ledger"], self.spent)
-        moved, self.squares = typical or (0.0 * self.spent, 0.0 * self.spent)  # older snapshots lack them
-        one = isinstance(self.spent, float)
-        self.steps, self.moved = (int(steps), int(moved)) if one else (steps, moved)
+        read = restored(state, FIELDS, self.spent)
+        for name, (value,) in read.items():
+            whole = FIELDS[name].whole and isinstance(value, float)
+            setattr(self, name, int(value) if whole else value)

@@ -18,7 +18,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal, Samples
-from rasp_tuner.core.state_checks import under
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked, under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
@@ -27,6 +27,10 @@ TRUSTED_NATS = 3.0  # odds of twenty to one
 LEAST_NATS = -3.0  # a context may become useful late
 MOST_NATS_A_SAMPLE = 6.0  # that one sample adds or takes
 COMPARE_FROM_SAMPLES = 3  # more than knobs: before, forecasts are not compared
+FIELDS = {
+    "evidence": Field((), LEAST_NATS, MOST_NATS_A_SAMPLE * MOST_SAMPLES),
+    "trusted": Field((), 0.0, 1.0, whole=True),
+}
 NOT_TRUSTED = "whatever the context, which has not shown yet that it helps"  # in explanations
 
 
@@ -131,7 +135,7 @@ class ContextGate:
     def merge(self, other: "ContextGate", first: bool) -> None:
         self.seeing.merge(other.seeing, first)
         self.blind.merge(other.blind, first)
-        self.evidence += other.evidence
+        self.evidence = max(self.evidence + other.evidence, LEAST_NATS)
         self.trusted = self.trusted or other.trusted or self.evidence > TRUSTED_NATS
 
     def slots(self) -> Slots:
@@ -143,13 +147,14 @@ class ContextGate:
     def state(self) -> dict[str, Array]:
         seeing = {f"seeing/{name}": array for name, array in self.seeing.state().items()}
         blind = {f"blind/{name}": array for name, array in self.blind.state().items()}
-        return {**seeing, **blind, "evidence": np.array([self.evidence, self.trusted], dtype=np.float64)}
+        own = {"evidence": np.array(self.evidence), "trusted": np.array(float(self.trusted))}
+        return {**seeing, **blind, **own}
 
     def restore(self, state: Mapping[str, Array]) -> None:
+        own = checked(state, FIELDS, {})
         self.seeing.restore(under("seeing/", state))
         self.blind.restore(under("blind/", state))
-        evidence, trusted = state["evidence"].tolist()
-        self.evidence, self.trusted = evidence, trusted > 0.0
+        self.evidence, self.trusted = float(own["evidence"]), bool(own["trusted"])
 
     def _comparable(self, point: Array) -> bool:
         """Whether the next sample will count as evidence."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
-from rasp_tuner.core.state_checks import under
+from rasp_tuner.core.state_checks import Field, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
@@ -69,6 +69,7 @@ class Engine:
         self._rules = rules  # what ties knobs together, if anything does
         self._default_values = default.tolist()
         self._first_looks = len(default) + 1
+        self._context_dim = context_dim
         self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
         self._intake = Intake(default, context_dim, objective)
@@ -233,16 +234,19 @@ class Engine:
 
     def state(self) -> dict[str, Array]:
         parts = {f"{name}/{key}": array for name, part in self._parts() for key, array in part.state().items()}
-        return {"early": np.array(self._early) if self._early else np.zeros((0, 0)), **parts}
+        return {"early": np.array(self._early).reshape(-1, len(self.default) + self._context_dim), **parts}
 
     def restore(self, state: Mapping[str, Array]) -> None:
+        d, c = len(self.default), self._context_dim
+        points = Field(("n", d + c), (*[0.0] * d, *[-LARGEST] * c), (*[1.0] * d, *[LARGEST] * c))
+        early = checked(state, {"early": points}, {"n": range(EARLY_FAILURES + 1)})["early"]
         for name, part in self._parts():
             part.restore(under(f"{name}/", state))
-        self._early = list(state["early"])
+        self._early = list(early)
         self._latest = None
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
-        yield "composer", self.objective  # its name in snapshots since version 0.1
+        yield "objective", self.objective
         yield "gate", self.gate
         yield "intake", self._intake
         yield "calibration", self._calibration

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, assign
+from rasp_tuner.core.numerics import Array
 
 KEEP = 0.97  # of the scores, a step
 FARTHEST = 1e150  # deviations: beyond, squares overflow
@@ -21,9 +21,6 @@ class Evidence:
         """Take in the log densities [n] of one sample."""
         self.scores = KEEP * self.scores + (1.0 - KEEP) * self.prior + densities
         self.scores -= self.scores.max()
-
-    def restore(self, scores: Array) -> None:
-        assign(self.scores, scores)
 
 
 def log_student(gap: float, variance: float, freedom: float) -> float:

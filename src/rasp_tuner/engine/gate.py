@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array, softmax
-from rasp_tuner.core.state_checks import under
+from rasp_tuner.core.state_checks import Field, checked, under
 from rasp_tuner.engine.evidence import Evidence, log_mean
 from rasp_tuner.engine.family import Belief, Choice, Comparison, Family, Forecast, Trial, compared, predict_one
+
+LEAST_NATS, MOST_NATS = -1e6, 100.0  # of scores: their largest is 0 or near
 
 
 class Mixture(NamedTuple):
@@ -144,8 +146,7 @@ class EvidenceGate:
         return {"scores": self._evidence.scores, **parts}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        # version 0.1 had one family more, the first, in spaces of many levels with unordered knobs
-        gone = max(len(state["scores"]) - len(self.families), 0)
-        self._evidence.restore(state["scores"][gone:])
+        scores = checked(state, {"scores": Field((len(self.families),), LEAST_NATS, MOST_NATS)}, {})
         for i, family in enumerate(self.families):
-            family.restore(under(f"{i + gone}/", state))
+            family.restore(under(f"{i}/", state))
+        self._evidence.scores = scores["scores"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal, Samples
-from rasp_tuner.core.state_checks import under
+from rasp_tuner.core.state_checks import Field, checked, under
 from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel
@@ -186,10 +186,11 @@ class LimitedEngine:
         return {**self.main.state(), **parts, "limit/credit": np.array(self._credit)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.main.restore({name: array for name, array in state.items() if not name.startswith("limit/")})
+        own = checked(state, {"limit/credit": Field((), -MOST_CREDIT, MOST_CREDIT)}, {})
+        self.main.restore(state)
         for i, model in enumerate(self.limits):
             model.engine.restore(under(f"limit/{i}/", state))
-        self._credit = float(state["limit/credit"])
+        self._credit = float(own["limit/credit"])
 
     @property
     def _know(self) -> bool:

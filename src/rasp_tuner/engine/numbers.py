@@ -9,12 +9,14 @@ that is a constant, of which either may be None.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import Field, checked
 from rasp_tuner.engine import floats
 from rasp_tuner.engine.kernel.namespace import namespace
 
@@ -60,13 +62,20 @@ def saved(numbers: Sequence[Number]) -> Array:
     return np.array([number.cpu().numpy() for number in numbers], dtype=np.float64)
 
 
-def restored(saved: Array, zero: Number) -> list[Number]:
-    """The numbers that `saved` were made of, on the device of `zero`."""
+def restored(state: Mapping[str, Array], fields: Mapping[str, Field], zero: Number) -> dict[str, list[Number]]:
+    """The numbers that `saved` made arrays of, checked, on the device of `zero`: a list for each field [n] or [].
+
+    Of many tuners every array has a last axis of tuners.
+    """
     if isinstance(zero, float):
-        numbers: list[Number] = saved.tolist()
-        return numbers
-    xp = namespace(zero)
-    return [xp.asarray(row.copy(), dtype=zero.dtype, device=zero.device) for row in saved]
+        found = checked(state, fields, {})
+        return {name: array.reshape(-1).tolist() for name, array in found.items()}
+    xp, many = namespace(zero), {name: replace(field, shape=(*field.shape, "B")) for name, field in fields.items()}
+    rows = {name: array.reshape(-1, len(zero)) for name, array in checked(state, many, {"B": len(zero)}).items()}
+    return {
+        name: [xp.asarray(row.copy(), dtype=zero.dtype, device=zero.device) for row in own]
+        for name, own in rows.items()
+    }
 
 
 def chosen(condition: Condition, new: Number, old: Number) -> Number:

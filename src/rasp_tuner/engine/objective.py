@@ -18,6 +18,7 @@ import numpy as np
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.numbers import (
     Condition,
@@ -45,6 +46,10 @@ LEAST_UNIT = 1e-300
 LEAST_LOG = math.log(LEAST_UNIT)
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 MOST_LOG_RATIO = math.log(LARGEST_RATIO)
+LEVELS = ("levels/count", "levels/mean", "levels/squares")  # in a snapshot
+FAR_SUM = 1e217  # of squares of losses, as many as there may be
+LEAST_DEVIATION = 1e-170  # a smaller one is 0, since its square is
+FARTHEST_LOG = 800.0  # of any float
 
 
 class Objective(MetricTable):
@@ -431,34 +436,35 @@ class Objective(MetricTable):
 
     def state(self) -> dict[str, Array]:
         """Everything learned; of B tuners each array has a last axis of tuners."""
-        return {
-            "moments": np.stack([saved(part) for part in (self._mean, self._squares, self._worst)]),
-            "scales": saved(self._deviations),
-            "seen": saved([self.seen])[0, ...],
-            "log": saved(self._uses_log),
-            "positive": saved(self._positive),
-            "levels": saved(self._levels),
-            "near_zero": saved([self._near_zero])[0, ...],
-        }
+        of_columns = {"mean": self._mean, "squares": self._squares, "worst": self._worst, "scales": self._deviations}
+        lists = {**of_columns, "log": self._uses_log, "positive": self._positive}
+        numbers = {"seen": self.seen, **dict(zip(LEVELS, self._levels, strict=True)), "near_zero": self._near_zero}
+        alone = {name: saved([number])[0, ...] for name, number in numbers.items()}
+        return {name: saved(own) for name, own in lists.items()} | alone
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        n, zero = numbers_of(self._zero), self._zero
-        now = self.state()
-        for name in now:
-            if name in state and state[name].shape != now[name].shape:
-                raise ValueError(f"{name}: expected an array of shape {now[name].shape}, got {state[name].shape}")
-        self._mean, self._squares, self._worst = (restored(part, zero) for part in state["moments"])
-        self._deviations = restored(state["scales"], zero)
-        seen = restored(state["seen"][None], zero)[0]
+        n, loss, count = numbers_of(self._zero), 2.0 * LARGEST, Field((), 0.0, MOST_SAMPLES, whole=True)
+        columns, metrics = (self.columns,), (len(self.metrics),)
+        fields = {
+            "mean": Field(columns, -loss, loss),
+            "squares": Field(columns, 0.0, FAR_SUM),
+            "worst": Field(columns, -loss, loss),
+            "scales": Field(columns, LEAST_DEVIATION, FAR_SUM),
+            "log": Field(metrics, 0.0, 1.0, whole=True),
+            "positive": Field(metrics, 0.0, 1.0, whole=True),
+            "seen": count,
+            **dict(zip(LEVELS, (count, Field((), -FARTHEST_LOG, FARTHEST_LOG), Field((), 0.0, FAR_SUM)), strict=True)),
+            "near_zero": Field((), 0.0, 1.0),
+        }
+        read = restored(state, fields, self._zero)
+        for (name, metric), log in zip(self.metrics.items(), state["log"], strict=True):
+            if metric.scale != "auto" and not np.all(log == float(metric.scale == "log")):
+                raise broken(state, "log", f"say that {name!r} is on scale {metric.scale!r}", log)
+        self._mean, self._squares, self._worst, self._deviations = (read[name] for name in list(fields)[:4])
+        self._uses_log, self._positive = ([value > 0.0 for value in read[name]] for name in ("log", "positive"))
+        (seen,), (self._near_zero,) = read["seen"], read["near_zero"]
         self.seen = int(seen) if isinstance(seen, float) else n.astype(seen, n.int64)
-        if "log" in state:  # version 0.1 had linear scales only, and did not keep the signs
-            self._uses_log = [value > 0.0 for value in restored(state["log"], zero)]
-            self._positive = [value > 0.0 for value in restored(state["positive"], zero)]
-            self._levels = restored(state["levels"], zero)
-            self._near_zero = restored(state["near_zero"][None], zero)[0]
-        else:
-            self._positive = [zero != 0.0] * len(self.metrics)
-            self._uses_log = [zero != 0.0] * len(self.metrics)
+        self._levels = [read[name][0] for name in LEVELS]
         self._set_weights()
 
 

@@ -1,6 +1,5 @@
 """The settings of preset `default`, and which families of experts a space gets."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,8 @@ from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.engine.context_gate import ContextGate
-from rasp_tuner.engine.discrete_mend import MendedDiscreteFamily
+from rasp_tuner.engine.discrete.family import DiscreteFamily
+from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gate import EvidenceGate
@@ -29,7 +29,6 @@ DEFAULT: Settings = {
     "budget": None,  # share of the default's loss by which the sum of losses may exceed it; None: no budget
     "screen": False,  # whether the context is ignored until it improves predictions
 }
-RETIRED = frozenset({"anomaly_threshold", "disagreement_threshold", "momentum"})  # of the slow path of version 0.1
 
 FEW_LEVELS = 8  # a space where no knob has more is left to the discrete family
 SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
@@ -59,17 +58,6 @@ def _check(key: str, value: object) -> Setting:
         kind = "a share" if share else "a number"
         raise InvalidSpace(f"{key} must be {kind} from 0 up to {most:g}, got {show(value)}")
     return given
-
-
-def _upgrade(constants: Mapping[str, object]) -> dict[str, object]:
-    """Version 0.1 wrote numbers only: a guard below 0 for none, and 0 or 1 for screen."""
-    changed = dict(constants)
-    guard, screen = changed.get("guard"), changed.get("screen")
-    if isinstance(guard, float) and guard < 0.0:
-        changed["guard"] = None
-    if isinstance(screen, float):
-        changed["screen"] = screen > 0.0
-    return changed
 
 
 def _build(
@@ -104,15 +92,14 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     share = sum(discrete) / len(discrete)
     switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
     objective = Objective(metrics, logs_first=switches >= SWITCHES)
-    if not all(few) and not any(choices):
-        families.append(QuadraticFamily(layout.default, context_dim, objective.columns))
-        odds.append(0.0)
-    if any(discrete):
-        window = 0 if families else WINDOW_SAMPLES  # the quadratic family keeps one
+    import os
+    if any(discrete) or os.environ.get('GPALL'):
         families.append(
-            MendedDiscreteFamily(layout.levels, layout.unordered, layout.default, context_dim, window, layout.rules)
+            GpFamily(layout.levels, layout.unordered, layout.default, context_dim, WINDOW_SAMPLES, layout.rules)
         )
-        odds.append(FAMILY_ODDS * (2.0 * share - 1.0))
+    else:
+        families.append(QuadraticFamily(layout.default, context_dim, objective.columns))
+    odds.append(0.0)
     gate = EvidenceGate(families, odds)
     return Engine(
         objective,
@@ -127,4 +114,11 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     )
 
 
-KIND = PresetKind(DEFAULT, _check, _build, RETIRED, _upgrade)
+def _least_numbers(settings: Settings, layout: Layout, context_dim: int) -> int:
+    """Of one context; and of the covariance of the moving optimum, where all knobs are continuous."""
+    del settings
+    d, continuous = len(layout.default), all(levels is None for levels in layout.levels)
+    return context_dim + ((1 + 2 * d) ** 2 if continuous else d)
+
+
+KIND = PresetKind(DEFAULT, _check, _build, _least_numbers)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.family import Belief, Choice, predict_one
 from rasp_tuner.engine.numbers import Condition, Number, chosen, erfc, numbers_of, restored, saved
 
@@ -24,6 +25,7 @@ CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
 WIDER, NARROWER = math.exp(CALIBRATION_RATE * (1.0 - MISSED_SHARE)), math.exp(-CALIBRATION_RATE * MISSED_SHARE)
 FAR = 40.0  # deviations, beyond which a probability is 0 or 1
+LEAST_FACTOR, MOST_FACTOR = 0.2, 20.0  # of intervals as believed
 NORMAL_90 = 1.645  # deviations on either side that hold the other nine in ten, of a normal distribution
 
 
@@ -83,7 +85,7 @@ class Calibration:
         """Take in one outcome, `surprise` believed deviations from its mean; not of tuners that were not told."""
         n = numbers_of(self.factor)
         moved = n.where(surprise > NORMAL_90 * self.factor, WIDER * self.factor, NARROWER * self.factor)
-        self.factor = chosen(told, n.clip(moved, 0.2, 20.0), self.factor)
+        self.factor = chosen(told, n.clip(moved, LEAST_FACTOR, MOST_FACTOR), self.factor)
 
     def merge(self, other: "Calibration", share: float) -> None:
         """Take in what another one knows, of a share of all samples."""
@@ -93,4 +95,4 @@ class Calibration:
         return {"factor": saved([self.factor])[0, ...]}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.factor = restored(state["factor"][None], self.factor)[0]
+        ((self.factor,),) = restored(state, {"factor": Field((), LEAST_FACTOR, MOST_FACTOR)}, self.factor).values()

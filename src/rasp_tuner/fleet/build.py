@@ -24,6 +24,8 @@ from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Metric
 
+MOST_TUNERS = 10_000_000  # of a fleet
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -45,8 +47,8 @@ class Plan:
 
     @cached_property
     def space(self) -> Space:
-        header = self.header  # of version 0.1 it has neither constraints nor the default's values
-        return Space.from_json(header["space"], header.get("constraints", ()), header.get("default"))
+        header = self.header
+        return Space.from_json(header["space"], header["constraints"], header["default"])
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:

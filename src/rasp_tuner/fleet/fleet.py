@@ -18,7 +18,7 @@ from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Tensor
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet import fleet_file, single
-from rasp_tuner.fleet.build import Plan, blank
+from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks
 from rasp_tuner.fleet.chunks import Chunks
 from rasp_tuner.fleet.device import Device, host, is_tensor
@@ -34,7 +34,6 @@ from rasp_tuner.types import Direction, Metric
 
 Contexts = Mapping[str, Any] | Tensor | Sequence[Sequence[float]] | None
 Which = int | slice | Sequence[int] | Tensor | None
-MOST_TUNERS = 10_000_000
 PRIOR_EVERY = 1.2  # times as many samples as when it was learned: then the fleet's prior is learned anew
 
 
@@ -252,8 +251,7 @@ class Fleet:
         return fleet
 
     def _read(self, path: str | os.PathLike[str], device: Device, progress: Progress | bool) -> None:
-        plan, header, arrays, tuners = fleet_file.read(path, device, progress)
-        prior = FleetPrior.of(arrays) if arrays else None
+        plan, header, prior, tuners = fleet_file.read(path, device, progress)
         self._build(plan, device, tuners, header["issued"], header["share"], prior)
         self._lineages = header["lineages"]
 

@@ -7,6 +7,7 @@ layout   8 bytes   magic
 Written piece by piece, so that a large fleet needs no second room in memory.
 """
 
+import math
 import os
 import secrets
 import struct
@@ -18,18 +19,24 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import show
+from rasp_tuner.core.checks import show, whole
+from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import under
+from rasp_tuner.core.state_checks import MOST_SAMPLES, under
+from rasp_tuner.engine.engine import EARLY_FAILURES
+from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
+from rasp_tuner.engine.kernel.state import Dims, shapes
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
-from rasp_tuner.fleet.build import Plan, blank
+from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.prior import FleetPrior
+from rasp_tuner.fleet.records import Records, restored
 from rasp_tuner.fleet.tuners import Tuners
+from rasp_tuner.tuner import Tuner
 
 Progress = Callable[[int, int], object]
 MAGIC = b"RASPFLT1"
 BLOCK_TUNERS = 1000  # in one frame
-SLOTS = ("keys", "prompts", "counts", "last")  # arrays [B, R, ...] of which only rows in use mean anything
 _LENGTH = struct.Struct("<Q")
 
 
@@ -73,25 +80,29 @@ def write_blocks(
 
 def read(
     path: str | os.PathLike[str], device: Device, progress: Progress | bool
-) -> tuple[Plan, dict[str, Any], dict[str, Array], Tuners]:
-    """Plan, header and arrays of the fleet as a whole, and its tuners."""
+) -> tuple[Plan, dict[str, Any], FleetPrior | None, Tuners]:
+    """Plan, header and prior of the fleet as a whole, and its tuners; all of it checked."""
     told = _progress(progress, "loading")
     target = snapshot_path(path)
     try:
         with target.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise SnapshotError(f"{show(str(target))} is not the file of a fleet")
-            plan = Plan(*snapshot.decode(_frame(file)))
+            plan = Plan.of(Tuner.from_bytes(_frame(file)))
             header, arrays = snapshot.decode(_frame(file))
-            size = int(header["size"])
-            if size > os.fstat(file.fileno()).st_size:
-                raise SnapshotError(f"the file of the fleet is too small for {size} tuners")
+            prior = FleetPrior.of(arrays, plan.dims) if arrays else None
+            most = os.fstat(file.fileno()).st_size // (8 * _least_numbers(plan.dims))  # before room is asked for
+            size = whole("size", header["size"], 0, min(most, MOST_TUNERS))
+            failures = whole("failures", header["failures"], 0, EARLY_FAILURES)
+            _check_header(plan, header)
             tuners = blank(plan, device, size, 0)
-            tuners.make_room_for_failures(int(header["failures"]))
+            tuners.make_room_for_failures(failures)
             for start in range(0, size, BLOCK_TUNERS):
                 stop = min(start + BLOCK_TUNERS, size)
                 _, block = snapshot.decode(_frame(file))
-                tuners.put(device.index(np.arange(start, stop)), unpack(plan, device, stop - start, block))
+                part = unpack(plan, device, stop - start, block)
+                part.make_room_for_failures(failures)
+                tuners.put(device.index(np.arange(start, stop)), part)
                 told(stop, size)
             if file.read(1):
                 raise SnapshotError("the file of the fleet goes on after its end")
@@ -99,21 +110,33 @@ def read(
         if isinstance(reason, RaspError):
             raise
         raise SnapshotFileError(f"cannot read {show(str(target))}: {reason}") from reason
-    except (ValueError, KeyError, TypeError, AttributeError) as reason:
-        if isinstance(reason, RaspError):
+    except (RaspError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as reason:
+        if isinstance(reason, SnapshotError):
             raise
-        raise SnapshotError(f"the file does not describe a fleet: {show(reason)}") from reason
-    return plan, header, arrays, tuners
+        kind = "" if isinstance(reason, RaspError) else f"{type(reason).__name__}: "
+        raise SnapshotError(f"the file does not describe a fleet: {kind}{reason}") from reason
+    return plan, header, prior, tuners
+
+
+def _check_header(plan: Plan, header: Mapping[str, Any]) -> None:
+    """What is said of the fleet as a whole, besides its size."""
+    whole("issued", header["issued"], header["size"], MOST_SAMPLES)
+    if not isinstance(header["share"], bool):
+        raise SnapshotError(f"share must be true or false, got {show(header['share'])}")
+    if not isinstance(header["lineages"], dict):
+        raise SnapshotError(f"lineages must be by number, got {show(header['lineages'])}")
+    for lineage in header["lineages"].values():
+        Lineage.rebuild(plan.seed, lineage, sum(lineage["held"].values()))
+
+
+def _least_numbers(dims: Dims) -> int:
+    """That a tuner takes in a file, without slots."""
+    return sum(math.prod(shape) for name, shape in shapes(dims).items() if name not in SLOTS)
 
 
 def pack(part: Tuners) -> dict[str, Array]:
     """Arrays of some tuners, in NumPy; of memory only the slots in use."""
-    state = {name: host(array) for name, array in part.state.items()}
-    used = np.arange(state["counts"].shape[1]) < state["count"][:, None]
-    for name in SLOTS:
-        state[name] = state[name][used]
-    state["trust"] = np.swapaxes(state["trust"], 1, 2)[used]
-    arrays = {f"state/{name}": array for name, array in state.items()}
+    arrays = {f"state/{name}": array for name, array in to_packed(part.state).items()}
     for name, its in (("objective", part.objective), ("calibration", part.calibration), ("budget", part.budget)):
         if its is not None:
             arrays |= {f"{name}/{key}": array for key, array in its.state().items()}
@@ -121,27 +144,15 @@ def pack(part: Tuners) -> dict[str, Array]:
 
 
 def unpack(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]) -> Tuners:
-    """What `pack` gave."""
+    """What `pack` gave, checked."""
     part = blank(plan, device, size, 0)
-    saved = under("state/", arrays)
-    used = np.arange(plan.dims.rows) < saved["count"][:, None]
-    for name, array in part.state.items():
-        filled = host(array).copy()
-        if name in SLOTS:
-            filled[used] = saved[name]
-        elif name == "trust":
-            np.swapaxes(filled, 1, 2)[used] = saved[name]
-        elif filled.shape != saved[name].shape:
-            raise ValueError(f"state/{name} must have the shape {filled.shape}, got {saved[name].shape}")
-        else:
-            filled = saved[name]
-        setattr(part.state, name, device.put(filled))
+    part.state = from_packed(plan.dims, size, under("state/", arrays)).map(device.put)
     part.objective.restore(under("objective/", arrays))
     part.calibration.restore(under("calibration/", arrays))
     if part.budget is not None:
         part.budget.restore(under("budget/", arrays))
-    for name in vars(part.records):
-        setattr(part.records, name, device.put(arrays[f"records/{name}"]))
+    told = restored(under("records/", arrays), size, plan.dims)
+    part.records = Records(**{name: device.put(array) for name, array in vars(told).items()})
     return part
 
 

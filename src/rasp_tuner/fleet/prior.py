@@ -16,6 +16,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import broken, checked
+from rasp_tuner.engine.kernel.state import FIELDS, LARGEST_LEVEL_VARIANCE, LEAST_UNIT, Dims, sizes
 from rasp_tuner.fleet.device import Device, host
 from rasp_tuner.fleet.draws import draws
 from rasp_tuner.fleet.engine import FleetEngine
@@ -50,9 +52,14 @@ class FleetPrior:
     noises: Array  # [E, NOISES]
 
     @classmethod
-    def of(cls, arrays: Mapping[str, Array]) -> "FleetPrior":
-        """What `vars` gave."""
-        return cls(**{field.name: arrays[field.name] for field in fields(cls)})
+    def of(cls, arrays: Mapping[str, Array], dims: Dims) -> "FleetPrior":
+        """What `vars` gave, checked."""
+        own = {"samples": FIELDS["steps"], "known": FIELDS["fitted"]}
+        rules = {field.name: own.get(field.name) or FIELDS[field.name] for field in fields(cls)}
+        prior = cls(**checked(arrays, rules, sizes(dims)))
+        if 0.0 < prior.curvature < LEAST_UNIT:
+            raise broken(arrays, "curvature", f"be 0 or at least {LEAST_UNIT:g}", float(prior.curvature))
+        return prior
 
 
 @dataclass(frozen=True)
@@ -150,9 +157,10 @@ def guide(prior: FleetPrior, tuners: Tuners, rows: Rows, device: Device) -> None
 
 def _unknown(some: Summary) -> FleetPrior:
     """Too few tuners have learned enough."""
-    none, nowhere = np.array(0.0), np.zeros(some.shape.shape[1])
+    none, d = np.array(0.0), some.shape.shape[1]
     scores, noises = (np.zeros(array.shape[1:]) for array in (some.scores, some.noises))
-    return FleetPrior(some.samples, none, none, none, none, none, none, nowhere, nowhere, nowhere, scores, noises)
+    located = np.ones(d), np.zeros(d), np.full(d, LOCATION_MOST)
+    return FleetPrior(some.samples, none, none, none, none, none, none, *located, scores, noises)
 
 
 def _looked_at(numbers: Array) -> Rows:
@@ -177,7 +185,7 @@ def _units(some: Summary) -> tuple[float, float, float]:
     curvature = float(np.exp(logs))
     level, apart = _centre(some.level[alike])
     own = float(np.median(some.level_variance[alike]))
-    return curvature, float(level), max(own, float(apart / curvature) ** 2)
+    return curvature, float(level), min(max(own, float(apart / curvature) ** 2), LARGEST_LEVEL_VARIANCE)
 
 
 def _centre(values: Array) -> tuple[Array, Array]:

@@ -18,11 +18,11 @@ from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet import fleet_file, single
-from rasp_tuner.fleet.build import Plan, blank
+from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks
 from rasp_tuner.fleet.cluster import Cluster
 from rasp_tuner.fleet.device import Device, host
-from rasp_tuner.fleet.fleet import MOST_TUNERS, PRIOR_EVERY, Contexts, Fleet, FleetSuggestions, Which
+from rasp_tuner.fleet.fleet import PRIOR_EVERY, Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
 from rasp_tuner.fleet.inputs import Rows, flags_of, rows_of
 from rasp_tuner.fleet.knobs import Knobs
@@ -227,10 +227,10 @@ class RayFleet:
         process, which needs room for all of it.
         """
         where = Cluster(**cluster)
-        plan, header, arrays, tuners = fleet_file.read(path, CPU, progress)
+        plan, header, prior, tuners = fleet_file.read(path, CPU, progress)
         fleet = cls.__new__(cls)
         fleet._build(plan, header["share"], *where.start(plan.to_bytes(), header["share"]))
-        fleet._prior = FleetPrior.of(arrays) if arrays else None
+        fleet._prior = prior
         records, roster = {name: host(array) for name, array in vars(tuners.records).items()}, fleet._roster
         number, learned = records["number"].astype(np.int64), records["learned"].astype(np.int64)
         roster.take_over(number, learned, records["waiting"] > 0.0, records["guided"] > 0.0)

@@ -5,13 +5,31 @@ B        tuners
 d, c     knobs; context dimensions
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.engine.kernel.state import Tensor
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.engine.engine import EARLY_FAILURES
+from rasp_tuner.engine.kernel.state import Dims, Tensor
 
 GIVEN, LOCATED = 1.0, 2.0  # of `guided`: a start was given; and it says where optima lie
+
+_COUNT = (0.0, MOST_SAMPLES, True)
+FIELDS = {  # what files may say
+    "number": Field(("B",), *_COUNT),
+    "asks": Field(("B",), *_COUNT),
+    "learned": Field(("B",), *_COUNT),
+    "waiting": Field(("B",), 0.0, 1.0, whole=True),
+    "point": Field(("B", "d"), 0.0, 1.0),
+    "context": Field(("B", "c"), -LARGEST, LARGEST),
+    "current": Field(("B", "d"), 0.0, 1.0),
+    "guided": Field(("B",), 0.0, LOCATED, whole=True),
+    "failures": Field(("B",), 0.0, EARLY_FAILURES, whole=True),
+    "failed_at": Field(("B", "F", "d + c"), -LARGEST, LARGEST),
+}
 
 
 @dataclass
@@ -28,6 +46,19 @@ class Records:
     guided: Tensor  # [B] whether it began with what the fleet knew: 0, GIVEN or LOCATED
     failures: Tensor  # [B] that came before anything succeeded
     failed_at: Tensor  # [B, F, d + c] their points and contexts; F grows with the most that any tuner has
+
+
+def restored(state: Mapping[str, Array], size: int, dims: Dims) -> Records:
+    """Records of so many tuners, as a file says, in NumPy."""
+    d, c = dims.knobs, dims.context
+    sizes: dict[str, int | range] = {"B": size, "d": d, "c": c, "F": range(EARLY_FAILURES + 1), "d + c": d + c}
+    arrays = checked(state, FIELDS, sizes)
+    failed_at, points = arrays["failed_at"], arrays["failed_at"][:, :, :d]
+    if not ((points >= 0.0) & (points <= 1.0)).all():
+        raise broken(state, "failed_at", "begin with points of the unit box", points.tolist())
+    if (arrays["failures"] > failed_at.shape[1]).any():
+        raise broken(state, "failures", f"be at most {failed_at.shape[1]}", arrays["failures"].max())
+    return Records(**arrays)
 
 
 def blank(size: int, default: Tensor, context: int, first: int) -> Records:

@@ -76,7 +76,7 @@ class Shard(Fleet):
 
     def start(self, prior: Mapping[str, Array], rows: Rows) -> None:
         """Give these tuners, which have no samples, what all shards have learned."""
-        self._prior = FleetPrior.of(prior)
+        self._prior = FleetPrior.of(prior, self._plan.dims)
         guide(self._prior, self._tuners, rows, self._device)
 
     def add_numbered(self, numbers: Rows) -> None:

@@ -1,13 +1,13 @@
 """One tuner of a fleet as a `Tuner`, and back: through the names that a tuner's state has in snapshots."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
+from rasp_tuner.core.ledger import to_fields
 from rasp_tuner.core.lineage import named
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import under
@@ -19,7 +19,7 @@ from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
-FAMILY, OBJECTIVE = "gate/0/", "composer/"  # in the snapshot of a tuner
+FAMILY, OBJECTIVE = "gate/0/", "objective/"  # in the snapshot of a tuner
 
 
 def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tuner:
@@ -36,11 +36,11 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
     if one.budget is not None:
         arrays |= {"budget/" + name: array[..., 0] for name, array in one.budget.state().items()}
     failures = int(records["failures"])
-    arrays["early"] = records["failed_at"][:failures] if failures else np.zeros((0, 0))
+    arrays["early"] = records["failed_at"][:failures]
     arrays["current"] = records["current"]
     arrays["ledger/contexts"] = records["context"][None][: int(waiting)]
     arrays["ledger/points"] = records["point"][None][: int(waiting)]
-    why = asdict(Explanation(source="asked by a fleet"))
+    why = to_fields(Explanation(source="asked by a fleet"))
     ledger = {**plan.header["ledger"], "issued": asks, "pending": [[f"s{asks - 1}", why]] if waiting else []}
     random = np.random.default_rng([plan.seed, int(records["number"]), asks]).bit_generator.state
     held, own = ({}, None) if lineage is None else (lineage["held"], lineage["own"])

@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from rasp_tuner.core.numerics import MOMENTUM, Array, RunningEMA, assign, logistic
+from rasp_tuner.core.numerics import LARGEST, MOMENTUM, Array, RunningEMA, logistic
+from rasp_tuner.core.state_checks import MOMENTS, MOST_SAMPLES, Field, broken, checked
 
 ANOMALY_THRESHOLD = 2.0  # z_err above this: the error is out of the ordinary
 DISAGREEMENT_THRESHOLD = 2.0  # z-score of v above this: the experts are
@@ -55,7 +56,7 @@ class HybridAdaptation:
         return {"disagreement": self.disagreement_ema.moments}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.disagreement_ema.moments = state["disagreement"]
+        self.disagreement_ema.moments = checked(state, {"disagreement": MOMENTS}, {})["disagreement"]
 
 
 class ReplayBuffer:
@@ -97,8 +98,18 @@ class ReplayBuffer:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.added = int(state["added"])
-        count = len(self)
-        assign(self.points[:count], state["points"])
-        assign(self.contexts[:count], state["contexts"])
-        assign(self.errors[:count], state["errors"])
+        (size, dim), context_dim = self.points.shape, self.contexts.shape[1]
+        fields = {
+            "points": Field(("n", dim), 0.0, 1.0),
+            "contexts": Field(("n", context_dim), -LARGEST, LARGEST),
+            "errors": Field(("n",), 0.0, 1.0),
+            "added": Field((), 0.0, MOST_SAMPLES, whole=True),
+        }
+        read = checked(state, fields, {"n": range(size + 1)})
+        added, count = int(read["added"]), len(read["errors"])
+        if min(added, size) != count:
+            raise broken(state, "added", f"be the number of samples, {count}, or more once there are {size}", added)
+        self.added = added
+        self.points[:count], self.contexts[:count], self.errors[:count] = (
+            read[name] for name in ("points", "contexts", "errors")
+        )

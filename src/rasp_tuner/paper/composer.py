@@ -5,11 +5,13 @@ Delta moves e_t by at most w_k / sum w * |Delta| / (4 (sigma_k + eps)) under fix
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import MOMENTUM, Array, RunningEMA, logistic
+from rasp_tuner.core.state_checks import MOMENTS, checked
 from rasp_tuner.types import Direction, Metric
 
 
@@ -46,5 +48,6 @@ class RealErrorComposer(MetricTable):
 
     def restore(self, state: Mapping[str, Array]) -> None:
         rows = (self.error_ema, *self.emas.values())
-        for ema, moments in zip(rows, state["moments"], strict=True):
-            ema.moments = moments
+        moments = checked(state, {"moments": replace(MOMENTS, shape=(len(rows), 2))}, {})["moments"]
+        for ema, own in zip(rows, moments, strict=True):
+            ema.moments = own

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rasp_tuner.core.numerics import EPSILON, LARGEST, Array, assign
+from rasp_tuner.core.numerics import EPSILON, LARGEST, Array
+from rasp_tuner.core.state_checks import Field, checked
 from rasp_tuner.paper.surrogate import Batch, Prediction, Retrieval
 
 # torch.optim's Adam would stall the first emergency for seconds while it loads the compiler it may need
@@ -143,9 +144,10 @@ class PromptMoE:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        for name, weight in self.weights.items():
-            assign(weight.numpy(), state[name])
-            assign(self.anchor[name].numpy(), state[f"anchor.{name}"])
+        own = {**self.weights, **{f"anchor.{name}": weight for name, weight in self.anchor.items()}}
+        read = checked(state, {name: Field(tuple(weight.shape), -LARGEST, LARGEST) for name, weight in own.items()}, {})
+        for name, weight in own.items():
+            weight.copy_(torch.from_numpy(read[name]))
 
     def _forward(self, rows: Tensor, weights: Mapping[str, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Expert outputs and gate weights, both [n, E], for inputs [n, D]; under other weights if given."""

@@ -11,7 +11,7 @@ from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import LearnResult, Proposal
 from rasp_tuner.core.preset import Preset, resolved
 from rasp_tuner.core.threads import methods_on_one_thread
-from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.errors import InvalidSpace, InvalidValue, SnapshotError
 from rasp_tuner.paper.param_bounds import ParamBounds
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Direction, Explanation, Metric
@@ -98,7 +98,13 @@ class AdaptiveHybridTuner:
         return self.optimizer.state()
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.optimizer.restore(state)
+        """Take back what `state` gave; a SnapshotError, and nothing has changed, if it is not of such a tuner."""
+        before = {name: array.copy() for name, array in self.state().items()}
+        try:
+            self.optimizer.restore(state)
+        except SnapshotError:
+            self.optimizer.restore(before)
+            raise
 
     def _look(self) -> Array:
         values = () if self.context_fn is None else self.context_fn()

@@ -13,7 +13,8 @@ import numpy as np
 
 from rasp_tuner.core.checks import number, whole
 from rasp_tuner.core.distance import euclidean
-from rasp_tuner.core.numerics import MOMENTUM, Array, RunningEMA, assign, entropy, logistic, softmax
+from rasp_tuner.core.numerics import LARGEST, MOMENTUM, Array, RunningEMA, entropy, logistic, softmax
+from rasp_tuner.core.state_checks import MOMENTS, MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.paper.surrogate import Retrieval
 
@@ -118,10 +119,21 @@ class PromptMemory:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self.opened = int(state["opened"])
-        count = len(self)
-        assign(self.keys[:count], state["keys"])
-        assign(self.best[:count], state["best"])
-        assign(self.errors[:count], state["errors"])
-        assign(self.prompts[:count], state["prompts"])
-        self.distance_ema.moments = state["distance"]
+        fields = {
+            "keys": Field(("n", self.keys.shape[1]), -LARGEST, LARGEST),
+            "best": Field(("n", self.best.shape[1]), 0.0, 1.0),
+            "errors": Field(("n",), 0.0, 1.0),
+            "prompts": Field(("n", self.prompts.shape[1]), -LARGEST, LARGEST),
+            "opened": Field((), 0.0, MOST_SAMPLES, whole=True),
+            "distance": MOMENTS,
+        }
+        read = checked(state, fields, {"n": range(self.size + 1)})
+        opened, count = int(read["opened"]), len(read["errors"])
+        if min(opened, self.size) != count:
+            raise broken(
+                state, "opened", f"be the number of slots, {count}, or more once there are {self.size}", opened
+            )
+        self.opened = opened
+        for name in ("keys", "best", "errors", "prompts"):
+            getattr(self, name)[:count] = read[name]
+        self.distance_ema.moments = read["distance"]

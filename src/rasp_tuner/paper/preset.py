@@ -47,6 +47,8 @@ PAPER: Mapping[str, float] = {
     "disagreement_threshold": DISAGREEMENT_THRESHOLD,
 }
 
+MOST_NUMBERS = 2**27  # that memory and replay may take: a gigabyte
+
 _RANGES = {  # of constants that are not just any number from 0 up
     "temperature": (1e-9, 1e9),
     "novelty_threshold": (0.0, 1.0),
@@ -75,7 +77,7 @@ def _build(
     settings: Settings, layout: Layout, context_dim: int, metrics: Metrics, rng: np.random.Generator
 ) -> PaperOptimizer:
     for name, metric in MetricTable(metrics).metrics.items():
-        if metric.scale == "log":  # "linear" is what the paper does, and what studies of version 0.1 are given
+        if metric.scale == "log":
             raise InvalidSpace(
                 f"metrics[{name!r}]: preset 'paper' knows no scale 'log'; take preset 'default', or tell the logarithm"
             )
@@ -83,6 +85,9 @@ def _build(
             raise InvalidSpace(f"metrics[{name!r}]: preset 'paper' knows no limits; take preset 'default'")
     k = {name: float(value or 0.0) for name, value in settings.items()}
     dim, prompt_dim = len(layout.default), int(k["prompt_dim"])
+    room = int(k["memory_size"] + k["replay_size"]) * (dim + context_dim + prompt_dim)
+    if room > MOST_NUMBERS:
+        raise InvalidSpace(f"memory_size and replay_size take {room:,} numbers here, more than {MOST_NUMBERS:,}")
     return PaperOptimizer(
         composer=RealErrorComposer(metrics, k["momentum"]),
         memory=PromptMemory(
@@ -120,4 +125,13 @@ def _build(
     )
 
 
-KIND = PresetKind(PAPER, _check, _build)
+def _least_numbers(settings: Settings, layout: Layout, context_dim: int) -> int:
+    """Of all weights, and of what they are anchored to."""
+    experts, first, second, gate, prompt = (
+        int(settings[name] or 0) for name in ("experts", "hidden_1", "hidden_2", "gate_hidden", "prompt_dim")
+    )
+    width = len(layout.default) + context_dim + prompt
+    return 2 * (experts * (width * first + first * second + second) + width * gate + gate * experts)
+
+
+KIND = PresetKind(PAPER, _check, _build, _least_numbers)

@@ -101,10 +101,7 @@ def _note(record: StepRecord, names: Names, learned: int) -> str:
     notes = []
     lost = learned - len(record)
     if lost and not len(record):
-        notes.append(
-            f"No steps on record: the {learned:,} runs learned so far came from a snapshot of an earlier version, a"
-            " fleet or other tuners"
-        )
+        notes.append(f"No steps on record: the {learned:,} runs learned so far came from a fleet or other tuners")
     elif lost:
         notes.append(f"{lost:,} earlier or merged runs are learned and no longer on record")
     if names.context and not record.keeps_context:

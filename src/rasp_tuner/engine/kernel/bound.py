@@ -9,18 +9,10 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, address, dims_struct, function, state_struct
+from rasp_tuner.engine.kernel.shared_structs import OneStruct
 from rasp_tuner.engine.kernel.state import Dims, State
 
 OFTEN, SELDOM = ("believe", "against", "choose", "forecast", "learn"), ("predict", "compare", "best")
-
-
-class _One(ctypes.Structure):
-    """One of one.c."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("dims", "state", "context", "draws", "point", "y", "losses", "failed")),
-        *((name, ctypes.c_void_p) for name in ("logs", "chosen", "noise", "figures")),
-    ]
 
 
 class Bound:
@@ -33,7 +25,7 @@ class Bound:
     def __init__(self, dims: Dims, default: Array, state: State, given: Mapping[str, Array]) -> None:
         rows = np.zeros(1, dtype=np.int64)
         where, arrays = dims_struct(dims, default), state_struct(dims, state)
-        one = _One(where.address, arrays.address, **{name: address(array) for name, array in given.items()})
+        one = OneStruct(where.address, arrays.address, **{name: address(array) for name, array in given.items()})
         self._owners = (where, arrays, rows, one, *given.values())
         for name in OFTEN:
             own = function(f"rasp_one_{name}", [POINTER, POINTER])

@@ -1,61 +1,89 @@
-"""One tuner's state as named arrays: the snapshots of the quadratic family."""
+"""One tuner's state as named arrays, and the checks of what files say about one tuner or many."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array, assign
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import broken, checked
 from rasp_tuner.engine.kernel.learn import start, to_numpy
-from rasp_tuner.engine.kernel.state import Dims, State, blank
+from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, FAR_OPTIMUM, FIELDS, LEAST_UNIT, Dims, L, State, blank, sizes
 
-NUMBERS = ("curvature", "level", "level_variance", "largest", "tracked", "suspected")  # kept as one array
-NAMES = {  # in a snapshot: in a state
-    "weights": "weights", "first": "first", "shape": "shape", "early": "early",
-    "location": "location", "location_variance": "location_variance",
-    "evidence/scores": "scores", "noise/scores": "noises",
-    "slots/origin": "origin", "slots/latest": "previous", "slots/mean": "mean", "slots/moment": "moment",
-    "slots/changes": "changes", "slots/distance": "distance",
-    "moving/points": "window_points", "moving/contexts": "window_contexts", "moving/values": "window_losses",
-    "moving/weights": "window_weights", "moving/mean": "reduced_mean", "moving/moments": "reduced_moments",
-    "moving/centre": "centre", "moving/encode": "encode", "moving/theta": "theta", "moving/covariance": "covariance",
-}  # fmt: skip
-LATER = ("location", "location_variance")  # older snapshots have none
-SLOTS = ("keys", "prompts", "counts", "last")  # only the slots in use are kept
+LEAST_TOP = -100.0  # of scores, in nats: their largest is 0 or near
+SLOTS = {  # arrays of slots, in a file: one row for each that is in use
+    **{
+        name: replace(FIELDS[name], shape=("n", *FIELDS[name].shape[1:]))
+        for name in ("keys", "prompts", "counts", "last")
+    },
+    "trust": replace(FIELDS["trust"], shape=("n", L)),
+}
+OTHERS = {name: field for name, field in FIELDS.items() if name not in SLOTS}
 
 
 def from_family(dims: Dims, snapshot: Mapping[str, Array]) -> State:
-    """The state of one tuner; prompts may be whole matrices, as they were, or their upper triangles."""
-    state = blank(dims, 1, start(dims))
-    for name, own in NAMES.items():
-        if name in snapshot or name not in LATER:
-            assign(getattr(state, own)[0], snapshot[name])
-    for own, value in zip(NUMBERS, snapshot["numbers"].tolist(), strict=True):
-        getattr(state, own)[0] = value
-    slots = {name: snapshot[f"slots/{name}"] for name in SLOTS}
-    if slots["prompts"].shape[1] == dims.sample**2:
-        above, beside = np.triu_indices(dims.sample)
-        slots["prompts"] = slots["prompts"][:, above * dims.sample + beside]
-    n = len(slots["counts"])
-    for name, array in slots.items():
-        assign(getattr(state, name)[0, :n], array)
-    assign(state.trust[0, :, :n], snapshot["slots/trust"].T)
-    state.count[0] = n
-    state.steps[0], state.latest[0] = snapshot["slots/clock"].tolist()
-    assign(state.unit, snapshot["moving/unit"])
-    state.fitted[0] = snapshot["moving/counts"][1]
-    return state
+    """The state of one tuner that `to_family` described; a SnapshotError if no tuner could have it."""
+    arrays = checked(snapshot, {**SLOTS, **OTHERS}, {**sizes(dims), "n": range(dims.rows)})
+    n = len(arrays["counts"])
+    if arrays["count"] != n:
+        raise broken(snapshot, "count", f"be the number of slots, {n}", float(arrays["count"]))
+    return _unpacked(dims, snapshot, {name: array if name in SLOTS else array[None] for name, array in arrays.items()})
 
 
 def to_family(dims: Dims, state: State, tuner: int) -> dict[str, Array]:  # noqa: ARG001 - called like the others
     """The snapshot of one tuner of a state; copies."""
-    one = {name: to_numpy(array[tuner : tuner + 1])[0].copy() for name, array in state.items()}
-    n = int(one["count"])
-    return {
-        **{name: one[own] for name, own in NAMES.items()},
-        **{f"slots/{name}": one[name][:n] for name in SLOTS},
-        "slots/trust": one["trust"][:, :n].T,
-        "slots/clock": np.array([one["steps"], one["latest"]]),
-        "numbers": np.array([one[name] for name in NUMBERS]),
-        "moving/unit": one["unit"].reshape(1),
-        "moving/counts": np.array([one["steps"], one["fitted"]]),
-    }
+    one = to_packed(state.map(lambda array: array[tuner : tuner + 1]))
+    return {name: array.copy() if name in SLOTS else array[0, ...].copy() for name, array in one.items()}
+
+
+def from_packed(dims: Dims, size: int, saved: Mapping[str, Array]) -> State:
+    """The state of many tuners that `to_packed` described; a SnapshotError if no tuners could have it."""
+    many = {name: replace(field, shape=("B", *field.shape)) for name, field in OTHERS.items()}
+    known = {**sizes(dims), "B": size}
+    (count,) = checked(saved, {"count": many["count"]}, known).values()
+    return _unpacked(dims, saved, checked(saved, {**SLOTS, **many}, {**known, "n": int(count.sum())}))
+
+
+def to_packed(state: State) -> dict[str, Array]:
+    """Arrays [B, ...] of many tuners, in NumPy; of memory only the slots in use, one after the other."""
+    arrays = {name: to_numpy(array) for name, array in state.items()}
+    arrays["trust"] = np.swapaxes(arrays["trust"], 1, 2)
+    used = np.arange(arrays["counts"].shape[1]) < arrays["count"][:, None]
+    return {name: array[used] if name in SLOTS else array for name, array in arrays.items()}
+
+
+def _unpacked(dims: Dims, source: Mapping[str, Array], arrays: Mapping[str, Array]) -> State:
+    """The state of arrays that were checked one by one, checked as a whole."""
+    state = blank(dims, len(arrays["count"]), start(dims))
+    used = np.arange(dims.rows) < arrays["count"][:, None]
+    for name, array in arrays.items():
+        own = getattr(state, name)
+        if name in SLOTS:
+            (np.swapaxes(own, 1, 2) if name == "trust" else own)[used] = array
+        else:
+            own[...] = array
+    check_rules(dims, source, state)
+    return state
+
+
+def check_rules(dims: Dims, source: Mapping[str, Array], state: State) -> None:
+    """Nothing, if the arrays of tuners, in NumPy, agree with each other; `source` has the names for a message."""
+    count, steps, curvature = state.count, state.steps, state.curvature
+    used = np.arange(dims.rows) < count[:, None]
+    sums, moves, tops = state.prompts[:, :, 0], state.theta[:, 1 + dims.knobs :], state.noises.max(axis=2)
+    past = ~used | (state.last < steps[:, None])
+    rules = (
+        ("count", "be at most the number of steps", count, count <= steps),
+        ("count", f"be the number of steps, up to {EARLY_SAMPLES}", count, (count == steps) | (steps > EARLY_SAMPLES)),
+        ("count", "be above 0 after the first step", count, (count > 0.0) | (steps == 0.0)),
+        ("latest", "be a slot in use", state.latest, state.latest < np.maximum(count, 1.0)),
+        ("last", "hold steps of the past", state.last, past),
+        ("prompts", "begin with their counts", sums, ~used | (sums == state.counts)),
+        ("curvature", f"be 0 or at least {LEAST_UNIT:g}", curvature, (curvature == 0.0) | (curvature >= LEAST_UNIT)),
+        ("theta", f"end with numbers up to {FAR_OPTIMUM:g}", moves, np.abs(moves) <= FAR_OPTIMUM),
+        ("scores", "have a largest near 0", state.scores[:, 0], state.scores.max(axis=1) >= LEAST_TOP),
+        ("noises", "have a largest near 0", tops, tops >= LEAST_TOP),
+    )
+    for name, rule, values, good in rules:
+        if not good.all():
+            raise broken(source, name, rule, float(values[~good][0]))

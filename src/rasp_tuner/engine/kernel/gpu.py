@@ -16,7 +16,8 @@ from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.gpu_compile import CompileError, Part, image
 from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.native import ARGUMENTS as TAKEN
-from rasp_tuner.engine.kernel.native import NUMBER, POINTER, Native, NativeBelief, StateStruct
+from rasp_tuner.engine.kernel.native import NUMBER, POINTER, Native, NativeBelief
+from rasp_tuner.engine.kernel.shared_structs import StateStruct
 from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, E, L, State, Tensor, shapes
 
 THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together

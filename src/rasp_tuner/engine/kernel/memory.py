@@ -160,6 +160,8 @@ def _merge(dims: Dims, state: State, rows: Rows) -> None:
     keys, counts, last, steps = (array[rows] for array in (state.keys, state.counts, state.last, state.steps))
     tuners, slots = xp.arange(len(steps), device=device)[:, None], xp.arange(dims.rows, device=device)
     fresh = last > (steps - 1.0 - SHARP_STEPS)[:, None]
+    enough = (~fresh).sum(axis=1) >= 2 * (dims.rows - SLOTS)  # not where many tuners of a few samples each were merged
+    fresh = fresh & enough[:, None]
     settled = xp.argsort(xp.astype(fresh, xp.int8), axis=1, stable=True)  # these come first
     turns = MERGE_CANDIDATES * (xp.astype(steps, xp.int64) // SPARE_SLOTS)[:, None] + slots[:MERGE_CANDIDATES]
     turn = settled[tuners, turns % (~fresh).sum(axis=1)[:, None]]

@@ -8,7 +8,6 @@ import ctypes
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,9 +19,9 @@ from rasp_tuner.engine.kernel import belief as beliefs
 from rasp_tuner.engine.kernel.build import LIBRARY, digest
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.moving import sketch
+from rasp_tuner.engine.kernel.shared_structs import MOST_KNOBS, DimsStruct, StateStruct, difference
 from rasp_tuner.engine.kernel.state import Dims, E, State, shapes
 
-MOST_KNOBS = 64  # beyond, matrices are large enough for NumPy's linear algebra
 THREADS_FROM_TUNERS = 256  # fewer are done before threads have begun
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all have
@@ -39,21 +38,6 @@ ARGUMENTS: dict[str, list[Any]] = {  # of each function, after those that all ha
 }
 
 Rows = NDArray[np.int64]
-
-
-class _Dims(ctypes.Structure):
-    """Dims of kernel.h."""
-
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("d", "c", "k", "p", "q", "P", "R", "w", "r", "m")),
-        *((name, ctypes.c_void_p) for name in ("default_", "sketch")),
-    ]
-
-
-class StateStruct(ctypes.Structure):
-    """State of kernel.h."""
-
-    _fields_ = [(field.name, ctypes.c_void_p) for field in fields(State)]
 
 
 class _Shared(NamedTuple):
@@ -81,11 +65,15 @@ def _library() -> ctypes.CDLL | str:
         for name, arguments in ARGUMENTS.items():
             function = getattr(library, f"rasp_{name}")
             function.restype, function.argtypes = None, [POINTER, POINTER, POINTER, NUMBER, *arguments]
+        _ = library.rasp_places
     except (OSError, AttributeError):
         return "not built: run python -m rasp_tuner.engine.kernel.build"
     if digest() not in (None, made_of):
         return "built from other C files: run python -m rasp_tuner.engine.kernel.build"
-    return library
+    wrong = difference(library)
+    return (
+        library if wrong is None else f"built for other structs, {wrong}: run python -m rasp_tuner.engine.kernel.build"
+    )
 
 
 def available() -> bool:
@@ -332,7 +320,7 @@ def dims_struct(dims: Dims, default: Array) -> _Shared:
         raise ValueError(f"compiled code takes up to {MOST_KNOBS} knobs, got {dims.knobs}")
     own = _numbers(np.array(default), 1, dims.knobs)
     matrix = np.ascontiguousarray(sketch(dims, np, "cpu")) if dims.context > dims.width else np.zeros(1)
-    struct = _Dims(
+    struct = DimsStruct(
         dims.knobs, dims.context, dims.columns, dims.features, dims.sample, dims.prompt, dims.rows, dims.width,
         dims.rank, dims.coefficients, address(own), address(matrix),
     )  # fmt: skip

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
+
 Tensor = Any  # an array of the namespace in use: of NumPy or of torch
 
 LOCAL_EXPERTS = ("all history", "recent history", "situations like this one", "the most similar situations")
@@ -27,6 +29,59 @@ WINDOW_SAMPLES = 128  # that the moving optimum is fitted to
 EARLY_SAMPLES = 40  # in which the worst few are looked at again with every sample
 RANK, SKETCH_DIMENSIONS = 3, 32  # components of a context; a longer one is first projected at random to so many
 NOISES = 9  # variances that are weighed
+
+
+# what arithmetic can come to, with room: contexts and losses end at 1e100, and are kept relative to the first
+FAR, FAR_SQUARE, FAR_SUM = 1e110, 1e221, 1e240  # a difference; its square; as many of these as there may be
+FAR_SCALED = 1e170  # divided by a deviation, of which the least is the root of the smallest float
+FAR_FITTED, FAR_OPTIMUM = 1e125, 1e30  # what a fit may come to: levels and curvatures; where the optimum lies, in u
+LEAST_UNIT = 1e-100  # of what y is divided by
+LEAST_NATS, MOST_NATS = -1e6, 100.0  # of scores, whose largest is 0 or near
+LARGEST_LEVEL_VARIANCE = 1e12
+
+_COUNT, _FLAG = (0.0, MOST_SAMPLES, True), (0.0, 1.0, True)
+FIELDS = {  # what each array of one tuner must be; a file has no more rows R than are in use
+    "keys": Field(("R", "c"), -FAR, FAR),
+    "prompts": Field(("R", "P"), -FAR_SUM, FAR_SUM),
+    "trust": Field((L, "R"), 0.0, 1.0),
+    "counts": Field(("R",), 1.0, MOST_SAMPLES, whole=True),
+    "last": Field(("R",), *_COUNT),
+    "count": Field((), 0.0, SLOTS + SPARE_SLOTS - 1.0, whole=True),
+    "steps": Field((), *_COUNT),
+    "latest": Field((), 0.0, SLOTS + SPARE_SLOTS - 1.0, whole=True),
+    "origin": Field(("c",), -FAR, FAR),
+    "previous": Field(("c",), -FAR, FAR),
+    "mean": Field(("c",), -FAR, FAR),
+    "moment": Field(("c",), -FAR_SQUARE, FAR_SQUARE),  # by rounding it may be below 0
+    "changes": Field(("c",), 0.0, FAR_SUM),
+    "distance": Field((2,), 0.0, 16.0),
+    "curvature": Field((), 0.0, FAR),
+    "level": Field((), -FAR, FAR),
+    "level_variance": Field((), 0.0, LARGEST_LEVEL_VARIANCE),
+    "largest": Field((), 0.0, FAR),
+    "tracked": Field((), 0.0, MOST_SAMPLES),
+    "shape": Field(("d",), 1e-3, 1e3),
+    "location": Field(("d",), -2.0, 2.0),
+    "location_variance": Field(("d",), 1e-3, 10.0),
+    "scores": Field((E,), LEAST_NATS, MOST_NATS),
+    "noises": Field((E, NOISES), LEAST_NATS, MOST_NATS),
+    "weights": Field(("k",), 0.0, FAR_SCALED),
+    "first": Field(("k",), -FAR, FAR),
+    "suspected": Field((), *_FLAG),
+    "early": Field((EARLY_SAMPLES,), 0.0, 2.0, whole=True),
+    "window_points": Field((WINDOW_SAMPLES, "d"), -2.0, 2.0),
+    "window_contexts": Field((WINDOW_SAMPLES, "w"), -FAR, FAR),
+    "window_losses": Field((WINDOW_SAMPLES, "k"), -FAR, FAR),
+    "window_weights": Field((WINDOW_SAMPLES,), 0.0, 1.0),
+    "reduced_mean": Field(("w",), -FAR, FAR),
+    "reduced_moments": Field(("w", "w"), -FAR_SQUARE, FAR_SQUARE),
+    "centre": Field(("w",), -FAR, FAR),
+    "encode": Field(("w", "r"), -FAR_SCALED, FAR_SCALED),
+    "theta": Field(("m",), -FAR_FITTED, FAR_FITTED),
+    "unit": Field((), LEAST_UNIT, FAR),
+    "covariance": Field(("m", "m"), -1e6, 1e6),
+    "fitted": Field((), *_FLAG),
+}
 
 
 @dataclass(frozen=True)
@@ -139,19 +194,15 @@ class State:
 
 def shapes(dims: Dims) -> dict[str, tuple[int, ...]]:
     """Of every array of one tuner, by name."""
-    d, c, k, w, r, m = dims.knobs, dims.context, dims.columns, dims.width, dims.rank, dims.coefficients
-    rows, window = dims.rows, WINDOW_SAMPLES
+    known = sizes(dims)
+    return {name: tuple(known[n] if isinstance(n, str) else n for n in f.shape) for name, f in FIELDS.items()}
+
+
+def sizes(dims: Dims) -> dict[str, int]:
+    """Of the symbols in FIELDS."""
     return {
-        "keys": (rows, c), "prompts": (rows, dims.prompt), "trust": (L, rows), "counts": (rows,), "last": (rows,),
-        "count": (), "steps": (), "latest": (),
-        "origin": (c,), "previous": (c,), "mean": (c,), "moment": (c,), "changes": (c,), "distance": (2,),
-        "curvature": (), "level": (), "level_variance": (), "largest": (), "tracked": (), "shape": (d,),
-        "location": (d,), "location_variance": (d,),
-        "scores": (E,), "noises": (E, NOISES), "weights": (k,), "first": (k,), "suspected": (),
-        "early": (EARLY_SAMPLES,),
-        "window_points": (window, d), "window_contexts": (window, w), "window_losses": (window, k),
-        "window_weights": (window,), "reduced_mean": (w,), "reduced_moments": (w, w), "centre": (w,),
-        "encode": (w, r), "theta": (m,), "unit": (), "covariance": (m, m), "fitted": (),
+        "R": dims.rows, "P": dims.prompt, "d": dims.knobs, "c": dims.context, "k": dims.columns,
+        "w": dims.width, "r": dims.rank, "m": dims.coefficients,
     }  # fmt: skip
 
 

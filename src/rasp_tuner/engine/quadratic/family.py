@@ -20,7 +20,6 @@ from rasp_tuner.engine.kernel.restate import bound_contexts, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
 from rasp_tuner.engine.quadratic.compiled import CompiledBelief, CompiledOne
 from rasp_tuner.engine.quadratic.one import ArraysBelief, ArraysOne
-from rasp_tuner.engine.quadratic.upgrade import upgraded
 from rasp_tuner.types import Slots
 
 ALL, FIRST = np.ones(1, dtype=bool), np.zeros(1, dtype=np.int64)
@@ -101,7 +100,7 @@ class QuadraticFamily:
         return to_family(self.dims, self.tuners, 0)
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self._hold(from_family(self.dims, upgraded(state)))
+        self._hold(from_family(self.dims, state))
 
     def _hold(self, tuners: State) -> None:
         """Take up a state of one tuner, with what computes on it."""

@@ -106,7 +106,7 @@ static void unpack(const Dims *dims, const double *weights, const double *packed
 /* Pooled sums of y less the blind mean, so that numbers stay small. */
 static void make_sums(const Dims *dims, const State *one, const Belief *belief, Scratch *s) {
     int64_t p = dims->p;
-    pool((int64_t)one->count[0], dims->P, dims->R, one->prompts, s->W, s->sums);
+    pool(slots_used(dims, one), dims->P, dims->R, one->prompts, s->W, s->sums);
     for (int64_t l = 0; l < L; l++) {
         unpack(dims, one->weights, s->sums + l * dims->P, belief->G + l * p * p, belief->b + l * p, belief->rest + l);
     }
@@ -202,7 +202,7 @@ WIDER static void moving_covariance(const Dims *dims, const State *one, const Be
 /* The posterior of the moving optimum in these units: they have moved since the fit. */
 static void believe_moving(const Dims *dims, const State *one, const double *context, const Belief *belief) {
     int64_t d = dims->d, p = dims->p, width = 1 + dims->r;
-    int64_t steps = (int64_t)one->steps[0];
+    int64_t steps = samples_seen(one);
     int may = steps < MOVING_SETTLED_SAMPLES || steps % MOVING_LOOK_EVERY_STEPS == 0;
     may = may || one->scores[L] > MOVING_IDLE_NATS;
     double a = *belief->a;
@@ -236,7 +236,7 @@ static void weigh_experts(const State *one, const Belief *belief) {
 
 /* Deviation of y: the one that is tracked, else that of the slots, else one. */
 static double spread(const Dims *dims, const State *one) {
-    int64_t n = (int64_t)one->count[0];
+    int64_t n = slots_used(dims, one);
     double mean = 0.0, square = 0.0;
     if (one->largest[0] != 0.0) return one->largest[0];
     for (int64_t i = 0; i < n; i++) mean += slot_sum(dims, one, i) / one->counts[i] / (double)n;
@@ -249,7 +249,7 @@ static double spread(const Dims *dims, const State *one) {
 
 /* u [d] of the slot with the best y in a situation like this; the default while there is none. */
 WIDER static void make_hint(const Dims *dims, const State *one, const Belief *belief, double *scores) {
-    int64_t n = (int64_t)one->count[0], best = 0;
+    int64_t n = slots_used(dims, one), best = 0;
     const double *restrict similar = belief->kernels + 2 * dims->R, *restrict counts = one->counts;
     double by = 1.0 / *belief->spread, *u = belief->hint, lowest_score;
     memset(u, 0, sizeof(double) * (size_t)dims->d);
@@ -266,7 +266,7 @@ WIDER static void make_hint(const Dims *dims, const State *one, const Belief *be
 
 static void believe(const Dims *dims, const State *one, const double *context, const Belief *belief, Scratch *s) {
     context_gaps(dims, one, context, s->gaps);
-    weigh_slots((int64_t)one->count[0], dims->R, one, s->gaps, belief->kernels, s->W);
+    weigh_slots(slots_used(dims, one), dims->R, one, s->gaps, belief->kernels, s->W);
     make_sums(dims, one, belief, s);
     make_prior(dims, one, &s->prior);
     *belief->a = one->curvature[0];

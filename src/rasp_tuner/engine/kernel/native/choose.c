@@ -263,7 +263,7 @@ static void make_candidates(const Dims *dims, const Belief *belief, const double
 
 /* A move along one knob, drawn at random. */
 static void first_probe(const Dims *dims, const double *draws, double *u) {
-    int64_t d = dims->d, knob = (int64_t)(draws[0] * (double)d);
+    int64_t d = dims->d, knob = place_up_to(d - 1, draws[0] * (double)d);
     double move = draws[1] < 0.5 ? -FIRST_PROBE : FIRST_PROBE;
     if (move < lowest(dims, knob) || move > highest(dims, knob)) move = -move; /* the default is near this end */
     memset(u, 0, sizeof(double) * (size_t)d);

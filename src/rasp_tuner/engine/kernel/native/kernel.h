@@ -46,8 +46,26 @@ typedef struct {
     double *reduced_mean, *reduced_moments, *centre, *encode, *theta, *unit, *covariance, *fitted;
 } State;
 
+/* A number as a place from 0 to `last`; a NaN is 0. What files say is checked when they are read: this holds anyway. */
+static inline int64_t place_up_to(int64_t last, double x) {
+    return x >= (double)last ? last : x >= 0.0 ? (int64_t)x : 0;
+}
+static inline int64_t slots_used(const Dims *dims, const State *one) { return place_up_to(dims->R, *one->count); }
+static inline int64_t samples_seen(const State *one) { return place_up_to((int64_t)1 << 53, *one->steps); }
+
 /* One tuner's part of these arrays. */
 State tuner(const Dims *dims, const State *all, int64_t row);
+
+/* What a call for one tuner alone is given, and gives: one.c. */
+typedef struct {
+    const Dims *dims;
+    const State *state;
+    double *context, *draws, *point, *y, *losses, *failed; /* given */
+    double *logs;    /* [E] of a forecast, for `learn` */
+    double *chosen;  /* [d] */
+    double *noise;   /* [1] variance of an observation, by a belief */
+    double *figures; /* [9]: of a choice its source, mean, variance; of a forecast mean, variance; then of `against` */
+} One;
 
 /* One tuner's belief: pointers into a buffer that is laid out as belief.layout says. */
 typedef struct {

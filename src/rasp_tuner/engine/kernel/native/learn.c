@@ -80,7 +80,7 @@ static void take_in(const Dims *dims, const State *one, const Belief *belief, co
     observe_window(dims, one, work->u, context, work->v, trust);
     write_sample(dims, one, context, work->psi, trust, work->scratch);
     if (*one->steps <= EARLY) {
-        one->early[(int64_t)*one->steps - 1] = failed ? FAILED : 0.0;
+        one->early[place_up_to(EARLY - 1, *one->steps - 1.0)] = failed ? FAILED : 0.0;
         recheck_early_samples(dims, one, work->scratch);
     }
     if (*one->steps >= 3.0 && refresh_now(one)) {

@@ -24,13 +24,13 @@ static inline double residual_trust(double square, double scale) {
 }
 
 /* Whether to spend time on what changes little: always while young, then now and then. */
-static inline bool refresh_now(const State *one) { return *one->steps < 100.0 || (int64_t)*one->steps % 4 == 0; }
+static inline bool refresh_now(const State *one) { return *one->steps < 100.0 || samples_seen(one) % 4 == 0; }
 
 /* memory.c */
 void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust,
                   double *scratch);
 int64_t merge_scratch(const Dims *dims);
-void slot_targets(const Dims *dims, const State *one, double *y); /* [N] mean y of each slot */
+void slot_targets(const Dims *dims, const State *one, int64_t n, double *y); /* [n] mean y of the first slots */
 APART bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch); /* scratch [c + 2 EARLY] */
 
 /* shared.c */

@@ -108,7 +108,7 @@ WIDER static void measure(const Dims *dims, const State *one, const double *cont
 }
 
 void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps) {
-    const int64_t count = (int64_t)*one->count, R = dims->R;
+    const int64_t count = slots_used(dims, one), R = dims->R;
     measure(dims, one, context, count, gaps, gaps + R);
     EACH(slot, R - count) gaps[count + slot] = gaps[R + count + slot] = 0.0;
     JOIN();
@@ -131,9 +131,8 @@ bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scrat
     return false;
 }
 
-void slot_targets(const Dims *dims, const State *one, double *y) {
-    const int64_t count = (int64_t)*one->count;
-    EACH(slot, count)
+void slot_targets(const Dims *dims, const State *one, int64_t n, double *y) {
+    EACH(slot, n)
         y[slot] = dot(dims->k, one->prompts + slot * dims->P + dims->p, one->weights) / one->counts[slot];
     JOIN();
 }
@@ -280,13 +279,15 @@ int64_t merge_scratch(const Dims *dims) { return (CANDIDATES + SOME) * dims->R; 
 
 /* Fold near slots into one, pair by pair: of some that take turns, and of any that are not fresh. */
 APART static void merge_slots(const Dims *dims, const State *one, double *scratch) {
-    const int64_t steps = (int64_t)*one->steps, R = dims->R;
+    const int64_t steps = samples_seen(one), R = dims->R;
     double *gaps = scratch;
     int64_t settled[SLOTS + SPARE_SLOTS], turn[CANDIDATES], nearest[CANDIDATES], count = 0; /* by place in `settled` */
     bool out[SLOTS + SPARE_SLOTS] = {false}, left[SLOTS + SPARE_SLOTS] = {false};
     for (int64_t slot = 0; slot < R; slot++)
         if (one->last[slot] <= *one->steps - 1.0 - SHARP_STEPS) settled[count++] = slot;
-    const int64_t first = CANDIDATES * (steps / SPARE_SLOTS) % count; /* there are some: few slots are fresh */
+    if (count < 2 * (R - SLOTS)) /* too few for all pairs: many tuners of a few samples each were merged */
+        for (count = 0; count < R; count++) settled[count] = count;
+    const int64_t first = CANDIDATES * (steps / SPARE_SLOTS) % count;
     measure_pairs(dims, one, settled, count, first, gaps, gaps + CANDIDATES * R);
     for (int64_t row = 0; row < CANDIDATES; row++) {
         turn[row] = (first + row) % count;
@@ -315,7 +316,7 @@ APART static void merge_slots(const Dims *dims, const State *one, double *scratc
 /* A new slot for one sample, whose prompt holds the sample's own sums. */
 void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust,
                   double *scratch) {
-    const int64_t c = dims->c, q = dims->q, slot = (int64_t)*one->count;
+    const int64_t c = dims->c, q = dims->q, slot = place_up_to(dims->R - 1, *one->count);
     double *prompt = one->prompts + slot * dims->P;
     if (*one->steps == 0.0) memcpy(one->origin, context, sizeof(double) * (size_t)c);
     observe_context(dims, one, context);
@@ -330,6 +331,6 @@ void write_sample(const Dims *dims, const State *one, const double *context, con
     one->last[slot] = *one->steps;
     *one->latest = (double)slot;
     *one->steps += 1.0;
-    *one->count += 1.0;
+    *one->count = (double)(slot + 1);
     if (slot + 1 == dims->R) merge_slots(dims, one, scratch);
 }

@@ -38,7 +38,7 @@ void encode_context(const Dims *dims, const State *one, const double *context, d
 
 void observe_window(const Dims *dims, const State *one, const double *u, const double *context, const double *v,
                     double weight) {
-    const int64_t w = dims->w, row = (int64_t)*one->steps % WINDOW;
+    const int64_t w = dims->w, row = samples_seen(one) % WINDOW;
     const double n = *one->steps + 1.0;
     double *reduced = one->window_contexts + row * w, gap[SKETCH_DIMENSIONS];
     reduce_context(dims, context, reduced);

@@ -361,7 +361,7 @@ static void read_window(const Fit *fit, const State *one, double offset, double 
 }
 
 void fit_moving(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch) {
-    const int64_t d = dims->d, p = dims->p, m = dims->m, size = 1 + dims->r, steps = (int64_t)*one->steps;
+    const int64_t d = dims->d, p = dims->p, m = dims->m, size = 1 + dims->r, steps = samples_seen(one);
     const double offset = *belief->offset, a = *belief->a;
     Fit fit = make_fit(dims, scratch);
     fit.n = steps < WINDOW ? steps : WINDOW;

@@ -2,16 +2,6 @@
  * known beforehand: to hand over ten addresses would cost as much as some of these calls. */
 #include "kernel.h"
 
-typedef struct {
-    const Dims *dims;
-    const State *state;
-    double *context, *draws, *point, *y, *losses, *failed; /* given */
-    double *logs;    /* [E] of a forecast, for `learn` */
-    double *chosen;  /* [d] */
-    double *noise;   /* [1] variance of an observation, by a belief */
-    double *figures; /* [9]: of a choice its source, mean, variance; of a forecast mean, variance; then of `against` */
-} One;
-
 enum { BESIDE = 3 }; /* where that begins */
 
 static const int64_t ONLY = 0;

@@ -171,9 +171,9 @@ void observe_scores(const State *one, const double *logs) {
 
 /* Deviation of y over the slots that are trusted. */
 static double trusted_spread(const Dims *dims, const State *one, double *y) {
-    const int64_t count = (int64_t)*one->count;
+    const int64_t count = slots_used(dims, one);
     double total = 0.0, sum = 0.0, squares = 0.0;
-    slot_targets(dims, one, y);
+    slot_targets(dims, one, count, y);
     for (int64_t i = 0; i < count; i++) {
         const double trust = one->trust[i] + 1e-9;
         total += trust;

@@ -63,7 +63,7 @@ static double log_mean(const double *logs, const double *weights) {
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs) {
     if (*one->steps < OUTLIERS_FROM_SAMPLES) return 1.0;
     const double *similar = belief->kernels + 2 * dims->R;
-    const int64_t count = (int64_t)*one->count;
+    const int64_t count = slots_used(dims, one);
     double likest = 0.0;
     EACH(i, count) likest = most(likest, similar[i]);
     likest = largest_of_lanes(likest);
@@ -76,8 +76,9 @@ double trust_in_sample(const Dims *dims, const State *one, const Belief *belief,
     }
     if (*one->suspected > 0.0) {
         *one->suspected = 0.0;
-        for (int64_t i = 0; i < L; i++) one->trust[i * dims->R + (int64_t)*one->latest] = 1.0;
-        one->window_weights[((int64_t)*one->steps - 1) % WINDOW] = 1.0;
+        const int64_t latest = place_up_to(dims->R - 1, *one->latest);
+        for (int64_t i = 0; i < L; i++) one->trust[i * dims->R + latest] = 1.0;
+        one->window_weights[(samples_seen(one) - 1) % WINDOW] = 1.0;
         return 1.0;
     }
     *one->suspected = 1.0;
@@ -129,7 +130,7 @@ static inline void form_products(int64_t P, const double *x, const double *form,
 /* Mean squared residual [L, R] of the slots, as each local expert sees it. Rows for slots come in whole blocks: what
    those not in use hold is not looked at. */
 WIDER static void slot_residuals(const Dims *dims, const State *one, const double *form, double *squares) {
-    const int64_t P = dims->P, R = dims->R, count = (int64_t)*one->count;
+    const int64_t P = dims->P, R = dims->R, count = slots_used(dims, one);
 #if defined(RASP_LANES) && RASP_LANES > 1
     const int64_t each = RASP_LANES / TOGETHER; /* slots at a time: so many lanes read one, side by side */
     const int64_t own = threadIdx.x / TOGETHER, part = threadIdx.x % TOGETHER;
@@ -206,7 +207,7 @@ double value_reaching(int64_t n, const double *values, const double *weights, do
 
 /* Trust each slot by how far it lies from what its expert makes of it, so that outliers count little. */
 void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch) {
-    const int64_t R = dims->R, count = (int64_t)*one->count;
+    const int64_t R = dims->R, count = slots_used(dims, one);
     const double a = *belief->a;
     if (count < 4) return;
     double *form = scratch, *squares = form + L * dims->P;
@@ -362,13 +363,13 @@ APART static double find_early_outliers(Early *early) {
 /* Look again at the first samples: a few false ones among them would bend all that is shared. */
 void recheck_early_samples(const Dims *dims, const State *one, double *scratch) {
     Early *early = (Early *)scratch;
-    const int64_t n = (int64_t)*one->count;
+    const int64_t n = place_up_to(EARLY, *one->count);
     int64_t order[EARLY], spare[EARLY];
     bool any = false, found = false;
     scratch += sizeof(Early) / sizeof(double);
     early->n = n;
     EACH(i, EARLY) early->may[i] = early->false_[i] = false;
-    slot_targets(dims, one, early->y);
+    slot_targets(dims, one, n, early->y);
     sort_indices(n, early->y, order, spare);
     for (int64_t i = n - n / ONE_IN; i < n; i++) {
         const int64_t slot = order[i];

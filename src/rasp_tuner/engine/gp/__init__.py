@@ -1,0 +1,1 @@
+"""The Gaussian-process family: one model for spaces with discrete or mixed knobs."""

@@ -1,0 +1,59 @@
+"""ContextMetric: how alike two contexts are. Robust, bounded scales, and a relevance for each dimension.
+
+z_k = sqrt(r_k / d_c) 3 asinh((c_k - median_k) / (3 dev_k)),   kc = exp(-|z - z'|^2 / 2)
+
+One value moves neither a median nor a trimmed deviation, and beyond three deviations only its logarithm counts.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array
+
+LINEAR_DEVIATIONS = 3.0  # up to which a context counts linearly; beyond, logarithmically
+TRIMMED_SHARE, TRIM_FROM = 0.02, 5  # of the rows on either side, at least one of so many
+EARLY_ROWS = 10.0  # at which the spread is believed to within a factor of two: before, more is expected to come
+FARTHEST = 1e6  # deviations
+
+
+class ContextMetric(NamedTuple):
+    """Location and scale of each dimension."""
+
+    median: Array  # [d_c]
+    deviation: Array  # [d_c]
+
+    @classmethod
+    def of(cls, contexts: Array) -> "ContextMetric":
+        """From the contexts [n, d_c] of all rows, n >= 1."""
+        ordered = np.sort(contexts, axis=0)
+        n = len(ordered)
+        trimmed = max(1, int(np.ceil(TRIMMED_SHARE * n))) if n >= TRIM_FROM else 0
+        median: Array = ordered[n // 2]
+        least = 1e-9 * np.abs(median) + 1e-300
+        deviation = np.abs(ordered[trimmed : n - trimmed] - median).mean(axis=0)
+        everything = np.abs(ordered - median).mean(axis=0)
+        deviation = np.where(deviation > least, deviation, everything)  # all but a few are equal
+        deviation = np.where(deviation > least, deviation, least / (n + 1.0))
+        return cls(median, deviation * (1.0 + EARLY_ROWS / n))
+
+    def z(self, contexts: Array, relevance: Array) -> Array:
+        """Contexts [..., d_c] in deviations, each dimension times the root of its relevance [d_c]."""
+        far = (contexts - self.median) / (LINEAR_DEVIATIONS * self.deviation)
+        bounded = LINEAR_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
+        z: Array = bounded * np.sqrt(relevance / max(len(relevance), 1))
+        return z
+
+
+def squared_gaps(some: Array, others: Array) -> Array:
+    """[m, n] squared distances between the rows of [m, k] and [n, k]."""
+    gaps = some @ others.T
+    gaps *= -2.0
+    gaps += (some * some).sum(axis=1)[:, None]
+    gaps += (others * others).sum(axis=1)
+    return np.maximum(gaps, 0.0, out=gaps)
+
+
+def likeness(z: Array, others: Array) -> Array:
+    """kc [m, n] between contexts [m, d_c] and [n, d_c] in deviations; ones without a context."""
+    return np.exp(-0.5 * squared_gaps(z, others))

@@ -1,0 +1,316 @@
+"""The model: one Gaussian process over settings, contexts and time, and its fit to stored rows. Pure functions.
+
+y = center + a f,   f ~ GP(mean(x), k),   noise of a row: s2 / (count trust)
+
+k = v0 + vc kc + vt kt                                       level: of all, of similar contexts, of about this time
+  + lin (gs + gc kc + gt kt) + lin_choice gq kc              effects: shared, own to similar contexts, drifting
+  + res (gs + gc kc + gt kt)                                 residual: interactions, ruggedness
+  + curved                                                   curvature, shared by all
+lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / MEMORY_STEPS)
+
+Variances are in units of a^2. The scale a has a closed form: with q = 1 / a the log evidence is
+-(A q^2 - 2 b q + m'K^-1 m) / 2 + (n + 2) log q + ..., A = y'K^-1 y + 2 guess^2, b = y'K^-1 m.
+
+symbol     shape      meaning
+theta      [H+d+d_c]  logarithms of the hyperparameters, of each knob's weight, of each context dimension's relevance
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.gp import native_gp
+from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness, squared_gaps
+from rasp_tuner.engine.gp.knobs import Features, Knobs
+
+MEMORY_STEPS = 20.0  # after which what changes with time alone is forgotten to 1/e
+LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
+JITTER = 1e-8  # of the level's variance: keeps matrices of equal rows regular
+GUESS_SHARE = 0.5  # of the rows' spread: what a is expected to be
+GUESS_ROWS = 2.0  # that this guess is worth
+FREEDOM = 4.0  # of Student's t: the usual robust choice
+LEAST_TRUST = 1e-3
+NOISE_FACTORS = np.array([1.0, 0.1, 0.33, 3.3, 10.0])  # tried while rows are few: noise and effects are a ridge
+FEW_ROWS = 40
+FIT_FROM_ROWS, TRUST_FROM_ROWS = 4, 6
+RATE, MOMENTUM, SQUARES_KEPT, SOFT = 0.3, 0.8, 0.95, 0.3  # of Adam on theta; steps shrink where slopes are below SOFT
+WIDTH = 1.2  # prior length of the context kernel, in deviations
+KNOB_DEVIATION, RELEVANCE_DEVIATION = 0.7, 0.7  # how far weights and relevances may differ, in logarithms
+
+# name: prior median, deviation of its logarithm
+PRIORS = {
+    "gs": (0.4, 1.0),  # share of effects that holds in all contexts
+    "gc": (0.3, 1.0),  # share that holds in similar contexts
+    "gq": (0.7, 1.0),  # the same, more of it, of choices and switches, whose effects may turn around
+    "gt": (0.03, 1.5),  # share that drifts with time
+    "vc": (0.3, 2.0),  # level of similar contexts
+    "vt": (0.05, 1.5),  # level that drifts with time
+    "vr": (0.05, 1.0),  # residual
+    "s2": (0.003, 2.0),  # noise of one run
+    "ell": (1.0, 1.0),  # squared length of the residual
+    "hot": (2.0, 1.0),  # effect of each of few levels, against the slope over them
+}
+H = len(PRIORS)
+GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT = range(H)
+
+
+class Prior(NamedTuple):
+    """Of theta."""
+
+    mean: Array
+    deviation: Array
+
+    @classmethod
+    def of(cls, dim: int, context_dim: int) -> "Prior":
+        median, deviation = np.array(list(PRIORS.values())).T
+        return cls(
+            np.concatenate([np.log(median), np.zeros(dim), np.full(context_dim, -2.0 * math.log(WIDTH))]),
+            np.concatenate(
+                [deviation, np.full(dim, KNOB_DEVIATION), np.full(context_dim, RELEVANCE_DEVIATION)]
+            ),
+        )
+
+
+class Rows(NamedTuple):
+    """What is fitted: n rows."""
+
+    points: Array  # [n, d]
+    features: Features
+    contexts: Array  # [n, d_c]
+    y: Array  # [n] mean target of each row's samples
+    counts: Array  # [n] samples in each row
+    trust: Array  # [n] from LEAST_TRUST to 1: weights of the noise as a scale mixture
+    times: Array  # [n] step of the latest sample
+
+
+class Weights(NamedTuple):
+    """Hyperparameters as the covariance uses them."""
+
+    h: Array  # [H] exp of the first part of theta
+    effects: Array  # [p] variance of each effect
+    choices: Array  # [p] gq times the same, of choices and switches; 0 of the others
+    embedding: Array  # [e] sqrt(w / ell)
+    relevance: Array  # [d_c]
+    level: float  # v0
+
+    @classmethod
+    def of(cls, theta: Array, knobs: Knobs, level: float) -> "Weights":
+        h, w, relevance = np.split(np.exp(theta), [H, H + knobs.dim])
+        effects = knobs.effect_variance * w[knobs.effect_knob] * np.where(knobs.of_few, h[HOT], 1.0)
+        choices = np.where(knobs.of_choice, h[GQ] * effects, 0.0)
+        return cls(h, effects, choices, np.sqrt(w[knobs.embedding_knob] / h[ELL]), relevance, level)
+
+
+class Fit(NamedTuple):
+    """The posterior of all rows."""
+
+    knobs: Knobs
+    rows: Rows
+    metric: ContextMetric
+    weights: Weights
+    z: Array  # [n, d_c] contexts in deviations
+    half: Array | None  # [n, n] inverse of the Cholesky factor of the covariance of the rows' means; None if compiled
+    alpha: Array  # [n]
+    noises: Array  # [n] of the rows' means, in units of a^2
+    center: float
+    scale: float  # a
+    native: native_gp.NativeFit | None  # the same where compiled code computes
+
+    @property
+    def noise(self) -> float:
+        """s2."""
+        return float(self.weights.h[S2])
+
+    def spare(self) -> Array:
+        """[n] variance of each row given the others, without its noise."""
+        half = np.linalg.inv(self.native.root) if self.native is not None else self.half
+        spare: Array = 1.0 / (half**2).sum(axis=0) - self.noises  # type: ignore[operator]
+        return spare
+
+
+class Parts(NamedTuple):
+    """The covariance of n rows, in parts [n, n]."""
+
+    kc: Array
+    kt: Array
+    lin: Array
+    choice: Array  # gq lin_choice
+    res: Array
+    gap: Array  # sum_e w (e - e')^2 / ell
+    sharing: Array  # gs + gc kc + gt kt
+    whole: Array  # without noise
+
+
+def spread_of(y: Array, counts: Array) -> float:
+    mean = float(counts @ y / counts.sum())
+    return math.sqrt(max(float(counts @ (y - mean) ** 2 / counts.sum()), 0.0))
+
+
+def covariance(weights: Weights, knobs: Knobs, rows: Rows, z: Array) -> Parts:
+    h, f = weights.h, rows.features
+    kc = likeness(z, z)
+    kt = np.exp(-np.abs(rows.times[:, None] - rows.times) / MEMORY_STEPS)
+    lin, choice = (f.effects * weights.effects) @ f.effects.T, (f.effects * weights.choices) @ f.effects.T
+    embedded = f.embedding * weights.embedding
+    gap = squared_gaps(embedded, embedded)
+    res = h[VR] * np.exp(-0.5 * gap)
+    sharing = h[GS] + h[GC] * kc + h[GT] * kt
+    whole = weights.level + h[VC] * kc + h[VT] * kt + (lin + res) * sharing + choice * kc
+    whole += (f.curved * knobs.curved_variance) @ f.curved.T
+    return Parts(kc, kt, lin, choice, res, gap, sharing, whole)
+
+
+class Solved(NamedTuple):
+    """A covariance with its noise, and the scale that explains the rows best."""
+
+    half: Array
+    alpha: Array
+    scale: float
+    evidence: float  # log, up to a constant
+    noises: Array
+
+
+def solve(parts: Parts, rows: Rows, y: Array, s2: float, level: float, guess: float) -> Solved:
+    """Of targets y [n] around their center."""
+    n, mean = len(y), rows.features.mean
+    noises = s2 / (rows.counts * rows.trust)
+    matrix = parts.whole.copy()
+    matrix.reshape(-1)[:: n + 1] += noises + JITTER * level
+    root = np.linalg.cholesky(matrix)
+    half = np.linalg.inv(root)
+    of_y, of_mean = half.T @ (half @ y), half.T @ (half @ mean)
+    big, b = float(y @ of_y) + GUESS_ROWS * guess**2, float(y @ of_mean)
+    q = (b + math.sqrt(b * b + 4.0 * big * (n + GUESS_ROWS))) / (2.0 * big)
+    evidence = -0.5 * (big * q * q - 2.0 * b * q + float(mean @ of_mean)) + (n + GUESS_ROWS) * math.log(q)
+    evidence -= float(np.log(root.diagonal()).sum())
+    return Solved(half, q * of_y - of_mean, 1.0 / q, evidence, noises)
+
+
+def gradient(
+    weights: Weights, knobs: Knobs, rows: Rows, z: Array, parts: Parts, solved: Solved
+) -> tuple[Array, Array]:
+    """Of the log evidence in theta [H + d + d_c]; and how surprising each row is given the others [n]."""
+    inverse = solved.half.T @ solved.half
+    h, f, (kc, kt, lin, choice, res, gap, sharing, _) = weights.h, rows.features, parts
+    rest = np.outer(solved.alpha, solved.alpha) - inverse
+    both = rest * (lin + res)
+    of_sharing, of_res = rest * sharing, rest * sharing * res
+    slope = np.zeros(H + knobs.dim + len(weights.relevance))
+    slope[GS], slope[GC], slope[GT] = h[GS] * both.sum(), h[GC] * np.vdot(both, kc), h[GT] * np.vdot(both, kt)
+    of_kc = rest * kc
+    slope[GQ] = np.vdot(of_kc, choice)
+    slope[VC], slope[VT] = h[VC] * of_kc.sum(), h[VT] * np.vdot(rest, kt)
+    slope[VR], slope[ELL] = of_res.sum(), 0.5 * np.vdot(of_res, gap)
+    slope[S2] = rest.diagonal() @ solved.noises
+    by_effect = weights.effects * (f.effects * (of_sharing @ f.effects)).sum(axis=0)
+    by_effect += weights.choices * (f.effects * (of_kc @ f.effects)).sum(axis=0)
+    slope[HOT] = by_effect[knobs.of_few].sum()
+    embedded = f.embedding * weights.embedding
+    by_axis = (embedded * (of_res @ embedded)).sum(axis=0) - of_res.sum(axis=1) @ embedded**2
+    slope[H : H + knobs.dim] = np.bincount(knobs.effect_knob, by_effect, knobs.dim)
+    slope[H : H + knobs.dim] += np.bincount(knobs.embedding_knob, by_axis, knobs.dim)
+    by_context = of_kc * (h[VC] + h[GC] * (lin + res) + choice)
+    slope[H + knobs.dim :] = (z * (by_context @ z)).sum(axis=0) - by_context.sum(axis=1) @ z**2
+    return 0.5 * slope, solved.alpha**2 / inverse.diagonal()
+
+
+class Climb(NamedTuple):
+    """Hyperparameters on their way up the evidence."""
+
+    theta: Array
+    momentum: Array
+    squares: Array
+    steps: int
+
+    def moved(self, slope: Array) -> "Climb":
+        """One step of Adam."""
+        steps = self.steps + 1
+        momentum = MOMENTUM * self.momentum + (1.0 - MOMENTUM) * slope
+        squares = SQUARES_KEPT * self.squares + (1.0 - SQUARES_KEPT) * slope**2
+        size = np.sqrt(squares / (1.0 - SQUARES_KEPT**steps)) + SOFT
+        theta = self.theta + RATE * momentum / (1.0 - MOMENTUM**steps) / size
+        return Climb(theta, momentum, squares, steps)
+
+
+class Pass(NamedTuple):
+    """One look at all rows."""
+
+    factor: int  # which of the noises tried
+    scale: float
+    alpha: Array
+    noises: Array
+    half: Array | None
+    native: native_gp.NativeFit | None
+    slope: Array | None
+    odd: Array | None
+
+
+def numpy_pass(
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, guess: float, factors: Array, priors: Array, climbs: bool
+) -> Pass:
+    """The noise of greatest evidence, of `factors` times s2 with `priors` taken off; with slopes if theta `climbs`."""
+    parts = covariance(weights, knobs, rows, z)
+    tried = [solve(parts, rows, y, f * float(weights.h[S2]), weights.level, guess) for f in factors.tolist()]
+    best = int(np.argmax([one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]))
+    found = tried[best]
+    slope, odd = gradient(weights, knobs, rows, z, parts, found) if climbs else (None, None)
+    return Pass(best, found.scale, found.alpha, found.noises, found.half, None, slope, odd)
+
+
+def native_pass(
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, guess: float, factors: Array, priors: Array, climbs: bool
+) -> Pass:
+    """The same, compiled."""
+    tables = knobs.tables
+    made = native_gp.prepared(
+        tables, weights.h, (weights.effects, weights.choices, weights.embedding), weights.level,
+        (rows.points, *rows.features, rows.counts, rows.trust, rows.times, y), z,
+    )  # fmt: skip
+    size = H + knobs.dim + z.shape[1] if climbs else 0
+    scale, best, slope, odd = native_gp.fit(tables, made, guess, factors, priors, size)
+    return Pass(best, scale, made.alpha, made.noises, None, made, slope, odd)
+
+
+def fitted(
+    knobs: Knobs, rows: Rows, metric: ContextMetric, climb: Climb, prior: Prior, least_effect: float, scale: float, steps: int
+) -> tuple[Fit, Climb, Array | None]:
+    """The posterior after so many steps of theta; theta; and how surprising each row is given the others [n], if it moved.
+
+    `scale` is the last a; 0 if there was none. `least_effect` is what a is expected to be at least.
+    """
+    n = len(rows.y)
+    center = float(np.median(rows.y))
+    y = rows.y - center
+    spread = spread_of(y, rows.counts)
+    guess = max(GUESS_SHARE * spread, least_effect)
+    if guess <= 1e-12 * abs(center):
+        guess = 0.1 * abs(center) + 1e-6  # nothing differs yet
+    look = native_pass if knobs.tables is not None else numpy_pass
+    odd: Array | None = None
+    for left in range(steps, -1, -1):
+        level = LEVEL_VARIANCE * (1.0 + (spread / scale) ** 2 if scale else 1.0)
+        weights = Weights.of(climb.theta, knobs, level)
+        z = metric.z(rows.contexts, weights.relevance)
+        factors = NOISE_FACTORS if steps and left == steps and n < FEW_ROWS else NOISE_FACTORS[:1]
+        off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
+        found = look(knobs, rows, y, z, weights, guess, factors, 0.5 * off * off, left > 0)
+        scale = found.scale
+        if found.factor:
+            theta, momentum = climb.theta.copy(), climb.momentum.copy()
+            theta[S2] += math.log(factors[found.factor])
+            momentum[S2] = 0.0
+            climb = climb._replace(theta=theta, momentum=momentum)
+        if found.slope is not None:
+            odd = found.odd
+            climb = climb.moved(found.slope - (climb.theta - prior.mean) / prior.deviation**2)
+    weights = Weights.of(climb.theta, knobs, level)
+    parts = (found.half, found.alpha, found.noises, center, scale, found.native)
+    return Fit(knobs, rows, metric, weights, z, *parts), climb, odd
+
+
+def trusted(trust: Array, odd: Array) -> Array:
+    """[n] the new weights of rows that are so surprising [n]: half a step of EM of Student's t."""
+    new = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + odd))
+    return np.clip(0.5 * trust + 0.5 * new * np.minimum(1.0, 2.0 * trust), LEAST_TRUST, 1.0)

@@ -1,0 +1,90 @@
+"""ContextPosterior: what a fit says about settings in one context. Means and covariances are in units of a (model.py).
+
+symbol     shape    meaning
+kc         [n]      how alike this context is to each row's
+share      [n]      gs + gc kc + gt kt: how much of a row's effects holds here, now
+base       [n]      v0 + vc kc + vt kt
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.gp.context_metric import likeness, squared_gaps
+from rasp_tuner.engine.gp.knobs import Features
+from rasp_tuner.engine.gp.native_gp import NativeHere
+from rasp_tuner.engine.gp.model import GC, GS, GT, MEMORY_STEPS, VC, VR, VT, Fit
+
+LEAST_VARIANCE = 1e-12
+
+
+class ContextPosterior:
+    """Good for ever: a fit is never changed."""
+
+    def __init__(self, fit: Fit, context: Array, now: float) -> None:
+        self.fit = fit
+        h, rows = fit.weights.h, fit.rows
+        self.native: NativeHere | None = None
+        if fit.native is not None:
+            self.native = NativeHere(fit.knobs.tables, fit.native, fit.metric.z(context, fit.weights.relevance), now)
+            self.kc: Array = self.native.kc
+            return
+        self.kc = likeness(fit.metric.z(context, fit.weights.relevance)[None], fit.z)[0]
+        kt = np.exp(-(now - rows.times) / MEMORY_STEPS)
+        self.share: Array = h[GS] + h[GC] * self.kc + h[GT] * kt
+        self.base: Array = fit.weights.level + h[VC] * self.kc + h[VT] * kt
+        self.own_share, self.own_base = h[GS] + h[GC] + h[GT], fit.weights.level + h[VC] + h[VT]
+
+    @cached_property
+    def visits(self) -> float:
+        """How many samples there are of situations like this one."""
+        return float(self.kc @ self.fit.rows.counts)
+
+    @cached_property
+    def _linear(self) -> tuple[Array, Array, float, Array]:
+        """The mean's coefficients: of effects [p], of curved ones [q], constant, and of the residual [n]."""
+        fit, f, w = self.fit, self.fit.rows.features, self.fit.weights
+        shared = self.share * fit.alpha
+        effects = w.effects * (shared @ f.effects) + w.choices * ((self.kc * fit.alpha) @ f.effects)
+        return effects, fit.knobs.curved_variance * (fit.alpha @ f.curved), float(self.base @ fit.alpha), shared
+
+    def mean(self, points: Array) -> Array:
+        """[m] at points [m, d]."""
+        if self.native is not None:
+            return self.native.mean(points)
+        f = self.fit.knobs.features(points)
+        effects, curved, constant, residual = self._linear
+        mean: Array = f.mean + f.effects @ effects + f.curved @ curved + constant + self._residual(f) @ residual
+        return mean
+
+    def joint(self, points: Array) -> tuple[Array, Array]:
+        """Mean [m] and covariance [m, m]."""
+        if self.native is not None:
+            return self.native.joint(points)
+        fit, w = self.fit, self.fit.weights
+        f = fit.knobs.features(points)
+        cross = self._cross(f)
+        reach = fit.half @ cross.T
+        embedded = f.embedding * w.embedding
+        own = (f.effects * w.effects) @ f.effects.T + w.h[VR] * np.exp(-0.5 * squared_gaps(embedded, embedded))
+        own *= self.own_share
+        own += (f.effects * w.choices) @ f.effects.T + (f.curved * fit.knobs.curved_variance) @ f.curved.T + self.own_base
+        own -= reach.T @ reach
+        return f.mean + cross @ fit.alpha, own
+
+    def _residual(self, f: Features) -> Array:
+        """[m, n] without sharing."""
+        fit, w = self.fit, self.fit.weights
+        gaps = squared_gaps(f.embedding * w.embedding, fit.rows.features.embedding * w.embedding)
+        return w.h[VR] * np.exp(-0.5 * gaps)
+
+    def _cross(self, f: Features) -> Array:
+        """Covariance [m, n] of points here and the rows."""
+        w, rows = self.fit.weights, self.fit.rows.features
+        cross = ((f.effects * w.effects) @ rows.effects.T + self._residual(f)) * self.share
+        cross += ((f.effects * w.choices) @ rows.effects.T) * self.kc
+        cross += (f.curved * self.fit.knobs.curved_variance) @ rows.curved.T
+        cross += self.base
+        return cross
+

@@ -1,0 +1,159 @@
+"""Moves of a point, the best point by the mean, and candidates for a look.
+
+symbol     shape    meaning
+x0         [d]      the best point by the posterior mean
+lines      [l, d]   x0 with one knob moved, `line_knob` [l] says which
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.gp import native_gp
+from rasp_tuner.engine.gp.knobs import MOST_FEW, Indices, Knobs
+from rasp_tuner.engine.gp.posterior import ContextPosterior
+
+NEAR, STEP, WIDE = 0.05, 0.1, 0.2  # moves of a continuous knob: to descend; to look; deviation of a look at several
+MOST_MOVE = 0.3  # of the box, by one step of the descent
+DESCENTS = 4  # steps of a descent
+LEAST_CURVATURE = 1e-3  # below, a parabola has no minimum
+BEST_ROWS = 4
+SEVERAL = 16  # candidates with several knobs moved
+ELSEWHERE = 8  # candidates with all scales moved a little
+LITTLE = 0.15  # deviation of these moves
+SOURCES = ("best known", "best tried", "default", "one knob moved", "several knobs moved", "a move nearby")
+
+
+class Candidates(NamedTuple):
+    """x0 first; then found and tried points, the default, the lines, and others."""
+
+    points: Array  # [m, d]
+    source: Indices  # [m] place in SOURCES
+    lines: Indices  # [l] where the lines are
+    line_knob: Indices  # [l]
+
+
+def moves(knobs: Knobs, x: Array, width: float) -> tuple[Array, Indices]:
+    """Points [l, d] that differ from x [d] in one knob, and that knob [l].
+
+    All levels of a choice or a knob with few, six of a knob with many, two points of a continuum.
+    """
+    if knobs.tables is not None:
+        return native_gp.moves(knobs.tables, x, width)
+    values: list[float] = []
+    knob: list[int] = []
+    for j, levels in enumerate(knobs.levels):
+        at = float(x[j])
+        if levels is None:
+            own = [at - width, at + width]
+            if own[0] < 0.0 or own[1] > 1.0:
+                own = [at + width, at + 0.5 * width] if at < 0.5 else [at - width, at - 0.5 * width]
+        else:
+            n = len(levels)
+            i = int(np.abs(levels - at).argmin())
+            places = range(n)
+            if n > MOST_FEW and not knobs.unordered[j]:
+                hops = (-1, 1, -(n // 8), n // 8, -(n // 3), n // 3)
+                places = sorted({min(max(i + hop, 0), n - 1) for hop in hops})  # type: ignore[assignment]
+            own = [float(levels[k]) for k in places if k != i]
+        values += own
+        knob += [j] * len(own)
+    points = np.repeat(x[None], len(values), axis=0)
+    points[np.arange(len(values)), knob] = values
+    return points, np.array(knob, dtype=np.intp)
+
+
+def parabola(x: Array, f: Array) -> tuple[Array, Array]:
+    """Slope at 0 and half the second derivative of the parabola through (0, 0) and (x_i, f_i [..., 2])."""
+    one, two = f[..., 0] / x[0], f[..., 1] / x[1]
+    bend = (one - two) / (x[0] - x[1])
+    return one - bend * x[0], bend
+
+
+def descend(here: ContextPosterior, x: Array) -> tuple[Array, float]:
+    """The end of a coordinate descent of the mean from x [d], and the mean there.
+
+    All improving moves at once, which is exact without interactions, or the best single one.
+    """
+    knobs = here.fit.knobs
+    if here.native is not None and knobs.rules is None:
+        return here.native.descend(x)
+    x, least = x.copy(), float(here.mean(x[None])[0])
+    for _ in range(DESCENTS):
+        points, knob = moves(knobs, x, NEAR)
+        mean = here.mean(points)
+        together, single, single_mean = x.copy(), x, least
+        for j in range(knobs.dim):
+            own = np.flatnonzero(knob == j)
+            if knobs.levels[j] is None:
+                slope, bend = (float(v) for v in parabola(points[own, j] - x[j], mean[own] - least))
+                step = -slope / (2.0 * bend) if bend > LEAST_CURVATURE else -math.copysign(MOST_MOVE, slope)
+                together[j] = min(max(x[j] + min(max(step, -MOST_MOVE), MOST_MOVE), 0.0), 1.0)
+            else:
+                best = int(own[mean[own].argmin()])
+                if mean[best] < least - 1e-9:
+                    together[j] = points[best, j]
+                if mean[best] < single_mean:
+                    single, single_mean = points[best], float(mean[best])
+        together = knobs.lawful(together[None])[0]
+        single = knobs.lawful(single[None])[0]
+        pair = here.mean(np.stack([together, single]))
+        best = int(pair.argmin())
+        if pair[best] > least - 1e-7:
+            break
+        x, least = (together, single)[best].copy(), float(pair[best])
+    return x, least
+
+
+def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Array]:
+    """Different stored points, least mean first, without those that are barred."""
+    rows = here.fit.rows
+    seen, found = set(barred), []
+    for i in here.mean(rows.points).argsort(kind="stable").tolist():
+        point = rows.points[i]
+        if point.tobytes() not in seen:
+            seen.add(point.tobytes())
+            found.append(point)
+        if len(found) == count:
+            break
+    return found
+
+
+def candidates(here: ContextPosterior, barred: set[bytes], rng: np.random.Generator) -> Candidates:
+    """Points that may be worth a look; those that are barred are left out."""
+    knobs = here.fit.knobs
+    tried = best_rows(here, barred, BEST_ROWS) or [knobs.default]
+    ends = [descend(here, start) for start in [tried[0], knobs.default, *tried[1:2]]]
+    ends = [end for end in ends if end[0].tobytes() not in barred] or [(tried[0], 0.0)]
+    x0 = min(ends, key=lambda end: end[1])[0]
+    lines, line_knob = moves(knobs, x0, STEP)
+    several = np.repeat(x0[None], SEVERAL, axis=0)
+    counts = np.minimum(1 + rng.geometric(0.5, SEVERAL), knobs.dim)
+    order = rng.random((SEVERAL, knobs.dim)).argsort(axis=1)
+    pick, normal = rng.random((SEVERAL, knobs.dim)), rng.normal(size=(SEVERAL, knobs.dim))
+    own = [np.flatnonzero(line_knob == j) for j in range(knobs.dim)]
+    for i in range(SEVERAL):
+        for j in order[i, : counts[i]].tolist():
+            if knobs.levels[j] is None:
+                several[i, j] = min(max(x0[j] + WIDE * normal[i, j], 0.0), 1.0)
+            else:
+                several[i, j] = lines[own[j][int(pick[i, j] * len(own[j]))], j]
+    away = np.repeat(x0[None], ELSEWHERE if knobs.scale.any() else 0, axis=0)
+    away += LITTLE * rng.normal(size=away.shape)
+    away = snapped(knobs, np.where(knobs.scale, away, x0))
+    groups = ([x0], [end for end, _ in ends] + tried, [knobs.default], lines, several, away)
+    points = knobs.lawful(np.concatenate([np.array(g).reshape(-1, knobs.dim) for g in groups]))
+    source = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+    first = len(source) - len(away) - len(several) - len(lines)
+    return Candidates(points, source, first + np.arange(len(lines)), line_knob)
+
+
+def snapped(knobs: Knobs, points: Array) -> Array:
+    """Points [m, d] on legal levels inside the box."""
+    points = np.clip(points, 0.0, 1.0)
+    for j, levels in enumerate(knobs.levels):
+        if levels is not None:
+            points[:, j] = levels[np.abs(points[:, j, None] - levels).argmin(axis=1)]
+    return points

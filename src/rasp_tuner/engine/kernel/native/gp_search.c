@@ -1,0 +1,179 @@
+/* Moves of a point, the descent of the mean, and what a look is worth: search.py, value.py. */
+#include <math.h>
+#include <string.h>
+
+#include "gp.h"
+#include "linear.h"
+
+static const double NEAR = 0.05, MOST_MOVE = 0.3, LEAST_CURVATURE = 1e-3;
+static const double LEAST_BEND = 0.2, MOST_SHIFT = 0.25, LEAST_VARIANCE = 1e-12;
+enum { MOST_FEW = 8, NODES = 12 };
+
+static int64_t nearest(const double *levels, int64_t n, double x) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (fabs(levels[i] - x) < fabs(levels[best] - x)) best = i;
+    return best;
+}
+
+/* Values that knob j may move to from x; how many. Room for as many as it has levels, at least 6. */
+static int64_t values_of(const GpKnobs *k, int64_t j, double x, double width, double *values) {
+    const double *levels = k->levels + k->first_level[j];
+    const int64_t n = k->first_level[j + 1] - k->first_level[j];
+    int64_t count = 0;
+    if (n == 0) {
+        values[0] = x - width;
+        values[1] = x + width;
+        if (values[0] < 0.0 || values[1] > 1.0) {
+            const double way = x < 0.5 ? width : -width;
+            values[0] = x + way;
+            values[1] = x + 0.5 * way;
+        }
+        return 2;
+    }
+    const int64_t at = nearest(levels, n, x);
+    if (n <= MOST_FEW || k->unordered[j]) {
+        for (int64_t i = 0; i < n; i++)
+            if (i != at) values[count++] = levels[i];
+        return count;
+    }
+    const int64_t hops[] = {-(n / 3), -(n / 8), -1, 1, n / 8, n / 3}; /* ascending; n > 8 */
+    int64_t last = -1;
+    for (int i = 0; i < 6; i++) {
+        int64_t to = at + hops[i];
+        to = to < 0 ? 0 : to > n - 1 ? n - 1 : to;
+        if (to != at && to != last) values[count++] = levels[to];
+        last = to;
+    }
+    return count;
+}
+
+int64_t gp_moves(const GpKnobs *k, const double *x, double width, double *points, int64_t *knob) {
+    int64_t count = 0;
+    for (int64_t j = 0; j < k->d; j++) {
+        double *values = points + count * k->d; /* read before it is written over, backwards */
+        const int64_t own = values_of(k, j, x[j], width, values);
+        for (int64_t i = own - 1; i >= 0; i--) {
+            const double value = values[i];
+            memcpy(points + (count + i) * k->d, x, sizeof(double) * (size_t)k->d);
+            points[(count + i) * k->d + j] = value;
+            knob[count + i] = j;
+        }
+        count += own;
+    }
+    return count;
+}
+
+GP_API int64_t rasp_gp_moves(const GpKnobs *k, const double *x, double width, double *points, int64_t *knob) {
+    return gp_moves(k, x, width, points, knob);
+}
+
+/* x [d] becomes the end of a descent of the mean from it; returns the mean there.
+ * scratch: most (d + 2) + 3 d, and that of gp_means for as many points; most: moves there can be. */
+GP_API double rasp_gp_descend(const GpKnobs *k, const GpFit *f, const GpHere *here, double *x, int64_t most,
+                              double *scratch) {
+    const int64_t d = k->d;
+    double *points = scratch, *mean = points + most * d, *ends = mean + most, least;
+    int64_t *knob = (int64_t *)(ends + 2 * d + 2);
+    double *rest = ends + 2 * d + 2 + most;
+    gp_means(k, f, here, 1, x, &least, rest);
+    for (int step = 0; step < MOST_DESCENTS; step++) {
+        const int64_t count = gp_moves(k, x, NEAR, points, knob);
+        double *together = ends, *single = ends + d, single_mean = least, both[2];
+        gp_means(k, f, here, count, points, mean, rest);
+        memcpy(together, x, sizeof(double) * (size_t)d);
+        memcpy(single, x, sizeof(double) * (size_t)d);
+        for (int64_t i = 0; i < count;) {
+            const int64_t j = knob[i];
+            int64_t end = i, best = i;
+            for (; end < count && knob[end] == j; end++)
+                if (mean[end] < mean[best]) best = end;
+            if (k->first_level[j + 1] == k->first_level[j]) {
+                const double x0 = points[i * d + j] - x[j], x1 = points[(i + 1) * d + j] - x[j];
+                const double one = (mean[i] - least) / x0, two = (mean[i + 1] - least) / x1;
+                const double bend = (one - two) / (x0 - x1), slope = one - bend * x0;
+                double move = bend > LEAST_CURVATURE ? -slope / (2.0 * bend) : -copysign(MOST_MOVE, slope);
+                together[j] = clip(x[j] + clip(move, -MOST_MOVE, MOST_MOVE), 0.0, 1.0);
+            } else {
+                if (mean[best] < least - 1e-9) together[j] = points[best * d + j];
+                if (mean[best] < single_mean) {
+                    single_mean = mean[best];
+                    memcpy(single, points + best * d, sizeof(double) * (size_t)d);
+                }
+            }
+            i = end;
+        }
+        gp_means(k, f, here, 2, ends, both, rest);
+        const int better = both[1] < both[0];
+        if (!(both[better] <= least - 1e-7)) break;
+        memcpy(x, ends + better * d, sizeof(double) * (size_t)d);
+        least = both[better];
+    }
+    return least;
+}
+
+/* out [m] += min(mean) - E min(mean + moved z), where `at` [count] names the columns that count. */
+static void add_fall(int64_t m, int64_t count, const int64_t *at, const double *mean, const double *moved,
+                     const double *node, const double *weight, double *out) {
+    double least = mean[at[0]];
+    for (int64_t i = 1; i < count; i++) least = mean[at[i]] < least ? mean[at[i]] : least;
+    for (int64_t r = 0; r < m; r++) {
+        const double *row = moved + r * m;
+        double lowest[NODES], expected = 0.0;
+        for (int z = 0; z < NODES; z++) lowest[z] = INFINITY;
+        for (int64_t i = 0; i < count; i++) {
+            const double mu = mean[at[i]], by = row[at[i]];
+            for (int z = 0; z < NODES; z++) {
+                const double value = mu + by * node[z];
+                lowest[z] = value < lowest[z] ? value : lowest[z];
+            }
+        }
+        for (int z = 0; z < NODES; z++) expected += weight[z] * lowest[z];
+        out[r] += least - expected > 0.0 ? least - expected : 0.0;
+    }
+}
+
+/* value [m] of a look at each of m candidates; lines [count] are candidates that differ from the first in line_knob.
+ * nodes [2, 12] and looks [k] as in value.py. scratch: m (m + 2) + 1. */
+GP_API WIDER void rasp_gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t count, const int64_t *lines,
+                                const int64_t *line_knob, const double *mean, const double *covariance, double noise,
+                                const double *nodes, int64_t looks, const double *look, double *value,
+                                double *scratch) {
+    double *moved = scratch, *along = moved + m * m, *set = along + m;
+    int64_t *at = (int64_t *)(set + m);
+    memset(value, 0, sizeof(double) * (size_t)m);
+    for (int64_t l = 0; l < looks; l++) {
+        for (int64_t r = 0; r < m; r++) {
+            const double variance = covariance[r * m + r] > LEAST_VARIANCE ? covariance[r * m + r] : LEAST_VARIANCE;
+            const double by = 1.0 / sqrt(variance + noise / look[l]);
+            for (int64_t s = 0; s < m; s++) moved[r * m + s] = covariance[r * m + s] * by;
+        }
+        memset(along, 0, sizeof(double) * (size_t)(2 * m));
+        for (int64_t i = 0; i < count;) {
+            const int64_t j = line_knob[i];
+            int64_t end = i;
+            at[0] = 0;
+            for (; end < count && line_knob[end] == j; end++) at[1 + end - i] = lines[end];
+            if (k->first_level[j + 1] == k->first_level[j]) {
+                const double x0 = points[at[1] * k->d + j] - points[j], x1 = points[at[2] * k->d + j] - points[j];
+                const double mean_bend = ((mean[at[1]] - mean[0]) / x0 - (mean[at[2]] - mean[0]) / x1) / (x0 - x1);
+                const double bend = mean_bend > LEAST_BEND ? mean_bend : LEAST_BEND;
+                for (int64_t r = 0; r < m; r++) {
+                    const double *row = moved + r * m;
+                    const double one = (row[at[1]] - row[0]) / x0, two = (row[at[2]] - row[0]) / x1;
+                    const double slope = fabs(one - (one - two) / (x0 - x1) * x0);
+                    const double bowl = slope * slope / (4.0 * bend), most = MOST_SHIFT * slope;
+                    along[r] += bowl < most ? bowl : most;
+                }
+            } else
+                add_fall(m, 1 + end - i, at, mean, moved, nodes, nodes + NODES, along);
+            i = end;
+        }
+        for (int64_t s = 0; s < m; s++) at[s] = s;
+        add_fall(m, m, at, mean, moved, nodes, nodes + NODES, set);
+        for (int64_t r = 0; r < m; r++) {
+            const double worth = (along[r] > set[r] ? along[r] : set[r]) / look[l];
+            if (worth > value[r]) value[r] = worth;
+        }
+    }
+}
