@@ -27,10 +27,9 @@ class ContextBounds(TrustedRange):
         super().__init__(context_dim, zeros)
         self._derive()
 
-    def bounded(self, contexts: Tensor) -> Tensor:
-        """Contexts [B, c] as scales are to be learned from them."""
-        xp = namespace(contexts)
-        return xp.minimum(xp.maximum(contexts, self.least), self.most)
+    def outside(self, contexts: Tensor) -> Tensor:
+        """[B] whether contexts [B, c] lie outside of the bounds, in a dimension at least."""
+        return namespace(contexts).any((contexts < self.least) | (contexts > self.most), axis=1)
 
     def new(self, contexts: Tensor) -> Tensor:
         """[B] whether contexts [B, c] lie a width or more outside of what was seen, in a dimension at least."""

@@ -220,7 +220,7 @@ class Engine:
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.gate.reweigh(self.objective.weights)
         if n and m:
-            self._mend_contexts()
+            self._bound_contexts(True)
         early = [*self._early, *other._early] if first else [*other._early, *self._early]
         self._early, self._latest = early[-EARLY_FAILURES:], None
         if self.objective.seen:
@@ -399,10 +399,10 @@ class Engine:
 
     def _learn(self, trial: Trial) -> LearnResult:
         self._intake.keep_first(trial)
-        if self._intake.observe_context(trial.context):
-            self._mend_contexts()
-        trial = trial._replace(bounded=self._intake.bounded(trial.context))
-        point, context, losses, failed, asked, _ = trial
+        new = self._intake.observe_context(trial.context)
+        if new is not None:
+            self._bound_contexts(bool(new.any()))
+        point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.gate.samples
@@ -433,11 +433,12 @@ class Engine:
             return known[2]
         return belief.forecast(point, y)
 
-    def _mend_contexts(self) -> None:
-        """Have models take the scales of contexts as they would now."""
+    def _bound_contexts(self, mend: bool) -> None:
+        """Tell the families from which contexts scales are learned; `mend` those of the past, too."""
         bounds = self._intake.contexts
-        self.gate.bound_contexts(bounds.least[0], bounds.most[0])
-        self._latest = None
+        self.gate.bound_contexts(bounds.least[0], bounds.most[0], mend)
+        if mend:
+            self._latest = None
 
     def _rescaled(self) -> bool:
         """Whether the metric changed its scale."""

@@ -17,7 +17,6 @@ class Trial(NamedTuple):
     losses: Array  # [K] lower is better; of a failure the worst seen
     failed: bool
     asked: Array | None = None  # [d] the suggestion that it answers, if it is one; what ran may differ
-    bounded: Array | None = None  # [d_c] the context that scales are learned from, if it is another: no absurd values
 
 
 class Choice(NamedTuple):
@@ -140,8 +139,11 @@ class Family(Stateful, Protocol[B]):
     def forget(self) -> None:
         """Be as new: what was learned is about to be learned again, otherwise. What others told it stays."""
 
-    def bound_contexts(self, least: Array, most: Array) -> None:
-        """Scales are to be those of contexts between `least` and `most` [d_c]: what lay outside of them was absurd."""
+    def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
+        """From now on no scale is moved by what a context has below `least` or above `most` [d_c].
+
+        `mend`: some of the past may have been.
+        """
 
     def merge(self, other: Self, weights: Array, first: bool) -> None:
         """Take in all that another family of its kind learned, which is not changed; from now on y = losses @ weights.

@@ -130,9 +130,9 @@ class EvidenceGate:
         for family in self.families:
             family.forget()
 
-    def bound_contexts(self, least: Array, most: Array) -> None:
+    def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
         for family in self.families:
-            family.bound_contexts(least, most)
+            family.bound_contexts(least, most, mend)
 
     def merge(self, other: "EvidenceGate", weights: Array, first: bool) -> None:
         """Take in what another gate learned; the losses of both have these weights [C] from now on."""

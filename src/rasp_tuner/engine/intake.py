@@ -47,11 +47,6 @@ class Intake:
         self._left_out_at = LONG_AGO  # samples seen when one was last left out as false
         self._changed_at = LONG_AGO  # and when settings had not changed alike: it is the world that changes
 
-    def bounded(self, context: Array) -> Array | None:
-        """A context [c] as scales are to be learned from it; None if that is as it is."""
-        inside: Array = self.contexts.bounded(context[None])[0]
-        return None if np.array_equal(inside, context) else inside
-
     def believed(self, trial: Trial, familiar: Callable[[Array], bool]) -> Trial:
         """A trial whose losses are believed as far as they can be: further where the situation is not familiar."""
         raw = trial.losses[None]
@@ -60,10 +55,10 @@ class Intake:
             losses = self.losses.bounded_if_new(raw)[0]
         return trial._replace(losses=losses)
 
-    def observe_context(self, context: Array) -> bool:
-        """Take in a context [c] as it came; whether models should mend what they saw of contexts before."""
-        new = self.contexts.observe(context[None], ALL)
-        return new is not None and bool(new.any())
+    def observe_context(self, context: Array) -> NDArray[np.bool_] | None:
+        """Take in a context [c]; which dimensions [1, c] are bounded from now on, None if no bounds have changed."""
+        new: NDArray[np.bool_] | None = self.contexts.observe(context[None], ALL)
+        return new
 
     def observe_losses(self, losses: Array) -> None:
         """Take in losses [C] as they came."""
@@ -143,7 +138,7 @@ class Intake:
         trials, self.first, self._open = self.first, [], False
         good = [trial for trial in trials if trial.failed or not self._absurd(trial, objective)]
         absurd = len(good) < len(trials) or objective.hasty(self.losses)
-        return good if absurd or any(self.bounded(t.context) is not None for t in good) else []
+        return good if absurd or any(self.contexts.outside(t.context[None])[0] for t in good) else []
 
     def merge(self, other: "Intake") -> None:
         """Take in what another one has seen; of two, nobody knows what came first."""

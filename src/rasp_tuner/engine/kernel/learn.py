@@ -48,6 +48,8 @@ def start(dims: Dims) -> dict[str, Any]:
     fixed = constants(np, "cpu")
     return {
         "distance": np.array([2.0, 6.0]),
+        "context_least": -LARGEST,
+        "context_most": LARGEST,
         "level_variance": 4.0,
         "shape": np.ones(dims.knobs),
         "location_variance": np.full(dims.knobs, OPTIMUM_VARIANCE),

@@ -71,7 +71,7 @@ def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor
     if seen.fewest < 1.0:
         put(state.origin, state.steps == 0.0, contexts)
     now = contexts - state.origin
-    _observe(state, now, late=seen.fewest > 3.0 or state.steps > 3.0)
+    _observe(state, bounded(state, contexts) - state.origin, late=seen.fewest > 3.0 or state.steps > 3.0)
     above, beside, _ = triangle(dims.sample, xp, psi.device)
     slot = column(state.count)
     state.keys[slot] = now
@@ -86,6 +86,12 @@ def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor
         return
     for rows in chunks(state.count == dims.rows, state.size, dims.rows * max(MERGE_CANDIDATES, dims.prompt)):
         _merge(dims, state, rows)
+
+
+def bounded(state: State, contexts: Tensor) -> Tensor:
+    """[B, c] contexts as scales are learned from them: no value is absurd."""
+    xp = namespace(contexts)
+    return xp.minimum(xp.maximum(contexts, state.context_least), state.context_most)
 
 
 @lru_cache

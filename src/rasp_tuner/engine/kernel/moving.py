@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.engine.kernel.memory import bounded
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.select import EVERY, Mask, Rows, Seen, chosen, chunks, column, put, uniform
 from rasp_tuner.engine.kernel.shared import centred_level, noise_variances, prior
@@ -67,6 +68,7 @@ def observe(dims: Dims, state: State, u: Tensor, contexts: Tensor, losses: Tenso
     state.window_contexts[row] = short
     state.window_losses[row] = losses
     state.window_weights[row] = trust
+    short = reduced(dims, bounded(state, contexts))
     gap = short - state.reduced_mean
     state.reduced_mean += gap / seen
     square = gap[:, :, None] * (short - state.reduced_mean)[:, None]

@@ -31,12 +31,12 @@ def restate(
     state.theta[rows] = theta
 
 
-def bound_contexts(dims: Dims, state: State, rows: Tensor, least: Tensor, most: Tensor) -> None:
-    """Have the scales that contexts between `least` and `most` [b, c] give: what lay outside of them was absurd.
+def mend_scales(dims: Dims, state: State, rows: Tensor) -> None:
+    """Have the scales that contexts within their bounds give, of some tuners [b]: values outside of them were absurd.
 
-    They are taken anew from the slots, of tuners that had absurd values.
+    They are taken anew from the slots, of dimensions that had absurd values.
     """
-    xp, w = namespace(state.steps), dims.width
+    xp, w, least, most = namespace(state.steps), dims.width, state.context_least[rows], state.context_most[rows]
     origin, count = state.origin[rows], state.count[rows][:, None]
     used = (xp.arange(dims.rows, device=state.steps.device) < count)[:, :, None]
     keys = xp.where(used, state.keys[rows] + origin[:, None], least[:, None])

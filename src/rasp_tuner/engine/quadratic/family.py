@@ -16,7 +16,7 @@ from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
 from rasp_tuner.engine.kernel.merge import merged
-from rasp_tuner.engine.kernel.restate import bound_contexts, restate
+from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
 from rasp_tuner.engine.quadratic.compiled import CompiledBelief, CompiledOne
 from rasp_tuner.engine.quadratic.one import ArraysBelief, ArraysOne
@@ -50,12 +50,7 @@ class QuadraticFamily:
 
     def learn(self, trial: Trial, belief: Any, forecast: Forecast | None) -> None:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
-        if trial.bounded is None:
-            self.one.learn(trial, belief, forecast)
-            return
-        self.one.learn(trial._replace(context=trial.bounded), belief, forecast)
-        state = self.tuners  # the slot is where the sample was
-        state.keys[0, int(state.latest[0])] = trial.context - state.origin[0]
+        self.one.learn(trial, belief, forecast)
 
     @one_thread()
     def reweigh(self, weights: Array) -> None:
@@ -69,13 +64,16 @@ class QuadraticFamily:
 
     def forget(self) -> None:
         fresh = blank(self.dims, 1, start(self.dims))
-        for name in ("weights", *PRIOR):
+        for name in ("weights", "context_least", "context_most", *PRIOR):
             getattr(fresh, name)[:] = getattr(self.tuners, name)
         self._hold(fresh)
 
     @one_thread()
-    def bound_contexts(self, least: Array, most: Array) -> None:
-        bound_contexts(self.dims, self.tuners, FIRST, least[None], most[None])
+    def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
+        state = self.tuners
+        state.context_least[0], state.context_most[0] = least, most
+        if mend:
+            mend_scales(self.dims, state, FIRST)
 
     def merge(self, other: "QuadraticFamily", weights: Array, first: bool) -> None:
         """Take in all that another one learned: prompts add."""
