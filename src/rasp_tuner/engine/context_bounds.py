@@ -3,8 +3,8 @@
 A model divides each dimension by how much it varies, over all time. One value of 1000 among zeros and ones would make
 all others look alike. So what lies more than a width outside of the trusted range (trusted_range.py) counts as if it
 lay there when scales are learned. The sample itself is remembered where it was: unlike all others. Where a dimension
-was constant so far, or there are few samples, no width is known and all counts as it came; once it is known, models mend
-their scales (`Family.bound_contexts`).
+was constant so far, or there are few samples, no width is known and all counts as it came; once it is known, models
+mend their scales (`Family.bound_contexts`).
 
 symbol   shape    meaning
 B, c     scalar   tuners; context dimensions
@@ -12,31 +12,33 @@ B, c     scalar   tuners; context dimensions
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.numbers import Tensor
-from rasp_tuner.engine.trusted_range import TrustedRange
+from rasp_tuner.engine.trusted_range import Flags, TrustedRange
 
 WIDTHS = 1.0  # beyond either end that a value may move a scale: some new values are no mistakes
 
 
 class ContextBounds(TrustedRange):
-    """Of c dimensions of as many tuners as there are zeros [B]."""
+    """Of c dimensions of each of B tuners."""
 
-    def __init__(self, context_dim: int, zeros: Tensor) -> None:
-        super().__init__(context_dim, zeros)
+    def __init__(self, context_dim: int, tuners: int) -> None:
+        super().__init__(context_dim, tuners)
         self._derive()
 
-    def outside(self, contexts: Tensor) -> Tensor:
+    def outside(self, contexts: Array) -> Flags:
         """[B] whether contexts [B, c] lie outside of the bounds, in a dimension at least."""
-        return namespace(contexts).any((contexts < self.least) | (contexts > self.most), axis=1)
+        outside: Flags = np.any((contexts < self.least) | (contexts > self.most), axis=1)
+        return outside
 
-    def new(self, contexts: Tensor) -> Tensor:
-        """[B] whether contexts [B, c] lie a width or more outside of what was seen, in a dimension at least."""
-        xp, width = namespace(contexts), self.high - self.low
-        return xp.any((contexts > self.high + width) | (contexts < self.low - width), axis=1)
+    def new(self, contexts: Array) -> Flags:
+        """[B] the same, and outside of the one value of a dimension that was constant."""
+        width = self.high - self.low
+        new: Flags = np.any((contexts > self.high + width) | (contexts < self.low - width), axis=1)
+        return new
 
-    def observe(self, values: Tensor, told: Tensor) -> Tensor | None:
+    def observe(self, values: Array, told: Flags) -> Flags | None:
         """Take in contexts [B, c] as they came; which dimensions are bounded from now on, None if nothing changed."""
         new = super().observe(values, told)
         if new is not None:
@@ -52,6 +54,6 @@ class ContextBounds(TrustedRange):
         self._derive()
 
     def _derive(self) -> None:
-        xp, known, slack = namespace(self.ends), self.known, WIDTHS * (self.high - self.low)
-        self.least = xp.where(known, self.low - slack, -LARGEST)  # [B, c]
-        self.most = xp.where(known, self.high + slack, LARGEST)
+        slack = WIDTHS * (self.high - self.low)
+        self.least = np.where(self.known, self.low - slack, -LARGEST)  # [B, c]
+        self.most = np.where(self.known, self.high + slack, LARGEST)

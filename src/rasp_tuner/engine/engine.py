@@ -18,7 +18,7 @@ from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Choice, Forecast, Trial, predict_one
 from rasp_tuner.engine.gate import EvidenceGate
-from rasp_tuner.engine.intake import Intake
+from rasp_tuner.engine.intake import ALIKE, Intake
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
@@ -41,10 +41,7 @@ FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
-ALIKE = 0.5  # similarity from which on two situations are called alike
 MOST_DEVIATIONS = 1e6  # of a surprise
-PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
-SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
 
 
 class Engine:
@@ -141,20 +138,20 @@ class Engine:
         asked: Array | None = None,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        outcome = self._told(Trial(point, context, self.objective.to_minimise(metrics), False, asked))
+        outcome = self._intake.tell(self, Trial(point, context, self.objective.to_minimise(metrics), False, asked))
         self._learn_early_failures()
         return outcome
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._told(Trial(point, context, self.objective.of_error(error), False))
+        return self._intake.tell(self, Trial(point, context, self.objective.of_error(error), False))
 
     def tell_failed(
         self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
     ) -> LearnResult:
         del rng
         if self.objective.seen:
-            return self._learn(Trial(point, context, self.objective.worst(), True, asked))
+            return self.learn(Trial(point, context, self.objective.worst(), True, asked))
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
@@ -215,12 +212,10 @@ class Engine:
         if self._budget is not None and other._budget is not None:
             self._budget.merge(other._budget)
         self.objective.merge(other.objective)
-        self._intake.merge(other._intake)
         self.gate.merge(other.gate, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.gate.reweigh(self.objective.weights)
-        if n and m:
-            self._bound_contexts(True)
+        self._intake.merge(self, other._intake)
         early = [*self._early, *other._early] if first else [*other._early, *self._early]
         self._early, self._latest = early[-EARLY_FAILURES:], None
         if self.objective.seen:
@@ -311,73 +306,6 @@ class Engine:
         price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
         self._budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
 
-    def _told(self, trial: Trial) -> LearnResult:
-        """Learn from losses as they came; or put them aside, if their metric may have changed its unit."""
-        if self.gate.samples < 2 or not self.objective.seen:
-            return self._tell_believed(trial)
-        belief, y = self.believe(trial.context), float(self.objective.target(trial.losses))
-        forecast = belief.forecast(trial.point, y)
-        self._expected = trial.point, y, forecast
-        unsure = math.sqrt(max(forecast.variance + belief.noise, LEAST_VARIANCE)) * max(self._calibration.factor, 1.0)
-        taken = self._intake.take(trial, self.objective, y - forecast.mean, unsure, self._familiar)
-        reason = "" if taken.change is None else self._restate(*taken.change)
-        result = LearnResult(self.objective.own_units(y), reason=PUT_ASIDE)
-        for one in taken.trials:
-            result = self._tell_believed(one)
-        return result._replace(reason=reason) if reason else result
-
-    def _restate(self, factors: Array, shifts: Array) -> str:
-        """See all of the past in the units that metrics have now; what has changed, in words."""
-        by_column = self.objective.by_column(factors, shifts)
-        self.objective.restate(*by_column)
-        self.gate.restate(*by_column, self.objective.weights)
-        self._intake.restate(*by_column)
-        self._latest = None
-        changes = [
-            f"{name} is {factor:.3g} times what it was" if factor != 1.0 else f"{name} has moved by {shift:.3g}"
-            for name, factor, shift in zip(self.metrics, factors.tolist(), shifts.tolist(), strict=True)
-            if factor != 1.0 or shift
-        ]
-        told = f"{', '.join(changes)}, whatever the settings: all that was learned is seen in the new unit"
-        log.warning("a metric has changed: %s", told)
-        return told
-
-    def _tell_believed(self, trial: Trial) -> LearnResult:
-        """Learn from losses: what they prove, then as far as they are believed."""
-        self._intake.observe_losses(trial.losses)
-        result = self._learn_believed(trial)
-        first = self._intake.absurd_first(self.objective)
-        if first:
-            self._learn_again(first)
-        return result
-
-    def _learn_believed(self, trial: Trial) -> LearnResult:
-        if self.objective.observe_extreme(self._intake.losses):
-            self._log_scales("values far beyond all before them")
-            self.gate.reweigh(self.objective.weights)
-            self._latest = None
-        if self.objective.says_nothing(trial.losses):
-            return LearnResult(self.objective.own_units(self.objective.target(trial.losses)), reason=SAYS_NOTHING)
-        return self._learn(self._intake.believed(trial, self._familiar))
-
-    def _learn_again(self, trials: list[Trial]) -> None:
-        """Learn the first trials once more, now that it is known what is normal; costs are not booked twice."""
-        self.objective, self._latest = self.objective.fresh(), None
-        self.gate.forget()
-        self.gate.reweigh(self.objective.weights)
-        for trial in trials:
-            if not trial.failed:
-                self._learn_believed(trial._replace(asked=None))
-            elif self.objective.seen:
-                self._learn(trial._replace(losses=self.objective.worst(), asked=None))
-
-    def _familiar(self, context: Array) -> bool:
-        """Whether a situation like this one was met; before any sample, none is thought to be special."""
-        if not self.gate.samples:
-            return True
-        new = self._intake.contexts.new(context[None])[0]
-        return not new and bool(self.believe(context).similar().max() >= ALIKE)
-
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
         own, others = (int(count[0]) for count in self._intake.watch.at_default(self.default))
@@ -395,13 +323,22 @@ class Engine:
     def _learn_early_failures(self) -> None:
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
-            self._learn(Trial(failed_at, failed_in, self.objective.worst(), True))
+            self.learn(Trial(failed_at, failed_in, self.objective.worst(), True))
 
-    def _learn(self, trial: Trial) -> LearnResult:
-        self._intake.keep_first(trial)
-        new = self._intake.observe_context(trial.context)
-        if new is not None:
-            self._bound_contexts(bool(new.any()))
+    def surprise(self, trial: Trial, y: float) -> tuple[float, float]:
+        """How far y lies from what was expected of a trial, and the deviation of that, calibrated."""
+        belief = self.believe(trial.context)
+        forecast = belief.forecast(trial.point, y)
+        self._expected = trial.point, y, forecast
+        unsure = math.sqrt(max(forecast.variance + belief.noise, LEAST_VARIANCE))
+        return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
+
+    def stale(self) -> None:
+        self._latest = None
+
+    def learn(self, trial: Trial) -> LearnResult:
+        """Book, score and learn a trial."""
+        self._intake.see(self, trial)
         point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
@@ -432,13 +369,6 @@ class Engine:
         if known is not None and self._latest is not None and known[0] is point and known[1] == y:
             return known[2]
         return belief.forecast(point, y)
-
-    def _bound_contexts(self, mend: bool) -> None:
-        """Tell the families from which contexts scales are learned; `mend` those of the past, too."""
-        bounds = self._intake.contexts
-        self.gate.bound_contexts(bounds.least[0], bounds.most[0], mend)
-        if mend:
-            self._latest = None
 
     def _rescaled(self) -> bool:
         """Whether the metric changed its scale."""

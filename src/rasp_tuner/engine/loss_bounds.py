@@ -1,9 +1,9 @@
 """LossBounds: losses as models see them, and what a few of them prove.
 
 A value far beyond all others is very bad, or very good, but not without bound: what 1e9 milliseconds mean beside 100 is
-that something went wrong. So it counts as ten times what was seen (trusted_range.py), or a thousand times in a situation
-that was never met, for levels may differ by that much. A new level is taken in full from its third sample on. No rule
-that holds for ever believes one value: two must show it.
+that something went wrong. So it counts as ten times what was seen (trusted_range.py), or a thousand times in a
+situation that was never met, for levels may differ by that much. A new level is taken in full from its third sample on.
+No rule that holds for ever believes one value: two must show it.
 
 symbol   shape    meaning
 B, C     scalar   tuners; columns of losses, as of an Objective
@@ -12,10 +12,10 @@ B, C     scalar   tuners; columns of losses, as of an Objective
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.numbers import Tensor
-from rasp_tuner.engine.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
+from rasp_tuner.engine.trusted_range import KNOWN_FROM_SAMPLES, Flags, TrustedRange
 
 TIMES = 10.0  # the level or the width of what was seen, whichever is more: a ruinous setting must still look ruinous
 NEW_TIMES = 1000.0  # the same in a new situation
@@ -24,38 +24,37 @@ FIRST_SAMPLES = 5.0  # up to which one value proves as much as two: what is norm
 
 
 class LossBounds(TrustedRange):
-    """Of as many tuners as there are zeros [B]; `logs` says which of the C columns are logarithms."""
+    """Of each of B tuners; `logs` says which of the C columns are logarithms."""
 
-    def __init__(self, logs: Sequence[bool], zeros: Tensor) -> None:
-        super().__init__(len(logs), zeros)
-        xp = namespace(zeros)
-        self._logs = xp.asarray(list(logs), device=zeros.device)
+    def __init__(self, logs: Sequence[bool], tuners: int) -> None:
+        super().__init__(len(logs), tuners)
+        self._logs = tuple(logs)
         self._derive()
 
-    def bounded(self, losses: Tensor) -> Tensor:
+    def bounded(self, losses: Array) -> Array:
         """Losses [B, C] as models see them."""
-        xp = namespace(losses)
-        return xp.minimum(xp.maximum(losses, self.least), self.most)
+        return np.minimum(np.maximum(losses, self.least), self.most)
 
-    def bounded_if_new(self, losses: Tensor) -> Tensor:
+    def bounded_if_new(self, losses: Array) -> Array:
         """The same in situations that were never met."""
-        xp, (least, most) = namespace(losses), self._bounds(NEW_TIMES)
-        return xp.minimum(xp.maximum(losses, least), most)
+        least, most = self._bounds(NEW_TIMES)
+        return np.minimum(np.maximum(losses, least), most)
 
-    def observe(self, values: Tensor, told: Tensor) -> Tensor | None:
+    def observe(self, values: Array, told: Flags) -> Flags | None:
         """Take in losses [B, C] as they came."""
         new = super().observe(values, told)
-        if new is not None or KNOWN_FROM_SAMPLES in self.seen:
+        if new is not None or KNOWN_FROM_SAMPLES in self.seen:  # a constant one is known by its level
             self._derive()
         return new
 
-    def proven(self) -> Tensor:
+    def proven(self) -> Array:
         """[B, 2 C] upper ends that two values have reached, or one of the first few: of the columns, then turned."""
-        xp, few = namespace(self.ends), (self.seen <= FIRST_SAMPLES)[:, None]
         first, second = self.beyond[:, 0], self.beyond[:, 1]
-        return xp.where(few, xp.maximum(first, second), xp.minimum(first, second))
+        few = (self.seen <= FIRST_SAMPLES)[:, None]
+        proven: Array = np.where(few, np.maximum(first, second), np.minimum(first, second))
+        return proven
 
-    def restate(self, factors: Tensor, shifts: Tensor) -> None:
+    def restate(self, factors: Array, shifts: Array) -> None:
         super().restate(factors, shifts)
         self._derive()
 
@@ -70,11 +69,11 @@ class LossBounds(TrustedRange):
     def _derive(self) -> None:
         self.least, self.most = self._bounds(TIMES)  # [B, C]
 
-    def _bounds(self, times: float) -> tuple[Tensor, Tensor]:
+    def _bounds(self, times: float) -> tuple[Array, Array]:
         """The least and the most [B, C] that are believed, so many times beyond what was seen."""
-        xp, low, high = namespace(self.ends), self.low, self.high
-        size = xp.maximum(high - low, xp.maximum(xp.abs(low), xp.abs(high)))
-        slack = xp.where(self._logs, math.log1p(times), times * size)
+        low, high, logs = self.low, self.high, np.array(self._logs)
+        size = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
+        slack = np.where(logs, math.log1p(times), times * size)
+        below = np.where(logs, slack, GOOD_SHARE * slack)
         known = (self.seen >= KNOWN_FROM_SAMPLES)[:, None] & (slack > 0.0)
-        below = xp.where(self._logs, slack, GOOD_SHARE * slack)
-        return xp.where(known, low - below, -LARGEST), xp.where(known, high + slack, LARGEST)
+        return np.where(known, low - below, -LARGEST), np.where(known, high + slack, LARGEST)

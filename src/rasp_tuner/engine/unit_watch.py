@@ -14,15 +14,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import Field, checked
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.numbers import Condition, Number, Tensor, numbers_of
+from rasp_tuner.engine.numbers import Condition, Number, numbers_of
+from rasp_tuner.engine.trusted_range import Flags
 
 SURPRISING_DEVIATIONS = 5.0  # from what was expected: a normal number is never so far away
 LEAST_FACTOR, MOST_FACTOR = math.log(2.0), math.log(1e12)  # less is left to the experts; more is no unit
 SHIFT_WIDTHS = 3.0  # of what a metric was so far: a smaller shift may be the world's
 AGREE_DEVIATIONS, AGREE_SHARE = 3.0, 0.1  # within which changes are one; the share is of the change: no model is exact
+LEAST_VARIANCE = 1e-200  # of a change, where nothing is noisy
 H = 5  # samples that agree are a change: fewer may be chance where outliers are many
 
 FIELDS = {
@@ -54,75 +57,66 @@ class Change(NamedTuple):
 
 
 class UnitWatch:
-    """Of as many tuners as there are zeros [B]. A trial is a row of numbers, its point [d] first."""
+    """Of each of B tuners. A trial is a row of numbers, its point first."""
 
-    def __init__(self, width: int, metrics: int, zeros: Tensor) -> None:
-        xp, size = namespace(zeros), len(zeros)
+    def __init__(self, width: int, metrics: int, tuners: int) -> None:
+        self.count = np.zeros(tuners)  # [B] samples that are put aside
+        self.trials = np.zeros((tuners, H, width))
+        self.sizes = np.zeros((tuners, H, metrics))  # of the changes that would explain them
+        self.variances = np.zeros((tuners, H, metrics))
+        self.factor = np.zeros((tuners, metrics))  # 1 if they are of a factor
+        self.possible = np.zeros((tuners, metrics))  # 1 if all agree
 
-        def blank(*shape: int) -> Tensor:
-            return xp.zeros((size, *shape), dtype=zeros.dtype, device=zeros.device)
-
-        self.count = blank()  # [B] samples that are put aside
-        self.trials = blank(H, width)
-        self.sizes, self.variances = blank(H, metrics), blank(H, metrics)  # of the changes that would explain them
-        self.factor, self.possible = blank(metrics), blank(metrics)  # whether it is a factor; whether all agree
-
-    def agreeing(self, changes: Sequence[Change]) -> Tensor:
+    def agreeing(self, changes: Sequence[Change]) -> Flags:
         """[B, K] which metrics would explain one more surprise, and all that are put aside."""
-        xp = namespace(self.count)
         size, deviation, factor, large = self._arrays(changes)
-        count, used = xp.maximum(self.count, 1.0)[:, None], self._used()
-        mean = xp.sum(used * self.sizes, axis=1) / count
-        unsure = xp.sqrt(deviation**2 + xp.sum(used * self.variances, axis=1) / count**2)
-        room = xp.maximum(AGREE_DEVIATIONS * unsure, AGREE_SHARE * xp.abs(mean))
-        alike = (self.possible > 0.0) & (factor == self.factor) & (xp.abs(size - mean) <= room)
-        return (large > 0.0) & (alike | (self.count == 0.0)[:, None])
+        count, used = np.maximum(self.count, 1.0)[:, None], self._used()[:, :, None]
+        mean = (used * self.sizes).sum(axis=1) / count
+        unsure = np.sqrt(deviation**2 + (used * self.variances).sum(axis=1) / count**2)
+        room = np.maximum(AGREE_DEVIATIONS * unsure, AGREE_SHARE * np.abs(mean))
+        alike = (self.possible > 0.0) & (factor == self.factor) & (np.abs(size - mean) <= room)
+        agreeing: Flags = (large > 0.0) & (alike | (self.count == 0.0)[:, None])
+        return agreeing
 
-    def put_aside(self, trials: Tensor, changes: Sequence[Change], agreeing: Tensor) -> None:
+    def put_aside(self, trials: Array, changes: Sequence[Change], agreeing: Flags) -> None:
         """Keep trials [B, width] of the tuners in which any metric explains them, by `agreeing` [B, K]."""
-        xp = namespace(self.count)
         size, deviation, factor, _ = self._arrays(changes)
-        told = xp.any(agreeing, axis=1)
-        place = xp.arange(H, device=self.count.device)[None] == self.count[:, None]
-        place = (place & told[:, None])[:, :, None]
-        self.trials = xp.where(place, trials[:, None], self.trials)
-        self.sizes = xp.where(place, size[:, None], self.sizes)
-        self.variances = xp.where(place, (deviation**2)[:, None], self.variances)
-        self.factor = xp.where((told & (self.count == 0.0))[:, None], factor, self.factor)
-        self.possible = xp.where(told[:, None], xp.astype(agreeing, self.possible.dtype), self.possible)
-        self.count = self.count + told
+        rows = np.flatnonzero(agreeing.any(axis=1))
+        place, first = self.count[rows].astype(np.int64), rows[self.count[rows] == 0.0]
+        self.trials[rows, place], self.sizes[rows, place] = trials[rows], size[rows]
+        self.variances[rows, place] = deviation[rows] ** 2
+        self.factor[first], self.possible[rows] = factor[first], agreeing[rows]
+        self.count[rows] += 1.0
 
-    def at_default(self, default: Tensor) -> tuple[Tensor, Tensor]:
+    def at_default(self, default: Array) -> tuple[Array, Array]:
         """[B] how many of those that are put aside ran at the default [d], and how many did not."""
-        xp = namespace(self.count)
-        same = xp.all(self.trials[:, :, : len(default)] == default, axis=2)
-        own = xp.sum(self._used()[:, :, 0] * same, axis=1)
+        same = (self.trials[:, :, : len(default)] == default).all(axis=2)
+        own: Array = (self._used() & same).sum(axis=1)
         return own, self.count - own
 
-    def confirmed(self, points: int) -> Tensor:
-        """[B] whether enough agree, at more than one setting of so many knobs; and one metric alone explains them."""
-        xp = namespace(self.count)
-        other = xp.any(self.trials[:, :, :points] != self.trials[:, :1, :points], axis=2) & (self._used()[:, :, 0] > 0.0)
-        alone = xp.sum(self.possible, axis=1) == 1.0
-        return self.full() & xp.any(other, axis=1) & alone
-
-    def full(self) -> Tensor:
-        """[B] whether no more can be put aside."""
+    def full(self) -> Flags:
+        """[B] whether no more are put aside."""
         return self.count >= H
 
-    def change(self) -> tuple[Tensor, Tensor]:
+    def confirmed(self, knobs: int) -> Flags:
+        """[B] whether enough agree, at more than one setting of the knobs, and one metric alone explains them."""
+        points = self.trials[:, :, :knobs]
+        other = (points != points[:, :1]).any(axis=2) & self._used()
+        confirmed: Flags = self.full() & other.any(axis=1) & (self.possible.sum(axis=1) == 1.0)
+        return confirmed
+
+    def change(self) -> tuple[Array, Array]:
         """[B, K] the factor by which each metric has changed, and the shift; 1 and 0 where it is not the cause."""
-        xp, used = namespace(self.count), self._used()
-        trust = used / xp.maximum(self.variances, 1e-300)
-        mean = xp.sum(trust * self.sizes, axis=1) / xp.maximum(xp.sum(trust, axis=1), 1e-300)
+        trust = self._used()[:, :, None] / np.maximum(self.variances, LEAST_VARIANCE)
+        mean = (trust * self.sizes).sum(axis=1) / np.maximum(trust.sum(axis=1), 1.0 / LARGEST)
         cause, factor = self.possible > 0.0, self.factor > 0.0
-        return xp.where(cause & factor, xp.exp(mean), 1.0), xp.where(cause & ~factor, mean, 0.0)
+        return np.exp(np.where(cause & factor, mean, 0.0)), np.where(cause & ~factor, mean, 0.0)
 
-    def clear(self, tuners: Tensor) -> None:
+    def clear(self, tuners: Flags) -> None:
         """Nothing is put aside any more, of the tuners in a mask [B]."""
-        self.count = namespace(self.count).where(tuners, 0.0, self.count)
+        self.count[tuners] = 0.0
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in FIELDS}
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -130,14 +124,11 @@ class UnitWatch:
         for name, array in checked(state, FIELDS, sizes).items():
             setattr(self, name, array)
 
-    def _used(self) -> Tensor:
-        """[B, H, 1] 1 where a sample is put aside, else 0."""
-        xp = namespace(self.count)
-        places = xp.arange(H, device=self.count.device)[None]
-        return xp.astype(places < self.count[:, None], self.count.dtype)[:, :, None]
+    def _used(self) -> Flags:
+        """[B, H] where a sample is put aside."""
+        return np.arange(H) < self.count[:, None]
 
-    def _arrays(self, changes: Sequence[Change]) -> tuple[Tensor, ...]:
+    def _arrays(self, changes: Sequence[Change]) -> tuple[Array, ...]:
         """Size, deviation, factor and large of the changes, [B, K] each."""
-        xp, zeros = namespace(self.count), 0.0 * self.count
-        rows = zip(*((one.size, one.deviation, 1.0 * one.factor, 1.0 * one.large) for one in changes), strict=True)
-        return tuple(xp.stack([number + zeros for number in row], axis=1) for row in rows)
+        zeros, rows = np.zeros(len(self.count)), zip(*((*one[:3], one.large) for one in changes), strict=True)
+        return tuple(np.stack([zeros + number for number in row], axis=1) for row in rows)

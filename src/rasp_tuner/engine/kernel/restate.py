@@ -12,7 +12,7 @@ from rasp_tuner.engine.kernel.state import Dims, State, Tensor
 def restate(
     dims: Dims, state: State, rows: Tensor, factors: Tensor, shifts: Tensor, weights: Tensor, scale: Tensor
 ) -> None:
-    """Losses [b, k] become losses * factors + shifts, and their target y = losses @ weights is `scale` [b] times as far.
+    """Losses [b, k] become losses * factors + shifts; y = losses @ weights then varies `scale` [b] times as much.
 
     Exact: losses are kept relative to the first, so that shifts concern that one only.
     """
