@@ -238,6 +238,7 @@ class Engine:
         for name, part in self._parts():
             part.restore(under(f"{name}/", state))
         self._early = list(early)
+        self._intake.bound_contexts(self, mend=False)
         self._latest = None
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:

@@ -22,7 +22,7 @@ from rasp_tuner.engine.numbers import Condition, Number, numbers_of
 from rasp_tuner.engine.trusted_range import Flags
 
 SURPRISING_DEVIATIONS = 5.0  # from what was expected: a normal number is never so far away
-LEAST_FACTOR, MOST_FACTOR = math.log(2.0), math.log(1e12)  # less is left to the experts; more is no unit
+LEAST_FACTOR, MOST_FACTOR = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
 SHIFT_WIDTHS = 3.0  # of what a metric was so far: a smaller shift may be the world's
 AGREE_DEVIATIONS, AGREE_SHARE = 3.0, 0.1  # within which changes are one; the share is of the change: no model is exact
 LEAST_VARIANCE = 1e-200  # of a change, where nothing is noisy

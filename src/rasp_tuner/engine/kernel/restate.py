@@ -7,6 +7,7 @@ from rasp_tuner.engine.kernel.memory import triangle
 from rasp_tuner.engine.kernel.moving import reduced
 from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Dims, State, Tensor
+from rasp_tuner.engine.kernel.trust import OUTLIER_TRUST
 
 
 def restate(
@@ -52,6 +53,11 @@ def mend_scales(dims: Dims, state: State, rows: Tensor) -> None:
     some = xp.any(absurd, axis=1)[:, None]
     state.reduced_mean[rows] = xp.where(some, mean, state.reduced_mean[rows])
     state.reduced_moments[rows] = xp.where(some[:, :, None], (share * gap).mT @ gap, state.reduced_moments[rows])
+    if w == dims.context:  # a sample far away from all others would pull the moving optimum there
+        late = state.window_contexts[rows]
+        far = xp.any(absurd[:, None] & ((late < least[:, None]) | (late > most[:, None])), axis=2)
+        state.window_weights[rows] = xp.where(far, OUTLIER_TRUST, state.window_weights[rows])
+    state.fitted[rows] = xp.where(some[:, 0], 0.0, state.fitted[rows])
     nearer = xp.where(absurd, xp.minimum(xp.maximum(origin, least), most), origin)
     state.keys[rows] += (origin - nearer)[:, None]
     previous = xp.where(absurd, xp.minimum(xp.maximum(state.previous[rows] + origin, least), most) - nearer, 0.0)
