@@ -21,7 +21,7 @@ from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.family import Belief, Trial
 from rasp_tuner.engine.gate import EvidenceGate
 from rasp_tuner.engine.loss_bounds import LossBounds
-from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, observe_extreme, says_nothing
+from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES
 from rasp_tuner.engine.unit_watch import UnitWatch
@@ -131,7 +131,8 @@ class Intake:
 
     def _learn(self, models: Models, trial: Trial) -> LearnResult:
         objective = models.objective
-        if observe_extreme(objective, self.losses):
+        leap = leaps(objective, self.losses, trial.losses) and not self._familiar(models, trial.context)
+        if observe_extreme(objective, self.losses, leap):
             scales = ", ".join(f"{name} {scale}" for name, scale in objective.scales.items())
             log.info("the scale of a metric has changed (values far beyond all before them); now: %s", scales)
             models.gate.reweigh(objective.weights)

@@ -12,11 +12,18 @@ from rasp_tuner.engine.unit_watch import Change
 LEAP, LEAP_SAMPLES = 50.0, 4  # two values so many times the others, of so many or more, call for logarithms
 
 
-def observe_extreme(objective: Objective, bounds: LossBounds, told: Condition = True) -> Condition:
+def leaps(objective: Objective, bounds: LossBounds, losses: Array) -> Condition:
+    """Whether a sample is so many times all that was seen before that it would drown it on a linear scale."""
+    high, value = _columns(objective, bounds.high)[0], columns_of(losses)[0]
+    open_ = objective.one_open & objective.positive[0] & (objective.seen >= LEAP_SAMPLES)
+    return open_ & (value > LEAP * high) & (high > 0.0)
+
+
+def observe_extreme(objective: Objective, bounds: LossBounds, leap: Condition, told: Condition = True) -> Condition:
     """Choose the scale by what leaves no choice, before a sample is used; whether that changed the weights.
 
-    What is not positive has no logarithm, so its metric is linear for ever; and what is many times all that was
-    seen before would drown it on a linear scale. Neither is believed of one sample: `bounds` has seen this one.
+    What is not positive has no logarithm, so its metric is linear for ever. A sample that `leaps` calls for logarithms
+    in a new situation, which may well have another level. Nothing else is believed of one sample: `bounds` has seen it.
     """
     n, changed = numbers_of(objective.column_weights[0]), told & (objective.seen < 0)
     for k, fallen in _fallen(objective, bounds):
@@ -25,8 +32,7 @@ def observe_extreme(objective: Objective, bounds: LossBounds, told: Condition = 
         objective.positive[k] = objective.positive[k] & n.logical_not(fallen)
         objective.uses_log[k] = objective.uses_log[k] & n.logical_not(fallen)
     if objective.one_open:
-        proven, high = (_columns(objective, array)[0] for array in (bounds.proven(), bounds.high))
-        leap = (objective.seen >= LEAP_SAMPLES) & (proven > LEAP * high) & (high > 0.0)
+        leap = leap | leaps(objective, bounds, bounds.proven() if objective.batch else bounds.proven()[0])
         leap = told & leap & objective.positive[0] & n.logical_not(objective.uses_log[0])
         objective.uses_log[0] = objective.uses_log[0] | leap
         changed = changed | leap
@@ -100,4 +106,4 @@ def _fallen(objective: Objective, bounds: LossBounds) -> list[tuple[int, Conditi
 
 def _columns(objective: Objective, array: Array) -> list[Number]:
     """The columns of an array [B, .] of the objective's bounds, as numbers of its kind."""
-    return columns_of(array[0] if isinstance(objective.column_weights[0], float) else array)
+    return columns_of(array if objective.batch else array[0])

@@ -95,6 +95,11 @@ class Objective(MetricTable):
         return len(self.table)
 
     @property
+    def batch(self) -> bool:
+        """Whether it is of many tuners."""
+        return not isinstance(self._zero, float)
+
+    @property
     def logs(self) -> list[bool]:
         """[C] which columns are logarithms."""
         return [log for _, log in self.table]
