@@ -85,7 +85,7 @@ class Intake:
         result = LearnResult(objective.own_units(y), reason=PUT_ASIDE)
         for one in taken.trials:
             result = self._tell(models, one)
-        return result._replace(reason=reason) if reason else result
+        return result._replace(path="restated", reason=reason) if reason else result
 
     def see(self, models: Models, trial: Trial) -> None:
         """Take in the context of a trial that models are about to learn."""

@@ -209,7 +209,7 @@ class Objective(MetricTable):
                 self._deviations[c] = n.where(self.seen >= 2, factor * self._deviations[c], self._deviations[c])
         if self.one and not self.table[0][1]:
             count, mean, squares = self._levels
-            self._levels = [count, mean + n.log(columns_of(factors)[0]), squares]
+            self._levels = [count, n.where(count > 0.0, mean + n.log(columns_of(factors)[0]), mean), squares]
         self.set_weights()
 
     @property

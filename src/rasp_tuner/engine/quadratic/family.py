@@ -58,9 +58,7 @@ class QuadraticFamily:
 
     def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
         """Exact: it keeps sums of products of losses."""
-        used = int(np.abs(self.tuners.weights[0]).argmax())
-        scale = np.array([factors[used] * weights[used] / self.tuners.weights[0, used]])
-        restate(self.dims, self.tuners, FIRST, factors[None], shifts[None], weights[None], scale)
+        restate(self.dims, self.tuners, FIRST, factors[None], shifts[None], weights[None])
 
     def forget(self) -> None:
         fresh = blank(self.dims, 1, start(self.dims))
