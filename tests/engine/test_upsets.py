@@ -1,4 +1,4 @@
-"""Nothing that is told once may blind a tuner: an absurd context, an absurd metric; and a metric may change its unit."""
+"""Nothing that is told once may blind a tuner: neither a context nor a metric; and a metric may change its unit."""
 
 import logging
 

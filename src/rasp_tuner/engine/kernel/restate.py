@@ -17,7 +17,7 @@ Places = NDArray[np.int64]
 
 
 def restate(dims: Dims, state: State, tuners: Places, factors: Array, shifts: Array, weights: Array) -> None:
-    """Losses [b, k] become losses * factors + shifts, and y = losses @ weights [b, k]: by one factor and one shift, too.
+    """Losses [b, k] become losses * factors + shifts, and y = losses @ weights [b, k]: by a factor and a shift, too.
 
     Exact: losses are kept relative to the first, so that shifts concern that one only.
     """
