@@ -19,7 +19,7 @@ from rasp_tuner.engine.discrete.belief import DiscreteBelief
 from rasp_tuner.engine.discrete.family import DiscreteFamily
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gate import EvidenceGate
-from rasp_tuner.engine.kernel import believe, choose, learn, memory, moving, shared
+from rasp_tuner.engine.kernel import believe, choose, learn, memory, moving, pooled_prior
 from rasp_tuner.engine.kernel import state as states
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.state import Dims, E, State
@@ -42,20 +42,14 @@ class Ablation:
     in_harder_worlds: bool = True
 
 
-def _constant(where: object, **changed: np.ndarray) -> Replacement:
-    """Other constants for one module of the kernel."""
-    usual = shared.constants
-    return where, "constants", lambda xp, device: usual(xp, device)._replace(**changed)
-
-
 # Experts and their gate
 
 
 def _prior_scores(change: Callable[[np.ndarray], None]) -> Replacement:
     """Other scores of the experts before any sample."""
-    scores = shared.constants(np, "cpu").expert_prior.copy()
+    scores = pooled_prior.EXPERT_PRIOR.copy()
     change(scores)
-    return _constant(learn, expert_prior=scores)
+    return learn, "EXPERT_PRIOR", scores
 
 
 def _without(*experts: int) -> tuple[Replacement, ...]:
@@ -130,7 +124,7 @@ def _estimated() -> Replacement:
     def track(dims: Dims, state: State, belief: Belief, *arguments: Any) -> None:
         usual(dims, state, belief, *arguments)
         blind = (belief.G[:, BLIND], belief.b[:, BLIND], belief.rest[:, BLIND])
-        a = shared.estimate(shared.prior(dims, state), *blind, np.zeros(state.size))
+        a = pooled_prior.estimate(pooled_prior.prior(dims, state), *blind, np.zeros(state.size))
         state.curvature[:] = np.where(state.curvature > 0.0, a, 0.0)
 
     return learn, "_track", track
@@ -152,7 +146,7 @@ NO_LATE_RULE = (learn, "trust_in_sample", lambda state, *_: (np.ones(state.size)
 NO_EARLY_RULE = (learn, "recheck_early_samples", lambda *_: None)
 NO_PIN = (believe, "_pinned", lambda _dims, _state, _default, mean, S, *_: (mean, S))
 NO_DIRECTIONS = ((choose, "DIRECTIONS", 0), (choose, "_moves", choose._moves.__wrapped__))  # it keeps what it found
-ONE_ESTIMATE = _constant(shared, estimate_noises=np.array([1e-2]), estimate_odds=np.zeros(1))
+ONE_ESTIMATE = (pooled_prior, "ESTIMATE_NOISES", np.array([1e-2])), (pooled_prior, "ESTIMATE_ODDS", np.zeros(1))
 
 
 def _one_noise(variance: float) -> tuple[Replacement, ...]:
@@ -202,12 +196,12 @@ QUADRATIC = (
     _quiet_only("without tracking the knobs' shape", _same_shape()),
     _quiet_only("curvature always estimated, never tracked", _estimated()),
     _quiet_only("nothing shared is tracked", (learn, "_track", lambda *_: None)),
-    Ablation("curvature estimated under one noise: 0.01", (ONE_ESTIMATE,)),
-    _quiet_only("curvature estimated without odds against large noises", _constant(shared, estimate_odds=np.zeros(5))),
+    Ablation("curvature estimated under one noise: 0.01", ONE_ESTIMATE),
+    _quiet_only("curvature estimated without odds against large noises", (pooled_prior, "ESTIMATE_ODDS", np.zeros(5))),
     Ablation("noise not tracked: 0.0001", _one_noise(1e-4)),
     _quiet_only("noise not tracked: 0.01", *_one_noise(1e-2)),
     Ablation("noise not tracked: 0.1", _one_noise(1e-1)),
-    _quiet_only("noise never forgotten", (shared, "KEEP", 1.0)),
+    _quiet_only("noise never forgotten", (pooled_prior, "KEEP", 1.0)),
     _quiet_only("moving optimum: no extra steps while young", (moving, "YOUNG_EXTRA_STEPS", 0)),
     _quiet_only("an observation is worth nothing", *_horizon(0.0)),
     _quiet_only("an observation is worth 3 steps", *_horizon(3.0)),

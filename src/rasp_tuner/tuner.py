@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.core.step_record import NOBODY, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread, one_thread, unguarded
-from rasp_tuner.engine.together import believe_together, can_share
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.presets import BUDGET as BUDGET
@@ -376,14 +375,3 @@ class Tuner(TunerView):
         planned = self._space.from_unit(suggested)
         ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
-
-
-@one_thread()
-def think_ahead(asks: Iterable[tuple[Tuner, Context]]) -> None:
-    """Compute at once what different tuners need for these asks, where that is faster; their answers stay the same."""
-    coming = []
-    for tuner, context in asks:
-        if can_share(tuner._optimizer) and not isinstance(tuner._encoder, ContextShield):
-            with contextlib.suppress(RaspError):  # a wrong context: `ask` says so
-                coming.append((tuner._optimizer, tuner._encoder.encode(context)))
-    believe_together(coming)

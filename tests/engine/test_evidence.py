@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from rasp_tuner.core.numerics import softmax
 from rasp_tuner.engine.evidence import Evidence, log_student
-from rasp_tuner.engine.kernel import shared
+from rasp_tuner.engine.kernel import pooled_prior
 
 FREEDOM = 5.0
 DENSITIES = pytest.mark.parametrize(
     "density",
-    [np.vectorize(lambda gap, variance: log_student(gap, variance, FREEDOM)), shared.log_student],
+    [np.vectorize(lambda gap, variance: log_student(gap, variance, FREEDOM)), pooled_prior.log_student],
     ids=["one", "kernel"],
 )
 

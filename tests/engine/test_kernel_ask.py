@@ -1,4 +1,4 @@
-"""The ask side of the kernel: a batch of tuners is each of them alone, torch is NumPy, and the formulas hold."""
+"""The ask side of the kernel: a batch of tuners is each of them alone, and the formulas hold."""
 
 from dataclasses import fields
 from typing import Any
@@ -12,8 +12,8 @@ from rasp_tuner.engine.kernel import choose as choosing
 from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import believe, box, minimisers
 from rasp_tuner.engine.kernel.choose import FIRST, best, candidates, choose
+from rasp_tuner.engine.kernel.pooled_prior import prior
 from rasp_tuner.engine.kernel.predict import compare, each, experts_of, features, forecast, predict
-from rasp_tuner.engine.kernel.shared import prior
 from rasp_tuner.engine.kernel.state import Dims, E, L, State, blank
 
 SIZES = [Dims(1, 0, 1), Dims(2, 1, 2), Dims(5, 3, 1), Dims(3, 40, 3)]
@@ -91,18 +91,6 @@ def test_a_batch_of_tuners_is_each_of_them_alone(dims):
         alone = answers(dims, state.map(lambda x, rows=rows: x[rows]), default, {k: v[rows] for k, v in asked.items()})
         for name, array in together.items():
             np.testing.assert_allclose(alone[name][0], array[i], rtol=1e-9, atol=1e-12, err_msg=name)
-
-
-@pytest.mark.parametrize("dims", SIZES)
-def test_torch_gives_what_numpy_gives(dims):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("array_api_compat")
-    state, default, asked, _ = asked_of(dims, STEPS)
-    there = {name: torch.asarray(array) for name, array in asked.items()}
-    tensors = answers(dims, state.map(torch.asarray), torch.asarray(default), there)
-    for name, array in answers(dims, state, default, asked).items():
-        assert isinstance(tensors[name], torch.Tensor), name
-        np.testing.assert_allclose(tensors[name].numpy(), array, rtol=1e-8, atol=1e-11, err_msg=name)
 
 
 @pytest.mark.parametrize("dims", SIZES)
@@ -236,12 +224,3 @@ def test_the_best_point_is_expected_to_be_no_worse_than_the_default():
     points = np.stack([best(dims, state, belief, default), np.broadcast_to(default, (3, 2))], axis=1)
     mean, _ = predict(dims, state, belief, default, points)
     assert (mean[:, 0] <= mean[:, 1] + 1e-9).all()
-
-
-def test_eigenvectors_are_found_in_parts_where_there_are_many_matrices(monkeypatch):
-    dims = Dims(5, 3, 1)
-    state, default, asked, belief = asked_of(dims, [10] * 5)
-    whole = choose(dims, state, belief, default, asked["draws"])
-    monkeypatch.setattr(choosing, "MOST_MATRICES", 2)
-    for one, other in zip(whole, choose(dims, state, belief, default, asked["draws"]), strict=True):
-        np.testing.assert_array_equal(one, other)

@@ -1,14 +1,14 @@
-"""Learning in the kernel: a batch learns what each of its tuners would alone; NumPy and torch agree; states convert."""
+"""Learning in the kernel: a batch learns what each of its tuners would alone; states convert."""
 
 from dataclasses import fields
 
 import numpy as np
 import pytest
 
-from rasp_tuner.engine.kernel import convert, learn, memory, moving, shared, trust
+from rasp_tuner.engine.kernel import convert, learn, memory, moving, outliers, pooled_prior
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.belief import shapes as belief_shapes
-from rasp_tuner.engine.kernel.select import look
+from rasp_tuner.engine.kernel.masks import batch_progress
 from rasp_tuner.engine.kernel.state import SLOTS, Dims, E, L, State, blank
 from rasp_tuner.errors import SnapshotError
 
@@ -103,24 +103,6 @@ def test_a_batch_learns_what_each_tuner_would_alone(history):
             assert_same(batch.map(lambda array, i=i: array[i : i + 1]), state)
 
 
-def test_torch_learns_what_numpy_does(history):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("array_api_compat")
-    dims, states = history
-    batch = State(**{name: np.concatenate([getattr(s, name) for s in states]) for name, _ in states[0].items()})
-    other = batch.map(lambda array: torch.asarray(array.copy()))
-    for again in range(2):
-        alone = [batch.map(lambda array, i=i: array[i : i + 1]) for i in range(len(AT_STEPS))]
-        belief, *arguments = step(dims, alone, [(at, 1 + again) for at in AT_STEPS])
-        told = Belief(**{f.name: torch.asarray(getattr(belief, f.name)) for f in fields(Belief) if f.name != "experts"})
-        learn.learn(dims, other, told, *(torch.asarray(array) for array in arguments))
-        learn.learn(dims, batch, belief, *arguments)
-        if dims.context <= dims.rank:  # components have no sign: others may come out mirrored
-            for i in range(len(AT_STEPS)):
-                assert_same(other.map(lambda a, i=i: a[i : i + 1]), batch.map(lambda a, i=i: a[i : i + 1]), 1e-7)
-    assert all(bool(torch.isfinite(array).all()) for _, array in other.items())
-
-
 def test_a_converted_state_is_the_same(history):
     dims, states = history
     for state in states:
@@ -163,7 +145,7 @@ def test_many_states_are_packed_and_checked(history):
 def test_new_weights_forget_what_the_old_target_meant(history):
     dims, states = history
     batch = State(**{name: np.concatenate([getattr(s, name) for s in states[-2:]]) for name, _ in states[0].items()})
-    learn.reweigh(dims, batch, np.full((2, dims.columns), 2.0), np.array([False, True]))
+    learn.reweigh(batch, np.full((2, dims.columns), 2.0), np.array([False, True]))
     assert batch.weights[:, 0].tolist() == [1.0, 2.0]
     assert batch.fitted.tolist() == [1.0, 0.0]
     assert batch.tracked[1] == batch.curvature[1] == 0.0
@@ -190,7 +172,7 @@ def test_a_bowl_expected_elsewhere_has_its_least_value_there():
     dims = Dims(2, 0, 1)
     state = blank(dims, 2, learn.start(dims))
     state.location[1] = [0.5, -1.0]
-    mean = shared.prior(dims, state).mean
+    mean = pooled_prior.prior(dims, state).mean
     assert mean[0].tolist() == [0.5, 0.0, 0.0, 1.0, 1.0]
     assert mean[1].tolist() == [1.75, -1.0, 2.0, 1.0, 1.0]
 
@@ -205,7 +187,7 @@ def test_one_singular_matrix_does_not_spoil_the_others():
 def test_median_of_the_values_in_use():
     values = np.array([[3.0, 1.0, 2.0, 9.0], [3.0, 1.0, 2.0, 9.0]])
     used = np.array([[True, True, True, False], [True] * 4])
-    assert trust.masked_median(values, used).tolist() == [2.0, 2.5]
+    assert outliers.masked_median(values, used).tolist() == [2.0, 2.5]
 
 
 def test_slots_with_the_same_key_are_merged_first():
@@ -214,7 +196,7 @@ def test_slots_with_the_same_key_are_merged_first():
     rng, one = np.random.default_rng(0), np.ones(1)
     for i in range(dims.rows):
         context = np.array([[7.0 if i in (3, 5) else rng.normal()]])
-        memory.write(dims, state, context, np.ones((1, dims.sample)), one, look(state))
+        memory.write(dims, state, context, np.ones((1, dims.sample)), one, batch_progress(state))
     assert state.count[0] == SLOTS
     assert state.counts[0, :SLOTS].sum() == dims.rows
     at_seven = np.abs(state.keys[0, :SLOTS, 0] + state.origin[0, 0] - 7.0) < 1e-12

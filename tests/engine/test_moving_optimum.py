@@ -7,8 +7,8 @@ from teaching import teach
 from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.masks import batch_progress
 from rasp_tuner.engine.kernel.predict import each, experts_of
-from rasp_tuner.engine.kernel.select import look
 from rasp_tuner.engine.kernel.state import Dims, L, blank
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
@@ -24,7 +24,7 @@ def observe(dims, state, u, context, y, trust=1.0):
 
 
 def fit(dims, state):
-    moving.fit(dims, state, np.array([CURVATURE]), np.zeros(1), True, look(state))
+    moving.fit(dims, state, np.array([CURVATURE]), np.zeros(1), True, batch_progress(state))
 
 
 def fitted(samples=60, context_dim=2):
@@ -82,7 +82,7 @@ def test_what_is_predicted_does_not_depend_on_the_units_asked_for():
     mean, variance = predicted(dims, state, context, u)
     state.curvature[:] = 0.5
     psi = np.array([[1.0, 0.1, 0.2, 0.01, 0.04, 3.0]])
-    memory.write(dims, state, context[None], psi, np.ones(1), look(state))  # y is now less an offset of 3
+    memory.write(dims, state, context[None], psi, np.ones(1), batch_progress(state))  # y is now less an offset of 3
     belief = believed(dims, state, context)
     assert (belief.a[0], belief.offset[0]) == (0.5, 3.0)
     other_mean, other_variance = predicted(dims, state, context, u)

@@ -11,6 +11,7 @@ from rasp_tuner.engine.kernel import build, native
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.choose import best, candidates, choose
 from rasp_tuner.engine.kernel.learn import learn, start
+from rasp_tuner.engine.kernel.native_batch import NativeBatch
 from rasp_tuner.engine.kernel.predict import compare, forecast, predict
 from rasp_tuner.engine.kernel.state import Dims, State, blank
 
@@ -50,11 +51,11 @@ def same(got, wanted, scale=None) -> None:
 @needs_library
 @pytest.mark.parametrize(("d", "c", "k"), [(1, 0, 1), (2, 1, 2), (5, 3, 1), (3, 40, 3), (12, 2, 1)])
 def test_compiled_answers_are_those_of_the_arrays(d: int, c: int, k: int):
-    dims, size, rng, kernel = Dims(d, c, k), 3, np.random.default_rng(5), native.Native()
+    dims, size, rng = Dims(d, c, k), 3, np.random.default_rng(5)
     default, alike = default_of(dims), []
 
     def look(state: State, belief: beliefs.Belief, contexts: np.ndarray, points: np.ndarray, y: np.ndarray) -> None:
-        got = kernel.believe(dims, state, default, contexts)
+        got = NativeBatch(dims, default, state).believe(contexts)
         for name in beliefs.shapes(dims):
             assert np.isfinite(getattr(got, name)).all(), name
         if state.steps[0] == 0:
@@ -66,20 +67,20 @@ def test_compiled_answers_are_those_of_the_arrays(d: int, c: int, k: int):
             same(getattr(got, name), getattr(belief, name), unit)
         some = rng.random((size, 4, d))
         for mine, theirs in (
-            (kernel.predict(dims, state, got, default, some), predict(dims, state, belief, default, some)),
+            (got.predict(some), predict(dims, state, belief, default, some)),
             (
-                kernel.compare(dims, state, got, default, points, some[:, 0]),
+                got.compare(points, some[:, 0]),
                 compare(dims, state, belief, default, points, some[:, 0]),
             ),
-            (kernel.forecast(dims, state, got, default, points, y), forecast(dims, state, belief, default, points, y)),
+            (got.forecast(points, y), forecast(dims, state, belief, default, points, y)),
         ):
             same(mine[0], theirs[0], unit)
             same(mine[1], theirs[1], unit**2)
             for more, others in zip(mine[2:], theirs[2:], strict=True):
                 same(more, others, 100.0)
-        same(kernel.best(dims, state, got, default), best(dims, state, belief, default), 100.0)
+        same(got.best(), best(dims, state, belief, default), 100.0)
         draws = rng.random((size, d + candidates(dims)))
-        mine, theirs = kernel.choose(dims, state, got, default, draws), choose(dims, state, belief, default, draws)
+        mine, theirs = got.choose(draws), choose(dims, state, belief, default, draws)
         np.testing.assert_array_equal(mine[1], theirs[1])
         alike.extend((np.abs(mine[0] - theirs[0]).max(axis=1) < 1e-6).tolist())
 
@@ -90,55 +91,55 @@ def test_compiled_answers_are_those_of_the_arrays(d: int, c: int, k: int):
 @needs_library
 def test_the_kernel_of_age_is_an_exponential_to_the_last_digits():
     """Compiled code has one of its own, which is vectorised."""
-    dims, kernel, rng = Dims(2, 1, 1), native.Native(), np.random.default_rng(3)
+    dims, rng = Dims(2, 1, 1), np.random.default_rng(3)
     state, default = play(dims, 1, 12), default_of(dims)
     ages = np.concatenate(
         [rng.uniform(0.0, 60.0, 90), rng.uniform(0.0, 14_000.0, 97), [0.0, 1e-9, 14_160.0, 1e9, 1e300]]
     )
     state.count[:], state.last[0, : len(ages)], state.steps[:] = len(ages), -ages, 1.0
     state.counts[:], state.prompts[:], state.keys[:] = 1.0, state.prompts[:, :1], 0.0
-    got = kernel.believe(dims, state, default, np.zeros((1, 1))).kernels[0, 1, : len(ages)]
+    got = NativeBatch(dims, default, state).believe(np.zeros((1, 1))).kernels[0, 1, : len(ages)]
     np.testing.assert_allclose(got, np.exp(-ages / 20.0), rtol=4.5e-16, atol=4e-308)
 
 
 @needs_library
 def test_some_rows_and_many_threads_answer_as_each_tuner_alone(monkeypatch: pytest.MonkeyPatch):
-    dims, kernel, rng = Dims(3, 2, 1), native.Native(), np.random.default_rng(1)
+    dims, rng = Dims(3, 2, 1), np.random.default_rng(1)
     state, default = play(dims, 4, 12), default_of(dims)
     rows = rng.integers(0, 4, 50)
     contexts, draws = rng.normal(size=(50, 2)), rng.random((50, 3 + candidates(dims)))
-    whole = kernel.believe(dims, state, default, contexts, rows)
-    chosen = kernel.choose(dims, state, whole, default, draws, rows)
+    whole = NativeBatch(dims, default, state).believe(contexts, rows)
+    chosen = whole.choose(draws)
     for i, row in enumerate(rows):
         one = state.map(lambda array, row=row: array[row : row + 1].copy())
-        alone = kernel.believe(dims, one, default, contexts[i : i + 1])
+        alone = NativeBatch(dims, default, one).believe(contexts[i : i + 1])
         np.testing.assert_array_equal(alone.buffer[0], whole.buffer[i])
-        for mine, theirs in zip(kernel.choose(dims, one, alone, default, draws[i : i + 1]), chosen, strict=True):
+        for mine, theirs in zip(alone.choose(draws[i : i + 1]), chosen, strict=True):
             np.testing.assert_array_equal(mine[0], theirs[i])
     monkeypatch.setattr(native, "THREADS_FROM_TUNERS", 2)
-    spread = kernel.believe(dims, state, default, contexts, rows)
+    spread = NativeBatch(dims, default, state).believe(contexts, rows)
     np.testing.assert_array_equal(spread.buffer, whole.buffer)
-    for mine, theirs in zip(kernel.choose(dims, state, spread, default, draws, rows), chosen, strict=True):
+    for mine, theirs in zip(spread.choose(draws), chosen, strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 
 @needs_library
 def test_what_would_read_foreign_memory_is_refused():
-    dims, kernel = Dims(2, 1, 1), native.Native()
+    dims = Dims(2, 1, 1)
     state, default = blank(dims, 2, start(dims)), default_of(dims)
     contexts = np.zeros((2, 1))
     with pytest.raises(ValueError, match="rows below 2"):
-        kernel.believe(dims, state, default, contexts, np.array([0, 2]))
+        NativeBatch(dims, default, state).believe(contexts, np.array([0, 2]))
     with pytest.raises(ValueError, match="2 x 1 numbers"):
-        kernel.believe(dims, state, default, np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="the beliefs of 2"):
-        kernel.predict(dims, state, kernel.believe(dims, state, default, contexts), default, np.zeros((1, 1, 2)))
+        NativeBatch(dims, default, state).believe(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="2 x 2 numbers"):
+        NativeBatch(dims, default, state).believe(contexts).predict(np.zeros((1, 1, 2)))
     with pytest.raises(ValueError, match=r"state\.keys must be"):
-        kernel.believe(dims, dataclasses.replace(state, keys=state.keys[:, ::2]), default, contexts)
+        NativeBatch(dims, default, dataclasses.replace(state, keys=state.keys[:, ::2])).believe(contexts)
     with pytest.raises(ValueError, match="up to 64 knobs"):
-        kernel.believe(Dims(65, 1, 1), state, np.zeros(65), contexts)
+        NativeBatch(Dims(65, 1, 1), np.zeros(65), state)
     with pytest.raises(AttributeError, match="no array 'colour'"):
-        kernel.believe(dims, state, default, contexts).colour  # noqa: B018
+        NativeBatch(dims, default, state).believe(contexts).colour  # noqa: B018
 
 
 @needs_library
@@ -151,7 +152,7 @@ def test_it_can_be_turned_off_and_a_library_of_other_files_is_not_used(monkeypat
         native._library.cache_clear()
         assert not native.available()
         with pytest.raises(RuntimeError, match="turned off"):
-            native.Native()
+            NativeBatch(Dims(1, 0, 1), np.zeros(1), blank(Dims(1, 0, 1), 1, start(Dims(1, 0, 1))))
     finally:
         native._library.cache_clear()
 

@@ -10,6 +10,7 @@ from rasp_tuner import Float, Tuner
 from rasp_tuner.engine.kernel import native, shared_structs
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.native_batch import NativeBatch
 from rasp_tuner.engine.kernel.state import Dims, State, blank, shapes
 
 pytestmark = pytest.mark.skipif(not native.available(), reason=f"the native kernel is {native.why_not()}")
@@ -39,15 +40,15 @@ class Guarded:
 
 def steps(state: State, count: int, rng: np.random.Generator) -> None:
     """What a tuner does, by the compiled functions."""
-    kernel = native.Native()
+    batch = NativeBatch(DIMS, DEFAULT, state)
     for _ in range(count):
         context = rng.normal(size=(1, 2))
-        belief = kernel.believe(DIMS, state, DEFAULT, context)
+        belief = batch.believe(context)
         draws = rng.random((1, draws_needed(DIMS)))
-        point = np.clip(np.nan_to_num(kernel.choose(DIMS, state, belief, DEFAULT, draws)[0]), 0.0, 1.0)
-        kernel.best(DIMS, state, belief, DEFAULT)
-        logs = kernel.forecast(DIMS, state, belief, DEFAULT, point, np.ones(1))[2]
-        kernel.learn(DIMS, state, belief, DEFAULT, point, context, np.ones((1, 1)), np.zeros(1), logs)
+        point = np.clip(np.nan_to_num(belief.choose(draws)[0]), 0.0, 1.0)
+        belief.best()
+        logs = belief.forecast(point, np.ones(1))[2]
+        belief.learn(point, context, np.ones((1, 1)), np.zeros(1), logs)
 
 
 @pytest.fixture(scope="module", params=[0, 30, 45, 198])

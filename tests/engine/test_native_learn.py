@@ -8,7 +8,9 @@ from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import REFRESH_EVERY_STEPS
 from rasp_tuner.engine.kernel.choose import draws_needed
+from rasp_tuner.engine.kernel.draws import DrawKeys
 from rasp_tuner.engine.kernel.learn import learn, start
+from rasp_tuner.engine.kernel.native_batch import NativeBatch, native_draws
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, State, blank
 
 pytestmark = pytest.mark.skipif(not native.available(), reason=f"the native kernel is {native.why_not()}")
@@ -95,7 +97,7 @@ def assert_same(dims: Dims, compiled: State, arrays: State, step: int) -> None:
 )
 def test_it_is_the_arrays_version(dims: Dims, steps: int) -> None:
     """From one and the same state both learn the same, whatever comes."""
-    kernel, worlds, rng = native.Native(), Worlds(dims, seed=dims.knobs), np.random.default_rng(0)
+    worlds, rng = Worlds(dims, seed=dims.knobs), np.random.default_rng(0)
     size = len(KINDS)
     default = rng.uniform(0.3, 0.7, size=dims.knobs)
     state = fresh(dims, size)
@@ -103,12 +105,12 @@ def test_it_is_the_arrays_version(dims: Dims, steps: int) -> None:
     state.location_variance[:2] = rng.uniform(0.1, 0.4, size=dims.knobs)
     for step in range(steps):
         contexts = worlds.next_contexts()
-        belief = kernel.believe(dims, state, default, contexts)
-        points = kernel.choose(dims, state, belief, default, draws(dims, size, rng))[0]
+        belief = NativeBatch(dims, default, state).believe(contexts)
+        points = belief.choose(draws(dims, size, rng))[0]
         losses, failed = worlds.answers(points)
-        logs = kernel.forecast(dims, state, belief, default, points, (losses * state.weights).sum(axis=1))[2]
+        logs = belief.forecast(points, (losses * state.weights).sum(axis=1))[2]
         arrays, same = copied(state), Belief(**{name: getattr(belief, name).copy() for name in shapes(dims)})
-        kernel.learn(dims, state, belief, default, points, contexts, losses, failed, logs)
+        belief.learn(points, contexts, losses, failed, logs)
         if step < 50 or step % REFRESH_EVERY_STEPS >= REFRESH_EVERY_STEPS - 2:  # with a fit and without; at merges
             learn(dims, arrays, same, default, points, contexts, losses, failed, logs)
             assert_same(dims, copied(state), arrays, step)
@@ -117,35 +119,33 @@ def test_it_is_the_arrays_version(dims: Dims, steps: int) -> None:
 
 def taught(dims: Dims, size: int, steps: int, seed: int = 0) -> State:
     """Tuners that have learned from random points."""
-    kernel, rng, state = native.Native(), np.random.default_rng(seed), fresh(dims, size)
+    rng, state = np.random.default_rng(seed), fresh(dims, size)
     default = np.full(dims.knobs, 0.5)
     for _ in range(steps):
-        teach(kernel, dims, state, default, rng)
+        teach(dims, state, default, rng)
     return state
 
 
-def teach(
-    kernel: native.Native, dims: Dims, state: State, default: Array, rng: np.random.Generator, scale: float = 1.0
-) -> None:
+def teach(dims: Dims, state: State, default: Array, rng: np.random.Generator, scale: float = 1.0) -> None:
     size = state.size
     contexts, points = rng.normal(size=(size, dims.context)), rng.random((size, dims.knobs))
     losses = scale * ((points - 0.3) ** 2).sum(axis=1, keepdims=True) * np.ones(dims.columns)
-    belief = kernel.believe(dims, state, default, contexts)
-    logs = kernel.forecast(dims, state, belief, default, points, (losses * state.weights).sum(axis=1))[2]
-    kernel.learn(dims, state, belief, default, points, contexts, losses, np.zeros(size), logs)
+    belief = NativeBatch(dims, default, state).believe(contexts)
+    logs = belief.forecast(points, (losses * state.weights).sum(axis=1))[2]
+    belief.learn(points, contexts, losses, np.zeros(size), logs)
 
 
 def test_a_young_tuner_ignores_belief_and_densities() -> None:
     """They say nothing yet, and may hold anything."""
-    dims, kernel, default = Dims(2, 2, 1), native.Native(), np.full(2, 0.5)
+    dims, default = Dims(2, 2, 1), np.full(2, 0.5)
     rng = np.random.default_rng(3)
     for steps in (0, 1):
         state = taught(dims, 1, steps)
         contexts, point = rng.normal(size=(1, 2)), rng.random((1, 2))
-        belief = kernel.believe(dims, state, default, contexts)
+        belief = NativeBatch(dims, default, state).believe(contexts)
         if steps == 0:
             belief.buffer[:] = np.nan
-        kernel.learn(dims, state, belief, default, point, contexts, [[1.0]], [0.0], np.full((1, E), np.nan))
+        belief.learn(point, contexts, [[1.0]], [0.0], np.full((1, E), np.nan))
         assert all(np.isfinite(array).all() for _, array in state.items())
 
 
@@ -155,15 +155,13 @@ def test_some_rows_learn_as_they_would_alone_and_the_others_do_not() -> None:
     before, rows = copied(state), np.array([2, 0])
     rng = np.random.default_rng(5)
     contexts, points, losses = rng.normal(size=(2, 3)), rng.random((2, 2)), rng.random((2, 1))
-    kernel = native.Native()
-    belief = kernel.believe(dims, state, default, contexts, rows)
-    logs = kernel.forecast(dims, state, belief, default, points, losses[:, 0], rows)[2]
-    kernel.learn(dims, state, belief, default, points, contexts, losses, np.zeros(2), logs, rows)
+    belief = NativeBatch(dims, default, state).believe(contexts, rows)
+    logs = belief.forecast(points, losses[:, 0])[2]
+    belief.learn(points, contexts, losses, np.zeros(2), logs)
     for i, row in enumerate(rows):
         alone = State(**{name: array[row : row + 1].copy() for name, array in before.items()})
-        own = native.Native()
-        belief = own.believe(dims, alone, default, contexts[i : i + 1])
-        own.learn(dims, alone, belief, default, points[i], contexts[i], losses[i], [0.0], logs[i])
+        belief = NativeBatch(dims, default, alone).believe(contexts[i : i + 1])
+        belief.learn(points[i], contexts[i], losses[i], [0.0], logs[i])
         for name, array in state.items():
             np.testing.assert_array_equal(array[row], getattr(alone, name)[0], err_msg=name)
     for name, array in state.items():
@@ -172,10 +170,10 @@ def test_some_rows_learn_as_they_would_alone_and_the_others_do_not() -> None:
 
 @pytest.mark.parametrize("scales", [(0.0, 1e60), (1.0, 1e-60), (1e80, 1.0), (1.0, 0.0)])
 def test_a_metric_that_jumps_leaves_all_numbers_finite(scales: tuple[float, float]) -> None:
-    dims, kernel, default = Dims(3, 2, 2), native.Native(), np.full(3, 0.5)
+    dims, default = Dims(3, 2, 2), np.full(3, 0.5)
     state, rng = fresh(dims, 2), np.random.default_rng(1)
     for step in range(120):
-        teach(kernel, dims, state, default, rng, scales[step // 15 % 2])
+        teach(dims, state, default, rng, scales[step // 15 % 2])
         bad = [name for name, array in state.items() if not np.isfinite(array).all()]
         assert not bad, f"step {step}: {bad}"
 
@@ -190,19 +188,21 @@ def test_memory_stays_within_its_slots_and_forgets_no_sample() -> None:
 
 def test_a_whole_ask_and_a_whole_tell_are_their_parts_one_after_the_other() -> None:
     dims, size, rng = Dims(3, 2, 1), 4, np.random.default_rng(5)
-    kernel, state, default = native.Native(), taught(Dims(3, 2, 1), 4, 12), np.full(3, 0.4)
-    contexts, drawn = rng.normal(size=(size, 2)), draws(dims, size, rng)
-    belief, points, beside = kernel.ask(dims, state, default, contexts, drawn)
-    parts = kernel.believe(dims, state, default, contexts)
+    state, default = taught(Dims(3, 2, 1), 4, 12), np.full(3, 0.4)
+    contexts, keys = rng.normal(size=(size, 2)), DrawKeys(3, np.arange(4.0), np.full(4, 12.0))
+    batch = NativeBatch(dims, default, state)
+    belief, points, versus = batch.ask(contexts, keys)
+    parts = batch.believe(contexts)
     np.testing.assert_array_equal(belief.buffer, parts.buffer)
-    np.testing.assert_array_equal(points, kernel.choose(dims, state, parts, default, drawn)[0])
-    np.testing.assert_array_equal(beside, kernel.against(dims, state, parts, default, points))
+    np.testing.assert_array_equal(points, parts.choose(native_draws(keys, size, draws_needed(dims)))[0])
+    np.testing.assert_array_equal(versus, parts.versus_default(points))
     losses = ((points - 0.3) ** 2).sum(axis=1, keepdims=True)  # as taught: no outliers, so that densities count
     other, failed, y = copied(state), np.zeros(size), losses[:, 0]
-    mean, variance, logs = kernel.forecast(dims, other, parts, default, points, y)
-    told = kernel.tell(dims, state, belief, default, points, contexts, losses, failed, y, rows=None)
-    kernel.learn(dims, other, parts, default, points, contexts, losses, failed, logs)
-    for got, wanted in zip(told, (np.array(beside), mean, variance), strict=True):
+    apart = NativeBatch(dims, default, other).believe(contexts)
+    mean, variance, logs = apart.forecast(points, y)
+    told = belief.tell(points, contexts, losses, failed, y)
+    apart.learn(points, contexts, losses, failed, logs)
+    for got, wanted in zip(told, (np.array(versus), mean, variance), strict=True):
         np.testing.assert_array_equal(got, wanted)
     for (name, mine), (_, theirs) in zip(state.items(), other.items(), strict=True):
         np.testing.assert_array_equal(mine, theirs, err_msg=name)

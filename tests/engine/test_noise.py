@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner.engine.kernel.learn import start
-from rasp_tuner.engine.kernel.shared import START_NOISE, noise_variances, observe_noise
+from rasp_tuner.engine.kernel.pooled_prior import START_NOISE, noise_variances, observe_noise
 from rasp_tuner.engine.kernel.state import Dims, E, blank
 
 KNOWS, UNSURE = 0, slice(1, None)  # experts: one knows the mean, the others are unsure of it

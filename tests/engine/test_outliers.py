@@ -3,8 +3,8 @@ import pytest
 from teaching import teach
 
 from rasp_tuner import Float, Tuner
-from rasp_tuner.engine.kernel.shared import OPTIMUM_VARIANCE
-from rasp_tuner.engine.kernel.trust import Samples, early_outliers
+from rasp_tuner.engine.kernel.outliers import Samples, early_outliers
+from rasp_tuner.engine.kernel.pooled_prior import OPTIMUM_VARIANCE
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
 ANY = np.ones(12, dtype=bool)

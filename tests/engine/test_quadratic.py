@@ -3,15 +3,15 @@ import pytest
 from teaching import teach
 
 from rasp_tuner import Float, Tuner
-from rasp_tuner.engine.kernel import choose, memory, native, shared
+from rasp_tuner.engine.kernel import choose, memory, native, pooled_prior
 from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import NARROW_WIDTH, RECENT_STEPS, box, minimisers
 from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.masks import ALL_ROWS
+from rasp_tuner.engine.kernel.outliers import targets
+from rasp_tuner.engine.kernel.pooled_prior import COMMON_DEVIATION, LEVEL_VARIANCE, OPTIMUM_VARIANCE, OWN_DEVIATION
 from rasp_tuner.engine.kernel.predict import each, experts_of, features
-from rasp_tuner.engine.kernel.select import EVERY
-from rasp_tuner.engine.kernel.shared import COMMON_DEVIATION, LEVEL_VARIANCE, OPTIMUM_VARIANCE, OWN_DEVIATION
 from rasp_tuner.engine.kernel.state import Dims, E, blank
-from rasp_tuner.engine.kernel.trust import targets
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
 DEFAULT = np.array([0.5, 0.3])
@@ -144,7 +144,7 @@ def test_other_weights_are_another_target_for_all_samples():
         teach(second, point, np.zeros(1), values[1:], False)
     assert both.believe(np.zeros(1)).best() == pytest.approx([0.7, 0.2], abs=0.02)
     both.reweigh(np.array([0.0, 1.0]))
-    y, expected = (targets(family.dims, family.tuners, EVERY, 40) for family in (both, second))
+    y, expected = (targets(family.dims, family.tuners, ALL_ROWS, 40) for family in (both, second))
     assert y == pytest.approx(expected)
     assert both.believe(np.zeros(1)).best() == pytest.approx([0.1, 0.9], abs=0.1)
 
@@ -247,18 +247,18 @@ def test_a_new_situation_is_expected_to_have_the_least_value_of_the_others():
 def test_false_measurements_found_late_unbend_the_shared_curvature():
     dims, found = Dims(2, 0, 1), np.array([True])
     state = blank(dims, 1, start(dims))
-    shared.outliers_found(state, EVERY, found, np.array([1.0]))
+    pooled_prior.outliers_found(state, ALL_ROWS, found, np.array([1.0]))
     assert state.curvature[0] == 0.0  # it was not known yet
     for _ in range(5):
-        shared.track(state, np.full((1, 2), 40.0), np.zeros(1), np.array([40.0]), np.array([9.0]), True)
+        pooled_prior.track(state, np.full((1, 2), 40.0), np.zeros(1), (np.array([40.0]), np.array([9.0])), True)
     state.noises[:] = -np.arange(9.0)
     bent = state.curvature[0]
-    shared.outliers_found(state, EVERY, ~found, np.array([2.0]))
+    pooled_prior.outliers_found(state, ALL_ROWS, ~found, np.array([2.0]))
     assert state.curvature[0] == bent > 2.0
-    shared.outliers_found(state, EVERY, found, np.array([2.0]))
+    pooled_prior.outliers_found(state, ALL_ROWS, found, np.array([2.0]))
     assert (state.curvature[0], state.largest[0]) == (2.0, 0.0)
     assert np.array_equal(state.noises[0], np.tile(start(dims)["noises"], (E, 1)))  # they were taken for noise
-    shared.outliers_found(state, EVERY, found, np.array([3.0]))
+    pooled_prior.outliers_found(state, ALL_ROWS, found, np.array([3.0]))
     assert state.curvature[0] == 2.0  # at most: without them it is no steeper
 
 
@@ -315,5 +315,5 @@ def test_a_curvature_of_nothing_is_tiny_instead():
     dims = Dims(2, 0, 1)
     G = np.zeros((1, 5, 5))
     G[0, 0, 0] = 3.0
-    prior = shared.prior(dims, blank(dims, 1, start(dims)))
-    assert 0.0 < shared.estimate(prior, G, 1e30 * np.eye(5)[:1], np.zeros(1), np.zeros(1))[0] < np.inf
+    prior = pooled_prior.prior(dims, blank(dims, 1, start(dims)))
+    assert 0.0 < pooled_prior.estimate(prior, G, 1e30 * np.eye(5)[:1], np.zeros(1), np.zeros(1))[0] < np.inf

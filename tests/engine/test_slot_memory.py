@@ -8,8 +8,8 @@ from teaching import teach
 
 from rasp_tuner.engine.kernel import memory
 from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.masks import ALL_ROWS, batch_progress
 from rasp_tuner.engine.kernel.memory import SHARP_STEPS
-from rasp_tuner.engine.kernel.select import EVERY, look
 from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, L, blank
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
 
@@ -22,7 +22,7 @@ def written(contexts, psi=None, trust=1.0):
     state = blank(dims, 1, start(dims))
     psi = np.ones((len(contexts), dims.sample)) if psi is None else psi
     for t, context in enumerate(contexts):
-        memory.write(dims, state, context[None], psi[t : t + 1], np.array([trust]), look(state))
+        memory.write(dims, state, context[None], psi[t : t + 1], np.array([trust]), batch_progress(state))
     return dims, state
 
 
@@ -159,14 +159,14 @@ def test_state_of_another_shape_is_refused():
 def test_only_the_trust_of_the_latest_sample_is_restored():
     dims, state = written(visits(3))
     for trust in (0.1, 0.2):
-        memory.write(dims, state, np.zeros((1, 2)), np.ones((1, dims.sample)), np.array([trust]), look(state))
+        memory.write(dims, state, np.zeros((1, 2)), np.ones((1, dims.sample)), np.array([trust]), batch_progress(state))
     memory.restore_trust(state, True)
     assert state.trust[0, :, 3:5].tolist() == [[0.1, 1.0]] * L
 
 
 def test_a_situation_was_seen_before_unless_it_is_the_first_of_its_kind():
     _, state = written(visits(40))
-    seen = memory.seen_before(state, EVERY, np.arange(40)[None], 40)[0]
+    seen = memory.seen_before(state, ALL_ROWS, np.arange(40)[None], 40)[0]
     assert np.flatnonzero(~seen).tolist() == [0, 10]
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from rasp_tuner import Float, Tuner
+from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.fleet import Fleet
-from rasp_tuner.fleet.draws import draws
 
 SPACE = {  # all digits: a fleet and a tuner may round halves to different sides
     "a": Float(0.0, 1.0, digits=12),
@@ -31,7 +31,7 @@ class FleetDraws:
     """In the place of a tuner's generator: what a fleet with this seed draws for its tuner `number` at an ask."""
 
     def __init__(self, number, ask, seed=0):
-        self.draws = draws(seed, np.array([number]), np.array([ask]), DRAWS)[0]
+        self.draws = draws(DrawKeys(seed, np.array([number]), np.array([ask])), DRAWS)[0]
         self.used = 0
 
     def random(self, count=None, out=None):

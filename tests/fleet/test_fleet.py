@@ -160,6 +160,12 @@ def test_tuners_come_and_go():
     assert many.ask(np.zeros((1, 2))).params["a"].tolist() == [0.4]
 
 
+def test_tuners_that_are_added_go_the_way_of_those_that_were_there():
+    many, more = fleet(6), fleet(4)
+    more.add(2)
+    np.testing.assert_array_equal(*(teach(taught, Worlds(6), 8) for taught in (many, more)))
+
+
 def test_a_number_is_never_used_again():
     """A new tuner must not repeat the draws of one that was removed."""
     many, other = fleet(2), fleet(2)
@@ -174,34 +180,16 @@ def test_memory_is_stated_and_bounded():
     many = fleet(3)
     assert 10_000 < many.memory_per_tuner < 300_000
     teach(many, Worlds(3), 5, failures=0.5)
-    assert sum(array.nbytes for array in many._tuners.arrays()) <= 3 * many.memory_per_tuner
+    taken = [*many._tuners.arrays(), *(array for _, array in many._tuners.batch.state.items())]
+    assert 0.7 * many.memory_per_tuner < sum(array.nbytes for array in taken) / 3 <= many.memory_per_tuner
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("levels", [False, True])
-def test_torch_on_the_cpu_computes_the_same(levels, compiled, monkeypatch):
-    pytest.importorskip("torch")
-    pytest.importorskip("array_api_compat")
-    if not compiled:
-        monkeypatch.setattr("rasp_tuner.engine.kernel.native.available", lambda: False)
-    worlds, ours, theirs = Worlds(5, levels=levels), fleet(5), fleet(5, device="torch-cpu")
-    for _ in range(25):
-        contexts = worlds.contexts()
-        one, other = ours.ask(contexts), theirs.ask(contexts)
-        np.testing.assert_allclose(one.points, other.points, rtol=0.0, atol=1e-7)
-        metrics = worlds.metrics(one.points, contexts)
-        for taught in (ours, theirs):
-            taught.tell(metrics, failed=np.arange(5) == 3)
-
-
-def test_tensors_in_tensors_out():
+def test_tensors_may_come_in():
     torch = pytest.importorskip("torch")
-    pytest.importorskip("array_api_compat")
-    many = fleet(2, device="torch-cpu")
-    suggested = many.ask(torch.zeros((2, 2)))
-    assert isinstance(suggested.points, torch.Tensor)
+    many = fleet(2)
+    points = many.ask(torch.zeros((2, 2)), torch.tensor([0, 1])).points
+    assert isinstance(points, np.ndarray)
     many.tell({"ms": torch.ones(2)}, failed=torch.tensor([True, False]))
-    assert isinstance(many.ask(np.zeros((2, 2))).params["a"], np.ndarray)
     assert many.learned.tolist() == [1, 1]
 
 

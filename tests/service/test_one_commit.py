@@ -2,11 +2,8 @@
 
 import asyncio
 
-import pytest
 from serving import SPACES, STUDY
 
-from rasp_tuner.engine.kernel import native
-from rasp_tuner.engine.kernel.backend import Kernel
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
@@ -51,34 +48,18 @@ class Commits:
         return [(event.seq, event.kind, event.body, event.ask) for event in rows]
 
 
-@pytest.fixture
-def batches(monkeypatch):
-    """How many tuners each call of the kernel believed for; there is no compiled one."""
-    sizes, believe = [], Kernel.believe
-
-    def counted(self, state, contexts, rows=None):
-        sizes.append(len(contexts))
-        return believe(self, state, contexts, rows)
-
-    monkeypatch.setattr(native, "available", lambda: False)
-    monkeypatch.setattr(Kernel, "believe", counted)
-    return sizes
-
-
-def test_one_commit_answers_as_many_commits_do(tmp_path, monkeypatch, batches):
+def test_one_commit_answers_as_many_commits_do(tmp_path, monkeypatch):
     one, many = Commits(tmp_path / "one", monkeypatch), Commits(tmp_path / "many", monkeypatch)
     seen = {}
     for commits, together in ((one, True), (many, False)):
-        service, said, largest = commits.service, [], []
+        service, said = commits.service, []
         commits.run(*(service.create({**WIRE, "name": name}, Caller("me", "admin")) for name in NAMES), together=False)
         for t in range(15):
-            batches.clear()
             contexts = [{"qps": float(i * t % 7)} for i in range(len(NAMES))]
             asks = [service.ask(name, [c]) for name, c in zip(NAMES, contexts, strict=True)]
             asks += [service.ask("s0", [{"qps": 3.0}, {"qps": 4.0}]), service.ask("gone", [{"qps": 1.0}])]
             asks.insert(0, service.ask("s1", [{"rps": 1.0}]))
             answers = commits.run(*asks, together=together)
-            largest.append(max(batches, default=0))
             for answer in answers:
                 for suggestion in answer if isinstance(answer, list) else []:
                     del suggestion["expires_at"]
@@ -87,26 +68,6 @@ def test_one_commit_answers_as_many_commits_do(tmp_path, monkeypatch, batches):
             tells = [service.tell(name, a[0]["id"], {"p99_ms": sum(a[0]["params"].values()) + t}) for name, a in given]
             said.append(commits.run(*tells, together=together))
         seen[together] = said, [commits.log(name) for name in NAMES]
-        assert max(largest) == (len(NAMES) - 1 if together else 1)  # all but s1, whose first ask was wrong
     assert seen[True] == seen[False]
     assert seen[True][0][-2][0]["error"]["code"] == "invalid_value"
     assert "error" in seen[True][0][-2][-1]  # there is no such study
-
-
-def test_what_cannot_be_computed_together_is_computed_alone(tmp_path, monkeypatch, batches, caplog):
-    commits = Commits(tmp_path / "data", monkeypatch)
-    service = commits.service
-    commits.run(*(service.create({**WIRE, "name": name}, Caller("me", "admin")) for name in NAMES), together=True)
-    for _ in range(2):
-        answers = commits.run(*(service.ask(name, [{"qps": 1.0}]) for name in NAMES), together=True)
-        tells = [service.tell(n, a[0]["id"], {"p99_ms": 1.0}) for n, a in zip(NAMES, answers, strict=True)]
-        commits.run(*tells, together=True)
-    assert len(NAMES) in batches
-
-    def broken(_):
-        raise FloatingPointError("planted")
-
-    monkeypatch.setattr("rasp_tuner.service.storage.writer.think_ahead", broken)
-    answers = commits.run(*(service.ask(name, [{"qps": 2.0}]) for name in NAMES), together=True)
-    assert [answer[0]["id"] for answer in answers] == ["s2"] * len(NAMES)
-    assert "one by one" in caplog.text

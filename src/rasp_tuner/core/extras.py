@@ -15,7 +15,6 @@ EXTRAS: Mapping[str, str] = {  # package as imported -> extra in pyproject.toml
     "torch": "peers",  # the agent `botorch` imports it first; preset="paper" raises its own error, which names `neural`
     "vowpalwabbit": "peers",
     "sklearn": "peers",
-    "array_api_compat": "fleet",
     "ray": "ray",
     "mlflow": "mlflow",
     "kernel_tuner": "kernel-tuner",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
-from rasp_tuner.engine.numbers import Condition, Number, chosen, numbers_of, restored, saved
+from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.types import Budget
 
 START_STEPS = 200  # whose budget may be spent in advance

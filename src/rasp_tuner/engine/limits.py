@@ -10,8 +10,8 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.engine import Engine
-from rasp_tuner.engine.numbers import erfc
 from rasp_tuner.engine.safety import FAR, LEAST_VARIANCE
+from rasp_tuner.engine.scalar_or_batch import erfc
 from rasp_tuner.types import Limit, Margin, Metric
 
 NORMAL_80 = 1.2816  # deviations that nine in ten stay below, of a normal distribution

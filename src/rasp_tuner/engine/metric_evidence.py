@@ -5,8 +5,8 @@ Every function is about one objective: of one tuner, whose losses are [C], or of
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.loss_bounds import LossBounds
-from rasp_tuner.engine.numbers import Condition, Number, columns_of, numbers_of, rows_of
 from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.scalar_or_batch import Condition, Number, columns_of, numbers_of, rows_of
 from rasp_tuner.engine.unit_watch import Change
 
 LEAP, LEAP_SAMPLES = 50.0, 4  # two values so many times the others, of so many or more, call for logarithms

@@ -19,7 +19,7 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken
-from rasp_tuner.engine.numbers import (
+from rasp_tuner.engine.scalar_or_batch import (
     Condition,
     Number,
     Tensor,

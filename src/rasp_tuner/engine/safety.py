@@ -13,7 +13,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.family import Belief, Choice, predict_one
-from rasp_tuner.engine.numbers import Condition, Number, chosen, erfc, numbers_of, restored, saved
+from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, erfc, numbers_of, restored, saved
 
 GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
 SURPRISE_DEVIATIONS = 2.0  # that one sample may move what a run is taken to have cost: more is an outlier

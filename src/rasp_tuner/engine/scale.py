@@ -11,9 +11,11 @@ from functools import cache
 
 import numpy as np
 
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.numbers import Condition, Number, Tensor
+from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.state import Places
+from rasp_tuner.engine.scalar_or_batch import Condition, Number
 
 NEIGHBOURS = 8  # samples of similar context that count as one situation
 LEVEL_VARIANCE = 0.3  # of log(metric) between situations: a deviation of 1.7 times
@@ -38,55 +40,63 @@ def due(seen: Number) -> Condition:
     return often & (seen >= FIRST_LOOK)
 
 
-def levels_apart(contexts: Tensor, logs: Tensor, used: Tensor) -> Condition:
+def levels_apart(contexts: Array, logs: Array, used: Flags) -> Flags:
     """[B] whether the level of a metric differs by factors between situations, and by far less within one.
 
     Of samples [B, n] in use, the contexts [B, n, c] and the logarithms [B, n] of the metric.
     """
-    xp = namespace(logs)
     if logs.shape[1] < 2 * NEIGHBOURS:
-        return xp.any(used & False, axis=1)
-    far = xp.where(used[:, None], _gaps(contexts, used), xp.inf)
-    alike = xp.argsort(far, axis=2, stable=True)[:, :, :NEIGHBOURS]
+        return np.zeros(len(used), dtype=bool)
+    far = np.where(used[:, None], _gaps(contexts, used), np.inf)
+    alike = np.argsort(far, axis=2, stable=True)[:, :, :NEIGHBOURS]
     near = _taken(logs, alike)
-    within = _mean(xp.var(near, axis=2, correction=1), used)
+    within = _mean(np.var(near, axis=2, correction=1), used)
     total = _mean((logs - _mean(logs, used)[:, None]) ** 2, used)
-    apart = (within < MOST_WITHIN) & (total - within > LEVEL_VARIANCE) & (total > LEVEL_RATIO * within)
-    return apart & (xp.sum(used, axis=1) >= 2 * NEIGHBOURS)
+    apart: Flags = (within < MOST_WITHIN) & (total - within > LEVEL_VARIANCE) & (total > LEVEL_RATIO * within)
+    apart &= used.sum(axis=1) >= 2 * NEIGHBOURS
+    return apart
 
 
-def easier_in_logs(contexts: Tensor, points: Tensor, logs: Tensor, used: Tensor) -> Condition:
+def easier_in_logs(contexts: Array, points: Array, logs: Array, used: Flags) -> Flags:
     """[B] whether samples are far likelier if their logarithms [B, n] are predicted instead of the values themselves.
 
     Of samples [B, n] in use, at points [B, n, d] and in contexts [B, n, c].
     """
-    xp, n = namespace(logs), logs.shape[1]
+    n = logs.shape[1]
     if n < LIKELIER_FROM_SAMPLES:
-        return xp.any(used & False, axis=1)
-    if xp is np and n <= MOST_COMPILED and native.available():
+        return np.zeros(len(used), dtype=bool)
+    if n <= MOST_COMPILED and native.available():
         return _compiled(contexts, points, logs, used)
-    counts = xp.sum(used, axis=1)
-    order = xp.argsort(xp.where(used, logs, xp.inf), axis=1, stable=True)[:, : n - n // FALSE_ONE_IN]
-    kept = xp.arange(order.shape[1], device=logs.device)[None] < (counts - counts // FALSE_ONE_IN)[:, None]
+    counts = np.sum(used, axis=1)
+    order = np.argsort(np.where(used, logs, np.inf), axis=1, stable=True)[:, : n - n // FALSE_ONE_IN]
+    kept = np.arange(order.shape[1])[None] < (counts - counts // FALSE_ONE_IN)[:, None]
     contexts, u, logs = _taken(contexts, order), 2.0 * _taken(points, order) - 1.0, _taken(logs, order)
-    like = xp.exp(_gaps(contexts, kept) / (-2.0 * CONTEXT_WIDTH**2 * max(contexts.shape[2], 1)))
+    like = np.exp(_gaps(contexts, kept) / (-2.0 * CONTEXT_WIDTH**2 * max(contexts.shape[2], 1)))
     kernel = (SHARED + (1.0 - SHARED) * like) * (1.0 + (u @ u.mT) / u.shape[2]) ** 2
-    one = xp.eye(kernel.shape[1], dtype=logs.dtype, device=logs.device)
-    kernel = xp.where(kept[:, :, None] & kept[:, None], kernel, one)  # what is left out is alone
-    noisy = kernel[:, None] + xp.asarray(NOISES, dtype=logs.dtype, device=logs.device)[:, None, None] * one
-    centred = xp.clip(logs - _mean(logs, kept)[:, None], -100.0, 100.0)
-    targets = xp.stack([xp.exp(centred), centred], axis=1)
-    likelihood = xp.max(_likelihood(xp.linalg.inv(noisy), targets, kept), axis=1)
-    return (likelihood[:, 1] - likelihood[:, 0] > LIKELIER_NATS) & (counts >= LIKELIER_FROM_SAMPLES)
+    one = np.eye(kernel.shape[1])
+    kernel = np.where(kept[:, :, None] & kept[:, None], kernel, one)  # what is left out is alone
+    noisy = kernel[:, None] + np.asarray(NOISES)[:, None, None] * one
+    centred = np.clip(logs - _mean(logs, kept)[:, None], -100.0, 100.0)
+    targets = np.stack([np.exp(centred), centred], axis=1)
+    inverse: Array = np.linalg.inv(noisy)  # type: ignore[assignment]  # NumPy's types know less
+    likelihood = np.max(_likelihood(inverse, targets, kept), axis=1)
+    easier: Flags = likelihood[:, 1] - likelihood[:, 0] > LIKELIER_NATS
+    easier &= counts >= LIKELIER_FROM_SAMPLES
+    return easier
 
 
-def _compiled(contexts: Tensor, points: Tensor, logs: Tensor, used: Tensor) -> Condition:
+def _compiled(contexts: Array, points: Array, logs: Array, used: Flags) -> Flags:
     """The same by compiled code, which takes a fifth of the time."""
     arrays = [np.ascontiguousarray(array, dtype=np.float64) for array in (contexts, points, logs)]
-    arrays += [np.ascontiguousarray(used), np.empty(len(logs), dtype=bool)]
-    sizes = (*logs.shape, points.shape[2], contexts.shape[2])
-    _function()(*sizes, *(native.address(array) for array in arrays))
-    return arrays[-1]
+    flags = np.ascontiguousarray(used), np.empty(len(logs), dtype=bool)
+    sizes = (logs.shape[1], points.shape[2], contexts.shape[2])
+    ways = [(native.address(array), array.strides[0]) for array in (*arrays, *flags)]
+
+    def some(start: int, stop: int) -> None:
+        _function()(stop - start, *sizes, *(begin + start * step for begin, step in ways))
+
+    native.in_parts(some, len(logs))
+    return flags[1]
 
 
 @cache
@@ -94,52 +104,52 @@ def _function() -> Callable[..., None]:
     return native.function("rasp_easier_in_logs", [native.NUMBER] * 4 + [native.POINTER] * 5)
 
 
-def _gaps(contexts: Tensor, used: Tensor) -> Tensor:
+def _gaps(contexts: Array, used: Flags) -> Array:
     """[B, n, n] squared distances, each dimension in units of its deviation."""
-    xp, shown = namespace(contexts), used[:, :, None]
-    counts = xp.sum(used, axis=1)[:, None, None]
-    x = xp.where(shown, contexts, 0.0)
-    x = xp.where(shown, x - xp.sum(x, axis=1, keepdims=True) / counts, 0.0)
-    spread = xp.sqrt(xp.sum(x * x, axis=1, keepdims=True) / counts)
-    x = x / xp.where(spread > 0.0, spread, 1.0)
-    squares = xp.sum(x * x, axis=2)
-    return xp.clip(squares[:, :, None] + squares[:, None] - 2.0 * (x @ x.mT), 0.0, None)
+    shown = used[:, :, None]
+    counts = np.sum(used, axis=1)[:, None, None]
+    x = np.where(shown, contexts, 0.0)
+    x = np.where(shown, x - np.sum(x, axis=1, keepdims=True) / counts, 0.0)
+    spread = np.sqrt(np.sum(x * x, axis=1, keepdims=True) / counts)
+    x = x / np.where(spread > 0.0, spread, 1.0)
+    squares = np.sum(x * x, axis=2)
+    gaps: Array = np.clip(squares[:, :, None] + squares[:, None] - 2.0 * (x @ x.mT), 0.0, None)
+    return gaps
 
 
-def _likelihood(inverse: Tensor, targets: Tensor, used: Tensor) -> Tensor:
+def _likelihood(inverse: Array, targets: Array, used: Flags) -> Array:
     """[B, k, t] mean log density of each of t targets [B, t, n] given all others, up to a constant.
 
     `inverse` [B, k, n, n] is that of k kernels.
     """
-    xp, used = namespace(targets), used[:, None]
-    z = xp.where(used, targets - _median(targets, used)[:, :, None], 0.0)
-    size = xp.clip(xp.max(xp.abs(z), axis=2), TINY, None)
-    own = xp.linalg.diagonal(inverse)
+    used = used[:, None]
+    z = np.where(used, targets - _median(targets, used)[:, :, None], 0.0)
+    size = np.clip(np.max(np.abs(z), axis=2), TINY, None)
+    own = np.linalg.diagonal(inverse)
     squares = ((z / size[:, :, None])[:, None] @ inverse) ** 2 / own[:, :, None]
-    variance = xp.clip(_median(squares, used[:, None]), TINY, None)  # the median: outliers do not decide
-    return 0.5 * _mean(xp.log(own), used)[:, :, None] - 0.5 * xp.log(variance) - xp.log(size)[:, None]
+    variance = np.clip(_median(squares, used[:, None]), TINY, None)  # the median: outliers do not decide
+    density: Array = 0.5 * _mean(np.log(own), used)[:, :, None] - 0.5 * np.log(variance) - np.log(size)[:, None]
+    return density
 
 
-def _taken(values: Tensor, places: Tensor) -> Tensor:
+def _taken(values: Array, places: Places) -> Array:
     """The values [B, n, ...] of every tuner that stand at its places [B, ...]."""
-    xp = namespace(values)
     tuners, n = values.shape[:2]
-    first = n * xp.arange(tuners, device=values.device)
-    rows = places + xp.reshape(first, (tuners,) + (1,) * (places.ndim - 1))
-    return xp.reshape(values, (tuners * n, *values.shape[2:]))[rows]
+    first = n * np.arange(tuners)
+    rows = places + np.reshape(first, (tuners,) + (1,) * (places.ndim - 1))
+    return np.reshape(values, (tuners * n, *values.shape[2:]))[rows]
 
 
-def _mean(values: Tensor, used: Tensor) -> Tensor:
+def _mean(values: Array, used: Flags) -> Array:
     """Over the last axis [..., n], of what is in use."""
-    xp = namespace(values)
-    mean: Number = xp.sum(xp.where(used, values, 0.0), axis=-1) / xp.sum(used, axis=-1)
+    mean: Array = np.sum(np.where(used, values, 0.0), axis=-1) / np.sum(used, axis=-1)
     return mean
 
 
-def _median(values: Tensor, used: Tensor) -> Tensor:
+def _median(values: Array, used: Flags) -> Array:
     """Over the last axis [..., n], of what is in use."""
-    xp, shape = namespace(values), values.shape
-    ranked = xp.reshape(xp.sort(xp.where(used, values, xp.inf), axis=-1), (-1, shape[-1]))
-    counts = xp.reshape(xp.broadcast_to(xp.sum(used, axis=-1), shape[:-1]), (-1,))
-    rows = xp.arange(len(ranked), device=values.device)
-    return xp.reshape(0.5 * (ranked[rows, (counts - 1) // 2] + ranked[rows, counts // 2]), shape[:-1])
+    shape = values.shape
+    ranked = np.reshape(np.sort(np.where(used, values, np.inf), axis=-1), (-1, shape[-1]))
+    counts = np.reshape(np.broadcast_to(np.sum(used, axis=-1), shape[:-1]), (-1,))
+    rows = np.arange(len(ranked))
+    return np.reshape(0.5 * (ranked[rows, (counts - 1) // 2] + ranked[rows, counts // 2]), shape[:-1])

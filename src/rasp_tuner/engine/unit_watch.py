@@ -18,7 +18,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import Field, checked
-from rasp_tuner.engine.numbers import Condition, Number, numbers_of
+from rasp_tuner.engine.scalar_or_batch import Condition, Number, numbers_of
 from rasp_tuner.engine.trusted_range import Flags
 
 SURPRISING_DEVIATIONS = 5.0  # from what was expected: a normal number is never so far away

@@ -10,9 +10,6 @@ from rasp_tuner.core import snapshot
 from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.kernel import state as states
-from rasp_tuner.engine.kernel.learn import start
-from rasp_tuner.engine.kernel.namespace import namespace
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
@@ -81,28 +78,15 @@ class Plan:
 
 def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:
     """Tuners that know nothing, numbered from `first` on."""
-    zero, share = device.put(np.zeros(size)), plan.constants["budget"]
+    zero, share = np.zeros(size), plan.constants["budget"]
     objective = Objective(plan.metrics, zero=zero)
-    one = states.blank(plan.dims, 1, start(plan.dims))
-    state = one.map(lambda array: _repeated(device.put(array), size))
-    state.weights[...] = objective.weights
-    own = records.blank(size, plan.default, plan.dims.context, first)
-    return Tuners(
-        state,
-        mapped(objective, _copied),
+    tuners = Tuners(
+        device.batch(plan.dims, plan.default, size),
+        np.arange(size),
+        mapped(objective, np.copy),  # these arrays are changed in place, so no two may be the same one
         Calibration(zero + 1.0),
-        None if share is None else mapped(BudgetLedger.of_many(share, zero), _copied),
-        records.Records(**{name: device.put(array) for name, array in vars(own).items()}),
+        None if share is None else mapped(BudgetLedger.of_many(share, zero), np.copy),
+        records.blank(size, plan.default, plan.dims.context, first),
     )
-
-
-def _repeated(array: Any, size: int) -> Any:
-    """[size, ...] of an array [1, ...]; where it is zero, memory is taken only when it is used, if the system can."""
-    xp = namespace(array)
-    zeros = xp.zeros((size, *array.shape[1:]), dtype=array.dtype, device=array.device)
-    return zeros + array if xp.any(array != 0.0) else zeros
-
-
-def _copied(array: Any) -> Any:
-    """Its own memory: these arrays are changed in place, so no two may be the same one."""
-    return namespace(array).asarray(array, copy=True)
+    tuners.know("weights", objective.weights)
+    return tuners

@@ -1,90 +1,59 @@
-"""Where a fleet computes, and how arrays get there and back."""
+"""Where a fleet computes: on the cores of this machine, or on a GPU."""
 
 import os
-from typing import Any
-
-import numpy as np
 
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.state import Tensor
+from rasp_tuner.engine.kernel.batch import Batch
+from rasp_tuner.engine.kernel.gpu_compile import CompileError
+from rasp_tuner.engine.kernel.learn import start
+from rasp_tuner.engine.kernel.native_batch import host_batch
+from rasp_tuner.engine.kernel.state import Dims, blank
 from rasp_tuner.errors import InvalidSpace, MissingExtra
 
-MOST_LOCKED = 1 << 26  # bytes of one array that are locked in memory to be read from a GPU
-CPU_CHUNK, TORCH_CHUNK = 250, 131_072  # tuners computed together: as many as a cache holds; as many as memory allows
+CPU_CHUNK, GPU_CHUNK = 250, 131_072  # tuners computed together: as many as a cache holds; as many as memory allows
 
 
 class Device:
-    """One of "cpu" (NumPy, or compiled code), "cuda", "cuda:1", ..., and "torch-cpu", which is for tests.
+    """One of "cpu", "cuda", "cuda:1", ...
 
     threads  that it may use at most; None: one for each core
     """
 
     def __init__(self, name: object, threads: int | None = None) -> None:
-        known = isinstance(name, str) and (name in ("cpu", "torch-cpu", "cuda") or name.startswith("cuda:"))
-        if not isinstance(name, str) or not known:
+        if not isinstance(name, str) or not (name in ("cpu", "cuda") or name.startswith("cuda:")):
             raise InvalidSpace(f"device must be 'cpu', 'cuda' or 'cuda:' and a number, got {show(name)}")
-        self.name, self._threads = name, threads
-        self._torch: Any = None
-        if name != "cpu":
+        self.name, self._threads, self._on_gpu = name, threads, name != "cpu"
+        if self._on_gpu:
             try:
-                import array_api_compat.torch  # noqa: F401
                 import torch
             except ImportError as reason:
-                raise MissingExtra(
-                    f"device={name!r} needs torch and array-api-compat: pip install 'rasp-tuner[fleet]'"
-                ) from reason
-            if name != "torch-cpu" and not torch.cuda.is_available():
+                raise MissingExtra(f"device={name!r} needs torch: pip install 'rasp-tuner[fleet]'") from reason
+            if not torch.cuda.is_available():
                 raise InvalidSpace(f"device={name!r}: torch finds no GPU here; device='cpu' works everywhere")
-            self._torch = torch
-        self._place = "cpu" if name == "torch-cpu" else name
 
     @property
     def chunk(self) -> int:
         """Tuners that are computed together."""
-        return CPU_CHUNK if self._torch is None else TORCH_CHUNK
+        return GPU_CHUNK if self._on_gpu else CPU_CHUNK
 
     @property
     def workers(self) -> int:
         """Threads that compute chunks side by side; a GPU has its own."""
-        if self._torch is not None:
+        if self._on_gpu:
             return 1
         return _cores() if self._threads is None else min(self._threads, _cores())
 
-    def put(self, given: Any) -> Tensor:
-        """Anything array-like as float64 there; a new array."""
-        if self._torch is None:
-            return np.array(given.cpu() if is_tensor(given) else given, dtype=np.float64)
-        if not isinstance(given, self._torch.Tensor):
-            given = np.require(given, np.float64, "W")
-        return self._torch.as_tensor(given).to(device=self._place, dtype=self._torch.float64, copy=True)
+    def batch(self, dims: Dims, default: Array, size: int) -> Batch:
+        """Tuners that know nothing, there."""
+        if not self._on_gpu:
+            return host_batch(dims, default, blank(dims, size, start(dims)))
+        from rasp_tuner.engine.kernel import gpu  # with extra `fleet`
 
-    def index(self, rows: Any) -> Tensor:
-        """Positions as an index there."""
-        return rows if self._torch is None else self._torch.as_tensor(rows, device=self._place)
-
-    def span(self, rows: Any) -> Any:
-        """The same; of neighbours a slice, which takes no copies."""
-        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
-            return slice(int(rows[0]), int(rows[-1]) + 1)
-        return self.index(rows)
-
-
-def is_tensor(given: object) -> bool:
-    """Whether it is torch's, without importing torch."""
-    return hasattr(given, "cpu")
-
-
-def host(array: Tensor) -> Array:
-    """The array in NumPy."""
-    if isinstance(array, np.ndarray):
-        return array
-    if array.is_cuda and array.nbytes <= MOST_LOCKED:
-        import torch
-
-        locked = torch.empty(array.shape, dtype=array.dtype, pin_memory=True)  # a GPU writes there at full speed
-        return np.asarray(locked.copy_(array).numpy())
-    return np.asarray(array.cpu().numpy())
+        try:
+            return gpu.blank_batch(dims, default, size, self.name)
+        except CompileError as reason:
+            raise InvalidSpace(f"device={self.name!r}: {reason}; device='cpu' works everywhere") from reason
 
 
 def _cores() -> int:

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.engine.engine import (
-    MOST_DEVIATIONS,
-    SCALE_SAMPLES,
-)
-from rasp_tuner.engine.kernel.backend import Beliefs, Kernel, Told, kernel_for
-from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Tensor
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.engine import MOST_DEVIATIONS, SCALE_SAMPLES
+from rasp_tuner.engine.kernel.batch import Beliefs, VersusDefault
+from rasp_tuner.engine.kernel.draws import DrawKeys, draws
+from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims
 from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, LIKELY, PROVEN, Against
+from rasp_tuner.engine.scalar_or_batch import BLOCK_TUNERS
 from rasp_tuner.engine.scale import due
-from rasp_tuner.fleet.draws import draws
 from rasp_tuner.fleet.records import LOCATED
 from rasp_tuner.fleet.tuners import Tuners
 
@@ -37,141 +35,138 @@ class Settings:
 class Samples:
     """What came of one point of each of n tuners."""
 
-    points: Tensor  # [n, d]
-    contexts: Tensor  # [n, c]
-    values: Sequence[Tensor]  # K metrics [n]; those of failures mean nothing
-    failed: Tensor  # [n] true or false
+    points: Array  # [n, d]
+    contexts: Array  # [n, c]
+    values: Sequence[Array]  # K metrics [n]; those of failures mean nothing
+    failed: Flags  # [n]
     asked: bool  # whether these were suggestions, which a budget counts
 
 
 class FleetEngine:
     """Functions of n tuners, which they change in place, and one row of every argument for each of them."""
 
-    def __init__(self, dims: Dims, default: Tensor, settings: Settings) -> None:
+    def __init__(self, dims: Dims, default: Array, settings: Settings) -> None:
         self.dims, self.default, self.settings = dims, default, settings
-        self.kernel: Kernel = kernel_for(dims, default)
-        self._draws = draws_needed(dims)
 
-    def propose(self, tuners: Tuners, contexts: Tensor) -> tuple[Tensor, Beliefs | None]:
+    def propose(self, tuners: Tuners, contexts: Array) -> tuple[Array, Beliefs | None]:
         """The next points [n, d], and what was believed."""
-        records, xp = tuners.records, namespace(contexts)
-        drawn = draws(self.settings.seed, records.number, records.asks, self._draws)
-        known = tuners.objective.seen > 0
-        located = (records.guided == LOCATED)[:, None]  # the fleet knows better than the default
-        start = xp.clip(self.default + 0.5 * xp.where(located, tuners.known("location"), 0.0), 0.0, 1.0)
-        start = xp.where((records.failures > 0.0)[:, None], drawn[:, : self.dims.knobs], start)  # all so far failed
-        second = known & (records.guided == LOCATED) & (tuners.known("count") < 2.0)
-        careful = tuners.objective.seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
-        some_known, some_second, some_careful = anywhere(known, second, careful)
-        if not some_known:
-            return start, None
-        belief, points, told = self.kernel.ask(tuners.state, contexts, drawn, tuners.rows)
-        if some_second:  # no first probe, where the fleet knows where optima are
-            points = xp.where(second[:, None], self.kernel.best(tuners.state, belief, tuners.rows), points)
-            told = None
-        if some_careful:
-            points = self._checked(tuners, belief, points, careful, told)
-        return xp.where(known[:, None], points, start), belief
+        records, seen = tuners.records, tuners.objective.seen
+        known, located = seen > 0, records.guided == LOCATED
+        if not known.any():
+            return self._starts(tuners), None
+        keys = DrawKeys(self.settings.seed, records.number, records.asks)
+        beliefs, points, versus = tuners.batch.ask(contexts, keys, tuners.rows)
+        offer: VersusDefault | None = versus
+        second = known & located & (tuners.known("count") < 2.0) if located.any() else located
+        if second.any():  # no first probe, where the fleet knows where optima are
+            points, offer = np.where(second[:, None], beliefs.best(), points), None
+        careful = seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
+        if careful.any():
+            points = self._checked(tuners, beliefs, points, careful, offer)
+        return points if known.all() else np.where(known[:, None], points, self._starts(tuners)), beliefs
+
+    def _starts(self, tuners: Tuners) -> Array:
+        """[n, d] where tuners without samples begin: at the default; at the usual optimum, if the fleet knows it."""
+        records = tuners.records
+        located, failing = (records.guided == LOCATED)[:, None], records.failures > 0.0
+        start = np.clip(self.default + 0.5 * np.where(located, tuners.known("location"), 0.0), 0.0, 1.0)
+        if failing.any():  # anywhere else than where all runs have failed so far
+            keys = DrawKeys(self.settings.seed, records.number[failing], records.asks[failing])
+            start[failing] = draws(keys, self.dims.knobs)
+        return start
 
     def learn(self, tuners: Tuners, samples: Samples, belief: Beliefs | None = None) -> None:
         """Take in one sample of each tuner, of which `belief` is from the ask, if there is one.
 
         A tuner that has seen nothing but failures does not come here with one more.
         """
-        objective, xp = tuners.objective, namespace(samples.points)
+        objective = tuners.objective
         told, failed = ~samples.failed, samples.failed
-        losses = xp.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
+        losses = np.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
         changed = objective.observe_extreme(losses, told)
         waiting = told & (tuners.records.failures > 0.0)
-        some_changed, some_waiting = anywhere(changed, waiting)
-        if some_changed:
-            tuners.reweigh(self.dims, changed)
+        if changed.any():
+            tuners.reweigh(changed)
             belief = None
         if belief is None:
-            belief = self.kernel.believe(tuners.state, samples.contexts, tuners.rows)
+            belief = tuners.believe(samples.contexts)
         self._learn(tuners, belief, samples.points, samples.contexts, losses, failed, samples.asked)
-        if some_waiting:
+        if waiting.any():
             self._learn_failures(tuners, waiting)
 
-    def best_known(self, tuners: Tuners, contexts: Tensor) -> Tensor:
+    def best_known(self, tuners: Tuners, contexts: Array) -> Array:
         """[n, d] the best points without exploring; the default while nothing better is proven."""
-        xp, known = namespace(contexts), (tuners.objective.seen > 0)[:, None]
-        if not xp.any(known):
-            return xp.zeros_like(tuners.records.point) + self.default
-        belief = self.kernel.believe(tuners.state, contexts, tuners.rows)
-        return xp.where(known, self._proven(tuners, belief, PROVEN), self.default)
+        known = (tuners.objective.seen > 0)[:, None]
+        if not known.any():
+            return np.tile(self.default, (tuners.size, 1))
+        return np.where(known, self._proven(tuners, tuners.believe(contexts), PROVEN), self.default)
 
-    def _checked(self, tuners: Tuners, belief: Beliefs, points: Tensor, careful: Tensor, told: Told | None) -> Tensor:
-        """The points [n, d] unless guard, cost of switching or budget forbid them; `told` is of these, if known."""
-        xp, own = namespace(points), tuners.objective.own_units
+    def _checked(
+        self, tuners: Tuners, belief: Beliefs, points: Array, careful: Flags, versus: VersusDefault | None
+    ) -> Array:
+        """The points [n, d] unless guard, cost of switching or budget forbid them; `versus` is of these, if known."""
+        own = tuners.objective.own_units
         if self.settings.guard is not None:
-            points, told = self._replaced(tuners, belief, points, careful, self._within_guard, told), None
+            points, versus = self._replaced(tuners, belief, points, careful, self._within_guard, versus), None
         if self.settings.switching_cost > 0.0:
             current = tuners.records.current
-            both = xp.stack([current, points], axis=1)
-            means, variances = self.kernel.predict(tuners.state, belief, both, tuners.rows)
-            hoped = own(means[:, 0]) - own(means[:, 1] - xp.sqrt(variances[:, 1]))
+            means, variances = belief.predict(np.stack([current, points], axis=1))
+            hoped = own(means[:, 0]) - own(means[:, 1] - np.sqrt(variances[:, 1]))
             stay = careful & (EARN_BACK_STEPS * hoped < self.settings.switching_cost)
-            points, told = xp.where(stay[:, None], current, points), None
+            points, versus = np.where(stay[:, None], current, points), None
         if tuners.budget is not None:
-            points = self._replaced(tuners, belief, points, careful, _within_budget, told)
+            points = self._replaced(tuners, belief, points, careful, _within_budget, versus)
         return points
 
     def _replaced(
         self,
         tuners: Tuners,
         belief: Beliefs,
-        points: Tensor,
-        careful: Tensor,
-        harmless: Callable[[Tuners, Against], Tensor],
-        told: Told | None,
-    ) -> Tensor:
+        points: Array,
+        careful: Flags,
+        harmless: Callable[[Tuners, Against], Flags],
+        versus: VersusDefault | None,
+    ) -> Array:
         """Points that are harmless beside the default; else the best known if that is better; else the default."""
-        xp = namespace(points)
-        harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points, told))
-        if not isinstance(points, np.ndarray):  # to count them would cost a GPU more
-            return xp.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
-        rows = xp.nonzero(harmful)[0]
-        if 2 * len(rows) > len(points):
-            return xp.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
-        if len(rows):
-            some = tuners.take(rows) if tuners.rows is None else tuners.take_beside(rows)
-            points[rows] = self._proven(some, self.kernel.some(belief, rows), LIKELY)
+        harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points, versus))
+        places = np.flatnonzero(harmful)
+        if 2 * len(places) > len(points):
+            return np.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
+        if len(places):
+            points[places] = self._proven(tuners.some(places), belief.some(places), LIKELY)
         return points
 
-    def _within_guard(self, tuners: Tuners, offer: Against) -> Tensor:
+    def _within_guard(self, tuners: Tuners, offer: Against) -> Flags:
         worst = offer.mean + GUARD_DEVIATIONS * offer.deviation
-        return tuners.objective.relative(worst, offer.level) <= self.settings.guard
+        within: Flags = tuners.objective.relative(worst, offer.level) <= self.settings.guard
+        return within
 
-    def _proven(self, tuners: Tuners, belief: Beliefs, probability: float) -> Tensor:
+    def _proven(self, tuners: Tuners, belief: Beliefs, probability: float) -> Array:
         """[n, d] the best point known where it is so likely better than the default; else the default."""
-        best = self.kernel.best(tuners.state, belief, tuners.rows)
+        best = belief.best()
         better = self._beside(tuners, belief, best).better >= probability
-        return namespace(best).where(better[:, None], best, self.default)
+        return np.where(better[:, None], best, self.default)
 
-    def _beside(self, tuners: Tuners, belief: Beliefs, points: Tensor, told: Told | None = None) -> Against:
+    def _beside(self, tuners: Tuners, belief: Beliefs, points: Array, versus: VersusDefault | None = None) -> Against:
         """Points compared with the default, with a deviation as wide as calibration asks for."""
-        xp = namespace(points)
-        if told is None:
-            told = self.kernel.against(tuners.state, belief, points, tuners.rows)
-        level, mean, variance, expected, own, unsure = told
-        other = xp.any(points != self.default, axis=1)
+        level, mean, variance, expected, own, unsure = belief.versus_default(points) if versus is None else versus
+        other = np.any(points != self.default, axis=1)
         return Against(
             level=level,
-            mean=xp.where(other, mean, 0.0),
-            deviation=xp.where(other, xp.sqrt(variance), 0.0) * xp.clip(tuners.calibration.factor, 1.0, None),
-            expected=xp.where(other, expected, level),
-            variances=(xp.where(other, own, unsure), unsure),
+            mean=np.where(other, mean, 0.0),
+            deviation=np.where(other, np.sqrt(variance), 0.0) * np.clip(tuners.calibration.factor, 1.0, None),
+            expected=np.where(other, expected, level),
+            variances=(np.where(other, own, unsure), unsure),
         )
 
     def _account(
-        self, tuners: Tuners, offer: Against, y: Tensor, noise: Tensor, failed: Tensor, moved: Tensor, counts: Tensor
+        self, tuners: Tuners, offer: Against, y: Array, noise: Array, failed: Flags, moved: Flags, counts: Flags
     ) -> None:
         """Book what own suggestions cost against the default, as it is known after they ran."""
         assert tuners.budget is not None  # noqa: S101 - asked for only then
-        xp, relative = namespace(y), tuners.objective.relative
+        relative = tuners.objective.relative
         mean, deviation = offer.after(y, noise)
-        mean, deviation = xp.where(failed, y - offer.level, mean), xp.where(failed, 0.0, deviation)
+        mean, deviation = np.where(failed, y - offer.level, mean), np.where(failed, 0.0, deviation)
         price = relative(mean, offer.level)
         unsure = relative(mean + deviation, offer.level) - price
         tuners.budget.record(price, unsure, relative(y - offer.level, offer.level), moved, counts)
@@ -180,89 +175,74 @@ class FleetEngine:
         self,
         tuners: Tuners,
         belief: Beliefs,
-        points: Tensor,
-        contexts: Tensor,
-        losses: Tensor,
-        failed: Tensor,
+        points: Array,
+        contexts: Array,
+        losses: Array,
+        failed: Flags,
         asked: bool,
     ) -> None:
         """Take in losses [n, C] of points that were suggested, if `asked`."""
-        objective, xp = tuners.objective, namespace(points)
-        told, y = ~failed, xp.sum(losses * objective.weights, axis=1)
-        steps, noise = tuners.known("steps") + 0.0, noise_of(belief)
+        objective = tuners.objective
+        told, y = ~failed, (losses * objective.weights).sum(axis=1)
+        steps, noise = tuners.known("steps"), belief.noise()
         counts = objective.seen > self.dims.knobs + 1  # the first looks are free
         open_ = told & (steps > 0.0) & objective.may_rescale
         begun = (steps == 0.0) & (tuners.records.guided > 0.0)
-        some_counted, look, some_begun = anywhere(counts, open_, begun)
-        book = asked and tuners.budget is not None and some_counted
-        sample = points, contexts, losses, failed, y
-        beside, mean, variance = self.kernel.tell(tuners.state, belief, *sample, rows=tuners.rows, beside=book or look)
-        if book:
-            moved = xp.any(points != self.default, axis=1)
-            offer = self._beside(tuners, belief, points, beside)
+        versus, mean, variance = belief.tell(points, contexts, losses, failed, y)
+        if asked and tuners.budget is not None and counts.any():
+            moved = np.any(points != self.default, axis=1)
+            offer = self._beside(tuners, belief, points, versus)
             self._account(tuners, offer, y, noise, failed, moved, counts)
-        surprise = xp.clip(
-            xp.abs(y - mean) / xp.sqrt(xp.clip(variance + noise, LEAST_VARIANCE, None)), None, MOST_DEVIATIONS
-        )
+        surprise = np.abs(y - mean) / np.sqrt(np.clip(variance + noise, LEAST_VARIANCE, None))
+        surprise = np.clip(surprise, None, MOST_DEVIATIONS)
         tuners.calibration.observe(surprise, told & (steps >= 2.0) & (objective.seen >= 2))
-        if some_begun:  # what the fleet knew of the level was not relative to the first sample
-            tuners.know("level", xp.where(begun, tuners.known("level") - y, tuners.known("level")))
+        if begun.any():  # what the fleet knew of the level was not relative to the first sample
+            tuners.know("level", tuners.known("level") - np.where(begun, y, 0.0))
         changed = objective.observe(losses, told)
-        due_now = open_
-        if look:
-            assert beside is not None  # noqa: S101 - asked for above
-            objective.observe_level(y, beside[0], open_)
-            due_now = open_ & due(objective.seen)
-        some_changed, some_due = anywhere(changed, due_now)
-        if look and some_due:
-            changed = changed | objective.choose_scale(*recent(tuners, self.default), looked=due_now)
-            some_changed = bool(xp.any(changed))
-        if some_changed:
-            tuners.reweigh(self.dims, changed)
+        if open_.any():
+            objective.observe_level(y, versus.level, open_)
+            changed = changed | self._rescaled(tuners, open_ & due(objective.seen))
+        if changed.any():
+            tuners.reweigh(changed)
 
-    def _learn_failures(self, tuners: Tuners, waiting: Tensor) -> None:
+    def _rescaled(self, tuners: Tuners, looked: Flags) -> Flags:
+        """[n] whether the scale of the metric changed, of the tuners whose turn it is to look at it."""
+        changed, turns = np.zeros_like(looked), np.flatnonzero(looked)
+        for begin in range(0, len(turns), BLOCK_TUNERS):
+            places = turns[begin : begin + BLOCK_TUNERS]
+            part = tuners.some(places)
+            changed[places] = part.objective.choose_scale(*recent(part, self.default), looked=looked[places])
+            tuners.put(places, part)
+        return changed
+
+    def _learn_failures(self, tuners: Tuners, waiting: Flags) -> None:
         """Learn what failed before the first success, now that it is known what bad means."""
-        xp, d = namespace(waiting), self.dims.knobs
+        d = self.dims.knobs
         for i in range(tuners.records.failed_at.shape[1]):
-            rows = xp.nonzero(waiting & (tuners.records.failures > float(i)))[0]
-            if not len(rows):
+            places = np.flatnonzero(waiting & (tuners.records.failures > float(i)))
+            if not len(places):
                 break
-            part = tuners.take(rows) if tuners.rows is None else tuners.take_beside(rows)
+            part = tuners.some(places)
             points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
-            belief = self.kernel.believe(part.state, contexts, part.rows)
-            failed = xp.ones_like(rows, dtype=xp.bool)
-            self._learn(part, belief, points, contexts, part.objective.worst(), failed, False)
-            tuners.put(rows, part)
-        tuners.records.failures[...] = xp.where(waiting, 0.0, tuners.records.failures)
+            failed = np.ones(len(places), dtype=bool)
+            self._learn(part, part.believe(contexts), points, contexts, part.objective.worst(), failed, False)
+            tuners.put(places, part)
+        tuners.records.failures[waiting] = 0.0
 
 
-def anywhere(*masks: Tensor) -> list[bool]:
-    """Of each mask [n], whether it is true for any tuner; asked together, since a GPU has to stop for an answer."""
-    xp = namespace(masks[0])
-    told: list[bool] = xp.any(xp.stack(masks), axis=1).tolist()
-    return told
-
-
-def noise_of(belief: Beliefs) -> Tensor:
-    """[n] variance of one observation of y around its mean."""
-    return namespace(belief.a).sum(belief.weights * belief.noises, axis=1) * belief.a**2
-
-
-def recent(tuners: Tuners, default: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def recent(tuners: Tuners, default: Array) -> tuple[Array, Array, Array, Flags]:
     """Contexts, points and losses [n, m, .] of the latest samples, oldest first, and which of them there are [n, m]."""
-    state, steps, m = tuners.state, tuners.known("steps"), SCALE_SAMPLES
-    xp = namespace(steps)
-    sample = xp.astype(steps, xp.int64)[:, None] - m + xp.arange(m, device=steps.device)
-    each, place = xp.arange(len(steps), device=steps.device)[:, None], sample % WINDOW_SAMPLES
-    if tuners.rows is not None:
-        each = tuners.rows[:, None]
-    points = default + 0.5 * state.window_points[each, place]
-    losses = state.window_losses[each, place] + tuners.known("first")[:, None]
-    return state.window_contexts[each, place], points, losses, sample >= 0
+    sample = tuners.known("steps").astype(np.int64)[:, None] - SCALE_SAMPLES + np.arange(SCALE_SAMPLES)
+    each, place = np.arange(tuners.size)[:, None], sample % WINDOW_SAMPLES
+    contexts, u, losses = (
+        tuners.known(name)[each, place] for name in ("window_contexts", "window_points", "window_losses")
+    )
+    return contexts, default + 0.5 * u, losses + tuners.known("first")[:, None], sample >= 0
 
 
-def _within_budget(tuners: Tuners, offer: Against) -> Tensor:
+def _within_budget(tuners: Tuners, offer: Against) -> Flags:
     assert tuners.budget is not None  # noqa: S101 - asked for only then
     price = tuners.objective.relative(offer.mean, offer.level)
     worse = tuners.objective.relative(offer.mean + offer.deviation, offer.level)
-    return tuners.budget.allows(price, worse - price)
+    allowed: Flags = tuners.budget.allows(price, worse - price)
+    return allowed

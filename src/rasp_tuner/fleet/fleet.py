@@ -1,30 +1,32 @@
 """Fleet: the public face of many tuners. Names, checks and pending suggestions around the engine of many."""
 
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import Schema, context_encoder
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel import belief
-from rasp_tuner.engine.kernel.backend import Beliefs
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.state import Tensor
+from rasp_tuner.engine.kernel.batch import Beliefs
+from rasp_tuner.engine.kernel.masks import Flags, span
+from rasp_tuner.engine.kernel.state import Places, shapes
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet import fleet_file, single
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks
 from rasp_tuner.fleet.chunks import Chunks
-from rasp_tuner.fleet.device import Device, host, is_tensor
+from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.engine import FleetEngine, Samples, Settings
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import Rows, flags_of, rows_of
+from rasp_tuner.fleet.inputs import flags_of, rows_of
 from rasp_tuner.fleet.knobs import Knobs
 from rasp_tuner.fleet.prior import FleetPrior, combine, guide, summarise
 from rasp_tuner.fleet.tuners import Tuners
@@ -32,18 +34,18 @@ from rasp_tuner.space import Knob
 from rasp_tuner.tuner import BUDGET, Tuner
 from rasp_tuner.types import Direction, Metric
 
-Contexts = Mapping[str, Any] | Tensor | Sequence[Sequence[float]] | None
-Which = int | slice | Sequence[int] | Tensor | None
+Contexts = Mapping[str, Any] | ArrayLike | None
+Which = int | slice | Sequence[int] | Places | Flags | None
 PRIOR_EVERY = 1.2  # times as many samples as when it was learned: then the fleet's prior is learned anew
 
 
 @dataclass(frozen=True)
 class FleetSuggestions:
-    """What n tuners of a fleet should run next, in NumPy; or in tensors on its device, if contexts came as tensors."""
+    """What n tuners of a fleet should run next."""
 
-    params: dict[str, Tensor]  # by knob, [n] in its own units
-    points: Tensor  # [n, d] the same in the unit box
-    which: Rows  # [n] positions of the tuners
+    params: dict[str, Array]  # by knob, [n] in its own units
+    points: Array  # [n, d] the same in the unit box
+    which: Places  # [n] positions of the tuners
 
     def __len__(self) -> int:
         return len(self.which)
@@ -101,10 +103,10 @@ class Fleet:
         self._lineages: dict[str, Mapping[str, Any]] = {}  # by number, of those that came as a Tuner
         self._knobs, self._encoder = Knobs(plan.space), context_encoder(plan.context)
         settings = Settings(plan.seed, plan.constants["switching_cost"], plan.constants["guard"])
-        self._engine = FleetEngine(plan.dims, device.put(plan.default), settings)
-        self._chunks = Chunks(device, self._engine.kernel)
-        self._checks = Checks(plan.metrics, self._knobs, self._encoder, device.put)
-        self._beliefs: tuple[Rows, list[Beliefs | None]] | None = None  # of the latest ask, until something is learned
+        self._engine = FleetEngine(plan.dims, plan.default, settings)
+        self._chunks = Chunks(device)
+        self._checks = Checks(plan.metrics, self._knobs, self._encoder)
+        self._beliefs: tuple[Places, list[Beliefs | None]] | None = None  # of the latest ask
 
     def __len__(self) -> int:
         return self._tuners.size
@@ -113,18 +115,18 @@ class Fleet:
         records = self._tuners.records
         return (
             f"<Fleet of {len(self)} tuners device={self._device.name!r} knobs={list(self._plan.space.knobs)}"
-            f" learned={int(host(records.learned).sum())} pending={int(host(records.waiting).sum())}>"
+            f" learned={int(records.learned.sum())} pending={int(records.waiting.sum())}>"
         )
 
     @property
-    def learned(self) -> Rows:
+    def learned(self) -> Places:
         """[B] how many samples each tuner was told or observed."""
-        return host(self._tuners.records.learned).astype(np.int64)
+        return self._tuners.records.learned.astype(np.int64)
 
     @property
-    def pending(self) -> NDArray[np.bool_]:
+    def pending(self) -> Flags:
         """[B] whether a suggestion of the tuner waits for an answer."""
-        return host(self._tuners.records.waiting) > 0.0
+        return self._tuners.records.waiting > 0.0
 
     @property
     def memory_per_tuner(self) -> int:
@@ -134,20 +136,21 @@ class Fleet:
         """
         one = blank(self._plan, Device("cpu"), 1, 0)
         one.make_room_for_failures(EARLY_FAILURES)
-        return 8 * belief.length(self._plan.dims) + sum(int(array.nbytes) for array in one.arrays())
+        numbers = belief.length(self._plan.dims) + sum(math.prod(shape) for shape in shapes(self._plan.dims).values())
+        return 8 * numbers + sum(int(array.nbytes) for array in one.arrays())
 
     def ask(self, contexts: Contexts = None, which: Which = None) -> FleetSuggestions:
         """Parameters to run in these contexts [n, c], one for each tuner."""
         rows = rows_of(which, len(self))
         seen = self._checks.contexts(contexts, rows)
         self._guide(rows)
-        xp, n, d = namespace(seen), len(rows), self._plan.dims.knobs
-        points, params = (xp.zeros(shape, dtype=seen.dtype, device=seen.device) for shape in ((n, d), (d, n)))
+        n, d = len(rows), self._plan.dims.knobs
+        points, params = np.zeros((n, d)), np.zeros((d, n))
 
         def one(tuners: Tuners, part: slice) -> Beliefs | None:
             proposed, believed = self._engine.propose(tuners, seen[part])
             values, points[part] = self._knobs.values(proposed)
-            params[:, part] = xp.stack(list(values.values()))
+            params[:, part] = list(values.values())
             records = tuners.records
             records.asks[...] = records.asks + 1.0
             records.waiting[...] = 1.0
@@ -155,8 +158,7 @@ class Fleet:
             return believed
 
         self._beliefs = (rows, self._chunks.run(one, self._tuners, rows, "records"))
-        back = _same_kind(contexts)
-        return FleetSuggestions(dict(zip(self._plan.space.knobs, back(params), strict=True)), back(points), rows)
+        return FleetSuggestions(dict(zip(self._plan.space.knobs, params, strict=True)), points, rows)
 
     def tell(self, metrics: Mapping[str, Any] | None = None, which: Which = None, failed: Any = None) -> None:
         """Learn what the waiting suggestions led to: metrics [n] by name.
@@ -164,16 +166,15 @@ class Fleet:
         `failed` [n] says which of them crashed or were invalid; their metrics are ignored.
         """
         rows = rows_of(which, len(self))
-        records, at = self._tuners.records, self._device.span(rows)
-        missing = records.waiting[at] == 0.0
-        if namespace(missing).any(missing):
-            first = int(rows[host(missing)][0])
-            raise InvalidValue(f"tuner {first} has no suggestion that waits for an answer: ask first")
+        records, at = self._tuners.records, span(rows)
+        missing = rows[records.waiting[at] == 0.0]
+        if len(missing):
+            raise InvalidValue(f"tuner {int(missing[0])} has no suggestion that waits for an answer: ask first")
         flags = flags_of("failed", failed, rows)
         values = list(self._checks.values(metrics, rows, flags).values())
         self._learn(rows, records.point[at], records.context[at], values, flags, True)
         records.waiting[at] = 0.0
-        ran = self._device.span(rows[~flags]) if flags.any() else at
+        ran = rows[~flags] if flags.any() else at
         records.current[ran] = records.point[ran]
 
     def observe(
@@ -187,23 +188,23 @@ class Fleet:
         values = self._checks.values(metrics, rows, none)
         self._learn(rows, self._knobs.points(given), seen, list(values.values()), none, False)
 
-    def recommend(self, contexts: Contexts = None, which: Which = None) -> dict[str, Tensor]:
+    def recommend(self, contexts: Contexts = None, which: Which = None) -> dict[str, Array]:
         """The best parameters [n] by knob for these contexts, without exploring; the default while nothing is known."""
         rows = rows_of(which, len(self))
         seen = self._checks.contexts(contexts, rows)
-        points = namespace(seen).zeros((len(rows), self._plan.dims.knobs), dtype=seen.dtype, device=seen.device)
+        points = np.zeros((len(rows), self._plan.dims.knobs))
 
         def one(tuners: Tuners, part: slice) -> None:
             points[part] = self._engine.best_known(tuners, seen[part])
 
         self._chunks.run(one, self._tuners, rows)
-        return {name: _same_kind(contexts)(column) for name, column in self._knobs.values(points)[0].items()}
+        return self._knobs.values(points)[0]
 
-    def add(self, n: int = 1) -> Rows:
+    def add(self, n: int = 1) -> Places:
         """Positions of n new tuners, at the end."""
         n, size = whole("n", n, 1, MOST_TUNERS), len(self)
         more = blank(self._plan, self._device, n, self._issued)
-        self._tuners, self._issued = self._tuners.join(more), self._issued + n
+        self._tuners, self._issued = self._tuners.join(more, blank=True), self._issued + n
         self._beliefs = None
         return np.arange(size, size + n)
 
@@ -211,26 +212,25 @@ class Fleet:
         """Forget these tuners; those after them move up."""
         rows = rows_of(which, len(self))
         kept = np.delete(np.arange(len(self)), rows)
-        for number in host(self._tuners.records.number)[rows]:
+        for number in self._tuners.records.number[rows]:
             self._lineages.pop(str(int(number)), None)
-        self._tuners = self._tuners.take(self._device.index(kept))
+        self._tuners = self._tuners.kept(kept)
         self._beliefs = None
 
     def __getitem__(self, i: int) -> Tuner:
         """A Tuner that knows what tuner i knows, and may go its own way; `fleet[i] = tuner` brings it back."""
         row = rows_of(i, len(self))
-        one = self._tuners.take(self._device.index(row))
+        one = self._tuners.some(row)
         return single.tuner_of(self._plan, one, self._lineages.get(str(int(one.records.number[0]))))
 
     def __setitem__(self, i: int, tuner: Tuner) -> None:
         row = rows_of(i, len(self))
-        at = self._device.index(row)
-        number = float(self._tuners.records.number[at][0])
-        one, lineage = single.tuners_of(self._plan, self._device, tuner, number)
+        number = float(self._tuners.records.number[row][0])
+        one, lineage = single.tuners_of(self._plan, tuner, number)
         room = max(one.records.failed_at.shape[1], self._tuners.records.failed_at.shape[1])
         one.make_room_for_failures(room)
         self._tuners.make_room_for_failures(room)
-        self._tuners.put(at, one)
+        self._tuners.put(row, one)
         self._lineages[str(int(number))] = lineage
         self._beliefs = None
 
@@ -256,18 +256,17 @@ class Fleet:
         self._lineages = header["lineages"]
 
     def _learn(
-        self, rows: Rows, points: Tensor, contexts: Tensor, values: list[Tensor], failed: NDArray[np.bool_], asked: bool
+        self, rows: Places, points: Array, contexts: Array, values: list[Array], failed: Flags, asked: bool
     ) -> None:
         self._guide(rows)
-        early = failed & (host(self._tuners.objective.seen)[rows] == 0) if failed.any() else failed
+        early = failed & (self._tuners.objective.seen[rows] == 0) if failed.any() else failed
         beliefs = self._kept_beliefs(rows) if asked else None
-        at = self._device.span(rows)
-        self._tuners.records.learned[at] = self._tuners.records.learned[at] + 1.0
+        self._tuners.records.learned[span(rows)] += 1.0
         if early.any():
-            self._keep_failures(rows[early], points[self._device.index(early)], contexts[self._device.index(early)])
-            rest, beliefs = self._device.index(np.flatnonzero(~early)), None
-            rows, points, contexts, values = rows[~early], points[rest], contexts[rest], [v[rest] for v in values]
-        flags = self._device.index(failed[~early])
+            self._keep_failures(rows[early], points[early], contexts[early])
+            rest, beliefs = ~early, None
+            rows, points, contexts, values = rows[rest], points[rest], contexts[rest], [v[rest] for v in values]
+        flags = failed[~early]
 
         def one(tuners: Tuners, part: slice) -> None:
             own = [column[part] for column in values]
@@ -277,43 +276,36 @@ class Fleet:
         self._beliefs = None
         self._chunks.run(one, self._tuners, rows, "all")
 
-    def _kept_beliefs(self, rows: Rows) -> dict[int, Beliefs | None] | None:
+    def _kept_beliefs(self, rows: Places) -> dict[int, Beliefs | None] | None:
         """Of the latest ask, by where a chunk starts, if it was of these tuners."""
         if self._beliefs is None or not np.array_equal(self._beliefs[0], rows):
             return None
         starts = [part.start for part in self._chunks.parts(rows)]
         return dict(zip(starts, self._beliefs[1], strict=True))
 
-    def _keep_failures(self, rows: Rows, points: Tensor, contexts: Tensor) -> None:
+    def _keep_failures(self, rows: Places, points: Array, contexts: Array) -> None:
         """Keep what failed before anything succeeded: the latest few of each tuner."""
-        at, tuners = self._device.index(rows), self._tuners
-        counts = host(tuners.records.failures)[rows].astype(np.int64)
+        tuners = self._tuners
+        counts = tuners.records.failures[rows].astype(np.int64)
         tuners.make_room_for_failures(min(int(counts.max()) + 1, EARLY_FAILURES))
-        full = self._device.index(rows[counts == EARLY_FAILURES])
-        failed_at = tuners.records.failed_at
-        failed_at[full, :-1] = failed_at[full, 1:] + 0.0
+        full, failed_at = rows[counts == EARLY_FAILURES], tuners.records.failed_at
+        failed_at[full, :-1] = failed_at[full, 1:]
         places = np.minimum(counts, EARLY_FAILURES - 1)
-        failed_at[at, self._device.index(places)] = namespace(points).concat([points, contexts], axis=1)
-        tuners.records.failures[at] = self._device.put(places + 1)
+        failed_at[rows, places] = np.concatenate([points, contexts], axis=1)
+        tuners.records.failures[rows] = places + 1
 
-    def _guide(self, rows: Rows) -> None:
+    def _guide(self, rows: Places) -> None:
         """Give tuners that have no samples what the others have learned."""
         if not self._share:
             return
-        records, at = self._tuners.records, self._device.span(rows)
+        records, at = self._tuners.records, span(rows)
         fresh = (records.learned[at] == 0.0) & (records.guided[at] == 0.0)
-        if not namespace(fresh).any(fresh):
+        if not fresh.any():
             return
-        total = float(host(records.learned).sum())
+        total = float(records.learned.sum())
         if not total:
             return
         if self._prior is None or total >= PRIOR_EVERY * float(self._prior.samples):
-            self._prior = combine([summarise(self._engine, self._tuners, self._device)])
+            self._prior = combine([summarise(self._tuners, self._plan.default)])
         if self._prior.known > 0.0:
-            guide(self._prior, self._tuners, rows[host(fresh)], self._device)
-
-
-def _same_kind(given: object) -> Callable[[Tensor], Tensor]:
-    """What makes arrays of the kind that came in: tensors, or NumPy's."""
-    one = next(iter(given.values()), None) if isinstance(given, Mapping) else given
-    return (lambda array: array) if is_tensor(one) else host
+            guide(self._prior, self._tuners, rows[fresh])

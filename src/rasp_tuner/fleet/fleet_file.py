@@ -25,12 +25,12 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, under
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
-from rasp_tuner.engine.kernel.state import Dims, shapes
+from rasp_tuner.engine.kernel.state import Dims, Places, shapes
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
-from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.prior import FleetPrior
-from rasp_tuner.fleet.records import Records, restored
+from rasp_tuner.fleet.records import restored
 from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.tuner import Tuner
 
@@ -48,7 +48,7 @@ def write(
     progress: Progress | bool,
 ) -> None:
     """Write the fleet so that after a crash `path` holds either the old file or the new one, whole."""
-    write_blocks(path, plan, whole, (tuners.size, tuners.records.failed_at.shape[1]), tuners.take, progress)
+    write_blocks(path, plan, whole, (tuners.size, tuners.records.failed_at.shape[1]), tuners.some, progress)
 
 
 def write_blocks(
@@ -56,7 +56,7 @@ def write_blocks(
     plan: Plan,
     whole: tuple[Mapping[str, Any], Mapping[str, Array]],
     shape: tuple[int, int],
-    take: Callable[[slice], Tuners],
+    take: Callable[[Places], Tuners],
     progress: Progress | bool,
 ) -> None:
     """The same for tuners that come some at a time; `shape`: how many, and the most early failures of any."""
@@ -100,9 +100,9 @@ def read(
             for start in range(0, size, BLOCK_TUNERS):
                 stop = min(start + BLOCK_TUNERS, size)
                 _, block = snapshot.decode(_frame(file))
-                part = unpack(plan, device, stop - start, block)
+                part = unpack(plan, stop - start, block)
                 part.make_room_for_failures(failures)
-                tuners.put(device.index(np.arange(start, stop)), part)
+                tuners.put(np.arange(start, stop), part)
                 told(stop, size)
             if file.read(1):
                 raise SnapshotError("the file of the fleet goes on after its end")
@@ -135,24 +135,23 @@ def _least_numbers(dims: Dims) -> int:
 
 
 def pack(part: Tuners) -> dict[str, Array]:
-    """Arrays of some tuners, in NumPy; of memory only the slots in use."""
-    arrays = {f"state/{name}": array for name, array in to_packed(part.state).items()}
+    """Arrays of some tuners; of memory only the slots in use."""
+    arrays = {f"state/{name}": array for name, array in to_packed(part.batch.take(part.rows)).items()}
     for name, its in (("objective", part.objective), ("calibration", part.calibration), ("budget", part.budget)):
         if its is not None:
             arrays |= {f"{name}/{key}": array for key, array in its.state().items()}
-    return arrays | {f"records/{name}": host(array) for name, array in vars(part.records).items()}
+    return arrays | {f"records/{name}": array for name, array in vars(part.records).items()}
 
 
-def unpack(plan: Plan, device: Device, size: int, arrays: Mapping[str, Array]) -> Tuners:
-    """What `pack` gave, checked."""
-    part = blank(plan, device, size, 0)
-    part.state = from_packed(plan.dims, size, under("state/", arrays)).map(device.put)
+def unpack(plan: Plan, size: int, arrays: Mapping[str, Array]) -> Tuners:
+    """What `pack` gave, checked, on this machine."""
+    part = blank(plan, Device("cpu"), size, 0)
+    part.batch.put(part.rows, from_packed(plan.dims, size, under("state/", arrays)))
     part.objective.restore(under("objective/", arrays))
     part.calibration.restore(under("calibration/", arrays))
     if part.budget is not None:
         part.budget.restore(under("budget/", arrays))
-    told = restored(under("records/", arrays), size, plan.dims)
-    part.records = Records(**{name: device.put(array) for name, array in vars(told).items()})
+    part.records = restored(under("records/", arrays), size, plan.dims)
     return part
 
 
@@ -160,7 +159,7 @@ def _frames(
     plan: Plan,
     whole: tuple[Mapping[str, Any], Mapping[str, Array]],
     shape: tuple[int, int],
-    take: Callable[[slice], Tuners],
+    take: Callable[[Places], Tuners],
     told: Progress,
 ) -> Iterator[bytes]:
     (header, arrays), (size, failures) = whole, shape
@@ -168,7 +167,7 @@ def _frames(
     yield snapshot.encode({**header, "size": size, "failures": failures}, arrays)
     for start in range(0, size, BLOCK_TUNERS):
         stop = min(start + BLOCK_TUNERS, size)
-        yield snapshot.encode({}, pack(take(slice(start, stop))))
+        yield snapshot.encode({}, pack(take(np.arange(start, stop))))
         told(stop, size)
 
 

@@ -1,31 +1,31 @@
 """Checks of what comes into a fleet: arrays with one row for each tuner; errors name the first tuner concerned."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rasp_tuner.core.checks import same_names, show
 from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder
-from rasp_tuner.core.numerics import LARGEST
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.state import Tensor
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.fleet.device import host, is_tensor
-
-Rows = NDArray[np.int64]
-Convert = Callable[[Any], Tensor]  # anything array-like to a float64 array where the fleet computes
 
 
-def rows_of(which: object, size: int) -> Rows:
+def on_host(given: Any) -> Any:
+    """The same; tensors, which may lie on a GPU, as arrays."""
+    return given.cpu().numpy() if hasattr(given, "cpu") else given
+
+
+def rows_of(which: object, size: int) -> Places:
     """Positions of the tuners meant by None (all), a position, a slice, positions or a mask of length `size`."""
     if which is None:
         return np.arange(size)
     if isinstance(which, slice):
         return np.arange(size)[which]
     try:
-        given = np.atleast_1d(np.asarray(host(which) if is_tensor(which) else which))
+        given = np.atleast_1d(np.asarray(on_host(which)))
     except (ValueError, TypeError) as reason:
         raise InvalidValue(f"which must be positions of tuners, got {show(which)}") from reason
     if given.dtype == bool and given.shape == (size,):
@@ -45,29 +45,29 @@ def rows_of(which: object, size: int) -> Rows:
     return rows
 
 
-def contexts_of(given: object, encoder: ContextEncoder, rows: Rows, convert: Convert) -> Tensor:
+def contexts_of(given: object, encoder: ContextEncoder, rows: Places) -> Array:
     """[n, c] of an array, or of arrays [n] by name; values beyond +-1e100 saturate."""
     if encoder.dim == 0:
         if given is None or (isinstance(given, Mapping) and not given) or getattr(given, "shape", (1,))[-1] == 0:
-            return convert(np.zeros((len(rows), 0)))
+            return np.zeros((len(rows), 0))
         raise InvalidValue(f"this fleet was built without context, got {show(given)}; leave it out")
     if given is None:
         raise InvalidValue(f"contexts are missing: give an array [{len(rows)}, {encoder.dim}]")
     if isinstance(encoder, KindEncoder):
-        return convert(_encoded_rows(given, encoder, rows))
+        return _encoded_rows(given, encoder, rows)
     if isinstance(given, Mapping):
         if encoder.names is None:
             raise InvalidValue(f"contexts have no names here: give an array [{len(rows)}, {encoder.dim}]")
         columns = same_names("contexts", given, encoder.names)
-        arrays = [_column(f"contexts[{name!r}]", columns[name], rows, convert) for name in encoder.names]
-        contexts = namespace(arrays[0]).stack(arrays, axis=1)
+        arrays = [_column(f"contexts[{name!r}]", columns[name], rows) for name in encoder.names]
+        contexts = np.stack(arrays, axis=1)
     else:
-        contexts = _array("contexts", given, (len(rows), encoder.dim), convert)
+        contexts = _array("contexts", given, (len(rows), encoder.dim))
         _check_finite("contexts", contexts, rows)
-    return namespace(contexts).clip(contexts, -LARGEST, LARGEST)
+    return np.clip(contexts, -LARGEST, LARGEST)
 
 
-def _encoded_rows(given: object, encoder: KindEncoder, rows: Rows) -> NDArray[np.float64]:
+def _encoded_rows(given: object, encoder: KindEncoder, rows: Places) -> Array:
     """[n, c] of columns by name, whose values have kinds: each tuner's context by itself."""
     if not isinstance(given, Mapping):
         raise InvalidValue(f"contexts must be columns by name, one value for each tuner, got {show(given)}")
@@ -84,31 +84,31 @@ def _encoded_rows(given: object, encoder: KindEncoder, rows: Rows) -> NDArray[np
     return encoded
 
 
-def columns_of(field: str, given: object, names: Mapping[str, object], rows: Rows, convert: Convert) -> list[Tensor]:
+def columns_of(field: str, given: object, names: Mapping[str, object], rows: Places) -> list[Array]:
     """Finite arrays [n], one for each name."""
     columns = same_names(field, given, names)
-    return [_column(f"{field}[{name!r}]", columns[name], rows, convert) for name in names]
+    return [_column(f"{field}[{name!r}]", columns[name], rows) for name in names]
 
 
-def flags_of(field: str, given: object, rows: Rows) -> NDArray[np.bool_]:
+def flags_of(field: str, given: object, rows: Places) -> Flags:
     """[n] true or false for each tuner; all false for None."""
     if given is None:
         return np.zeros(len(rows), dtype=bool)
-    flags = np.asarray(host(given) if is_tensor(given) else given)
+    flags = np.asarray(on_host(given))
     if flags.shape != (len(rows),) or flags.dtype != bool:
         raise InvalidValue(f"{field} must hold {len(rows)} times True or False, got {show(given)}")
     return flags
 
 
-def _column(field: str, given: object, rows: Rows, convert: Convert) -> Tensor:
-    column = _array(field, given, (len(rows),), convert)
+def _column(field: str, given: object, rows: Places) -> Array:
+    column = _array(field, given, (len(rows),))
     _check_finite(field, column, rows)
     return column
 
 
-def _array(field: str, given: object, shape: tuple[int, ...], convert: Convert) -> Tensor:
+def _array(field: str, given: object, shape: tuple[int, ...]) -> Array:
     try:
-        array = convert(given)
+        array = np.array(on_host(given), dtype=np.float64)
     except (ValueError, TypeError, RuntimeError) as reason:
         raise InvalidValue(f"{field} must be an array of numbers {list(shape)}, got {show(given)}") from reason
     if tuple(array.shape) != shape:
@@ -116,11 +116,9 @@ def _array(field: str, given: object, shape: tuple[int, ...], convert: Convert) 
     return array
 
 
-def _check_finite(field: str, array: Tensor, rows: Rows) -> None:
-    xp = namespace(array)
-    fine = xp.isfinite(array)
-    if bool(xp.all(fine)):
+def _check_finite(field: str, array: Array, rows: Places) -> None:
+    fine = np.isfinite(array)
+    if fine.all():
         return
-    fine = xp.reshape(fine, (len(rows), -1))
-    bad = int(xp.argmin(xp.astype(xp.all(fine, axis=1), xp.int8)))
+    bad = int(np.argmin(fine.reshape(len(rows), -1).all(axis=1)))
     raise InvalidValue(f"{field} must be finite, got {show(array[bad].tolist())} for tuner {int(rows[bad])}")

@@ -7,14 +7,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.state import Tensor
-from rasp_tuner.engine.numbers import Number
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import MOST_DIGITS, MOST_LEVELS, Float, Int, Knob, Space
 
@@ -44,19 +40,18 @@ class Knobs:
                     " any knob"
                 )
 
-    def values(self, points: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    def values(self, points: Array) -> tuple[dict[str, Array], Array]:
         """The legal values nearest to points [n, d], by name, and their own points: what will really run."""
-        xp = namespace(points)
         if self._ranges is not None:
-            low, high, scale = (xp.asarray(row, device=points.device) for row in self._ranges)
-            unit = xp.clip(points, 0.0, 1.0)
-            table = _rounded(xp, unit, low + unit * (high - low), low, high, scale)
+            low, high, scale = self._ranges
+            unit = np.clip(points, 0.0, 1.0)
+            table = _rounded(unit, low + unit * (high - low), low, high, scale)
             return {name: table[:, i] for i, name in enumerate(self.space.knobs)}, (table - low) / (high - low)
-        columns = [_value(xp, knob, points[:, i]) for i, knob in enumerate(self.space.knobs.values())]
+        columns = [_value(knob, points[:, i]) for i, knob in enumerate(self.space.knobs.values())]
         for i, (value, place) in self._exact.items():
-            columns[i] = xp.where(xp.abs(points[:, i] - place) < SAME, value, columns[i])
-        own = [_place(xp, knob, x) for knob, x in zip(self.space.knobs.values(), columns, strict=True)]
-        return dict(zip(self.space.knobs, columns, strict=True)), xp.stack(own, axis=1)
+            columns[i] = np.where(np.abs(points[:, i] - place) < SAME, value, columns[i])
+        own = [_place(knob, x) for knob, x in zip(self.space.knobs.values(), columns, strict=True)]
+        return dict(zip(self.space.knobs, columns, strict=True)), np.stack(own, axis=1)
 
     @cached_property
     def _ranges(self) -> Array | None:
@@ -76,47 +71,45 @@ class Knobs:
             if isinstance(knob, Float) and knob.from_unit(places[i]) != default[name]
         }
 
-    def points(self, params: Mapping[str, Tensor]) -> Tensor:
+    def points(self, params: Mapping[str, Array]) -> Array:
         """Points [n, d] of legal values."""
         arrays = [params[name] for name in self.space.knobs]
-        xp = namespace(arrays[0])
         knobs = self.space.knobs.values()
-        return xp.stack([_place(xp, knob, x) for knob, x in zip(knobs, arrays, strict=True)], axis=1)
+        return np.stack([_place(knob, x) for knob, x in zip(knobs, arrays, strict=True)], axis=1)
 
-    def illegal(self, params: Mapping[str, Tensor]) -> tuple[str, int, str] | None:
+    def illegal(self, params: Mapping[str, Array]) -> tuple[str, int, str] | None:
         """Name, position and rule of the first value that breaks one; None if all are legal."""
         for name, knob in self.space.knobs.items():
             assert isinstance(knob, Float | Int)  # noqa: S101 - checked at birth
             x = params[name]
-            xp = namespace(x)
             rules = [(f"must be a finite number from {knob.low} to {knob.high}", (x >= knob.low) & (x <= knob.high))]
             if isinstance(knob, Int):
-                whole = xp.round((x - knob.low) / knob.step) * knob.step + knob.low == x
+                whole = np.round((x - knob.low) / knob.step) * knob.step + knob.low == x
                 rules.append((f"must be {knob.low} plus a multiple of {knob.step}", whole))
             for rule, fine in rules:
-                if not bool(xp.all(fine)):
-                    return name, int(xp.argmin(xp.astype(fine, xp.int8))), rule
+                if not fine.all():
+                    return name, int(fine.argmin()), rule
         return None
 
 
-def _value(xp: Any, knob: Knob, unit: Tensor) -> Tensor:
+def _value(knob: Knob, unit: Array) -> Array:
     """Legal values nearest to positions [n]."""
-    unit = xp.clip(unit, 0.0, 1.0)
+    unit = np.clip(unit, 0.0, 1.0)
     if isinstance(knob, Int):
         if knob.log:
-            x = xp.round(_mix(xp, unit, knob.low + knob.shift, knob.high + knob.shift)) - knob.shift
-            return xp.clip(x, float(knob.low), float(knob.high))
-        return knob.low + knob.step * xp.round(unit * (knob.levels - 1))
+            x = np.round(_mix(unit, knob.low + knob.shift, knob.high + knob.shift)) - knob.shift
+            return np.clip(x, float(knob.low), float(knob.high))
+        return knob.low + knob.step * np.round(unit * (knob.levels - 1))
     assert isinstance(knob, Float)  # noqa: S101 - checked at birth
     width = knob.high - knob.low
     if knob.log:
-        x = _mix(xp, unit, knob.low, knob.high)
-        fine = (knob.digits or MOST_DIGITS) - 1 - xp.floor(xp.log10(xp.clip(x, None, width)))
-        digits = xp.clip(xp.minimum(fine, DOUBLE_DIGITS - xp.floor(xp.log10(x))), -MOST_DECIMALS, MOST_DECIMALS)
-        scale = xp.take(xp.asarray(_POWERS, device=unit.device), xp.astype(digits, xp.int64) + MOST_DECIMALS)
+        x = _mix(unit, knob.low, knob.high)
+        fine = (knob.digits or MOST_DIGITS) - 1 - np.floor(np.log10(np.clip(x, None, width)))
+        digits = np.clip(np.minimum(fine, DOUBLE_DIGITS - np.floor(np.log10(x))), -MOST_DECIMALS, MOST_DECIMALS)
+        scale = _POWERS[digits.astype(np.int64) + MOST_DECIMALS]
     else:
         x, scale = knob.low + unit * width, _linear_scale(knob)
-    return _rounded(xp, unit, x, knob.low, knob.high, scale)
+    return _rounded(unit, x, knob.low, knob.high, scale)
 
 
 def _linear_scale(knob: Float) -> float:
@@ -128,23 +121,23 @@ def _linear_scale(knob: Float) -> float:
     return float(_POWERS[min(max(digits, -MOST_DECIMALS), MOST_DECIMALS) + MOST_DECIMALS])
 
 
-def _rounded(xp: Any, unit: Tensor, x: Tensor, low: Number, high: Number, scale: Number) -> Tensor:
+def _rounded(unit: Array, x: Array, low: Array | float, high: Array | float, scale: Array | float) -> Array:
     """Values x at positions `unit`, to the digits that `scale` leaves."""
-    x, near = xp.round(x * scale) / scale + 0.0, 0.75 / scale  # + 0.0: never -0.0
-    x = xp.where((x - low < near) | (unit == 0.0), low, x)  # the ends are legal with all their digits
-    return xp.where(((high - x < near) | (unit == 1.0)) & (unit > 0.0), high, x)
+    x, near = np.round(x * scale) / scale + 0.0, 0.75 / scale  # + 0.0: never -0.0
+    x = np.where((x - low < near) | (unit == 0.0), low, x)  # the ends are legal with all their digits
+    return np.where(((high - x < near) | (unit == 1.0)) & (unit > 0.0), high, x)
 
 
-def _place(xp: Any, knob: Knob, x: Tensor) -> Tensor:
+def _place(knob: Knob, x: Array) -> Array:
     """Where legal values [n] lie in [0, 1]."""
     if isinstance(knob, Int) and not knob.log:
-        return xp.round((x - knob.low) / knob.step) / (knob.levels - 1)
+        return np.round((x - knob.low) / knob.step) / (knob.levels - 1)
     assert isinstance(knob, Float | Int)  # noqa: S101 - checked at birth
     if knob.log:
         shift = knob.shift if isinstance(knob, Int) else 0
-        return xp.log((x + shift) / (knob.low + shift)) / math.log((knob.high + shift) / (knob.low + shift))
+        return np.log((x + shift) / (knob.low + shift)) / math.log((knob.high + shift) / (knob.low + shift))
     return (x - knob.low) / (knob.high - knob.low)
 
 
-def _mix(xp: Any, unit: Tensor, low: float, high: float) -> Tensor:
-    return low * xp.exp(unit * math.log(high / low))
+def _mix(unit: Array, low: float, high: float) -> Array:
+    return low * np.exp(unit * math.log(high / low))

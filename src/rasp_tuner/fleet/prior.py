@@ -17,11 +17,8 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import broken, checked
-from rasp_tuner.engine.kernel.state import FIELDS, LARGEST_LEVEL_VARIANCE, LEAST_UNIT, Dims, sizes
-from rasp_tuner.fleet.device import Device, host
-from rasp_tuner.fleet.draws import draws
-from rasp_tuner.fleet.engine import FleetEngine
-from rasp_tuner.fleet.inputs import Rows
+from rasp_tuner.engine.kernel.draws import DrawKeys, draws
+from rasp_tuner.engine.kernel.state import FIELDS, LARGEST_LEVEL_VARIANCE, LEAST_UNIT, Dims, Places, sizes
 from rasp_tuner.fleet.records import GIVEN, LOCATED
 from rasp_tuner.fleet.tuners import Tuners
 
@@ -31,6 +28,7 @@ LOCATION_FLOOR, LOCATION_MOST = 0.01, 0.5  # variance of optima around the usual
 LOCATION_KNOWN = 0.1  # mean variance below which a new tuner begins there
 ALIKE_LOGS = 0.7  # deviation of log(curvature) up to which tuners are of one kind
 MOST_TRACKED = 20.0  # samples that a shared shape counts as
+SUMMARISED = ("level_variance", "largest", "tracked", "shape", "scores", "noises")  # of a state, as they are
 LEAST_SCORE = -5.0  # nats against an expert, or a noise, that a new tuner begins with
 
 
@@ -79,38 +77,30 @@ class Summary:
     scores: Array  # [n, E]
     noises: Array  # [n, E, NOISES]
 
-    def take(self, rows: Rows) -> "Summary":
+    def take(self, rows: Places) -> "Summary":
         """That of some of its rows."""
         return Summary(self.samples, **{name: array[rows] for name, array in vars(self).items() if name != "samples"})
 
 
-def summarise(engine: FleetEngine, tuners: Tuners, device: Device) -> Summary:
-    """What the tuners know now."""
-    records = tuners.records
-    learned, numbers = host(records.learned), host(records.number)
-    known = np.flatnonzero((host(tuners.objective.seen) >= LEAST_SAMPLES) & (learned >= LEAST_SAMPLES))
+def summarise(tuners: Tuners, default: Array) -> Summary:
+    """What the tuners know now; the default [d]."""
+    learned, numbers = tuners.records.learned, tuners.records.number
+    known = np.flatnonzero((tuners.objective.seen >= LEAST_SAMPLES) & (learned >= LEAST_SAMPLES))
     rows = known[_looked_at(numbers[known])]
-    part = tuners.take(device.index(rows))
-    state = {name: host(array) for name, array in part.state.items()}
-    optimum = np.zeros_like(state["location"])
+    part = tuners.some(rows)
+    state = {name: part.known(name) for name in ("first", "weights", "curvature", "level", *SUMMARISED)}
+    optimum = np.zeros((len(rows), len(default)))
     if len(rows):
-        contexts = part.state.origin + part.state.previous
-        best = engine.kernel.best(part.state, engine.kernel.believe(part.state, contexts))
-        optimum = 2.0 * host(best - engine.default)
+        optimum = 2.0 * (part.believe(part.known("origin") + part.known("previous")).best() - default)
     alone = len(part.objective.metrics) > 1  # then each tuner measures them in deviations of its own
     return Summary(
         samples=np.array(float(learned.sum())),
         number=numbers[rows],
         optimum=optimum,
-        log=np.where(host(part.objective.weights)[:, -1] > 0.0, 1.0, 0.0),
+        log=np.where(part.objective.weights[:, -1] > 0.0, 1.0, 0.0),
         curvature=np.where(alone, 0.0, state["curvature"]),
         level=(state["first"] * state["weights"]).sum(axis=1) + state["level"],
-        level_variance=state["level_variance"],
-        largest=state["largest"],
-        tracked=state["tracked"],
-        shape=state["shape"],
-        scores=state["scores"],
-        noises=state["noises"],
+        **{name: state[name] for name in SUMMARISED},
     )
 
 
@@ -143,16 +133,15 @@ def combine(summaries: Sequence[Summary]) -> FleetPrior:
     )
 
 
-def guide(prior: FleetPrior, tuners: Tuners, rows: Rows, device: Device) -> None:
+def guide(prior: FleetPrior, tuners: Tuners, rows: Places) -> None:
     """Give tuners without samples this start."""
-    at, state = device.index(rows), tuners.state
     located = float(prior.location_variance.mean()) < LOCATION_KNOWN
     names = ["shape", "location", "location_variance", "scores", "noises"]
     if prior.curvature > 0.0:
         names += ["curvature", "level", "level_variance", "largest", "tracked"]
     for name in names:
-        getattr(state, name)[at] = device.put(getattr(prior, name))
-    tuners.records.guided[at] = LOCATED if located else GIVEN
+        tuners.batch.write(name, tuners.rows[rows], getattr(prior, name))
+    tuners.records.guided[rows] = LOCATED if located else GIVEN
 
 
 def _unknown(some: Summary) -> FleetPrior:
@@ -163,12 +152,12 @@ def _unknown(some: Summary) -> FleetPrior:
     return FleetPrior(some.samples, none, none, none, none, none, none, *located, scores, noises)
 
 
-def _looked_at(numbers: Array) -> Rows:
+def _looked_at(numbers: Array) -> Places:
     """Positions, in order, of the tuners with these numbers that are looked at: of any, those that draw the least.
 
     What is chosen among the chosen of parts is then what is chosen among all.
     """
-    drawn = draws(0, numbers, np.zeros_like(numbers), 1)[:, 0]
+    drawn = draws(DrawKeys(0, numbers, np.zeros_like(numbers)), 1)[:, 0]
     return np.sort(np.argsort(drawn, kind="stable")[:MOST_TUNERS])
 
 

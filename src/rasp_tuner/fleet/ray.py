@@ -16,15 +16,16 @@ from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import whole
 from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.fleet import fleet_file, single
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks
 from rasp_tuner.fleet.cluster import Cluster
-from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.fleet import PRIOR_EVERY, Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import Rows, flags_of, rows_of
+from rasp_tuner.fleet.inputs import flags_of, rows_of
 from rasp_tuner.fleet.knobs import Knobs
 from rasp_tuner.fleet.prior import FleetPrior, combine
 from rasp_tuner.fleet.roster import Part, Roster
@@ -88,7 +89,7 @@ class RayFleet:
         self._end = weakref.finalize(self, end)
         self._tuners, self._certain = Roster(len(shards)), True
         self._prior: FleetPrior | None = None
-        self._checks = Checks(plan.metrics, Knobs(plan.space), context_encoder(plan.context), CPU.put)
+        self._checks = Checks(plan.metrics, Knobs(plan.space), context_encoder(plan.context))
 
     def close(self) -> None:
         """End the shards; the fleet cannot be used any more. Snapshots in a folder that was given stay there."""
@@ -110,7 +111,7 @@ class RayFleet:
         )
 
     @property
-    def learned(self) -> Rows:
+    def learned(self) -> Places:
         """[B] how many samples each tuner was told or observed."""
         return self._roster.learned.copy()
 
@@ -169,7 +170,7 @@ class RayFleet:
         answers = self._shards.query("recommend", {part.shard: part.call(seen[part.at], part.which) for part in parts})
         return self._params(parts, answers)
 
-    def add(self, n: int = 1) -> Rows:
+    def add(self, n: int = 1) -> Places:
         """Positions of n new tuners, at the end."""
         n, size = whole("n", n, 1, MOST_TUNERS), len(self)
         numbers = self._roster.new_numbers(n)
@@ -191,7 +192,7 @@ class RayFleet:
 
     def __setitem__(self, i: int, tuner: Tuner) -> None:
         row = rows_of(i, len(self))
-        single.tuners_of(self._plan, CPU, tuner, 0.0)  # whether it can be
+        single.tuners_of(self._plan, tuner, 0.0)  # whether it can be
         (part,) = self._roster.parts(row)
         self._change("set_tuner", {part.shard: part.call(int(part.rows[0]), tuner.to_bytes())})
         self._roster.learned[row], self._roster.guided[row] = tuner.learned, False
@@ -202,14 +203,13 @@ class RayFleet:
         found = self._shards.query_all("census")
         failures = max(census.failures for census in found)
 
-        def take(block: slice) -> Tuners:
-            rows = rows_of(block, len(self))
+        def take(rows: Places) -> Tuners:
             parts = self._roster.parts(rows)
             answers = self._shards.query("packed", {part.shard: Call((part.rows,)) for part in parts})
             tuners = blank(self._plan, CPU, len(rows), 0)
             tuners.make_room_for_failures(failures)
             for part in parts:
-                own = fleet_file.unpack(self._plan, CPU, len(part.rows), answers[part.shard])
+                own = fleet_file.unpack(self._plan, len(part.rows), answers[part.shard])
                 own.make_room_for_failures(failures)
                 tuners.put(part.at, own)
             return tuners
@@ -231,7 +231,7 @@ class RayFleet:
         fleet = cls.__new__(cls)
         fleet._build(plan, header["share"], *where.start(plan.to_bytes(), header["share"]))
         fleet._prior = prior
-        records, roster = {name: host(array) for name, array in vars(tuners.records).items()}, fleet._roster
+        records, roster = vars(tuners.records), fleet._roster
         number, learned = records["number"].astype(np.int64), records["learned"].astype(np.int64)
         roster.take_over(number, learned, records["waiting"] > 0.0, records["guided"] > 0.0)
         roster.issued = header["issued"]
@@ -239,7 +239,7 @@ class RayFleet:
         joined = {}
         for part in parts:
             own = {name: header["lineages"][name] for name in map(str, number[part.at]) if name in header["lineages"]}
-            joined[part.shard] = Call((fleet_file.pack(tuners.take(part.at)), roster.issued, own))
+            joined[part.shard] = Call((fleet_file.pack(tuners.some(part.at)), roster.issued, own))
         fleet._change("join", joined)
         fleet._shards.snapshot(range(len(fleet._shards)))
         return fleet
@@ -280,7 +280,7 @@ class RayFleet:
             for name in self._plan.space.knobs
         }
 
-    def _start(self, rows: Rows) -> None:
+    def _start(self, rows: Places) -> None:
         """Give tuners that have no samples what those of all shards have learned, when a `Fleet` would."""
         roster = self._roster
         fresh = rows[(roster.learned[rows] == 0) & ~roster.guided[rows]]
@@ -300,7 +300,7 @@ def _some(columns: Mapping[str, Array], part: Part) -> dict[str, Array]:
 
 
 def _gathered(parts: Sequence[Part], answers: Mapping[int, Array], width: int | None = None) -> Array:
-    """Rows that shards gave, in the order of the call: [n], or [n, width]."""
+    """Places that shards gave, in the order of the call: [n], or [n, width]."""
     size = sum(len(part.at) for part in parts)
     gathered = np.zeros(size if width is None else (size, width))
     for part in parts:

@@ -13,7 +13,7 @@ import numpy as np
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.engine.engine import EARLY_FAILURES
-from rasp_tuner.engine.kernel.state import Dims, Tensor
+from rasp_tuner.engine.kernel.state import Dims
 
 GIVEN, LOCATED = 1.0, 2.0  # of `guided`: a start was given; and it says where optima lie
 
@@ -36,20 +36,20 @@ FIELDS = {  # what files may say
 class Records:
     """Every array is of float64; flags are 0 or 1."""
 
-    number: Tensor  # [B] of the tuner in this fleet, for its draws: never used again
-    asks: Tensor  # [B] suggestions made
-    learned: Tensor  # [B] samples told or observed
-    waiting: Tensor  # [B] whether a suggestion waits for its answer
-    point: Tensor  # [B, d] that suggestion, in the unit box
-    context: Tensor  # [B, c] what it was made for
-    current: Tensor  # [B, d] the latest suggestion that was answered
-    guided: Tensor  # [B] whether it began with what the fleet knew: 0, GIVEN or LOCATED
-    failures: Tensor  # [B] that came before anything succeeded
-    failed_at: Tensor  # [B, F, d + c] their points and contexts; F grows with the most that any tuner has
+    number: Array  # [B] of the tuner in this fleet, for its draws: never used again
+    asks: Array  # [B] suggestions made
+    learned: Array  # [B] samples told or observed
+    waiting: Array  # [B] whether a suggestion waits for its answer
+    point: Array  # [B, d] that suggestion, in the unit box
+    context: Array  # [B, c] what it was made for
+    current: Array  # [B, d] the latest suggestion that was answered
+    guided: Array  # [B] whether it began with what the fleet knew: 0, GIVEN or LOCATED
+    failures: Array  # [B] that came before anything succeeded
+    failed_at: Array  # [B, F, d + c] their points and contexts; F grows with the most that any tuner has
 
 
 def restored(state: Mapping[str, Array], size: int, dims: Dims) -> Records:
-    """Records of so many tuners, as a file says, in NumPy."""
+    """Records of so many tuners, as a file says."""
     d, c = dims.knobs, dims.context
     sizes: dict[str, int | range] = {"B": size, "d": d, "c": c, "F": range(EARLY_FAILURES + 1), "d + c": d + c}
     arrays = checked(state, FIELDS, sizes)
@@ -61,8 +61,8 @@ def restored(state: Mapping[str, Array], size: int, dims: Dims) -> Records:
     return Records(**arrays)
 
 
-def blank(size: int, default: Tensor, context: int, first: int) -> Records:
-    """Of tuners that know nothing, numbered from `first` on, in NumPy; `default` [d]."""
+def blank(size: int, default: Array, context: int, first: int) -> Records:
+    """Of tuners that know nothing, numbered from `first` on; `default` [d]."""
     d, zeros = len(default), np.zeros
     return Records(
         number=np.arange(first, first + size, dtype=np.float64),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.fleet.inputs import Rows
+from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.fleet.shard import Census
 from rasp_tuner.fleet.shard_group import Call
 
@@ -20,12 +20,12 @@ class Part:
     """What of a call is for one shard."""
 
     shard: int
-    rows: Rows  # positions in the shard
-    at: Rows  # places among the arguments
+    rows: Places  # positions in the shard
+    at: Places  # places among the arguments
     size: int  # tuners in the shard
 
     @property
-    def which(self) -> Rows | None:
+    def which(self) -> Places | None:
         """The same as `rows`, as short as it can be: it is kept until the next snapshot."""
         return None if len(self.rows) == self.size and bool((np.diff(self.rows) > 0).all()) else self.rows
 
@@ -42,7 +42,7 @@ class Roster:
         none = np.zeros(0, dtype=np.int64)
         self.take_over(none, none, none > 0, none > 0)
 
-    def take_over(self, number: Rows, learned: Rows, waiting: Any, guided: Any) -> None:
+    def take_over(self, number: Places, learned: Places, waiting: Any, guided: Any) -> None:
         """Become the roster of these tuners [B], in the order of their numbers."""
         self.number, self.learned = number, learned  # samples that it was told or observed
         self.waiting, self.guided = waiting, guided  # for an answer; whether it began with what the fleet knew
@@ -60,7 +60,7 @@ class Roster:
         self.take_over(*(column[order] for column in columns))
         self.issued = max(self.issued, *(census.issued for census in found))
 
-    def new_numbers(self, n: int) -> dict[int, Rows]:
+    def new_numbers(self, n: int) -> dict[int, Places]:
         """Numbers of the next n tuners, by shard."""
         numbers = np.arange(self.issued, self.issued + n)
         return {int(shard): numbers[numbers % self._shards == shard] for shard in np.unique(numbers % self._shards)}
@@ -72,11 +72,11 @@ class Roster:
         columns = ((self.number, numbers), (self.learned, 0 * numbers), (self.waiting, no), (self.guided, no))
         self.take_over(*(np.concatenate([old, new]) for old, new in columns))
 
-    def remove(self, rows: Rows) -> None:
+    def remove(self, rows: Places) -> None:
         columns = (self.number, self.learned, self.waiting, self.guided)
         self.take_over(*(np.delete(column, rows) for column in columns))
 
-    def parts(self, rows: Rows) -> list[Part]:
+    def parts(self, rows: Places) -> list[Part]:
         """A call for these tuners, by shard."""
         shards = self._shard[rows]
         places = {int(shard): np.flatnonzero(shards == shard) for shard in np.unique(shards)}

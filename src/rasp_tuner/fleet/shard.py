@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import SnapshotFileError
 from rasp_tuner.fleet.build import Plan, blank
-from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.fleet import Fleet
 from rasp_tuner.fleet.fleet_file import pack, unpack
-from rasp_tuner.fleet.inputs import Rows
 from rasp_tuner.fleet.prior import FleetPrior, Summary, guide, summarise
 from rasp_tuner.tuner import Tuner
 
@@ -43,8 +43,8 @@ class Census:
 
     plan: bytes
     share: bool
-    number: Rows  # [n]
-    learned: Rows  # [n] samples
+    number: Places  # [n]
+    learned: Places  # [n] samples
     waiting: NDArray[np.bool_]  # [n] whether a suggestion waits for its answer
     guided: NDArray[np.bool_]  # [n] whether it began with what the fleet knew
     issued: int  # numbers given to tuners so far, as far as they know
@@ -74,42 +74,42 @@ class Shard(Fleet):
         for method, arguments in changes:
             getattr(self, method)(*arguments)
 
-    def start(self, prior: Mapping[str, Array], rows: Rows) -> None:
+    def start(self, prior: Mapping[str, Array], rows: Places) -> None:
         """Give these tuners, which have no samples, what all shards have learned."""
         self._prior = FleetPrior.of(prior, self._plan.dims)
-        guide(self._prior, self._tuners, rows, self._device)
+        guide(self._prior, self._tuners, rows)
 
-    def add_numbered(self, numbers: Rows) -> None:
+    def add_numbered(self, numbers: Places) -> None:
         """Add new tuners that have these numbers in the whole fleet."""
         more = blank(self._plan, self._device, len(numbers), 0)
-        more.records.number[...] = self._device.put(numbers)
-        self._tuners, self._issued = self._tuners.join(more), max(self._issued, int(numbers.max()) + 1)
+        more.records.number[...] = numbers
+        self._tuners, self._issued = self._tuners.join(more, blank=True), max(self._issued, int(numbers.max()) + 1)
         self._beliefs = None
 
     def join(self, arrays: Mapping[str, Array], issued: int, lineages: Mapping[str, Any]) -> None:
         """Add tuners that know something: what `packed` gave."""
         self._lineages |= lineages
-        more = unpack(self._plan, self._device, len(arrays["records/number"]), arrays)
+        more = unpack(self._plan, len(arrays["records/number"]), arrays)
         self._tuners, self._issued = self._tuners.join(more), issued
         self._beliefs = None
 
-    def packed(self, rows: Rows) -> dict[str, Array]:
+    def packed(self, rows: Places) -> dict[str, Array]:
         """All that these tuners know."""
-        return pack(self._tuners.take(self._device.index(rows)))
+        return pack(self._tuners.some(rows))
 
     def summary(self) -> Summary:
         """What its tuners know, for the prior of all."""
-        return summarise(self._engine, self._tuners, self._device)
+        return summarise(self._tuners, self._plan.default)
 
     def census(self) -> Census:
         records = self._tuners.records
         return Census(
             self._plan.to_bytes(),
             self._share,
-            host(records.number).astype(np.int64),
+            records.number.astype(np.int64),
             self.learned,
             self.pending,
-            host(records.guided) > 0.0,
+            records.guided > 0.0,
             self._issued,
             records.failed_at.shape[1],
             self._lineages,
@@ -135,7 +135,7 @@ class Shard(Fleet):
         """Delete one that a later one has made useless."""
         Path(path).unlink(missing_ok=True)
 
-    def _guide(self, rows: Rows) -> None:
+    def _guide(self, rows: Places) -> None:
         """Nothing here: the driver calls `start`."""
 
 

@@ -14,7 +14,7 @@ from rasp_tuner.core.state_checks import under
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.fleet.build import Plan, blank
-from rasp_tuner.fleet.device import Device, host
+from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
@@ -27,10 +27,10 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
 
     `lineage` says whose samples it had when it came to the fleet, if it did.
     """
-    records = {name: host(array)[0] for name, array in vars(one.records).items()}
+    records = {name: array[0] for name, array in vars(one.records).items()}
     asks, waiting = int(records["asks"]), bool(records["waiting"])
     arrays = dict(plan.arrays)
-    arrays |= {FAMILY + name: array for name, array in to_family(plan.dims, one.state, 0).items()}
+    arrays |= {FAMILY + name: array for name, array in to_family(plan.dims, one.batch.take(one.rows), 0).items()}
     arrays |= {OBJECTIVE + name: array[..., 0] for name, array in one.objective.state().items()}
     arrays |= {"calibration/" + name: array[..., 0] for name, array in one.calibration.state().items()}
     if one.budget is not None:
@@ -54,14 +54,14 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
     return Tuner.from_bytes(snapshot.encode(header, arrays))
 
 
-def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> tuple[Tuners, Mapping[str, Any]]:
+def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping[str, Any]]:
     """What a Tuner knows, as one tuner of a fleet; of several suggestions that wait, the latest. And its lineage."""
     if not isinstance(tuner, Tuner):
         raise InvalidValue(f"only a Tuner can become a tuner of a fleet, got {show(tuner)}")
     header, arrays = snapshot.decode(tuner.to_bytes())
     _check_same_kind(plan, header, arrays)
-    one = blank(plan, device, 1, int(number))
-    one.state = from_family(plan.dims, under(FAMILY, arrays)).map(device.put)
+    one = blank(plan, Device("cpu"), 1, int(number))
+    one.batch.put(one.rows, from_family(plan.dims, under(FAMILY, arrays)))
     one.objective.restore({name: array[..., None] for name, array in under(OBJECTIVE, arrays).items()})
     one.calibration.restore({name: array[..., None] for name, array in under("calibration/", arrays).items()})
     if one.budget is not None:
@@ -81,7 +81,7 @@ def tuners_of(plan: Plan, device: Device, tuner: object, number: float) -> tuple
     if len(early):
         records["failed_at"] = early
     for name, value in records.items():
-        getattr(one.records, name)[0] = device.put(np.asarray(value, dtype=np.float64))
+        getattr(one.records, name)[0] = value
     return one, header["lineage"]
 
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.kernel.backend import Rows
-from rasp_tuner.engine.kernel.learn import reweigh
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.state import Dims, State, Tensor
+from rasp_tuner.engine.kernel.batch import Batch, Beliefs
+from rasp_tuner.engine.kernel.learn import FORGOTTEN
+from rasp_tuner.engine.kernel.masks import Flags, Rows
+from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
 from rasp_tuner.fleet.records import Records
@@ -19,91 +21,89 @@ from rasp_tuner.fleet.records import Records
 
 @dataclass
 class Tuners:
-    """Every array in every part begins with the axis of tuners."""
+    """Every array in every part begins with the axis of tuners; what the kernel knows of them stays in its batch."""
 
-    state: State
+    batch: Batch
+    rows: Places  # [B] of the batch that are theirs
     objective: Objective
     calibration: Calibration
     budget: BudgetLedger | None
     records: Records
-    rows: Rows | None = None  # of the state that are theirs, where it has others, too
 
     @property
     def size(self) -> int:
-        return len(self.records.asks)
+        return len(self.rows)
 
-    def parts(self) -> tuple[Any, ...]:
-        return self.state, self.objective, self.calibration, self.budget, self.records
+    def _parts(self) -> tuple[Objective, Calibration, BudgetLedger | None, Records]:
+        return self.objective, self.calibration, self.budget, self.records
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Tuners":
-        """Tuners with every array changed, as by taking some of them."""
-        return Tuners(*(mapped(part, change) for part in self.parts()))
-
-    def arrays(self) -> Iterator[Tensor]:
-        for part in self.parts():
+    def arrays(self) -> Iterator[Array]:
+        """But for those of the batch."""
+        for part in self._parts():
             for _, _, array in _arrays(part):
                 yield array
 
-    def take(self, rows: Any) -> "Tuners":
-        """Some of them: views of a slice, copies of positions."""
-        return self.map(lambda array: array[rows])
+    def some(self, places: Rows) -> "Tuners":
+        """Some of them: copies, or views of a slice; the batch is that of all."""
+        return Tuners(
+            self.batch, self.rows[places], *(mapped(part, lambda array: array[places]) for part in self._parts())
+        )
 
-    def take_beside(self, rows: Rows) -> "Tuners":
-        """The same with the state left where it is, for a kernel that takes rows."""
-        others = (mapped(part, lambda array: array[rows]) for part in self.parts()[1:])
-        taken = Tuners(self.state, *others)
-        taken.rows = rows if self.rows is None else self.rows[rows]
-        return taken
+    def known(self, name: str) -> Array:
+        """[B, ...] of the kernel's state."""
+        return self.batch.read(name, self.rows)
 
-    def known(self, name: str) -> Tensor:
-        """[n, ...] an array of their state."""
-        array = getattr(self.state, name)
-        return array if self.rows is None else array[self.rows]
+    def know(self, name: str, values: ArrayLike) -> None:
+        """Change an array of the kernel's state."""
+        self.batch.write(name, self.rows, values)
 
-    def know(self, name: str, values: Tensor) -> None:
-        """Change an array of their state."""
-        getattr(self.state, name)[slice(None) if self.rows is None else self.rows] = values
+    def believe(self, contexts: Array) -> Beliefs:
+        return self.batch.believe(contexts, self.rows)
 
-    def reweigh(self, dims: Dims, changed: Tensor) -> None:
-        """Tell the state of the tuners in a mask [n] that their metrics weigh something else now."""
-        weights = self.objective.weights
-        if self.rows is not None:
-            rows, changed = self.rows[changed], np.zeros(self.state.size, dtype=bool)
-            changed[rows] = True
-            everyone = np.zeros_like(self.state.weights)
-            everyone[self.rows] = weights
-            weights = everyone
-        reweigh(dims, self.state, weights, changed)
+    def reweigh(self, changed: Flags) -> None:
+        """Tell the kernel that the metrics of the tuners in a mask [B] weigh something else now."""
+        rows = self.rows[changed]
+        self.batch.write("weights", rows, self.objective.weights[changed])
+        for name, value in FORGOTTEN.items():
+            self.batch.write(name, rows, value)
 
-    def put(self, rows: Any, part: "Tuners", only_records: bool = False) -> None:
-        """Take back what `take` gave, or its records only."""
-        views = isinstance(rows, slice) and part.rows is None
-        for old, new in zip(self.parts(), part.parts(), strict=True):
-            if only_records and old is not self.records:
-                continue
-            if new is old or (views and (old is self.state or old is self.records)):
-                continue  # left where it is, or changed in place
-            for (_, _, own), (_, _, given) in zip(_arrays(old), _arrays(new), strict=True):
-                own[rows] = given
+    def put(self, places: Rows, part: "Tuners", only_records: bool = False) -> None:
+        """Take back what `some` gave, or its records only; of others, what they know."""
+        for own, given in zip(self._parts(), part._parts(), strict=True):
+            if given is part.records or not only_records:
+                for (_, _, old), (_, _, new) in zip(_arrays(own), _arrays(given), strict=True):
+                    old[places] = new
+        if part.batch is not self.batch:
+            self.batch.put(self.rows[places], part.batch.take(part.rows))
 
-    def join(self, other: "Tuners") -> "Tuners":
-        """These, then those."""
+    def kept(self, places: Places) -> "Tuners":
+        """Only some of them."""
+        batch = self.batch.kept(self.rows[places])
+        return Tuners(batch, np.arange(len(places)), *self.some(places)._parts())
+
+    def join(self, other: "Tuners", blank: bool = False) -> "Tuners":
+        """These, then those, who may be known to know nothing."""
         room = max(tuners.records.failed_at.shape[1] for tuners in (self, other))
         self.make_room_for_failures(room)
         other.make_room_for_failures(room)
-        more = other.arrays()
-        return self.map(lambda array: namespace(array).concat([array, next(more)]))
+        more, batch = other.arrays(), self.batch.grown(other.size)
+        new = np.arange(self.size, batch.size)
+        if blank:
+            batch.write("weights", new, other.objective.weights)
+        else:
+            batch.put(new, other.batch.take(other.rows))
+        parts = (mapped(part, lambda array: np.concatenate([array, next(more)])) for part in self._parts())
+        return Tuners(batch, np.arange(batch.size), *parts)
 
     def make_room_for_failures(self, most: int) -> None:
         """Have rows for so many failures of each tuner, before anything succeeded."""
         old = self.records.failed_at
         if old.shape[1] < most:
-            xp = namespace(old)
-            more = xp.zeros((old.shape[0], most - old.shape[1], old.shape[2]), dtype=old.dtype, device=old.device)
-            self.records.failed_at = xp.concat([old, more], axis=1)
+            more = np.zeros((old.shape[0], most - old.shape[1], old.shape[2]))
+            self.records.failed_at = np.concatenate([old, more], axis=1)
 
 
-def _arrays(part: Any) -> Iterator[tuple[str, int | None, Tensor]]:
+def _arrays(part: Any) -> Iterator[tuple[str, int | None, Array]]:
     """Attribute, place in it if it is a list, and array, of everything that a part keeps for each tuner."""
     if part is None:
         return
@@ -118,7 +118,7 @@ def _arrays(part: Any) -> Iterator[tuple[str, int | None, Tensor]]:
                     yield name, i, array
 
 
-def mapped(part: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def mapped(part: Any, change: Callable[[Array], Array]) -> Any:
     """A copy of the part, with its arrays changed."""
     changed = copy(part)
     for name, i, array in _arrays(part):

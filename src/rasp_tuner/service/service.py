@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -97,7 +97,6 @@ class Service:
         writes: bool,
         weight: int = 1,
         study: str | None = None,
-        asks: Sequence[Any] = (),
     ) -> Any:
         """The answer of a job, or the HttpError it raised; a 503 at once if too many jobs wait.
 
@@ -112,7 +111,7 @@ class Service:
             raise http_errors.overloaded()
         self._add_waiting(study, writes, weight)
         future = asyncio.get_running_loop().create_future()
-        self.writer.put(WriterJob(run, writes, future, study, asks, caller_name.get()))
+        self.writer.put(WriterJob(run, writes, future, study, caller_name.get()))
         try:
             return await future
         finally:
@@ -294,9 +293,7 @@ class Service:
                     return MORE
             return made
 
-        suggestions: list[dict[str, Any]] = await self.submit(
-            run, writes=True, weight=len(contexts), study=name, asks=contexts
-        )
+        suggestions: list[dict[str, Any]] = await self.submit(run, writes=True, weight=len(contexts), study=name)
         return suggestions
 
     def suggest(

@@ -12,14 +12,22 @@ from functools import lru_cache
 
 import numpy as np
 
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.belief import Belief
+from rasp_tuner.engine.kernel.masks import (
+    ALL_ROWS,
+    BatchProgress,
+    Mask,
+    batch_progress,
+    collapse_mask,
+    row_max,
+    rows_where,
+)
 from rasp_tuner.engine.kernel.memory import gaps, reach
 from rasp_tuner.engine.kernel.moving import encoded
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import EVERY, Seen, chosen, look, top, uniform, uniform_if_cheap
-from rasp_tuner.engine.kernel.shared import Prior, centred_level, estimate, noise_variances, prior
-from rasp_tuner.engine.kernel.state import Dims, L, State, Tensor
-from rasp_tuner.engine.kernel.trust import targets
+from rasp_tuner.engine.kernel.outliers import targets
+from rasp_tuner.engine.kernel.pooled_prior import Prior, centred_level, estimate, noise_variances, prior
+from rasp_tuner.engine.kernel.state import Dims, L, Places, State
 
 RECENT_STEPS = 20.0  # that the short memory lasts
 NARROW_WIDTH = 0.3  # of the narrow kernel, in deviations of the context
@@ -31,9 +39,9 @@ PIN_VARIANCE = 0.01  # of a bowl's least y around the shared level, besides what
 TINY = 1e-300  # no samples: a sum to divide by
 
 
-def believe(dims: Dims, state: State, default: Tensor, contexts: Tensor) -> Belief:
+def believe(dims: Dims, state: State, default: Array, contexts: Array) -> Belief:
     """In contexts [B, c]; finite for tuners without samples, too."""
-    xp, d, seen = namespace(contexts), dims.knobs, look(state)
+    d, seen = dims.knobs, batch_progress(state)
     n = max(seen.slots, 1)
     kernels = _kernels(dims, state, contexts, n)
     G, b, rest, offset = _pool(dims, state, kernels, n)
@@ -43,7 +51,8 @@ def believe(dims: Dims, state: State, default: Tensor, contexts: Tensor) -> Beli
     noises = noise_variances(state.noises)
     rho, pull = noises[:, :L, None], a[:, None] * bowl.pull
     pull[:, 0] += level * bowl.precision[:, 0, 0]
-    S = xp.linalg.inv(G / rho[..., None] + bowl.precision[:, None])
+    precision = G / rho[..., None] + bowl.precision[:, None]
+    S: Array = np.linalg.inv(precision)  # type: ignore[assignment]  # NumPy's types know less
     mean = (S @ (b / rho + pull[:, None])[..., None])[..., 0]
     mean, S = _pinned(dims, state, default, mean, S, a, level)
     moving, theta, x = _has_say(state), state.theta, encoded(dims, state, contexts)
@@ -53,7 +62,7 @@ def believe(dims: Dims, state: State, default: Tensor, contexts: Tensor) -> Beli
         noises=noises,
         spread=_spread(dims, state, n),
         offset=offset,
-        origin=xp.vecdot(state.first, state.weights),
+        origin=np.vecdot(state.first, state.weights),
         a=a,
         moving=moving,
         level=(theta[:, 0] - offset) * share,
@@ -70,57 +79,56 @@ def believe(dims: Dims, state: State, default: Tensor, contexts: Tensor) -> Beli
     )
 
 
-def box(default: Tensor) -> tuple[Tensor, Tensor]:
+def box(default: Array) -> tuple[Array, Array]:
     """Lowest and highest u [d]: the unit box as seen from the default."""
     low = -2.0 * default
     return low, low + 2.0
 
 
-def minimisers(low: Tensor, high: Tensor, mean: Tensor, a: Tensor) -> Tensor:
+def minimisers(low: Array, high: Array, mean: Array, a: Array) -> Array:
     """[B, L, d] where bowls with coefficients [B, L, p] are least within the box."""
-    xp, d = namespace(mean), len(low)
-    curvatures = xp.maximum(mean[:, :, 1 + d :], (LEAST_CURVATURE * a)[:, None, None])
-    return xp.minimum(xp.maximum(mean[:, :, 1 : 1 + d] / (-2.0 * curvatures), low), high)
+    d = len(low)
+    curvatures = np.maximum(mean[:, :, 1 + d :], (LEAST_CURVATURE * a)[:, None, None])
+    return np.minimum(np.maximum(mean[:, :, 1 : 1 + d] / (-2.0 * curvatures), low), high)
 
 
-def refresh_now(steps: Tensor) -> Tensor:
+def refresh_now(steps: Array | float) -> Mask:
     """Whether to spend time on what changes little: always while young, then now and then; of [B] or of one number."""
     return (steps < SETTLED_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0)
 
 
-def _kernels(dims: Dims, state: State, contexts: Tensor, n: int) -> Tensor:
+def _kernels(dims: Dims, state: State, contexts: Array, n: int) -> Array:
     """[B, L, R] how much each slot counts for each local expert: any; by its age; by its context, wide and narrow."""
-    xp = namespace(contexts)
     near = gaps(dims, state, contexts, n)
     near[:, 0] /= reach(state)[:, None]
     near[:, 1] /= 2.0 * NARROW_WIDTH**2
-    near = xp.minimum(near, FARTHEST)
+    near = np.minimum(near, FARTHEST)
     age = (state.last[:, :n] - (state.steps - 1.0)[:, None]) / RECENT_STEPS
-    used = _rows(n, xp, near.device) < state.count[:, None]
-    kernels = xp.zeros((state.size, L, dims.rows), dtype=near.dtype, device=near.device)
+    used = _rows(n) < state.count[:, None]
+    kernels = np.zeros((state.size, L, dims.rows))
     kernels[:, 0, :n] = used
-    kernels[:, 1, :n] = xp.where(used, xp.exp(age), 0.0)
-    kernels[:, 2:, :n] = xp.where(used[:, None], xp.exp(near * -near), 0.0)
+    kernels[:, 1, :n] = np.where(used, np.exp(age), 0.0)
+    kernels[:, 2:, :n] = np.where(used[:, None], np.exp(near * -near), 0.0)
     return kernels
 
 
-def _pool(dims: Dims, state: State, kernels: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _pool(dims: Dims, state: State, kernels: Array, n: int) -> tuple[Array, Array, Array, Array]:
     """G, b and the sums [B, L] of y^2, with y less an offset [B]: the blind mean, so that numbers stay small."""
-    xp, p, q, w = namespace(kernels), dims.features, dims.sample, state.weights
+    p, q, w = dims.features, dims.sample, state.weights
     packed = (kernels[:, :, :n] * state.trust[:, :, :n]) @ state.prompts[:, :n]
-    sums = xp.take(packed, _unpacked(dims, xp, packed.device), axis=2).reshape((-1, L, q, q))
+    sums = np.take(packed, _unpacked(dims), axis=2).reshape((-1, L, q, q))
     G, by_y = sums[:, :, :p, :p], (sums[..., p:] @ w[:, None, :, None])[..., 0]
     b, sums = by_y[:, :, :p], G[:, :, 0]
-    offset = b[:, 0, 0] / xp.maximum(sums[:, 0, 0], TINY)
+    offset = b[:, 0, 0] / np.maximum(sums[:, 0, 0], TINY)
     shift = offset[:, None]
     rest = (by_y[:, :, p:] @ w[:, :, None])[..., 0] - shift * (2.0 * b[:, :, 0] - shift * sums[:, :, 0])
     return G, b - shift[..., None] * sums, rest, offset
 
 
-def _curvature(state: State, bowl: Prior, G: Tensor, b: Tensor, rest: Tensor, seen: Seen) -> Tensor:
+def _curvature(state: State, bowl: Prior, G: Array, b: Array, rest: Array, seen: BatchProgress) -> Array:
     """[B] the curvature all situations share; where it is not tracked yet, as the blind expert sees it."""
     a = state.curvature + 0.0
-    rows = chosen(a == 0.0) if seen.flattest == 0.0 else None
+    rows = rows_where(a == 0.0) if seen.flattest == 0.0 else None
     if rows is not None:
         theirs = Prior(*(part[rows] for part in bowl))
         a[rows] = estimate(theirs, G[rows, 0], b[rows, 0], rest[rows, 0], a[rows])
@@ -128,61 +136,62 @@ def _curvature(state: State, bowl: Prior, G: Tensor, b: Tensor, rest: Tensor, se
 
 
 def _pinned(
-    dims: Dims, state: State, default: Tensor, mean: Tensor, S: Tensor, a: Tensor, level: Tensor
-) -> tuple[Tensor, Tensor]:
+    dims: Dims, state: State, default: Array, mean: Array, S: Array, a: Array, level: Array
+) -> tuple[Array, Array]:
     """Posteriors with what a bowl cannot say by itself: its least value is about the level all situations share."""
-    xp, d, known = namespace(mean), dims.knobs, state.curvature > 0.0
-    if uniform_if_cheap(known) is False:
+    d, known = dims.knobs, state.curvature > 0.0
+    if collapse_mask(known) is False:
         return mean, S
     u = minimisers(*box(default), mean, a)
-    f = xp.empty(mean.shape, dtype=mean.dtype, device=mean.device)
+    f = np.empty(mean.shape)
     f[:, :, 0], f[:, :, 1 : 1 + d], f[:, :, 1 + d :] = 1.0, u, u * u
     Sf = (S @ f[..., None])[..., 0]
-    unsure = xp.vecdot(f, Sf) + (state.level_variance + PIN_VARIANCE)[:, None]
+    unsure = np.vecdot(f, Sf) + (state.level_variance + PIN_VARIANCE)[:, None]
     gain = Sf * (known[:, None] / unsure)[..., None]
-    mean = mean + gain * (level[:, None] - xp.vecdot(f, mean))[..., None]
+    mean = mean + gain * (level[:, None] - np.vecdot(f, mean))[..., None]
     return mean, S - gain[..., None] * Sf[:, :, None]
 
 
-def _has_say(state: State) -> Tensor:
+def _has_say(state: State) -> Array:
     """[B] 1 where the moving optimum has a fit and counts now; while it does not, it is scored like the blind one."""
     return state.fitted * (refresh_now(state.steps) | (state.scores[:, L] > MOVING_IDLE_NATS))
 
 
-def _weights(state: State, moving: Tensor) -> Tensor:
+def _weights(state: State, moving: Array) -> Array:
     """[B, E] of the experts; none for a moving optimum without a say."""
-    xp, scores = namespace(moving), state.scores + 0.0
+    scores = state.scores + 0.0
     silent = moving == 0.0
-    if uniform_if_cheap(silent) is not False:
-        scores[:, L] = xp.where(silent, -xp.inf, scores[:, L])
-    shifted = xp.exp(scores - top(scores))
-    return shifted / shifted.sum(axis=1)[:, None]
+    if collapse_mask(silent) is not False:
+        scores[:, L] = np.where(silent, -np.inf, scores[:, L])
+    shifted: Array = np.exp(scores - row_max(scores))
+    shifted /= shifted.sum(axis=1)[:, None]
+    return shifted
 
 
-def _spread(dims: Dims, state: State, n: int) -> Tensor:
+def _spread(dims: Dims, state: State, n: int) -> Array:
     """[B] of y: as tracked; else its deviation over the slots, of which nobody has more than n, or 1."""
-    xp, spread = namespace(state.largest), state.largest + 0.0
+    spread = state.largest + 0.0
     unknown = spread == 0.0
-    if uniform(unknown) is False:
+    if collapse_mask(unknown) is False:
         return spread
-    y, count = targets(dims, state, EVERY, n), xp.maximum(state.count, 1.0)
-    used = _rows(n, xp, y.device) < state.count[:, None]
-    mean = xp.where(used, y, 0.0).sum(axis=1) / count
-    away = xp.where(used, y - mean[:, None], 0.0)
-    deviation = xp.sqrt(xp.vecdot(away, away) / count)
-    return xp.where(unknown, xp.where(deviation > 0.0, deviation, 1.0), spread)
+    y, count = targets(dims, state, ALL_ROWS, n), np.maximum(state.count, 1.0)
+    used = _rows(n) < state.count[:, None]
+    mean = np.where(used, y, 0.0).sum(axis=1) / count
+    away = np.where(used, y - mean[:, None], 0.0)
+    deviation = np.sqrt(np.vecdot(away, away) / count)
+    return np.where(unknown, np.where(deviation > 0.0, deviation, 1.0), spread)
 
 
 @lru_cache
-def _rows(n: int, xp: Tensor, device: Tensor) -> Tensor:
+def _rows(n: int) -> Array:
     """[n] numbers of the rows."""
-    return xp.asarray(np.arange(float(n)), device=device)
+    return np.arange(float(n))
 
 
 @lru_cache
-def _unpacked(dims: Dims, xp: Tensor, device: Tensor) -> Tensor:
+def _unpacked(dims: Dims) -> Places:
     """[q q] where each entry of psi psi' is in its packed upper triangle."""
     q = dims.sample
     where, upper = np.zeros((q, q), dtype=np.int64), np.triu_indices(q)
     where[upper] = np.arange(dims.prompt)
-    return xp.asarray(np.maximum(where, where.T).ravel(), device=device)
+    return np.maximum(where, where.T).ravel()

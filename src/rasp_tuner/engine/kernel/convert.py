@@ -7,7 +7,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import broken, checked
-from rasp_tuner.engine.kernel.learn import start, to_numpy
+from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, FAR_OPTIMUM, FIELDS, LEAST_UNIT, Dims, L, State, blank, sizes
 
 LEAST_TOP = -100.0  # of scores, in nats: their largest is 0 or near
@@ -45,8 +45,8 @@ def from_packed(dims: Dims, size: int, saved: Mapping[str, Array]) -> State:
 
 
 def to_packed(state: State) -> dict[str, Array]:
-    """Arrays [B, ...] of many tuners, in NumPy; of memory only the slots in use, one after the other."""
-    arrays = {name: to_numpy(array) for name, array in state.items()}
+    """Arrays [B, ...] of many tuners; of memory only the slots in use, one after the other."""
+    arrays = dict(state.items())
     arrays["trust"] = np.swapaxes(arrays["trust"], 1, 2)
     used = np.arange(arrays["counts"].shape[1]) < arrays["count"][:, None]
     return {name: array[used] if name in SLOTS else array for name, array in arrays.items()}
@@ -67,7 +67,7 @@ def _unpacked(dims: Dims, source: Mapping[str, Array], arrays: Mapping[str, Arra
 
 
 def check_rules(dims: Dims, source: Mapping[str, Array], state: State) -> None:
-    """Nothing, if the arrays of tuners, in NumPy, agree with each other; `source` has the names for a message."""
+    """Nothing, if the arrays of tuners agree with each other; `source` has the names for a message."""
     count, steps, curvature = state.count, state.steps, state.curvature
     used = np.arange(dims.rows) < count[:, None]
     sums, moves, tops = state.prompts[:, :, 0], state.theta[:, 1 + dims.knobs :], state.noises.max(axis=2)

@@ -1,49 +1,51 @@
-"""Gpu: the kernel compiled for a GPU, on states in tensors there; the same functions as on arrays, for all of a state.
+"""GpuBatch: the kernel compiled for a GPU, on a state that stays there. What is given and comes back travels each time.
 
-One thread computes one tuner. Work is queued on torch's current stream, in order with torch's own.
+One thread computes one tuner, or a warp does. torch owns the memory, and its current stream the order of work.
 """
 
 import ctypes
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
-from rasp_tuner.engine.kernel import torch_namespace
-from rasp_tuner.engine.kernel.belief import length
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel import native
+from rasp_tuner.engine.kernel.batch import Expected, VersusDefault
+from rasp_tuner.engine.kernel.belief import length, places
 from rasp_tuner.engine.kernel.choose import draws_needed
+from rasp_tuner.engine.kernel.draws import DrawKeys
 from rasp_tuner.engine.kernel.gpu_compile import CompileError, Part, image
+from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.native import ARGUMENTS as TAKEN
-from rasp_tuner.engine.kernel.native import NUMBER, POINTER, Native, NativeBelief
-from rasp_tuner.engine.kernel.shared_structs import StateStruct
-from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, E, L, State, Tensor, shapes
+from rasp_tuner.engine.kernel.native import NUMBER, POINTER, as_given
+from rasp_tuner.engine.kernel.native_batch import BESIDE, CompiledBeliefs, Given
+from rasp_tuner.engine.kernel.shared_structs import MOST_KNOBS, StateStruct
+from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, E, L, Places, State, shapes
 
 THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together
 NAMES = (
     ("believe", "renew_trust"),
     ("judge", "take_in"),
-    ("choose", "best"),
-    ("predict", "compare", "against", "forecast"),
+    ("draw", "choose", "best"),
+    ("predict", "against", "forecast"),
 )
 ALONE = (1, 2, 3)  # of these parts of native/device.cu: one thread has a tuner
-ARGUMENTS = {**TAKEN, "judge": [POINTER] * 5, "renew_trust": [POINTER], "take_in": [POINTER] * 6}
+ARGUMENTS = {
+    **TAKEN,
+    "draw": [NUMBER, POINTER, POINTER, POINTER],
+    "judge": [POINTER] * 5,
+    "renew_trust": [POINTER],
+    "take_in": [POINTER] * 6,
+}
 MOST_SCRATCH = 1 / 3  # of a GPU's memory
+MOST_LOCKED = 1 << 26  # bytes of one array that are locked in memory to be read from a GPU
 DYNAMIC_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-
-
-def why_not(dims: Dims, default: Tensor) -> str | None:
-    """Why tensors that are where the default is cannot be computed with; None if they can."""
-    if not default.is_cuda or torch.version.cuda is None:
-        return "not on a GPU of NVIDIA"
-    if not Native.serves(dims):
-        return "too many knobs"
-    try:
-        _functions(dims, default.device.index)
-    except (CompileError, OSError) as reason:
-        return str(reason)
-    return None
 
 
 class Function(NamedTuple):
@@ -54,111 +56,180 @@ class Function(NamedTuple):
     fast: int  # bytes of the processor's own memory for these
 
 
-class Gpu:
-    """The functions for spaces of one size with one default."""
+def blank_batch(dims: Dims, default: Array, size: int, name: str) -> "GpuBatch":
+    """Tuners that know nothing, on the GPU of this name; a CompileError says why there can be none."""
+    if not native.wanted():
+        raise CompileError("compiled code is turned off by RASP_NATIVE=0, and a GPU runs nothing else")
+    if not native.serves(dims):
+        raise CompileError(f"a GPU takes up to {MOST_KNOBS} knobs, got {dims.knobs}")
+    try:
+        device = _device(name)
+        return GpuBatch(dims, default, device, _blank(dims, size, device))
+    except (OSError, AssertionError, RuntimeError) as reason:  # AssertionError: a torch that was built without CUDA
+        raise CompileError(str(reason)) from reason
 
-    def __init__(self, dims: Dims, default: Tensor) -> None:
-        self._dims, self._default, self._device = dims, default, default.device
-        self._functions = _functions(dims, default.device.index)
-        self._sketch = sketch(dims, torch_namespace, default.device) if dims.context > dims.width else default
 
-    def believe(self, state: State, contexts: Tensor) -> NativeBelief:
-        belief = NativeBelief(self._dims, buffer=self._empty(state.size, length(self._dims)))
-        self._run("believe", state, self._numbers(contexts, state, self._dims.context), belief.buffer)
-        return belief
+class GpuBatch:
+    """B tuners of one size with one default."""
 
-    def predict(self, state: State, belief: NativeBelief, points: Tensor) -> tuple[Tensor, Tensor]:
-        count = points.shape[1]
-        means, variances = (self._empty(state.size, count) for _ in range(2))
-        points = self._numbers(points, state, count * self._dims.knobs)
-        self._run("predict", state, belief.buffer, points, count, means, variances)
-        return means, variances
+    def __init__(self, dims: Dims, default: Array, device: torch.device, arrays: dict[str, torch.Tensor]) -> None:
+        self.dims, self.default, self.device, self._arrays = dims, default, device, arrays
+        self._functions = _functions(dims, device.index)
+        self._default = self.sent(default)
+        self._sketch = self.sent(sketch(dims)) if dims.context > dims.width else self._default
+        self._struct = StateStruct(*(array.data_ptr() for array in arrays.values()))
+        self._all = torch.arange(self.size, device=device)
 
-    def compare(self, state: State, belief: NativeBelief, points: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-        means, variances = (self._empty(state.size) for _ in range(2))
-        both = [self._numbers(x, state, self._dims.knobs) for x in (points, others)]
-        self._run("compare", state, belief.buffer, *both, means, variances)
-        return means, variances
+    @property
+    def size(self) -> int:
+        return len(self._arrays["steps"])
 
-    def against(self, state: State, belief: NativeBelief, points: Tensor) -> tuple[Tensor, ...]:
-        out = self._empty(state.size, 6)
-        self._run("against", state, belief.buffer, self._numbers(points, state, self._dims.knobs), out)
-        return tuple(out.T)
+    def believe(self, contexts: ArrayLike, rows: Places | None = None) -> "GpuBeliefs":
+        there = self._rows(rows)
+        beliefs = GpuBeliefs(self, there, self.empty(len(there), length(self.dims)))
+        self.launch("believe", there, self.given(contexts, len(there), self.dims.context), beliefs.buffer)
+        return beliefs
 
-    def forecast(self, state: State, belief: NativeBelief, points: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        means, variances, logs = self._empty(state.size), self._empty(state.size), self._empty(state.size, E)
-        points, y = self._numbers(points, state, self._dims.knobs), self._numbers(y, state, 1)
-        self._run("forecast", state, belief.buffer, points, y, means, variances, logs)
-        return means, variances, logs
+    def ask(
+        self, contexts: ArrayLike, keys: DrawKeys, rows: Places | None = None
+    ) -> tuple["GpuBeliefs", Array, VersusDefault]:
+        beliefs = self.believe(contexts, rows)
+        n, there = len(beliefs.rows), beliefs.rows
+        drawn, points, told = (self.empty(n, width) for width in (draws_needed(self.dims), self.dims.knobs, BESIDE))
+        numbers, asks = (self.given(values, n, 1) for values in (keys.numbers, keys.asks))
+        self.launch("draw", there, keys.mixed_seed, numbers, asks, drawn)
+        self.launch("choose", there, beliefs.buffer, drawn, points, *(self.empty(n) for _ in range(3)))
+        self.launch("against", there, beliefs.buffer, points, told)
+        return beliefs, fetched(points), VersusDefault(*fetched(told).T)
 
-    def choose(self, state: State, belief: NativeBelief, draws: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        points = self._empty(state.size, self._dims.knobs)
-        sources, means, variances = (self._empty(state.size) for _ in range(3))
-        draws = self._numbers(draws, state, draws_needed(self._dims))
-        self._run("choose", state, belief.buffer, draws, points, sources, means, variances)
-        return points, sources.to(torch.int64), means, variances
+    def read(self, name: str, rows: Places) -> Array:
+        return fetched(self._arrays[name][self._rows(rows)])
 
-    def best(self, state: State, belief: NativeBelief) -> Tensor:
-        points = self._empty(state.size, self._dims.knobs)
-        self._run("best", state, belief.buffer, points)
-        return points
+    def write(self, name: str, rows: Places, values: ArrayLike) -> None:
+        self._arrays[name][self._rows(rows)] = self.sent(values)
 
-    def learn(
-        self,
-        state: State,
-        belief: NativeBelief,
-        points: Tensor,
-        contexts: Tensor,
-        losses: Tensor,
-        failed: Tensor,
-        logs: Tensor,
-    ) -> None:
-        dims = self._dims
-        widths = (dims.knobs, dims.context, dims.columns, 1, E)
-        given = zip((points, contexts, losses, failed, logs), widths, strict=True)
-        points, contexts, losses, failed, logs = (self._numbers(x, state, width) for x, width in given)
-        trust = self._empty(state.size)
-        self._run("judge", state, belief.buffer, points, losses, logs, trust)
-        self._run("renew_trust", state, belief.buffer)
-        self._run("take_in", state, belief.buffer, points, contexts, losses, failed, trust)
+    def take(self, rows: Places) -> State:
+        there = self._rows(rows)
+        return State(**{name: fetched(array[there]) for name, array in self._arrays.items()})
 
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=torch.float64, device=self._device)
+    def put(self, rows: Places, state: State) -> None:
+        there = self._rows(rows)
+        for name, array in state.items():
+            self._arrays[name][there] = self.sent(array)
 
-    def _numbers(self, values: Tensor, state: State, width: int) -> Tensor:
-        """As compiled code reads them."""
-        array = values.to(device=self._device, dtype=torch.float64).contiguous()
-        if array.numel() != state.size * width:
-            raise ValueError(f"{state.size} tuners take {state.size} x {width} numbers, got {tuple(array.shape)}")
-        return array
+    def grown(self, more: int) -> "GpuBatch":
+        new = _blank(self.dims, more, self.device)
+        return self._with({name: torch.cat([array, new[name]]) for name, array in self._arrays.items()})
 
-    def _run(self, name: str, state: State, *given: Tensor | int) -> None:
+    def kept(self, rows: Places) -> "GpuBatch":
+        there = self._rows(rows)
+        return self._with({name: array[there] for name, array in self._arrays.items()})
+
+    def _with(self, arrays: dict[str, torch.Tensor]) -> "GpuBatch":
+        return GpuBatch(self.dims, self.default, self.device, arrays)
+
+    def _rows(self, rows: Places | None) -> torch.Tensor:
+        """Numbers of rows, there: compiled code trusts them."""
+        if rows is None:
+            return self._all
+        if len(rows) and not 0 <= rows.min() <= rows.max() < self.size:
+            raise ValueError(f"tuners need rows below {self.size}, got {rows}")
+        return torch.tensor(rows, dtype=torch.int64, device=self.device)
+
+    def empty(self, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.float64, device=self.device)
+
+    def sent(self, values: ArrayLike) -> torch.Tensor:
+        """A copy there."""
+        return torch.tensor(np.asarray(values, dtype=np.float64), device=self.device)
+
+    def given(self, values: ArrayLike, n: int, width: int) -> torch.Tensor:
+        """[n, width] numbers there, as compiled code reads them."""
+        return self.sent(as_given(values, n, width))
+
+    def launch(self, name: str, rows: torch.Tensor, *given: torch.Tensor | int) -> None:
         """Queue a function; tensors that are given must live until this returns: torch reuses memory in order."""
-        if state.size == 0:
+        n = len(rows)
+        if n == 0:
             return
         function = self._functions[name]
         threads = THREADS if function.lanes == 1 else function.lanes
-        blocks = -(-state.size * function.lanes // threads)
-        types = [POINTER, POINTER, None, NUMBER, *ARGUMENTS[name]]
-        values: list[Any] = [self._default, self._sketch, self._arrays(state), state.size, *given]
+        blocks = -(-n * function.lanes // threads)
+        types = [POINTER, POINTER, POINTER, NUMBER, *ARGUMENTS[name]]
+        values = [self._default, self._sketch, rows, n, *given]
         held = [
-            value if type_ is None else type_(value.data_ptr() if isinstance(value, torch.Tensor) else value)
+            type_(value.data_ptr() if isinstance(value, torch.Tensor) else value)
             for type_, value in zip(types, values, strict=True)
         ]
+        held.insert(2, self._struct)
         addresses = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
-        with torch.cuda.device(self._device):
+        with torch.cuda.device(self.device):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
             grid, block = (blocks, 1, 1), (threads, 1, 1)
             _checked(_driver().cuLaunchKernel(function.handle, *grid, *block, function.fast, stream, addresses, None))
 
-    def _arrays(self, state: State) -> StateStruct:
-        arrays = dict(state.items())
-        for name, shape in shapes(self._dims).items():
-            array, wanted = arrays[name], (state.size, *shape)
-            good = array.dtype == torch.float64 and array.is_contiguous() and array.device == self._device
-            if not good or tuple(array.shape) != wanted:
-                raise ValueError(f"state.{name} must be a contiguous tensor of float64 on {self._device}, {wanted}")
-        return StateStruct(*(array.data_ptr() for array in arrays.values()))
+
+class GpuBeliefs(CompiledBeliefs):
+    def __init__(self, batch: GpuBatch, rows: torch.Tensor, buffer: torch.Tensor) -> None:
+        self._dims, self._batch, self.rows, self.buffer = batch.dims, batch, rows, buffer
+
+    def noise(self) -> Array:
+        own = places(self._dims)
+        head = fetched(self.buffer[:, : own["a"][0].stop])
+        weights, noises, a = (head[:, own[name][0]] for name in ("weights", "noises", "a"))
+        noise: Array = (weights * noises).sum(axis=1) * a[:, 0] ** 2
+        return noise
+
+    def tell(
+        self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, y: ArrayLike
+    ) -> Expected:
+        batch, rows, own, n = self._batch, self.rows, self.buffer, len(self.rows)
+        samples = self._samples(points, contexts, losses, failed, y)
+        at, where, lost, crashed, target = (batch.given(values, n, width) for values, width in samples)
+        told, logs = batch.empty(n, BESIDE), batch.empty(n, E)
+        mean, variance, trust = (batch.empty(n) for _ in range(3))
+        batch.launch("against", rows, own, at, told)
+        batch.launch("forecast", rows, own, at, target, mean, variance, logs)
+        batch.launch("judge", rows, own, at, lost, logs, trust)
+        batch.launch("renew_trust", rows, own)
+        batch.launch("take_in", rows, own, at, where, lost, crashed, trust)
+        return Expected(VersusDefault(*fetched(told).T), fetched(mean), fetched(variance))
+
+    def some(self, places: Places) -> "GpuBeliefs":
+        there = torch.tensor(places, device=self._batch.device)
+        return GpuBeliefs(self._batch, self.rows[there], self.buffer[there])
+
+    def _run(self, name: str, given: Sequence[Given], widths: Sequence[int], count: int | None = None) -> list[Array]:
+        n = len(self.rows)
+        inputs = [self._batch.given(values, n, width) for values, width in given]
+        outputs = [self._batch.empty(n, width) if width else self._batch.empty(n) for width in widths]
+        self._batch.launch(name, self.rows, self.buffer, *inputs, *([] if count is None else [count]), *outputs)
+        return [fetched(output) for output in outputs]
+
+
+def fetched(tensor: torch.Tensor) -> Array:
+    """A copy in NumPy."""
+    if tensor.is_cuda and tensor.nbytes <= MOST_LOCKED:
+        locked = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)  # a GPU writes there at full speed
+        return np.asarray(locked.copy_(tensor).numpy())
+    return np.asarray(tensor.cpu().numpy())
+
+
+def _device(name: str) -> torch.device:
+    """The GPU, with its number."""
+    if torch.version.cuda is None:
+        raise CompileError("this torch was built for no GPU of NVIDIA")
+    device = torch.device(name)
+    return torch.device("cuda", torch.cuda.current_device()) if device.index is None else device
+
+
+def _blank(dims: Dims, size: int, device: torch.device) -> dict[str, torch.Tensor]:
+    arrays = {
+        name: torch.zeros((size, *shape), dtype=torch.float64, device=device) for name, shape in shapes(dims).items()
+    }
+    for name, value in start(dims).items():
+        arrays[name][...] = torch.tensor(np.asarray(value), dtype=torch.float64, device=device)
+    return arrays
 
 
 @lru_cache
@@ -174,7 +245,7 @@ def _functions(dims: Dims, device: int) -> dict[str, Function]:
     parts = [Part(i, 1 if i in ALONE else WARP, numbers[i]) for i in range(len(NAMES))]
     threads = told.multi_processor_count * told.max_threads_per_multi_processor  # CUDA keeps room for all it could run
     if 8 * threads * max(part.numbers for part in parts if part.lanes == 1) > MOST_SCRATCH * told.total_memory:
-        raise CompileError("scratch memory would take too much of this GPU")
+        raise CompileError(f"{dims.knobs} knobs take too much scratch memory on this GPU")
     version, capability = str(torch.version.cuda), (told.major, told.minor)
     with ThreadPoolExecutor(len(parts)) as pool:
         made = list(

@@ -6,6 +6,7 @@ Compiling takes a while: the image is kept in the user's cache folder, under a n
 import ctypes
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +18,7 @@ from rasp_tuner.engine.kernel.build import SOURCES
 from rasp_tuner.engine.kernel.state import Dims
 
 MAIN = "device.cu"
+HEADERS = ("kernel.h", "linear.h")  # that the files it includes include
 # no multiplication is fused with an addition: a CPU's are not, and results shall be the same to rounding
 OPTIONS = ("--std=c++20", "--device-as-default-execution-space", "--fmad=false", "--diag-suppress=161")
 PRELUDE = """
@@ -65,10 +67,12 @@ def image(dims: Dims, part: Part, threads: int, capability: tuple[int, int], cud
 @lru_cache
 def _sources() -> dict[str, str]:
     """Text by name: what is compiled, and what it includes."""
-    files = [SOURCES / MAIN, *sorted(SOURCES.glob("*.[ch]"))]
-    if not files[0].exists():
+    main = SOURCES / MAIN
+    if not main.exists():
         raise CompileError("the C files are not installed")
-    return {file.name: file.read_text(encoding="utf-8") for file in files if not file.name.startswith("discrete")}
+    files = [SOURCES / name for name in re.findall(r'#include "(\w+\.[ch])"', main.read_text(encoding="utf-8"))]
+    files = [main, *files, *(SOURCES / name for name in HEADERS)]
+    return {file.name: file.read_text(encoding="utf-8") for file in files}
 
 
 def _cache() -> Path:

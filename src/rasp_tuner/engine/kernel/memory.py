@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import Mask, Rows, Seen, chunks, column, put, uniform_if_cheap
-from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, State, Tensor
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel.masks import BatchProgress, Flags, Mask, Rows, assign_where, chunks, collapse_mask, column
+from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, Places, State
 
 SHARP_STEPS = 64  # steps in which a slot is not merged: what is recent stays sharp
 MERGE_CANDIDATES = 32  # slots that look for a partner then; they take turns
@@ -29,50 +29,48 @@ SETTLED_SAMPLES = 32  # samples from which on one more hardly changes the scales
 class Scales(NamedTuple):
     """Of the dimensions of a context."""
 
-    both: Tensor  # [B, 2, c] factors that turn squared differences into mean squares, in units of wobble and of spread
-    moved: Tensor  # [B] how many have moved at all; the others have factors of zero
+    both: Array  # [B, 2, c] factors that turn squared differences into mean squares, in units of wobble and of spread
+    moved: Places  # [B] how many have moved at all; the others have factors of zero
 
 
-def scales(dims: Dims, state: State, contexts: Tensor | None = None) -> Scales:
+def scales(dims: Dims, state: State, contexts: Array | None = None) -> Scales:
     """As they are; or as if these contexts [B, c] had come, where one more may change much."""
-    xp, n = namespace(state.steps), state.steps[:, None]
-    changes = state.changes / xp.maximum(n - 1.0, 1.0)
-    now = _scales(xp, state.mean, state.moment, changes)
+    n = state.steps[:, None]
+    changes = state.changes / np.maximum(n - 1.0, 1.0)
+    now = _scales(state.mean, state.moment, changes)
     if contexts is None or not dims.context:
         return now
     young = (state.steps < SETTLED_SAMPLES) | (now.moved < dims.context)
-    if uniform_if_cheap(young) is False:
+    if collapse_mask(young) is False:
         return now
     relative, young = contexts - state.origin, young[:, None]
-    mean = xp.where(young, (n * state.mean + relative) / (n + 1.0), state.mean)
-    moment = xp.where(young, (n * state.moment + relative**2) / (n + 1.0), state.moment)
-    return _scales(xp, mean, moment, changes)
+    mean = np.where(young, (n * state.mean + relative) / (n + 1.0), state.mean)
+    moment = np.where(young, (n * state.moment + relative**2) / (n + 1.0), state.moment)
+    return _scales(mean, moment, changes)
 
 
-def gaps(dims: Dims, state: State, contexts: Tensor, n: int | None = None) -> Tensor:
+def gaps(dims: Dims, state: State, contexts: Array, n: int | None = None) -> Array:
     """[B, 2, n] mean squared distances of contexts [B, c] to n slots: in units of the wobble, and of the spread."""
-    xp, n = namespace(state.keys), dims.rows if n is None else n
+    n = dims.rows if n is None else n
     if not dims.context:
-        return xp.zeros((state.size, 2, n), dtype=state.keys.dtype, device=state.keys.device)
+        return np.zeros((state.size, 2, n))
     difference = state.keys[:, :n] - (contexts - state.origin)[:, None]
     difference *= difference
     return scales(dims, state, contexts).both @ difference.mT
 
 
-def reach(state: State) -> Tensor:
+def reach(state: State) -> Array:
     """[B] how far apart, in units of the wobble, two contexts of one situation may well lie."""
-    xp = namespace(state.distance)
-    return 2.0 + REACH_DEVIATIONS * xp.sqrt(xp.maximum(state.distance[:, 1] - state.distance[:, 0] ** 2, 0.0))
+    return 2.0 + REACH_DEVIATIONS * np.sqrt(np.maximum(state.distance[:, 1] - state.distance[:, 0] ** 2, 0.0))
 
 
-def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor, seen: Seen) -> None:
+def write(dims: Dims, state: State, contexts: Array, psi: Array, trust: Array, seen: BatchProgress) -> None:
     """A new slot for one sample of each tuner: contexts [B, c], psi [B, q] and how far it is trusted [B]."""
-    xp = namespace(psi)
     if seen.fewest < 1.0:
-        put(state.origin, state.steps == 0.0, contexts)
+        assign_where(state.origin, state.steps == 0.0, contexts)
     now = contexts - state.origin
     _observe(state, bounded(state, contexts) - state.origin, late=seen.fewest > 3.0 or state.steps > 3.0)
-    above, beside, _ = triangle(dims.sample, xp, psi.device)
+    above, beside, _ = triangle(dims.sample)
     slot = column(state.count)
     state.keys[slot] = now
     state.prompts[slot] = psi[:, above] * psi[:, beside]
@@ -88,71 +86,70 @@ def write(dims: Dims, state: State, contexts: Tensor, psi: Tensor, trust: Tensor
         _merge(dims, state, rows)
 
 
-def bounded(state: State, contexts: Tensor) -> Tensor:
+def bounded(state: State, contexts: Array) -> Array:
     """[B, c] contexts as scales are learned from them: no value is absurd."""
-    xp = namespace(contexts)
-    return xp.minimum(xp.maximum(contexts, state.context_least), state.context_most)
+    return np.minimum(np.maximum(contexts, state.context_least), state.context_most)
 
 
 @lru_cache
-def triangle(q: int, xp: Tensor, device: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def triangle(q: int) -> tuple[Places, Places, Array]:
     """Rows and columns [P] of the entries of an upper triangle, row by row; and how often the matrix has them."""
     above, beside = np.triu_indices(q)
     times = np.where(above == beside, 1.0, 2.0)
-    first, second, third = (xp.asarray(array, device=device) for array in (above, beside, times))
-    return first, second, third
+    return above, beside, times
 
 
 def restore_trust(state: State, mask: Mask) -> None:
     """The latest sample of these tuners was no mistake after all."""
     trust, slot = state.trust.swapaxes(1, 2), column(state.latest)
     latest = trust[slot]
-    put(latest, mask, 1.0)
+    assign_where(latest, mask, 1.0)
     trust[slot] = latest
 
 
-def seen_before(state: State, rows: Rows, slots: Tensor, n: int) -> Tensor:
+def seen_before(state: State, rows: Rows, slots: Places, n: int) -> Flags:
     """[b, s] whether the situations of some slots [b, s] of these tuners are like that of an earlier one, of n."""
-    xp, steps = namespace(slots), state.steps[rows][:, None, None]
+    steps = state.steps[rows][:, None, None]
     keys = state.keys[rows][:, :n]
-    now = xp.take_along_axis(keys, xp.broadcast_to(slots[:, :, None], (*slots.shape, keys.shape[2])), axis=1)
+    now = np.take_along_axis(keys, np.broadcast_to(slots[:, :, None], (*slots.shape, keys.shape[2])), axis=1)
     mean, moment, changes = (array[rows][:, None] for array in (state.mean, state.moment, state.changes))
-    changes = changes / xp.maximum(steps - 1.0, 1.0)
-    own = _scales(xp, mean, moment, changes)
+    changes = changes / np.maximum(steps - 1.0, 1.0)
+    own = _scales(mean, moment, changes)
     young = (steps < SETTLED_SAMPLES) | (own.moved < keys.shape[2])[:, :, None]
-    mean = xp.where(young, (steps * mean + now) / (steps + 1.0), mean)
-    moment = xp.where(young, (steps * moment + now**2) / (steps + 1.0), moment)
-    scale = _scales(xp, mean, moment, changes).both[:, :, 0]
+    mean = np.where(young, (steps * mean + now) / (steps + 1.0), mean)
+    moment = np.where(young, (steps * moment + now**2) / (steps + 1.0), moment)
+    scale = _scales(mean, moment, changes).both[:, :, 0]
     gaps = (((now[:, :, None] - keys[:, None]) ** 2) @ scale[..., None])[..., 0]
     near = gaps < ALIKE_REACHES * reach(state)[rows][:, None, None]
-    earlier = xp.arange(n, device=slots.device) < slots[:, :, None]
-    return xp.any(near & earlier, axis=2)
+    earlier = np.arange(n) < slots[:, :, None]
+    before: Flags = np.any(near & earlier, axis=2)
+    return before
 
 
-def _scales(xp: Tensor, mean: Tensor, moment: Tensor, changes: Tensor) -> Scales:
+def _scales(mean: Array, moment: Array, changes: Array) -> Scales:
     """Of contexts with these statistics [..., c]."""
-    wobble, spread, moved = _wobble(xp, mean, moment, changes)
-    both = 1.0 / (xp.stack([wobble, spread], axis=-2) * xp.maximum(moved, 1)[..., None, None])
+    wobble, spread, moved = _wobble(mean, moment, changes)
+    both = 1.0 / (np.stack([wobble, spread], axis=-2) * np.maximum(moved, 1)[..., None, None])
     return Scales(both, moved)
 
 
-def _wobble(xp: Tensor, mean: Tensor, moment: Tensor, changes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _wobble(mean: Array, moment: Array, changes: Array) -> tuple[Array, Array, Places]:
     """Wobble and spread [..., c], infinite where nothing has moved yet; and how many dimensions have [...]."""
     variance = moment - mean * mean
     moving = variance > 1e-12 * moment
-    spread = xp.where(moving, variance, xp.inf)
-    return xp.maximum(changes, LEAST_SHARE * spread), spread, moving.sum(axis=-1)
+    spread = np.where(moving, variance, np.inf)
+    return np.maximum(changes, LEAST_SHARE * spread), spread, moving.sum(axis=-1)
 
 
-def _observe(state: State, now: Tensor, late: Mask) -> None:
+def _observe(state: State, now: Array, late: Mask) -> None:
     """Take contexts relative to the first, [B, c], into the statistics; `late` have seen more than three."""
-    xp, n = namespace(now), state.steps[:, None]
-    wobble, _, moved = _wobble(xp, state.mean, state.moment, state.changes / xp.maximum(n - 1.0, 1.0))
+    n = state.steps[:, None]
+    wobble, _, moved = _wobble(state.mean, state.moment, state.changes / np.maximum(n - 1.0, 1.0))
     change = (now - state.previous) ** 2  # the first one is zero
-    size = xp.minimum((change / wobble).sum(axis=1) / xp.maximum(moved, 1), LARGEST_DISTANCE)[:, None]
-    step = (xp.concat([size, size * size], axis=1) - state.distance) / xp.maximum(n - 3.0, 1.0)
-    put(state.distance, late, state.distance + step)
-    put(change, late, xp.minimum(change, 2.0 * JUMP_TIMES * wobble))
+    size = np.minimum((change / wobble).sum(axis=1) / np.maximum(moved, 1), LARGEST_DISTANCE)[:, None]
+    step = (np.concat([size, size * size], axis=1) - state.distance) / np.maximum(n - 3.0, 1.0)
+    assign_where(state.distance, late, state.distance + step)
+    assign_where(change, late, np.minimum(change, 2.0 * JUMP_TIMES * wobble))
     state.changes += 0.5 * change
     state.previous[...] = now
     n = n + 1.0
@@ -162,24 +159,23 @@ def _observe(state: State, now: Tensor, late: Mask) -> None:
 
 def _merge(dims: Dims, state: State, rows: Rows) -> None:
     """Fold near slots of full tuners into one, pair by pair: of some that take turns, and of any that are not fresh."""
-    xp, device = namespace(state.keys), state.keys.device
     keys, counts, last, steps = (array[rows] for array in (state.keys, state.counts, state.last, state.steps))
-    tuners, slots = xp.arange(len(steps), device=device)[:, None], xp.arange(dims.rows, device=device)
+    tuners, slots = np.arange(len(steps))[:, None], np.arange(dims.rows)
     fresh = last > (steps - 1.0 - SHARP_STEPS)[:, None]
     enough = (~fresh).sum(axis=1) >= 2 * (dims.rows - SLOTS)  # not where many tuners of a few samples each were merged
     fresh = fresh & enough[:, None]
-    settled = xp.argsort(xp.astype(fresh, xp.int8), axis=1, stable=True)  # these come first
-    turns = MERGE_CANDIDATES * (xp.astype(steps, xp.int64) // SPARE_SLOTS)[:, None] + slots[:MERGE_CANDIDATES]
+    settled = np.argsort(fresh, axis=1, stable=True)  # these come first
+    turns = MERGE_CANDIDATES * (steps.astype(np.int64) // SPARE_SLOTS)[:, None] + slots[:MERGE_CANDIDATES]
     turn = settled[tuners, turns % (~fresh).sum(axis=1)[:, None]]
     gaps = _gaps_between(keys, scales(dims, state).both[rows][:, 0], turn, tuners)
-    gaps = xp.where(fresh[:, None] | (slots == turn[:, :, None]), xp.inf, gaps)
+    gaps = np.where(fresh[:, None] | (slots == turn[:, :, None]), np.inf, gaps)
     near, gone = _pairs(turn, gaps, tuners, dims.rows - SLOTS)
     heirs, heritage = counts[tuners, near], counts[tuners, gone]
     share = (heritage / (heirs + heritage))[:, :, None]
-    dropped = xp.zeros_like(fresh)
+    dropped = np.zeros_like(fresh)
     dropped[tuners, gone] = True
-    kept = xp.argsort(xp.astype(dropped, xp.int8), axis=1, stable=True)[:, :SLOTS]
-    last[tuners, near] = xp.maximum(last[tuners, near], last[tuners, gone])
+    kept = np.argsort(dropped, axis=1, stable=True)[:, :SLOTS]
+    last[tuners, near] = np.maximum(last[tuners, near], last[tuners, gone])
     counts[tuners, near] = heirs + heritage
     for whole, part in ((state.last, last), (state.counts, counts)):
         whole[rows, :SLOTS] = part[tuners, kept]
@@ -194,32 +190,31 @@ def _merge(dims: Dims, state: State, rows: Rows) -> None:
     state.latest[rows] = SLOTS - 1.0
 
 
-def _gaps_between(keys: Tensor, scale: Tensor, turn: Tensor, tuners: Tensor) -> Tensor:
+def _gaps_between(keys: Array, scale: Array, turn: Places, tuners: Places) -> Array:
     """[b, t, R] squared distances, under weights [b, c], between some of the keys [b, R, c] and all of them.
 
     Keys that are the same are at no distance at all: whoever is first wins, and not whose rounding is luckiest.
     """
-    xp = namespace(keys)
     sizes = (keys**2 @ scale[:, :, None])[:, :, 0]
     both = sizes[:, None] + sizes[tuners, turn][:, :, None]
     gaps = both - (2.0 * scale[:, None] * keys[tuners, turn]) @ keys.mT
-    return xp.minimum(xp.where(gaps > SAME_PLACE * both, gaps, 0.0), LARGEST_GAP)
+    return np.minimum(np.where(gaps > SAME_PLACE * both, gaps, 0.0), LARGEST_GAP)
 
 
-def _pairs(turn: Tensor, gaps: Tensor, tuners: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _pairs(turn: Places, gaps: Array, tuners: Places, count: int) -> tuple[Places, Places]:
     """The nearest pairs [b, count], each slot in one at most: those that stay, and those that are folded into them."""
-    xp, (size, candidates, rows) = namespace(gaps), gaps.shape
+    size, candidates, rows = gaps.shape
     everyone = tuners[:, 0]
-    gaps = xp.concat([gaps, xp.full_like(gaps[:, :1], xp.inf)], axis=1)  # the row of those that are no candidates
-    place = xp.full_like(gaps[:, 0], candidates, dtype=xp.int64)
-    place[tuners, turn] = xp.arange(candidates, device=gaps.device)
+    gaps = np.concat([gaps, np.full_like(gaps[:, :1], np.inf)], axis=1)  # the row of those that are no candidates
+    place = np.full_like(gaps[:, 0], candidates, dtype=np.int64)
+    place[tuners, turn] = np.arange(candidates)
     pairs = []
     for _ in range(count):
-        nearest = xp.argmin(gaps.reshape((size, -1)), axis=1)
+        nearest = np.argmin(gaps.reshape((size, -1)), axis=1)
         pair = turn[everyone, nearest // rows], nearest % rows
         pairs.append(pair)
         for slot in pair:
-            gaps[everyone, :, slot] = xp.inf
-            gaps[everyone, place[everyone, slot]] = xp.inf
-    one, other = (xp.stack(slots, axis=1) for slots in zip(*pairs, strict=True))
-    return xp.minimum(one, other), xp.maximum(one, other)
+            gaps[everyone, :, slot] = np.inf
+            gaps[everyone, place[everyone, slot]] = np.inf
+    one, other = (np.stack(slots, axis=1) for slots in zip(*pairs, strict=True))
+    return np.minimum(one, other), np.maximum(one, other)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.kernel.backend import kernel_for
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.memory import SHARP_STEPS, scales
 from rasp_tuner.engine.kernel.moving import reduced
-from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, SLOTS, WINDOW_SAMPLES, Dims, E, State, blank
-from rasp_tuner.engine.kernel.trust import FAILED, OUTLIER_TRUST
+from rasp_tuner.engine.kernel.native_batch import host_batch
+from rasp_tuner.engine.kernel.outliers import FAILED, OUTLIER_TRUST
+from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, SLOTS, WINDOW_SAMPLES, Dims, State, blank
 
 Places = NDArray[np.intp]
 
@@ -158,18 +158,16 @@ def _learn_again(dims: Dims, default: Array, both: State) -> None:
 
     It begins with the slots that are more than one sample, or that no expert believed.
     """
-    kernel, weights, d, n = kernel_for(dims, default), both.weights[0], dims.knobs, int(both.count[0])
+    weights, d, n = both.weights[0], dims.knobs, int(both.count[0])
     samples = (both.counts[0, :n] == 1.0) & (both.trust[0, :, :n].max(axis=0) >= BELIEVED)
     pupil = _with_slots(dims, both, np.flatnonzero(~samples))
-    honest, logs = np.ones(1), np.zeros((1, E))  # as of a failure: none is looked at as a false measurement
+    batch = host_batch(dims, default, pupil)
+    honest = np.ones(1)  # as of a failure: none is looked at as a false measurement
     for slot in np.flatnonzero(samples):
         sums = both.prompts[:, slot]
         point, losses = default + sums[:, 1 : 1 + d] / 2.0, sums[:, dims.features : dims.sample] + both.first
         context = both.keys[:, slot] + both.origin
-        belief = kernel.believe(pupil, context)
-        if pupil.steps[0] >= 2.0:
-            logs = kernel.forecast(pupil, belief, point, losses @ weights)[2]
-        kernel.learn(pupil, belief, point, context, losses, honest, logs)
+        batch.believe(context).tell(point, context, losses, honest, losses @ weights)
         _know_contexts(pupil, both)
     for name in TRACKED:
         getattr(both, name)[:] = getattr(pupil, name)

@@ -15,12 +15,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel.masks import (
+    ALL_ROWS,
+    BatchProgress,
+    Flags,
+    Mask,
+    Rows,
+    assign_where,
+    chunks,
+    collapse_mask,
+    column,
+    rows_where,
+)
 from rasp_tuner.engine.kernel.memory import bounded
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import EVERY, Mask, Rows, Seen, chosen, chunks, column, put, uniform
-from rasp_tuner.engine.kernel.shared import centred_level, noise_variances, prior
-from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State, Tensor
-from rasp_tuner.engine.kernel.trust import CHI2_MEDIAN, masked_median, residual_trust
+from rasp_tuner.engine.kernel.outliers import CHI2_MEDIAN, masked_median, residual_trust
+from rasp_tuner.engine.kernel.pooled_prior import centred_level, noise_variances, prior
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State
 
 SLOPE_VARIANCE = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
 REFRESH_EVERY_STEPS = 8  # between looks at the principal components, once there are PLENTY_SAMPLES
@@ -35,32 +46,33 @@ STEP_LENGTHS = (1.0, 0.4, 0.1)  # lengths tried in turn
 class Window(NamedTuple):
     """Samples that are fitted to, with how much each counts."""
 
-    u: Tensor
-    x: Tensor
-    y: Tensor
-    trust: Tensor  # [b, n] in units of 1 / rho
+    u: Array
+    x: Array
+    y: Array
+    trust: Array  # [b, n] in units of 1 / rho
 
 
 @lru_cache
-def sketch(dims: Dims, xp: Tensor, device: Tensor) -> Tensor:
+def sketch(dims: Dims) -> Array:
     """[c, w] the random projection of long contexts: always the same."""
-    drawn = np.random.default_rng(7).normal(size=(dims.context, dims.width)) / np.sqrt(dims.width)
-    return xp.asarray(drawn, dtype=xp.float64, device=device)
+    drawn: Array = np.random.default_rng(7).normal(size=(dims.context, dims.width)) / np.sqrt(dims.width)
+    return drawn
 
 
-def reduced(dims: Dims, contexts: Tensor) -> Tensor:
+def reduced(dims: Dims, contexts: Array) -> Array:
     """[B, w] contexts, projected if they are long."""
     if dims.context == dims.width:
         return contexts
-    return contexts @ sketch(dims, namespace(contexts), contexts.device)
+    return contexts @ sketch(dims)
 
 
-def encoded(dims: Dims, state: State, contexts: Tensor) -> Tensor:
+def encoded(dims: Dims, state: State, contexts: Array) -> Array:
     """x [B, 1 + r] of contexts [B, c]."""
-    return _components(reduced(dims, contexts)[:, None], state.centre, state.encode)[:, 0]
+    x = _components(reduced(dims, contexts)[:, None], state.centre, state.encode)
+    return x[:, 0]
 
 
-def observe(dims: Dims, state: State, u: Tensor, contexts: Tensor, losses: Tensor, trust: Tensor) -> None:
+def observe(dims: Dims, state: State, u: Array, contexts: Array, losses: Array, trust: Array) -> None:
     """Take a sample of each tuner into the window; `steps` counts it already."""
     short, seen = reduced(dims, contexts), state.steps[:, None]
     row = column((state.steps - 1.0) % WINDOW_SAMPLES)
@@ -79,15 +91,15 @@ def restore_trust(state: State, mask: Mask) -> None:
     """The latest sample of these tuners was no mistake after all."""
     row = column((state.steps - 1.0) % WINDOW_SAMPLES)
     latest = state.window_weights[row]
-    put(latest, mask, 1.0)
+    assign_where(latest, mask, 1.0)
     state.window_weights[row] = latest
 
 
-def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Mask, seen: Seen) -> None:
+def fit(dims: Dims, state: State, a: Array, offset: Array, mask: Mask, seen: BatchProgress) -> None:
     """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask."""
     # here, and not when a sample comes: theta and its covariance must be in the same encoding
     steps, n = seen.steps(state), min(int(seen.most), WINDOW_SAMPLES)
-    rows = chosen(mask & ((steps < PLENTY_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0)))
+    rows = rows_where(mask & ((steps < PLENTY_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0)))
     if rows is not None:
         _refresh(dims, state, rows)
     mean, precision = _prior(dims, state, centred_level(state, offset, a))
@@ -98,54 +110,50 @@ def fit(dims: Dims, state: State, a: Tensor, offset: Tensor, mask: Mask, seen: S
             _fit(dims, state, rows, n, task, times)
 
 
-def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
+def inverse(matrices: Array) -> tuple[Array, Flags]:
     """[b, m, m] and where there is one, [b]; zeros elsewhere: no matrix spoils it for the others."""
-    xp = namespace(matrices)
-    if xp is not np:
-        inverses, wrong = xp.linalg.inv_ex(matrices)
-        return xp.where((wrong == 0)[:, None, None], inverses, 0.0), wrong == 0
     try:
-        inverses = xp.linalg.inv(matrices)
+        inverses: Array = np.linalg.inv(matrices)  # type: ignore[assignment]  # NumPy's types know less
     except np.linalg.LinAlgError:
         if len(matrices) == 1:
-            return xp.zeros_like(matrices), xp.zeros_like(matrices[:, 0, 0], dtype=xp.bool)
+            return np.zeros_like(matrices), np.zeros(1, dtype=bool)
         half = len(matrices) // 2
         parts = zip(inverse(matrices[:half]), inverse(matrices[half:]), strict=True)
-        both, there = (xp.concat(pair, axis=0) for pair in parts)
+        both, there = (np.concat(pair, axis=0) for pair in parts)
         return both, there
-    return inverses, xp.ones_like(matrices[:, 0, 0], dtype=xp.bool)
+    return inverses, np.ones(len(matrices), dtype=bool)
 
 
 class Task(NamedTuple):
     """What is fitted, in units of the curvature."""
 
-    a: Tensor  # [b, 1] that curvature
-    offset: Tensor  # [b, 1] of y, in its own units
-    mean: Tensor  # [b, m] prior of theta
-    precision: Tensor  # [b, m, m]
-    noise: Tensor  # [b, 1] rho
+    a: Array  # [b, 1] that curvature
+    offset: Array  # [b, 1] of y, in its own units
+    mean: Array  # [b, m] prior of theta
+    precision: Array  # [b, m, m]
+    noise: Array  # [b, 1] rho
 
 
 def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -> None:
     """So many steps for some tuners; a tuner stops where none helps, and forgets its fit where there is no step."""
-    xp, d, steps = namespace(state.theta), dims.knobs, state.steps[rows]
+    d, steps = dims.knobs, state.steps[rows]
     a, offset, prior, precision, noise = task
-    used = xp.arange(n, device=steps.device) < steps[:, None]
+    used = np.arange(n) < steps[:, None]
     u = state.window_points[rows, :n]
     x = _components(state.window_contexts[rows, :n], state.centre[rows], state.encode[rows])
     y = _limited(((state.window_losses[rows, :n] @ state.weights[rows][:, :, None])[:, :, 0] - offset) / a)
-    theta = xp.concat([(state.theta[rows, :1] - offset) / a, state.theta[rows, 1:]], axis=1)
+    theta = np.concat([(state.theta[rows, :1] - offset) / a, state.theta[rows, 1:]], axis=1)
     theta[:, 1 : 1 + d] /= a
     theta[:, : 1 + d] = _limited(theta[:, : 1 + d])
-    theta = xp.where(state.fitted[rows][:, None] > 0.0, theta, prior)
+    theta = np.where(state.fitted[rows][:, None] > 0.0, theta, prior)
     gaps, squares, residual = _residual(theta, u, x, y)
     left = residual**2
-    usual = xp.maximum(masked_median(left, used)[:, None] / CHI2_MEDIAN, noise)
-    trust = xp.where(used, residual_trust(left, usual) * state.window_weights[rows, :n] / noise, 0.0)
-    root = xp.sqrt(trust)[:, :, None]
-    moving = there = xp.ones_like(steps, dtype=xp.bool)
-    covariance = None
-    jacobian = xp.empty((*y.shape, dims.coefficients), dtype=y.dtype, device=y.device)
+    usual = np.maximum(masked_median(left, used)[:, None] / CHI2_MEDIAN, noise)
+    trust = np.where(used, residual_trust(left, usual) * state.window_weights[rows, :n] / noise, 0.0)
+    root = np.sqrt(trust)[:, :, None]
+    moving = there = np.ones(len(steps), dtype=bool)
+    covariance = np.zeros_like(precision)
+    jacobian = np.empty((*y.shape, dims.coefficients))
     for again in range(times):
         if again:
             gaps, squares, residual = _residual(theta, u, x, y)
@@ -154,32 +162,29 @@ def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -
         jacobian[:, :, 1 + d :] = slopes.reshape((*slopes.shape[:2], -1))
         found, exists = inverse(jacobian.mT @ jacobian + precision)
         there, moving = there & (exists | ~moving), moving & exists
-        covariance = found if covariance is None else xp.where(moving[:, None, None], found, covariance)
+        covariance = np.where(moving[:, None, None], found, covariance)
         away = theta - prior
         pull = _times(precision, away)
         step = _times(found, _times(jacobian.mT, root[:, :, 0] * residual) - pull)
         cost = (trust * residual**2).sum(axis=1) + (away * pull).sum(axis=1)
         theta, moving = _moved(theta, step, cost, moving, task, Window(u, x, y, trust))
-        if uniform(moving) is False:
+        if collapse_mask(moving) is False:
             break
     theta[:, : 1 + d] *= a
     theta[:, :1] += offset
     theta, covariance = (
-        xp.where(there[:, None], theta, state.theta[rows]),
-        xp.where(there[:, None, None], covariance, state.covariance[rows]),
+        np.where(there[:, None], theta, state.theta[rows]),
+        np.where(there[:, None, None], covariance, state.covariance[rows]),
     )
     state.theta[rows], state.covariance[rows] = theta, covariance
-    state.unit[rows] = xp.where(there, a[:, 0], state.unit[rows])
-    state.fitted[rows] = xp.astype(there, theta.dtype)
+    state.unit[rows] = np.where(there, a[:, 0], state.unit[rows])
+    state.fitted[rows] = there
 
 
-def _moved(
-    theta: Tensor, step: Tensor, cost: Tensor, moving: Tensor, task: Task, window: Window
-) -> tuple[Tensor, Tensor]:
+def _moved(theta: Array, step: Array, cost: Array, moving: Flags, task: Task, window: Window) -> tuple[Array, Flags]:
     """Theta a step further, by the first length that costs no more; and which tuners [b] found one."""
-    xp = namespace(theta)
-    rows: Rows | None = EVERY
-    searching = xp.asarray(moving, copy=True)
+    rows: Rows | None = ALL_ROWS
+    searching = moving.copy()
     for length in STEP_LENGTHS:
         here, (u, x, y, trust) = theta[rows], (array[rows] for array in window)
         there = here + length * step[rows]
@@ -187,25 +192,24 @@ def _moved(
         after = (trust * _residual(there, u, x, y)[2] ** 2).sum(axis=1)
         after += (away * _times(task.precision[rows], away)).sum(axis=1)
         better = searching[rows] & (after <= cost[rows])
-        theta[rows] = xp.where(better[:, None], there, here)
+        theta[rows] = np.where(better[:, None], there, here)
         searching[rows] = searching[rows] & ~better
-        rows = chosen(searching)  # few as a rule
+        rows = rows_where(searching)  # few as a rule
         if rows is None:
             break
     return theta, moving & ~searching
 
 
-def _times(matrix: Tensor, vector: Tensor) -> Tensor:
+def _times(matrix: Array, vector: Array) -> Array:
     """[b, m] the product of matrices [b, m, n] with vectors [b, n]."""
     return (matrix @ vector[:, :, None])[:, :, 0]
 
 
-def _limited(y: Tensor) -> Tensor:
-    xp = namespace(y)
-    return xp.minimum(xp.maximum(y, -LARGEST_TARGET), LARGEST_TARGET)
+def _limited(y: Array) -> Array:
+    return np.minimum(np.maximum(y, -LARGEST_TARGET), LARGEST_TARGET)
 
 
-def _residual(theta: Tensor, u: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _residual(theta: Array, u: Array, x: Array, y: Array) -> tuple[Array, Array, Array]:
     """Gaps to the optimum [b, n, d], their squares, and what is left of y [b, n]."""
     d = u.shape[2]
     moves = theta[:, 1 + d :].reshape((len(theta), d, x.shape[2]))
@@ -214,47 +218,46 @@ def _residual(theta: Tensor, u: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, T
     return gaps, squares, y - theta[:, :1] - (squares @ theta[:, 1 : 1 + d, None])[:, :, 0]
 
 
-def _components(contexts: Tensor, centre: Tensor, encode: Tensor) -> Tensor:
+def _components(contexts: Array, centre: Array, encode: Array) -> Array:
     """x [b, n, 1 + r] of reduced contexts [b, n, w]."""
-    xp = namespace(contexts)
     x = (contexts - centre[:, None]) @ encode
-    one = xp.ones((*x.shape[:2], 1), dtype=x.dtype, device=x.device)
-    return xp.concat([one, xp.minimum(xp.maximum(x, -FARTHEST_COMPONENT), FARTHEST_COMPONENT)], axis=2)
+    one = np.ones((*x.shape[:2], 1))
+    return np.concat([one, np.minimum(np.maximum(x, -FARTHEST_COMPONENT), FARTHEST_COMPONENT)], axis=2)
 
 
 def _refresh(dims: Dims, state: State, rows: Rows) -> None:
     """Look at the components of some tuners anew, and re-express the optimum in them."""
-    xp, d, r = namespace(state.theta), dims.knobs, dims.rank
+    d, r = dims.knobs, dims.rank
     moments, mean, centre, before = (
         array[rows] for array in (state.reduced_moments, state.reduced_mean, state.centre, state.encode)
     )
-    variance = xp.linalg.diagonal(moments)
-    spread = xp.sqrt(xp.where(variance > 1e-12 * (variance + mean**2), variance, 1.0))
+    variance = np.linalg.diagonal(moments)
+    spread = np.sqrt(np.where(variance > 1e-12 * (variance + mean**2), variance, 1.0))
     if dims.width > r:
-        sizes, axes = xp.linalg.eigh(moments / (spread[:, :, None] * spread[:, None]))
-        top, size = axes[:, :, -r:], xp.sqrt(xp.maximum(sizes[:, None, -r:], 1e-9))
+        sizes, axes = np.linalg.eigh(moments / (spread[:, :, None] * spread[:, None]))
+        top, size = axes[:, :, -r:], np.sqrt(np.maximum(sizes[:, None, -r:], 1e-9))
         encode, decode = top / size / spread[:, :, None], top * size * spread[:, :, None]  # [b, w, r] both
     else:
-        unit = xp.eye(r, dtype=mean.dtype, device=mean.device)
+        unit = np.eye(r)
         encode, decode = unit / spread[:, None], unit * spread[:, None]
-    old = xp.reshape(state.theta[rows, 1 + d :], (len(mean), d, 1 + r))
+    old = np.reshape(state.theta[rows, 1 + d :], (len(mean), d, 1 + r))
     slopes = old[:, :, 1:] @ before.mT  # [b, d, w] by the reduced context
     here = old[:, :, :1] + slopes @ (mean - centre)[:, :, None]
-    moved = xp.reshape(xp.concat([here, slopes @ decode], axis=2), (len(mean), -1))
-    moved = xp.minimum(xp.maximum(moved, -FARTHEST_OPTIMUM), FARTHEST_OPTIMUM)
+    moved = np.reshape(np.concat([here, slopes @ decode], axis=2), (len(mean), -1))
+    moved = np.minimum(np.maximum(moved, -FARTHEST_OPTIMUM), FARTHEST_OPTIMUM)
     fitted = state.fitted[rows][:, None] > 0.0
-    state.theta[rows, 1 + d :] = xp.where(fitted, moved, state.theta[rows, 1 + d :])
+    state.theta[rows, 1 + d :] = np.where(fitted, moved, state.theta[rows, 1 + d :])
     state.centre[rows], state.encode[rows] = mean, encode
 
 
-def _prior(dims: Dims, state: State, level: Tensor) -> tuple[Tensor, Tensor]:
+def _prior(dims: Dims, state: State, level: Array) -> tuple[Array, Array]:
     """Mean [B, m] and precision [B, m, m] of theta, in units of the curvature."""
-    xp, d, r, m, size = namespace(level), dims.knobs, dims.rank, dims.coefficients, state.size
+    d, r, m, size = dims.knobs, dims.rank, dims.coefficients, state.size
     common = prior(dims, state)
-    moves = xp.zeros((size, d, 1 + r), dtype=level.dtype, device=level.device)
+    moves = np.zeros((size, d, 1 + r))
     moves[:, :, 0] = state.location
-    mean = xp.concat([level[:, None], common.mean[:, 1 + d :], moves.reshape((size, -1))], axis=1)
-    precision = xp.zeros((size, m, m), dtype=level.dtype, device=level.device)
+    mean = np.concat([level[:, None], common.mean[:, 1 + d :], moves.reshape((size, -1))], axis=1)
+    precision = np.zeros((size, m, m))
     precision[:, 1 : 1 + d, 1 : 1 + d] = common.precision[:, 1 + d :, 1 + d :]
     moves[...] = (1.0 / (state.location_variance * SLOPE_VARIANCE))[:, :, None]
     moves[:, :, 0] = 1.0 / state.location_variance

@@ -11,65 +11,51 @@ The other symbols are those of state.py and belief.py.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.engine.kernel.belief import Belief
-from rasp_tuner.engine.kernel.namespace import namespace
-from rasp_tuner.engine.kernel.select import uniform_if_cheap
-from rasp_tuner.engine.kernel.shared import log_student
-from rasp_tuner.engine.kernel.state import Dims, E, State, Tensor
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel.belief import Belief, Experts
+from rasp_tuner.engine.kernel.masks import collapse_mask
+from rasp_tuner.engine.kernel.pooled_prior import log_student
+from rasp_tuner.engine.kernel.state import Dims, E, State
 
 
-class Experts(NamedTuple):
-    """All experts in one context, as bowls; a moving optimum without a say is the blind expert once more."""
-
-    mean: Tensor  # [B, E, p] of the coefficients, in units of y
-    S: Tensor  # [B, E, p, p] their covariance, in units of a^2
-    along: (
-        Tensor | None
-    )  # [B, d, p] how the moving optimum covaries with its own, in units of a; None if nobody has one
-    location: Tensor | None  # [B, d, d] covariance of the moving optimum
-
-
-def predict(dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+def predict(dims: Dims, state: State, belief: Belief, default: Array, points: Array) -> tuple[Array, Array]:
     """Mean and variance [B, n] of y at points [B, n, d] of the unit box."""
     mean, variance = _mixed(belief, *each(dims, state, belief, default, points))
     return mean[:, 0], variance[:, 0]
 
 
-def each(dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+def each(dims: Dims, state: State, belief: Belief, default: Array, points: Array) -> tuple[Array, Array]:
     """Mean and variance [B, E, n] of every expert."""
     means, variances = _each_at(dims, state, belief, features(2.0 * (points - default)))
     return means + (belief.offset + belief.origin)[:, None, None], variances
 
 
 def compare(
-    dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor, others: Tensor
-) -> tuple[Tensor, Tensor]:
+    dims: Dims, state: State, belief: Belief, default: Array, points: Array, others: Array
+) -> tuple[Array, Array]:
     """Mean and variance [B] of y at points [B, d] less y at others."""
-    xp = namespace(points)
-    f = features(2.0 * (xp.stack([points, others], axis=1) - default))
+    f = features(2.0 * (np.stack([points, others], axis=1) - default))
     mean, variance = _mixed(belief, *_each_at(dims, state, belief, f[:, :, :1] - f[:, :, 1:]))
     return mean[:, 0, 0], variance[:, 0, 0]
 
 
-def against(dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor) -> tuple[Tensor, ...]:
+def against(dims: Dims, state: State, belief: Belief, default: Array, points: Array) -> tuple[Array, ...]:
     """Points [B, d] beside the default: y of the default, mean and variance of the difference, y, variances of both."""
-    xp = namespace(points)
     f = features((2.0 * (points - default))[:, None])
-    at_default = xp.zeros_like(f)
+    at_default = np.zeros_like(f)
     at_default[:, 0] = 1.0
-    columns = xp.concat([f, at_default, f - at_default], axis=2)
+    columns = np.concat([f, at_default, f - at_default], axis=2)
     means, variances = (found[:, 0] for found in _mixed(belief, *_each_at(dims, state, belief, columns)))
     base = belief.offset + belief.origin
     return means[:, 1] + base, means[:, 2], variances[:, 2], means[:, 0] + base, variances[:, 0], variances[:, 1]
 
 
 def forecast(
-    dims: Dims, state: State, belief: Belief, default: Tensor, points: Tensor, y: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    dims: Dims, state: State, belief: Belief, default: Array, points: Array, y: Array
+) -> tuple[Array, Array, Array]:
     """Mean and variance [B] at points [B, d], and the log densities [B, E] that the experts give to y [B] there."""
     means, variances = each(dims, state, belief, default, points[:, None])
     mean, variance = _mixed(belief, means, variances)
@@ -77,10 +63,10 @@ def forecast(
     return mean[:, 0, 0], variance[:, 0, 0], log_student(y[:, None] - means[:, :, 0], unsure)
 
 
-def features(u: Tensor) -> Tensor:
+def features(u: Array) -> Array:
     """Phi of points [B, n, d], as columns [B, p, n]."""
-    xp, (size, n, d) = namespace(u), u.shape
-    f = xp.empty((size, 1 + 2 * d, n), dtype=u.dtype, device=u.device)
+    size, n, d = u.shape
+    f = np.empty((size, 1 + 2 * d, n))
     f[:, 0], f[:, 1 : 1 + d], f[:, 1 + d :] = 1.0, u.mT, (u * u).mT
     return f
 
@@ -89,40 +75,39 @@ def experts_of(dims: Dims, state: State, belief: Belief) -> Experts:
     """The experts of a belief; made once."""
     if belief.experts is None:
         belief.experts = _experts(dims, state, belief)
-    experts: Experts = belief.experts
-    return experts
+    return belief.experts
 
 
 def _experts(dims: Dims, state: State, belief: Belief) -> Experts:
-    xp, size, d, p, m = namespace(belief.x), state.size, dims.knobs, dims.features, dims.coefficients
-    moving = uniform_if_cheap(belief.moving > 0.0)
+    size, d, p, m = state.size, dims.knobs, dims.features, dims.coefficients
+    moving = collapse_mask(belief.moving > 0.0)
     if moving is False:
-        mean, S = (xp.concat([own, own[:, :1]], axis=1) for own in (belief.mean, belief.S))
+        mean, S = (np.concat([own, own[:, :1]], axis=1) for own in (belief.mean, belief.S))
         return Experts(mean, S, None, None)
-    by_context, by_optimum = _linear_maps(dims, xp, belief.x.device)
+    by_context, by_optimum = _linear_maps(dims)
     o, q, x = belief.optimum, belief.curvatures, belief.x
-    P = (xp.concat([belief.ratio[:, None], x], axis=1) @ by_context).reshape((size, p, m))
-    H = (xp.concat([x[:, :1], o, o * o, q, q * o], axis=1) @ by_optimum).reshape((size, p, p))
+    P = (np.concat([belief.ratio[:, None], x], axis=1) @ by_context).reshape((size, p, m))
+    H = (np.concat([x[:, :1], o, o * o, q, q * o], axis=1) @ by_optimum).reshape((size, p, p))
     K = P @ state.covariance @ P.mT
     KH = K @ H
-    mean = belief.a[:, None, None] * (xp.concat([belief.level[:, None], q], axis=1)[:, None] @ H[:, : 1 + d])
+    mean = belief.a[:, None, None] * (np.concat([belief.level[:, None], q], axis=1)[:, None] @ H[:, : 1 + d])
     S = (H.mT @ KH)[:, None]
     if moving is not True:
-        mean = xp.where(moving[:, None, None], mean, belief.mean[:, :1])
-        S = xp.where(moving[:, None, None, None], S, belief.S[:, :1])
-    mean, S = xp.concat([belief.mean, mean], axis=1), xp.concat([belief.S, S], axis=1)
+        mean = np.where(moving[:, None, None], mean, belief.mean[:, :1])
+        S = np.where(moving[:, None, None, None], S, belief.S[:, :1])
+    mean, S = np.concat([belief.mean, mean], axis=1), np.concat([belief.S, S], axis=1)
     return Experts(mean, S, KH[:, 1 + d :], K[:, 1 + d :, 1 + d :])
 
 
-def _each_at(dims: Dims, state: State, belief: Belief, f: Tensor) -> tuple[Tensor, Tensor]:
+def _each_at(dims: Dims, state: State, belief: Belief, f: Array) -> tuple[Array, Array]:
     """Mean less the offset, and variance, [B, E, n], of what columns f [B, p, n] make of the coefficients."""
-    xp, p, experts = namespace(f), dims.features, experts_of(dims, state, belief)
+    p, experts = dims.features, experts_of(dims, state, belief)
     Sf = (experts.S.reshape((-1, E * p, p)) @ f).reshape((-1, E, p, f.shape[2]))
     Sf *= f[:, None]
-    return experts.mean @ f, xp.maximum(Sf.sum(axis=2), 0.0) * (belief.a * belief.a)[:, None, None]
+    return experts.mean @ f, np.maximum(Sf.sum(axis=2), 0.0) * (belief.a * belief.a)[:, None, None]
 
 
-def _mixed(belief: Belief, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+def _mixed(belief: Belief, means: Array, variances: Array) -> tuple[Array, Array]:
     """Mean and variance [B, 1, n] of the mixture, from those of its experts [B, E, n]."""
     weights = belief.weights[:, None]
     mean = weights @ means
@@ -131,7 +116,7 @@ def _mixed(belief: Belief, means: Tensor, variances: Tensor) -> tuple[Tensor, Te
 
 
 @lru_cache
-def _linear_maps(dims: Dims, xp: Tensor, device: Tensor) -> tuple[Tensor, Tensor]:
+def _linear_maps(dims: Dims) -> tuple[Array, Array]:
     """Of [ratio, x] to the slopes [p m] of level, q and o by theta; of [1, o, o^2, q, q o] to H [p p]."""
     d, p, m, rank = dims.knobs, dims.features, dims.coefficients, 1 + dims.rank
     by_context, by_optimum = np.zeros((1 + rank, p, m)), np.zeros((1 + 4 * d, p, p))
@@ -145,6 +130,4 @@ def _linear_maps(dims: Dims, xp: Tensor, device: Tensor) -> tuple[Tensor, Tensor
     by_optimum[1 + d + knob, curvature, 0] = 1.0
     by_optimum[1 + 2 * d + knob, location, 1 + knob] = -2.0
     by_optimum[1 + 3 * d + knob, location, 0] = 2.0
-    flat = (by_context.reshape(1 + rank, -1), by_optimum.reshape(1 + 4 * d, -1))
-    by_context, by_optimum = (xp.asarray(array, device=device) for array in flat)
-    return by_context, by_optimum
+    return by_context.reshape(1 + rank, -1), by_optimum.reshape(1 + 4 * d, -1)

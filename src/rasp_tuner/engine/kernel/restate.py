@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.memory import triangle
 from rasp_tuner.engine.kernel.moving import reduced
+from rasp_tuner.engine.kernel.outliers import OUTLIER_TRUST
 from rasp_tuner.engine.kernel.state import Dims, State
-from rasp_tuner.engine.kernel.trust import OUTLIER_TRUST
 
 Places = NDArray[np.int64]
 
@@ -21,7 +21,7 @@ def restate(dims: Dims, state: State, tuners: Places, factors: Array, shifts: Ar
 
     Exact: losses are kept relative to the first, so that shifts concern that one only.
     """
-    above, beside, _ = triangle(dims.sample, np, "cpu")
+    above, beside, _ = triangle(dims.sample)
     each = np.concatenate([np.ones((len(tuners), dims.features)), factors], axis=1)  # [b, q] of psi
     before = state.weights[tuners]
     used, rows = np.abs(before).argmax(axis=1), np.arange(len(tuners))

@@ -12,13 +12,14 @@ w, r, m  a context reduced for the moving optimum: dimensions, components; its c
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
 
-Tensor = Any  # an array of the namespace in use: of NumPy or of torch
+Places = NDArray[np.int64]  # positions
 
 LOCAL_EXPERTS = ("all history", "recent history", "situations like this one", "the most similar situations")
 MOVING_EXPERT = "an optimum that moves with the context"
@@ -135,64 +136,64 @@ class State:
     """Every array is of float64 and begins with the axis of tuners; what a row beyond `count` holds means nothing."""
 
     # slots of memory
-    keys: Tensor  # [B, R, c] mean context of a slot's samples, relative to the first context ever
-    prompts: Tensor  # [B, R, P] sums over a slot's samples of the upper triangle of psi psi'
-    trust: Tensor  # [B, L, R] how far each expert believes a slot's samples
-    counts: Tensor  # [B, R] samples in a slot
-    last: Tensor  # [B, R] step of its latest sample
-    count: Tensor  # [B] slots in use
-    steps: Tensor  # [B] samples so far, failures included
-    latest: Tensor  # [B] the slot of the latest sample
+    keys: Array  # [B, R, c] mean context of a slot's samples, relative to the first context ever
+    prompts: Array  # [B, R, P] sums over a slot's samples of the upper triangle of psi psi'
+    trust: Array  # [B, L, R] how far each expert believes a slot's samples
+    counts: Array  # [B, R] samples in a slot
+    last: Array  # [B, R] step of its latest sample
+    count: Array  # [B] slots in use
+    steps: Array  # [B] samples so far, failures included
+    latest: Array  # [B] the slot of the latest sample
     # contexts
-    origin: Tensor  # [B, c] the first one
-    previous: Tensor  # [B, c] the latest one, relative to the first, as are the next three
-    mean: Tensor  # [B, c]
-    moment: Tensor  # [B, c] mean square
-    changes: Tensor  # [B, c] sum of half the squared changes
-    distance: Tensor  # [B, 2] mean and mean square of the distance between neighbours
-    context_least: Tensor  # [B, c] between this and the next, contexts count as they are for these scales
-    context_most: Tensor  # [B, c]
+    origin: Array  # [B, c] the first one
+    previous: Array  # [B, c] the latest one, relative to the first, as are the next three
+    mean: Array  # [B, c]
+    moment: Array  # [B, c] mean square
+    changes: Array  # [B, c] sum of half the squared changes
+    distance: Array  # [B, 2] mean and mean square of the distance between neighbours
+    context_least: Array  # [B, c] between this and the next, contexts count as they are for these scales
+    context_most: Array  # [B, c]
     # what all situations share
-    curvature: Tensor  # [B] 0 until it is known
-    level: Tensor  # [B] of the least y
-    level_variance: Tensor  # [B] in units of the curvature squared
-    largest: Tensor  # [B] deviation of y, slowly forgotten
-    tracked: Tensor  # [B] samples that these were tracked for
-    shape: Tensor  # [B, d] curvature of each knob relative to the others
-    location: Tensor  # [B, d] where optima are expected, in u; 0 is the default
-    location_variance: Tensor  # [B, d] of an optimum around that
+    curvature: Array  # [B] 0 until it is known
+    level: Array  # [B] of the least y
+    level_variance: Array  # [B] in units of the curvature squared
+    largest: Array  # [B] deviation of y, slowly forgotten
+    tracked: Array  # [B] samples that these were tracked for
+    shape: Array  # [B, d] curvature of each knob relative to the others
+    location: Array  # [B, d] where optima are expected, in u; 0 is the default
+    location_variance: Array  # [B, d] of an optimum around that
     # experts
-    scores: Tensor  # [B, E] evidence
-    noises: Tensor  # [B, E, NOISES] scores of the variances of one observation
-    weights: Tensor  # [B, k] y = losses @ weights
-    first: Tensor  # [B, k] losses of the first sample; all are kept relative to them
-    suspected: Tensor  # [B] 1 if the latest sample looked false
-    early: Tensor  # [B, EARLY_SAMPLES] what is known of the first samples: 0, 1 an outlier, 2 failed
+    scores: Array  # [B, E] evidence
+    noises: Array  # [B, E, NOISES] scores of the variances of one observation
+    weights: Array  # [B, k] y = losses @ weights
+    first: Array  # [B, k] losses of the first sample; all are kept relative to them
+    suspected: Array  # [B] 1 if the latest sample looked false
+    early: Array  # [B, EARLY_SAMPLES] what is known of the first samples: 0, 1 an outlier, 2 failed
     # the moving optimum; the window is a ring by `steps`
-    window_points: Tensor  # [B, WINDOW_SAMPLES, d] u
-    window_contexts: Tensor  # [B, WINDOW_SAMPLES, w]
-    window_losses: Tensor  # [B, WINDOW_SAMPLES, k]
-    window_weights: Tensor  # [B, WINDOW_SAMPLES]
-    reduced_mean: Tensor  # [B, w]
-    reduced_moments: Tensor  # [B, w, w]
-    centre: Tensor  # [B, w]
-    encode: Tensor  # [B, w, r]
-    theta: Tensor  # [B, m] in units of y
-    unit: Tensor  # [B] curvature of the latest fit, in which the covariance is
-    covariance: Tensor  # [B, m, m]
-    fitted: Tensor  # [B] 1 once there is a fit
+    window_points: Array  # [B, WINDOW_SAMPLES, d] u
+    window_contexts: Array  # [B, WINDOW_SAMPLES, w]
+    window_losses: Array  # [B, WINDOW_SAMPLES, k]
+    window_weights: Array  # [B, WINDOW_SAMPLES]
+    reduced_mean: Array  # [B, w]
+    reduced_moments: Array  # [B, w, w]
+    centre: Array  # [B, w]
+    encode: Array  # [B, w, r]
+    theta: Array  # [B, m] in units of y
+    unit: Array  # [B] curvature of the latest fit, in which the covariance is
+    covariance: Array  # [B, m, m]
+    fitted: Array  # [B] 1 once there is a fit
 
     @property
     def size(self) -> int:
         return len(self.steps)
 
-    def items(self) -> Iterator[tuple[str, Tensor]]:
+    def items(self) -> Iterator[tuple[str, Array]]:
         """Names and arrays."""
         for field in fields(self):
             yield field.name, getattr(self, field.name)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "State":
-        """A state with every array changed, as by taking some tuners or by moving to a device."""
+    def map(self, change: Callable[[Array], Array]) -> "State":
+        """A state with every array changed, as by taking some tuners."""
         return State(**{name: change(array) for name, array in self.items()})
 
 
@@ -210,8 +211,8 @@ def sizes(dims: Dims) -> dict[str, int]:
     }  # fmt: skip
 
 
-def blank(dims: Dims, size: int, starts: Mapping[str, Any]) -> State:
-    """B tuners that know nothing, in NumPy: zeros, but for the arrays that `starts` gives one tuner's values of."""
+def blank(dims: Dims, size: int, starts: Mapping[str, ArrayLike]) -> State:
+    """B tuners that know nothing: zeros, but for the arrays that `starts` gives one tuner's values of."""
     arrays = {name: np.zeros((size, *shape)) for name, shape in shapes(dims).items()}
     for name, value in starts.items():
         arrays[name][...] = value

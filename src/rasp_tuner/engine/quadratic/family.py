@@ -18,13 +18,13 @@ from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
 from rasp_tuner.engine.kernel.merge import merged
 from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
-from rasp_tuner.engine.quadratic.compiled import CompiledBelief, CompiledOne
-from rasp_tuner.engine.quadratic.one import ArraysBelief, ArraysOne
+from rasp_tuner.engine.quadratic.native_single import NativeBelief, NativeSingle
+from rasp_tuner.engine.quadratic.numpy_single import NumpyBelief, NumpySingle
 from rasp_tuner.types import Slots
 
-ALL, FIRST = np.ones(1, dtype=bool), np.zeros(1, dtype=np.int64)
+FIRST = np.zeros(1, dtype=np.int64)
 PRIOR = ("location", "location_variance")  # what a fleet knew before the first sample
-QuadraticBelief = ArraysBelief | CompiledBelief
+QuadraticBelief = NumpyBelief | NativeBelief
 
 
 class QuadraticFamily:
@@ -39,7 +39,7 @@ class QuadraticFamily:
 
     @property
     def uses_blas(self) -> bool:
-        return isinstance(self.one, ArraysOne)
+        return isinstance(self.one, NumpySingle)
 
     @property
     def samples(self) -> int:
@@ -54,7 +54,7 @@ class QuadraticFamily:
 
     @one_thread()
     def reweigh(self, weights: Array) -> None:
-        reweigh(self.dims, self.tuners, weights[None], ALL)
+        reweigh(self.tuners, weights[None], True)
 
     def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
         """Exact: it keeps sums of products of losses."""
@@ -101,5 +101,5 @@ class QuadraticFamily:
     def _hold(self, tuners: State) -> None:
         """Take up a state of one tuner, with what computes on it."""
         self.tuners = tuners
-        compiled = native.available() and native.Native.serves(self.dims)
-        self.one = (CompiledOne if compiled else ArraysOne)(self.dims, self.default, tuners)
+        compiled = native.available() and native.serves(self.dims)
+        self.one = (NativeSingle if compiled else NumpySingle)(self.dims, self.default, tuners)

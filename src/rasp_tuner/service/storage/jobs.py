@@ -19,7 +19,6 @@ class WriterJob:
     writes: bool
     future: "asyncio.Future[Any] | None" = None
     study: str | None = None  # that it is about
-    asks: Sequence[Any] = ()  # contexts it will ask for
     caller: str = SERVER  # whose share of the CPU time it takes
 
 

@@ -30,7 +30,6 @@ from rasp_tuner.service.storage.study_cache import StudyCache
 from rasp_tuner.service.storage.study_loader import LoadedStudy, StudyLoader
 from rasp_tuner.service.storage.transaction import JobChanges, UnitOfWork
 from rasp_tuner.service.study.live_study import LiveStudy
-from rasp_tuner.tuner import think_ahead
 
 MAX_JOBS_PER_COMMIT = 512
 COMMIT_EVERY_CPU_S = 0.02  # of running jobs, or twice as long as the latest commit took, if that is more
@@ -174,7 +173,6 @@ class Writer(threading.Thread):
         if self.failing and any(job.writes for job in self._waiting.heads()):
             self.probe()
         work = UnitOfWork(self.store, self.cache, time.time(), self._piece_is_over)
-        self._think_ahead(work)
         self._commit_at = time.monotonic() + MAX_COMMIT_EVERY_S
         self._commit_at_cpu = time.thread_time() + min(
             max(COMMIT_EVERY_CPU_S, 2.0 * self._commit_s), MAX_COMMIT_EVERY_S
@@ -228,24 +226,6 @@ class Writer(threading.Thread):
             for live, share in work.event_shares():
                 self.snapshots.count(live, share * work.cpu_s)
             self.snapshots.put_away_unused(work.now)
-
-    def _think_ahead(self, work: UnitOfWork) -> None:
-        """Compute at once what the asks of different studies need; a study that is told something first is left out."""
-        first: dict[str, WriterJob] = {}
-        for job in self._waiting.heads():
-            if job.study is not None:
-                first.setdefault(job.study, job)
-        live, started = self.cache.live, time.thread_time()
-        new = [(name, job) for name, job in first.items() if job.asks and name in live]
-        asks = [(live[name].tuner, job.asks[0]) for name, job in new]
-        for _, job in new:
-            job.asks = ()  # once is enough
-        try:
-            if len(asks) > 1:
-                think_ahead(asks)
-        except Exception:
-            log.exception("asks could not be computed together: one by one")
-        work.cpu_s += time.thread_time() - started
 
     def _run_job(self, job: WriterJob, work: UnitOfWork) -> tuple[JobChanges, Any]:
         """What a job has changed, and its answer; if it fails, its changes are undone."""

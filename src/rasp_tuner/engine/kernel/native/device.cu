@@ -20,11 +20,12 @@ void release(double *) {}
 #include "moving.c"
 #include "moving_fit.c"
 #include "predict.c"
-#include "shared.c"
-#include "trust.c"
+#include "pooled_prior.c"
+#include "outliers.c"
 #include "believe.c"
 #include "choose.c"
 #include "learn.c"
+#include "draws.c"
 
 enum { ENTRIES = Dims::p * Dims::p };
 enum { LENGTH = 2 * E + 8 + Dims::r + 3 * Dims::d + ENTRIES + L * (2 * Dims::p + 2 * ENTRIES + 1 + Dims::R) };
@@ -35,7 +36,8 @@ enum { BLOCKS = RASP_PART == 1 ? 3 : 2 };
 #endif
 #define KERNEL(name, ...) \
     extern "C" __global__ void __launch_bounds__(RASP_THREADS, BLOCKS) \
-        name(const double *default_, const double *sketch, const State all, const int64_t n, __VA_ARGS__)
+        name(const double *default_, const double *sketch, const State all, const int64_t *rows, const int64_t n, \
+             __VA_ARGS__)
 
 #if RASP_LANES > 1
 extern __shared__ double fast[];
@@ -53,12 +55,12 @@ extern __shared__ double fast[];
 
 #if RASP_PART == 0
 KERNEL(believe, const double *contexts, double *beliefs) {
-    TUNER rasp_believe(&dims, &all, &i, 1, contexts + i * dims.c, beliefs + i * LENGTH);
+    TUNER rasp_believe(&dims, &all, rows + i, 1, contexts + i * dims.c, beliefs + i * LENGTH);
 }
 
 KERNEL(renew_trust, double *beliefs) {
     TUNER {
-        const State one = tuner(&dims, &all, i);
+        const State one = tuner(&dims, &all, rows[i]);
         const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
         renew_trust(&dims, &one, &belief, borrow(&dims, trust_scratch(&dims)));
     }
@@ -68,7 +70,7 @@ KERNEL(renew_trust, double *beliefs) {
 KERNEL(judge, double *beliefs, const double *points, const double *losses, const double *logs, double *trust) {
     TUNER {
         Work work = make_work(&dims);
-        const State one = tuner(&dims, &all, i);
+        const State one = tuner(&dims, &all, rows[i]);
         const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
         trust[i] = judge(&dims, &one, &belief, points + i * dims.d, losses + i * dims.k, logs + i * E, &work);
     }
@@ -78,7 +80,7 @@ KERNEL(take_in, double *beliefs, const double *points, const double *contexts, c
        const double *failed, const double *trust) {
     TUNER {
         Work work = make_work(&dims);
-        const State one = tuner(&dims, &all, i);
+        const State one = tuner(&dims, &all, rows[i]);
         const Belief belief = belief_at(&dims, beliefs + i * LENGTH);
         take_in(&dims, &one, &belief, points + i * dims.d, contexts + i * dims.c, losses + i * dims.k, failed[i] > 0.0,
                 trust[i], &work);
@@ -86,34 +88,36 @@ KERNEL(take_in, double *beliefs, const double *points, const double *contexts, c
 }
 
 #elif RASP_PART == 2
+KERNEL(draw, int64_t seed, const double *numbers, const double *asks, double *draws) {
+    TUNER {
+        const int64_t count = dims.d + candidates(&dims);
+        rasp_draws((uint64_t)seed, 1, numbers + i, asks + i, count, draws + i * count);
+    }
+}
+
 KERNEL(choose, double *beliefs, const double *draws, double *points, double *sources, double *means,
        double *variances) {
-    TUNER rasp_choose(&dims, &all, &i, 1, beliefs + i * LENGTH, draws + i * (dims.d + candidates(&dims)),
+    TUNER rasp_choose(&dims, &all, rows + i, 1, beliefs + i * LENGTH, draws + i * (dims.d + candidates(&dims)),
                        points + i * dims.d, sources + i, means + i, variances + i);
 }
 
 KERNEL(best, double *beliefs, double *points) {
-    TUNER rasp_best(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d);
+    TUNER rasp_best(&dims, &all, rows + i, 1, beliefs + i * LENGTH, points + i * dims.d);
 }
 
 #else
 KERNEL(predict, double *beliefs, const double *points, int64_t count, double *means, double *variances) {
-    TUNER rasp_predict(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * count * dims.d, count,
+    TUNER rasp_predict(&dims, &all, rows + i, 1, beliefs + i * LENGTH, points + i * count * dims.d, count,
                         means + i * count, variances + i * count);
 }
 
-KERNEL(compare, double *beliefs, const double *points, const double *others, double *means, double *variances) {
-    TUNER rasp_compare(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, others + i * dims.d, means + i,
-                        variances + i);
-}
-
 KERNEL(against, double *beliefs, const double *points, double *out) {
-    TUNER rasp_against(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, out + i * 6);
+    TUNER rasp_against(&dims, &all, rows + i, 1, beliefs + i * LENGTH, points + i * dims.d, out + i * 6);
 }
 
 KERNEL(forecast, double *beliefs, const double *points, const double *y, double *means, double *variances,
        double *logs) {
-    TUNER rasp_forecast(&dims, &all, &i, 1, beliefs + i * LENGTH, points + i * dims.d, y + i, means + i,
+    TUNER rasp_forecast(&dims, &all, rows + i, 1, beliefs + i * LENGTH, points + i * dims.d, y + i, means + i,
                          variances + i, logs + i * E);
 }
 #endif

@@ -56,7 +56,7 @@ static inline int64_t samples_seen(const State *one) { return place_up_to((int64
 /* One tuner's part of these arrays. */
 State tuner(const Dims *dims, const State *all, int64_t row);
 
-/* What a call for one tuner alone is given, and gives: one.c. */
+/* What a call for one tuner alone is given, and gives: single.c. */
 typedef struct {
     const Dims *dims;
     const State *state;
@@ -92,11 +92,11 @@ typedef struct {               /* of a bowl not known yet, in units of the curva
     double level_variance;
 } Prior;
 
-APART void make_prior(const Dims *dims, const State *one, Prior *prior);                   /* shared.c */
-double centred_level(const State *one, double offset, double a);                     /* shared.c */
+APART void make_prior(const Dims *dims, const State *one, Prior *prior);                   /* pooled_prior.c */
+double centred_level(const State *one, double offset, double a);                     /* pooled_prior.c */
 APART double estimate_curvature(const Dims *dims, const Prior *prior, const double *G, const double *b, double rest,
-                          double level, double *scratch);                            /* shared.c */
-void noise_variances(const State *one, double *rho);                                 /* shared.c: [E] */
+                          double level, double *scratch);                            /* pooled_prior.c */
+void noise_variances(const State *one, double *rho);                                 /* pooled_prior.c: [E] */
 APART void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps); /* memory.c: [2, R] */
 double context_reach(const State *one);                                              /* memory.c */
 void encode_context(const Dims *dims, const State *one, const double *context, double *x);  /* moving.c: [1 + r] */
@@ -132,6 +132,8 @@ void rasp_ask(const Dims *, const State *, const int64_t *rows, int64_t n, const
 void rasp_tell(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                const double *contexts, const double *losses, const double *failed, const double *y, double *beside,
                double *means, double *variances);
+void rasp_draws(uint64_t seed, int64_t n, const double *numbers, const double *asks, int64_t count,
+                double *draws); /* draws.c: [n, count], uniform in [0, 1) */
 void rasp_easier_in_logs(int64_t tuners, int64_t samples, int64_t d, int64_t c, const double *contexts,
                          const double *points, const double *logs, const bool *used, bool *easier); /* scale.c */
 #pragma GCC visibility pop

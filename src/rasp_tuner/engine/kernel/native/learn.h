@@ -33,7 +33,7 @@ int64_t merge_scratch(const Dims *dims);
 void slot_targets(const Dims *dims, const State *one, int64_t n, double *y); /* [n] mean y of the first slots */
 APART bool seen_before(const Dims *dims, const State *one, int64_t slot, double *scratch); /* scratch [c + 2 EARLY] */
 
-/* shared.c */
+/* pooled_prior.c */
 int64_t estimate_scratch(const Dims *dims); /* numbers that estimate_curvature needs */
 void solve_lower(int64_t n, const double *lower, double *x); /* x <- lower^-1 x */
 void observe_scores(const State *one, const double *logs);
@@ -53,7 +53,7 @@ void refresh_components(const Dims *dims, const State *one);
 APART void fit_moving(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch);
 int64_t fit_scratch(const Dims *dims);
 
-/* trust.c */
+/* outliers.c */
 APART double value_reaching(int64_t n, const double *values, const double *weights, double mass);
 APART void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare); /* stable, ascending */
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs);

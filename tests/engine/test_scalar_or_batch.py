@@ -1,4 +1,4 @@
-"""The bookkeeping of B tuners at once is that of B single ones, with NumPy and with torch."""
+"""The bookkeeping of B tuners at once is that of B single ones."""
 
 import math
 
@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from rasp_tuner import Metric
 from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.numbers import FLOATS, erfc, found_among, numbers_of, restored, saved
+from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against, Calibration
+from rasp_tuner.engine.scalar_or_batch import Floats, erfc, found_among, numbers_of, restored, saved
 from rasp_tuner.engine.scale import easier_in_logs, levels_apart
 from rasp_tuner.errors import SnapshotError
 
@@ -24,18 +25,6 @@ METRICS = {
     "log": {"tps": Metric("max", scale="log")},
     "several": {"ms": "min", "tps": Metric("max", weight=3.0), "mb": Metric("min", scale="log")},
 }
-
-
-def same(array):
-    return array
-
-
-def tensor(array):
-    pytest.importorskip("array_api_compat")
-    return pytest.importorskip("torch").asarray(np.array(array))
-
-
-kinds = pytest.mark.parametrize("many", [same, tensor], ids=["numpy", "torch"])
 
 
 def close(numbers):
@@ -57,28 +46,26 @@ def assert_same_states(together, singles):
 def test_functions_of_floats_are_those_of_arrays(a, b, condition):
     x, y = np.array([a]), np.array([b])
     for name in ("minimum", "maximum"):
-        assert getattr(FLOATS, name)(a, b) == getattr(np, name)(x, y)[0]
+        assert getattr(Floats, name)(a, b) == getattr(np, name)(x, y)[0]
     for low, high in ((None, b), (b, None), (-abs(b), abs(b))):
-        assert FLOATS.clip(a, low, high) == np.clip(x, low, high)[0]
-    assert FLOATS.where(condition, a, b) == np.where([condition], x, y)[0]
-    assert FLOATS.logical_not(condition) == np.logical_not([condition])[0]
-    assert FLOATS.any(condition) is FLOATS.all(condition) is condition
+        assert Floats.clip(a, low, high) == np.clip(x, low, high)[0]
+    assert Floats.where(condition, a, b) == np.where([condition], x, y)[0]
+    assert Floats.logical_not(condition) == np.logical_not([condition])[0]
+    assert Floats.any(condition) is Floats.all(condition) is condition
 
 
 def test_a_number_knows_its_functions():
-    assert numbers_of(1.0) is numbers_of(3) is numbers_of(np.float64(2.0)) is FLOATS
+    assert numbers_of(1.0) is numbers_of(3) is numbers_of(np.float64(2.0)) is Floats
     assert numbers_of(np.ones(2)) is np
 
 
-@kinds
-def test_the_error_function_is_accurate_where_it_is_tiny(many):
+def test_the_error_function_is_accurate_where_it_is_tiny():
     x = np.array([-30.0, -1.0, 0.0, 0.5, 5.0, 26.0])
-    assert np.asarray(erfc(many(x))) == close([math.erfc(value) for value in x])
+    assert np.asarray(erfc(x)) == close([math.erfc(value) for value in x])
 
 
-@kinds
-def test_numbers_are_saved_and_restored(many):
-    numbers = [many(np.arange(3.0)), many(np.ones(3))]
+def test_numbers_are_saved_and_restored():
+    numbers = [np.arange(3.0), np.ones(3)]
     assert saved(numbers).tolist() == [[0.0, 1.0, 2.0], [1.0, 1.0, 1.0]]
     fields = {"two": Field((2,), 0.0, 2.0), "one": Field((), 1.0, 1.0)}
     read = restored({"two": saved(numbers), "one": saved(numbers[1:])[0]}, fields, numbers[0])
@@ -94,15 +81,14 @@ def test_numbers_of_one_tuner_are_restored_as_floats():
     assert restored(state, fields, 0.0) == {"all": [1.0, 1.0, 3.0], "one": [2.0]}
 
 
-@kinds
-def test_only_the_tuners_in_question_are_looked_at(many):
+def test_only_the_tuners_in_question_are_looked_at():
     seen = []
 
     def large(values):
         seen.append(values.shape[0])
         return values[:, 0] > 1.0
 
-    values, asked = many(np.array([[0.0], [2.0], [3.0], [4.0]])), many(np.array([True, True, False, True]))
+    values, asked = np.array([[0.0], [2.0], [3.0], [4.0]]), np.array([True, True, False, True])
     assert found_among(asked, large, values).tolist() == [False, True, False, True]
     assert not found_among(asked & False, large, values).any()
     assert found_among(True, large, values[1])
@@ -110,36 +96,34 @@ def test_only_the_tuners_in_question_are_looked_at(many):
     assert seen == [3, 1]
 
 
-@kinds
 @pytest.mark.parametrize("seed", range(3))
-def test_budgets_of_many(many, seed):
+def test_budgets_of_many(seed):
     rng = np.random.default_rng(seed)
-    singles, together = [BudgetLedger(0.02) for _ in range(B)], BudgetLedger.of_many(0.02, many(np.zeros(B)))
+    singles, together = [BudgetLedger(0.02) for _ in range(B)], BudgetLedger.of_many(0.02, np.zeros(B))
     for _ in range(STEPS):
         price, deviation, seen = rng.normal(size=B), rng.exponential(size=B), 2.0 * rng.normal(size=B)
         moved, told = rng.random(B) < 0.7, rng.random(B) < 0.8
-        allowed = together.allows(many(price), many(deviation)).tolist()
+        allowed = together.allows(price, deviation).tolist()
         assert allowed == [
             one.allows(*at) for one, *at in zip(singles, price.tolist(), deviation.tolist(), strict=True)
         ]
-        together.record(*map(many, (price, deviation, seen, moved, told)))
+        together.record(price, deviation, seen, moved, told)
         for i in np.flatnonzero(told):
             singles[i].record(float(price[i]), float(deviation[i]), float(seen[i]) if moved[i] else None)
         assert np.asarray(together.left(together.steps)) == close([one.left(one.steps) for one in singles])
     assert_same_states(together, singles)
-    again = BudgetLedger.of_many(0.02, many(np.zeros(B)))
+    again = BudgetLedger.of_many(0.02, np.zeros(B))
     again.restore(together.state())
     for name, array in together.state().items():
         assert again.state()[name].tolist() == array.tolist(), name
 
 
-@kinds
-def test_comparisons_of_many(many):
+def test_comparisons_of_many():
     rng = np.random.default_rng(0)
     level, mean, expected, y = rng.normal(size=(4, B))
     deviation, own, default, noise = rng.exponential(size=(4, B))
     deviation[:3], mean[:3] = 0.0, (-0.1, 0.0, 0.1)
-    together = Against(*map(many, (level, mean, deviation, expected)), (many(own), many(default)))
+    together = Against(level, mean, deviation, expected, (own, default))
     singles = [
         Against(*map(float, (level[i], mean[i], deviation[i], expected[i])), (float(own[i]), float(default[i])))
         for i in range(B)
@@ -147,17 +131,16 @@ def test_comparisons_of_many(many):
     assert np.asarray(together.better) == close([one.better for one in singles])
     assert [one.better for one in singles[:3]] == [1.0, 0.0, 0.0]
     after = [one.after(float(y[i]), float(noise[i])) for i, one in enumerate(singles)]
-    for now, then in zip(together.after(many(y), many(noise)), zip(*after, strict=True), strict=True):
+    for now, then in zip(together.after(y, noise), zip(*after, strict=True), strict=True):
         assert np.asarray(now) == close(then)
 
 
-@kinds
-def test_calibrations_of_many(many):
+def test_calibrations_of_many():
     rng = np.random.default_rng(0)
-    singles, together = [Calibration() for _ in range(B)], Calibration(many(np.ones(B)))
+    singles, together = [Calibration() for _ in range(B)], Calibration(np.ones(B))
     for _ in range(STEPS):
         surprise, told = 3.0 * rng.exponential(size=B), rng.random(B) < 0.8
-        together.observe(many(surprise), many(told))
+        together.observe(surprise, told)
         for i in np.flatnonzero(told):
             singles[i].observe(float(surprise[i]))
     assert_same_states(together, singles)
@@ -174,20 +157,19 @@ def values_of(rng, step, metrics):
     return values
 
 
-@kinds
 @pytest.mark.parametrize("logs_first", [False, True])
 @pytest.mark.parametrize("name", METRICS)
-def test_objectives_of_many(many, name, logs_first):
+def test_objectives_of_many(name, logs_first):
     metrics, rng = METRICS[name], np.random.default_rng(3)
     singles = [Objective(metrics, logs_first=logs_first) for _ in range(B)]
-    together = Objective(metrics, logs_first=logs_first, zero=many(np.zeros(B)))
+    together = Objective(metrics, logs_first=logs_first, zero=np.zeros(B))
     for step in range(STEPS):
         values, told = values_of(rng, step, metrics), rng.random(B) < 0.8
-        losses = together.losses_of([many(row) for row in values])
-        extreme = together.observe_extreme(losses, many(told))
-        changed = together.observe(losses, many(told))
+        losses = together.losses_of(list(values))
+        extreme = together.observe_extreme(losses, told)
+        changed = together.observe(losses, told)
         target, level, gap = rng.normal(size=(3, B))
-        together.observe_level(many(target), many(level), many(told & (np.arange(B) != 5)))
+        together.observe_level(target, level, told & (np.arange(B) != 5))
         for i, single in enumerate(singles):
             own = single.to_minimise(dict(zip(metrics, values[:, i].tolist(), strict=True)))
             assert np.asarray(losses)[i] == close(own)
@@ -202,10 +184,10 @@ def test_objectives_of_many(many, name, logs_first):
         assert np.asarray(together.weights) == close([single.weights for single in singles])
         assert np.asarray(together.worst()) == close([single.worst() for single in singles])
         both = list(zip(singles, gap.tolist(), level.tolist(), strict=True))
-        assert np.asarray(together.relative(many(gap), many(level))) == close([s.relative(a, b) for s, a, b in both])
-        assert np.asarray(together.own_units(many(gap))) == close([s.own_units(a) for s, a, _ in both])
+        assert np.asarray(together.relative(gap, level)) == close([s.relative(a, b) for s, a, b in both])
+        assert np.asarray(together.own_units(gap)) == close([s.own_units(a) for s, a, _ in both])
     assert_same_states(together, singles)
-    again = Objective(metrics, logs_first=logs_first, zero=many(np.zeros(B)))
+    again = Objective(metrics, logs_first=logs_first, zero=np.zeros(B))
     again.restore(together.state())
     assert np.asarray(again.weights).tolist() == np.asarray(together.weights).tolist()
     singles[1].restore(one_of(together.state(), 0))
@@ -221,9 +203,8 @@ def samples(rng, n):
     return contexts, points, levels + deep * ((points - 0.4) ** 2).sum(axis=1) + noise * rng.normal(size=n)
 
 
-@kinds
-def test_scales_of_many(many):
-    """Samples that are not in use may hold anything; where they lie among the others makes no difference."""
+def test_scales_of_many(monkeypatch):
+    """Samples that are not in use may hold anything, and their places too; compiled code finds what NumPy does."""
     rng, n, tuners = np.random.default_rng(0), 64, 60
     counts = rng.integers(10, n + 1, size=tuners)
     contexts, points, logs = np.full((tuners, n, 2), 1e50), np.full((tuners, n, 3), 0.7), np.full((tuners, n), 1e9)
@@ -233,26 +214,30 @@ def test_scales_of_many(many):
         contexts[i, at], points[i, at], logs[i, at] = own
         used[i, at] = True
         x, u, y, all_used = (array[None] for array in (*own, np.ones(count, dtype=bool)))
-        single.append((bool(levels_apart(x, y, all_used)[0]), bool(easier_in_logs(x, u, y, all_used)[0])))
-    apart = levels_apart(many(contexts), many(logs), many(used)).tolist()
-    easier = easier_in_logs(many(contexts), many(points), many(logs), many(used)).tolist()
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "available", lambda: False)
+            single.append((bool(levels_apart(x, y, all_used)[0]), bool(easier_in_logs(x, u, y, all_used)[0])))
+    apart = levels_apart(contexts, logs, used).tolist()
+    easier = easier_in_logs(contexts, points, logs, used).tolist()
+    monkeypatch.setattr(native, "THREADS_FROM_TUNERS", 2)
+    reverse = easier_in_logs(contexts[::-1], points[::-1], logs[::-1], used[::-1])  # on several threads
+    assert reverse.tolist() == easier[::-1]
     assert list(zip(apart, easier, strict=True)) == single
     assert all(0 < sum(column) < tuners for column in (apart, easier))
 
 
-@kinds
-def test_the_scales_of_many_are_chosen_as_those_of_each(many):
+def test_the_scales_of_many_are_chosen_as_those_of_each():
     rng, n = np.random.default_rng(1), 40
     singles = [Objective({"ms": "min"}) for _ in range(B)]
-    together = Objective({"ms": "min"}, zero=many(np.zeros(B)))
+    together = Objective({"ms": "min"}, zero=np.zeros(B))
     for step in range(10):
         own = [samples(rng, n) for _ in range(B)]
         contexts, points, logs = (np.stack(part) for part in zip(*own, strict=True))
         losses = np.stack([np.exp(logs), logs], axis=2)
         levels, looked = rng.normal(size=B), rng.random(B) < 0.7
-        together.observe_level(many(levels), many(np.exp(2.0 * levels)))
-        given = map(many, (contexts, points, losses, np.ones((B, n), dtype=bool), looked))
-        changed = together.choose_scale(*given).tolist()
+        together.observe_level(levels, np.exp(2.0 * levels))
+        used = np.ones((B, n), dtype=bool)
+        changed = together.choose_scale(contexts, points, losses, used, looked).tolist()
         for i, single in enumerate(singles):
             single.observe_level(float(levels[i]), float(np.exp(2.0 * levels[i])))
             expected = bool(looked[i]) and single.choose_scale(contexts[i], points[i], losses[i])

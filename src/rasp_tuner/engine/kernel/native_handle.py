@@ -1,4 +1,4 @@
-"""Bound: the compiled kernel of one tuner, without what it costs to find its way to many."""
+"""NativeHandle: the compiled kernel of one tuner, without what it costs to find its way to many."""
 
 import ctypes
 from collections.abc import Callable, Mapping
@@ -15,11 +15,11 @@ from rasp_tuner.engine.kernel.state import Dims, State
 OFTEN, SELDOM = ("believe", "against", "choose", "forecast", "learn"), ("predict", "compare", "best")
 
 
-class Bound:
+class NativeHandle:
     """The compiled functions for one tuner alone in its state, by name.
 
-    Those of OFTEN take the address of a belief, and find all else in `given`: arrays by their names in one.c. Those of
-    SELDOM take addresses.
+    Those of OFTEN take the address of a belief, and find all else in `given`: arrays by their names in single.c.
+    Those of SELDOM take addresses.
     """
 
     def __init__(self, dims: Dims, default: Array, state: State, given: Mapping[str, Array]) -> None:

@@ -1,4 +1,4 @@
-"""CompiledOne: the compiled kernel bound to one tuner; the same functions as for many, without what many cost.
+"""NativeSingle: the compiled kernel bound to one tuner; the same functions as for many, without what many cost.
 
 Numbers pass through memory whose addresses are known: to look one up costs as much as the arithmetic itself.
 """
@@ -7,14 +7,23 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
-from rasp_tuner.engine.kernel.bound import Bound
+from rasp_tuner.engine.kernel.belief import BeliefBuffer, length, places
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.native import NativeBelief, address, belief_layout
+from rasp_tuner.engine.kernel.native import address
+from rasp_tuner.engine.kernel.native_handle import NativeHandle
 from rasp_tuner.engine.kernel.state import Dims, E, State
 from rasp_tuner.engine.quadratic.draws import SOURCES, draw
 
 
-class CompiledOne:
+class Memory(BeliefBuffer):
+    """Of one belief."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims, np.empty((1, length(dims))))
+        self.address = address(self.buffer)
+
+
+class NativeSingle:
     """A tuner that is alone in its state; not for several threads at once."""
 
     def __init__(self, dims: Dims, default: Array, state: State) -> None:
@@ -26,19 +35,19 @@ class CompiledOne:
         given = {name: np.zeros(width) for name, width in widths.items()}
         self.context, self.draws, self.point, self.y, self.losses, self.failed, *told = given.values()
         self.logs, self.chosen, self.noise, self.figures = told
-        self.call = Bound(dims, default, state, given)
-        self.similar = belief_layout(dims)["kernels"][0].start + 2 * dims.rows  # where it begins in a belief
-        self._empty = NativeBelief(dims, 1)  # of a tuner without samples, which does not look at it
-        self._spare: NativeBelief | None = None  # memory of a belief that is good no more
+        self.call = NativeHandle(dims, default, state, given)
+        self.similar = places(dims)["kernels"][0].start + 2 * dims.rows  # where it begins in a belief
+        self._empty = Memory(dims)  # of a tuner without samples, which does not look at it
+        self._spare: Memory | None = None  # memory of a belief that is good no more
 
-    def believe(self, context: Array) -> "CompiledBelief":
-        arrays = NativeBelief(self.dims, 1) if self._spare is None else self._spare
+    def believe(self, context: Array) -> "NativeBelief":
+        arrays = Memory(self.dims) if self._spare is None else self._spare
         self._spare = None
         self.context[:] = context
         self.call.believe(arrays.address)
-        return CompiledBelief(self, arrays)
+        return NativeBelief(self, arrays)
 
-    def learn(self, trial: Trial, belief: "CompiledBelief | None", forecast: Forecast | None) -> None:
+    def learn(self, trial: Trial, belief: "NativeBelief | None", forecast: Forecast | None) -> None:
         self.point[:], self.context[:], self.losses[:] = trial.point, trial.context, trial.losses
         self.failed[0] = trial.failed
         if forecast is not None:
@@ -47,10 +56,10 @@ class CompiledOne:
         self._spare = None if belief is None else belief.arrays
 
 
-class CompiledBelief:
+class NativeBelief:
     """Good until its tuner learns: the next one may have its memory."""
 
-    def __init__(self, one: CompiledOne, arrays: NativeBelief) -> None:
+    def __init__(self, one: NativeSingle, arrays: Memory) -> None:
         self._one, self.arrays = one, arrays
         self.noise = one.noise.item()
         self._beside: tuple[Array, list[float]] | None = None  # a point that was set beside the default, and how it is

@@ -1,0 +1,168 @@
+"""NativeBatch: the compiled functions on a state in NumPy; many tuners are spread over all processors."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.kernel import native
+from rasp_tuner.engine.kernel.batch import Expected, HostBatch, VersusDefault
+from rasp_tuner.engine.kernel.belief import BeliefBuffer, length
+from rasp_tuner.engine.kernel.choose import draws_needed
+from rasp_tuner.engine.kernel.draws import DrawKeys
+from rasp_tuner.engine.kernel.native import ARGUMENTS, NUMBER, POINTER, WORD, address, as_given
+from rasp_tuner.engine.kernel.numpy_batch import NumpyBatch
+from rasp_tuner.engine.kernel.state import Dims, E, Places, State
+
+BESIDE = len(VersusDefault._fields)
+Given = tuple[ArrayLike, int]  # [n, width] numbers, and the width
+
+
+class CompiledBeliefs(ABC):
+    """The functions of a belief that are the same C on a CPU and on a GPU."""
+
+    _dims: Dims
+
+    @abstractmethod
+    def _run(self, name: str, given: Sequence[Given], widths: Sequence[int], count: int | None = None) -> list[Array]:
+        """Outputs [n, width], or [n] for a width of 0, of a function; `count` comes after what it is given."""
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        count = points.shape[1]
+        mean, variance = self._run("predict", [(points, count * self._dims.knobs)], [count, count], count)
+        return mean, variance
+
+    def versus_default(self, points: ArrayLike) -> VersusDefault:
+        (told,) = self._run("against", [(points, self._dims.knobs)], [BESIDE])
+        return VersusDefault(*told.T)
+
+    def forecast(self, points: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
+        """Mean and variance [n] at points [n, d], and how likely y [n] is there to each expert, [n, E]."""
+        mean, variance, logs = self._run("forecast", [(points, self._dims.knobs), (y, 1)], [0, 0, E])
+        return mean, variance, logs
+
+    def choose(self, drawn: ArrayLike) -> tuple[Array, Places, Array, Array]:
+        """Points [n, d] to try next, their sources, means and variances [n], by draws [n, d + candidates]."""
+        given = [(drawn, draws_needed(self._dims))]
+        point, source, mean, variance = self._run("choose", given, [self._dims.knobs, 0, 0, 0])
+        return point, source.astype(np.int64), mean, variance
+
+    def best(self) -> Array:
+        (point,) = self._run("best", [], [self._dims.knobs])
+        return point
+
+    def _samples(self, *samples: ArrayLike) -> list[Given]:
+        """Points, contexts, losses, failed; and more of width 1."""
+        widths = (self._dims.knobs, self._dims.context, self._dims.columns, *(1,) * (len(samples) - 3))
+        return list(zip(samples, widths, strict=True))
+
+
+class NativeBatch(HostBatch):
+    """For states of contiguous arrays, which stay where they are."""
+
+    def __init__(self, dims: Dims, default: Array, state: State) -> None:
+        super().__init__(dims, default, state)
+        every = [POINTER, POINTER, POINTER, NUMBER]
+        self._functions = {name: native.function(f"rasp_{name}", [*every, *more]) for name, more in ARGUMENTS.items()}
+        self._dims_at, self._state_at = native.dims_struct(dims, default), native.state_struct(dims, state)
+        self._all = np.arange(state.size)
+
+    def believe(self, contexts: ArrayLike, rows: Places | None = None) -> "NativeBeliefs":
+        beliefs = NativeBeliefs(self, self._checked(rows))
+        contexts = as_given(contexts, len(beliefs), self.dims.context)
+        self.call("believe", beliefs.rows, (contexts, self.dims.context), beliefs.own)
+        return beliefs
+
+    def ask(
+        self, contexts: ArrayLike, keys: DrawKeys, rows: Places | None = None
+    ) -> tuple["NativeBeliefs", Array, VersusDefault]:
+        dims, beliefs, count = self.dims, NativeBeliefs(self, self._checked(rows)), draws_needed(self.dims)
+        n = len(beliefs)
+        drawn = native_draws(keys, n, count)
+        points, told, others = np.empty((n, dims.knobs)), np.empty((n, BESIDE)), np.empty((3, n))
+        given = (as_given(contexts, n, dims.context), dims.context), (drawn, count), count, beliefs.own
+        self.call("ask", beliefs.rows, *given, (points, dims.knobs), *((row, 1) for row in others), (told, BESIDE))
+        return beliefs, points, VersusDefault(*told.T)
+
+    def call(self, name: str, rows: Places, *given: tuple[Array, int] | int) -> None:
+        """Run a function: of arrays [n, width] it is given their addresses; numbers as they are."""
+        function, dims, state, at = self._functions[name], self._dims_at.address, self._state_at.address, address(rows)
+        ways = [(way, 0) if isinstance(way, int) else (address(way[0]), 8 * way[1]) for way in given]
+
+        def some(start: int, stop: int) -> None:
+            function(dims, state, at + 8 * start, stop - start, *(begin + start * step for begin, step in ways))
+
+        native.in_parts(some, len(rows))
+
+    def _checked(self, rows: Places | None) -> Places:
+        """Numbers of rows: compiled code trusts them."""
+        if rows is None:
+            return self._all
+        numbers = np.ascontiguousarray(rows, dtype=np.int64)
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < self.size:
+            raise ValueError(f"tuners need rows below {self.size}, got {rows}")
+        return numbers
+
+
+class NativeBeliefs(BeliefBuffer, CompiledBeliefs):
+    def __init__(self, batch: NativeBatch, rows: Places, buffer: Array | None = None) -> None:
+        super().__init__(batch.dims, np.empty((len(rows), length(batch.dims))) if buffer is None else buffer)
+        self._batch, self.rows = batch, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def own(self) -> tuple[Array, int]:
+        """As a function is given it."""
+        return self.buffer, self.buffer.shape[1]
+
+    def noise(self) -> Array:
+        noise: Array = (self.weights * self.noises).sum(axis=1) * self.a**2
+        return noise
+
+    def compare(self, points: ArrayLike, others: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance [n] of y at points [n, d] less y at others."""
+        mean, variance = self._run("compare", [(points, self._dims.knobs), (others, self._dims.knobs)], [0, 0])
+        return mean, variance
+
+    def tell(
+        self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, y: ArrayLike
+    ) -> Expected:
+        told, mean, variance = self._run("tell", self._samples(points, contexts, losses, failed, y), [BESIDE, 0, 0])
+        return Expected(VersusDefault(*told.T), mean, variance)
+
+    def learn(
+        self, points: ArrayLike, contexts: ArrayLike, losses: ArrayLike, failed: ArrayLike, logs: ArrayLike
+    ) -> None:
+        """Learn what came of points, of which `forecast` gave the logs [n, E]."""
+        self._run("learn", [*self._samples(points, contexts, losses, failed), (logs, E)], [])
+
+    def some(self, places: Places) -> "NativeBeliefs":
+        return NativeBeliefs(self._batch, self.rows[places], self.buffer[places])
+
+    def _run(self, name: str, given: Sequence[Given], widths: Sequence[int], count: int | None = None) -> list[Array]:
+        n = len(self)
+        ways: list[tuple[Array, int] | int] = [(as_given(values, n, width), width) for values, width in given]
+        if count is not None:
+            ways.append(count)
+        outputs = [np.empty((n, width) if width else n) for width in widths]
+        filled = ((output, width or 1) for output, width in zip(outputs, widths, strict=True))
+        self._batch.call(name, self.rows, self.own, *ways, *filled)
+        return outputs
+
+
+def native_draws(keys: DrawKeys, n: int, count: int) -> Array:
+    """What `draws` gives, by compiled code."""
+    numbers, asks, drawn = as_given(keys.numbers, n, 1), as_given(keys.asks, n, 1), np.empty((n, count))
+    function = native.function("rasp_draws", [WORD, NUMBER, POINTER, POINTER, NUMBER, POINTER])
+    function(keys.mixed_seed, n, address(numbers), address(asks), count, address(drawn))
+    return drawn
+
+
+def host_batch(dims: Dims, default: Array, state: State) -> NativeBatch | NumpyBatch:
+    """Tuners with this state, by compiled code where there is any for their size."""
+    compiled = native.available() and native.serves(dims)
+    return (NativeBatch if compiled else NumpyBatch)(dims, default, state)
