@@ -13,7 +13,7 @@ from rasp_tuner.space import Params, Value
 
 Direction = Literal["min", "max"]
 Scale = Literal["auto", "linear", "log"]
-Path = Literal["pending", "fast", "slow"]
+Path = Literal["pending", "fast", "slow", "restated"]
 KEPT = 0.9  # probability with which a limit is kept
 NEW = 0.7  # novelty above which a situation is called new, and the likeness above which it is known
 SHOWN_CHANGES = 8  # knobs named in an explanation
@@ -156,7 +156,7 @@ class Explanation:
     novelty: float = 1.0
     confidence: float = 0.0
     entropy: float = 0.0
-    path: Path = "pending"  # by which it was learned; only preset "paper" has a slow one
+    path: Path = "pending"  # by which it was learned; only preset "paper" has a slow one; restated: a unit changed
     reason: str = ""  # why this path
     error: float | None = None  # what came back: in [0, 1] under "paper", the target under "default"; 1 if it failed
     expert: str = ""  # the hypothesis that counted most, in words
@@ -292,6 +292,8 @@ class Explanation:
             came = f"Failed: {' '.join(self.failure.split()) or 'no reason given'}"
         else:
             came = f"Observed {self.metric or 'error'} {self._value(self.error)}"
+        if self.path == "restated":
+            return f"{came}. The metric has changed: {self.reason}."
         return f"{came}. Learned by the {self.path} path: {self.reason}." if self.reason else f"{came}. Learned."
 
     def _value(self, error: float | None) -> str:

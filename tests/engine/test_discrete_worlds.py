@@ -195,5 +195,5 @@ def test_the_first_value_of_a_dear_workload_does_not_spoil_what_was_learned():
     assert tuner.scales == {"ms": "linear"}
     s = tuner.ask({"load": 1.0})
     tuner.tell(s.id, {"ms": 1000.0})
-    assert tuner.scales == {"ms": "log"}
+    assert tuner.scales == {"ms": "log"}  # the context says that the situation is new; else one value proves nothing
     assert ms(tuner.recommend({"load": 0.0})["x"]) <= ms(0.5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidValue, Metric, Tuner
-from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.objective import LEAST_LOG, Objective
 
 LOWER, HIGHER = Metric("min", scale="linear"), Metric("max", scale="linear")
 
@@ -92,7 +92,7 @@ def test_a_metric_whose_scale_is_open_has_a_column_for_each():
     assert losses == pytest.approx([np.e, 1.0, -5.0, -2.0])
     assert objective.scales == {"ms": "linear", "tps": "linear", "cost": "log"}
     assert objective.weights == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])  # a column that is not used weighs nothing
-    assert objective.to_minimise({"ms": -1.0, "tps": 0.0, "cost": 1.0})[:2].tolist() == [-1.0, 0.0]
+    assert objective.to_minimise({"ms": -1.0, "tps": 0.0, "cost": 1.0})[:2].tolist() == [-1.0, LEAST_LOG]
 
 
 @pytest.mark.parametrize("value", [0.0, -3.0])
@@ -167,12 +167,16 @@ def test_among_switches_metrics_are_compared_by_factors_from_the_start(names):
 def test_among_switches_a_metric_below_zero_is_learned_as_it_is():
     _, tuner = switches({"ms": "min", "mb": "min"}, lambda value: value, steps=10)
     tuner.tell(tuner.ask().id, {"ms": 3.0, "mb": -5.0})
+    assert tuner.scales == {"ms": "log", "mb": "log"}  # one value proves nothing
+    tuner.tell(tuner.ask().id, {"ms": 3.0, "mb": -4.0})
     assert tuner.scales == {"ms": "log", "mb": "linear"}
     _, tuner = switches({"ms": "min"}, lambda value: value, steps=10)
-    s = tuner.ask()
-    tuner.tell(s.id, {"ms": -5.0})
+    for scale, told in (("log", "left out"), ("linear", "Learned.")):
+        s = tuner.ask()
+        tuner.tell(s.id, {"ms": -5.0})
+        assert tuner.scales == {"ms": scale}
+        assert told in str(tuner.explain(s.id))
     assert tuner.explain(s.id).error == -5.0
-    assert tuner.scales == {"ms": "linear"}
 
 
 def test_the_first_value_may_be_below_zero():
@@ -190,8 +194,9 @@ def test_levels_in_order_that_are_many_are_no_switches():
 def test_a_metric_that_falls_to_zero_is_linear_for_ever():
     tuner = two_loads()
     assert loads(tuner, 40)[1][-1] == "log"
-    tuner.observe([0.0], {"x": 0.5, "c": "a"}, {"ms": 0.0})
-    assert tuner.scales == {"ms": "linear"}
+    for scale in ("log", "linear"):  # one value proves nothing
+        tuner.observe([0.0], {"x": 0.5, "c": "a"}, {"ms": 0.0})
+        assert tuner.scales == {"ms": scale}
     assert set(loads(tuner, 40)[1]) == {"linear"}
     assert set(loads(Tuner.from_bytes(tuner.to_bytes()), 20)[1]) == {"linear"}
 

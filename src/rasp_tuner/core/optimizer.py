@@ -36,7 +36,7 @@ class LearnResult(NamedTuple):
     """What a sample came to, and how it was learned."""
 
     error: float  # composed of the metrics; lower is better
-    path: Literal["fast", "slow"] = "fast"
+    path: Literal["fast", "slow", "restated"] = "fast"  # the last: a metric has changed its unit
     reason: str = ""  # why this path, where there is a choice
     log_density: float | None = None  # of the error, as forecast before it was learned; None where nobody forecasts
 

@@ -16,8 +16,9 @@ from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Choice, Trial, predict_one
+from rasp_tuner.engine.family import Belief, Choice, Forecast, Trial, predict_one
 from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.intake import ALIKE, Intake
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
@@ -40,7 +41,6 @@ FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
-ALIKE = 0.5  # similarity from which on two situations are called alike
 MOST_DEVIATIONS = 1e6  # of a surprise
 
 
@@ -69,8 +69,10 @@ class Engine:
         self._context_dim = context_dim
         self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
+        self._intake = Intake(default, context_dim, objective)
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
+        self._expected: tuple[Array, float, Forecast] | None = None  # of a point and its target, by that belief
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
         gate.reweigh(objective.weights)
 
@@ -111,6 +113,8 @@ class Engine:
         if self.objective.seen == 0:
             return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
         belief = self.believe(context)
+        if self._intake.watch.count[0]:
+            return self._check_of_unit(belief, current)
         choice = self._legal_choice(belief, belief.choose(rng))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.guard is not None:
@@ -130,21 +134,20 @@ class Engine:
         asked: Array | None = None,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        losses = self._rescaled_for(self.objective.to_minimise(metrics))
-        outcome = self._learn(Trial(point, context, losses, False, asked))
+        outcome = self._intake.tell(self, Trial(point, context, self.objective.to_minimise(metrics), False, asked))
         self._learn_early_failures()
         return outcome
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._learn(Trial(point, context, self._rescaled_for(self.objective.of_error(error)), False))
+        return self._intake.tell(self, Trial(point, context, self.objective.of_error(error), False))
 
     def tell_failed(
         self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
     ) -> LearnResult:
         del rng
         if self.objective.seen:
-            return self._learn(Trial(point, context, self.objective.worst(), True, asked))
+            return self.learn(Trial(point, context, self.objective.worst(), True, asked))
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
@@ -208,6 +211,7 @@ class Engine:
         self.gate.merge(other.gate, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.gate.reweigh(self.objective.weights)
+        self._intake.merge(self, other._intake)
         early = [*self._early, *other._early] if first else [*other._early, *self._early]
         self._early, self._latest = early[-EARLY_FAILURES:], None
         if self.objective.seen:
@@ -236,11 +240,13 @@ class Engine:
             if own.size and not np.array_equal(own, self.objective.weights):
                 raise broken(state, name, f"be those of the metrics, {self.objective.weights}", own.tolist())
         self._early = list(early)
+        self._intake.bound_contexts(self, mend=False)
         self._latest = None
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
         yield "objective", self.objective
         yield "gate", self.gate
+        yield "intake", self._intake
         yield "calibration", self._calibration
         if self._budget is not None:
             yield "budget", self._budget
@@ -303,26 +309,45 @@ class Engine:
         price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
         self._budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
 
-    def _rescaled_for(self, losses: Array) -> Array:
-        """The same losses, after the scale was changed if they leave no choice."""
-        if self.objective.observe_extreme(losses):
-            self._log_scales("a value far beyond all before it")
-            self.gate.reweigh(self.objective.weights)
-            self._latest = None
-        return losses
+    def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
+        """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
+        own, others = (int(count[0]) for count in self._intake.watch.at_default(self.default))
+        point = self.default if others > 1 and not own else self._proven(belief, LIKELY)
+        if own > 1 and not others and point is self.default:
+            recent = self.recent()
+            tried = (recent.points != self.default).any(axis=1)
+            point = recent.points[tried][int(recent.errors[tried].argmin())] if tried.any() else point
+        name = "default" if point is self.default else "best known"
+        choice = Choice(point, f"{name} (has the metric changed?)", *predict_one(belief, point))
+        if self.switching_cost > 0.0:
+            choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
+        return Proposal(choice.point, self._reasons(belief, choice))
 
     def _learn_early_failures(self) -> None:
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
-            self._learn(Trial(failed_at, failed_in, self.objective.worst(), True))
+            self.learn(Trial(failed_at, failed_in, self.objective.worst(), True))
 
-    def _learn(self, trial: Trial) -> LearnResult:
+    def surprise(self, trial: Trial, y: float) -> tuple[float, float]:
+        """How far y lies from what was expected of a trial, and the deviation of that, calibrated."""
+        belief = self.believe(trial.context)
+        forecast = belief.forecast(trial.point, y)
+        self._expected = trial.point, y, forecast
+        unsure = math.sqrt(max(forecast.variance + belief.noise, LEAST_VARIANCE))
+        return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
+
+    def stale(self) -> None:
+        self._latest = None
+
+    def learn(self, trial: Trial) -> LearnResult:
+        """Book, score and learn a trial."""
+        self._intake.see(self, trial)
         point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.gate.samples
         belief = self.believe(context) if samples else None
-        forecast = belief.forecast(point, error) if belief is not None and samples >= 2 else None
+        forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
         if belief is not None and asked is not None:
             self._account(belief, point, error, failed)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
@@ -340,6 +365,13 @@ class Engine:
         if belief is None or forecast is None or not self.densities:
             return LearnResult(told)
         return LearnResult(told, log_density=log_mean(forecast.log_densities, belief.weights))
+
+    def _forecast(self, belief: Belief, point: Array, y: float) -> Forecast:
+        """What was expected at a point where y came out; it was looked at before, as a rule."""
+        known, self._expected = self._expected, None
+        if known is not None and self._latest is not None and known[0] is point and known[1] == y:
+            return known[2]
+        return belief.forecast(point, y)
 
     def _rescaled(self) -> bool:
         """Whether the metric changed its scale."""

@@ -130,6 +130,21 @@ class Family(Stateful, Protocol[B]):
     def reweigh(self, weights: Array) -> None:
         """From now on y = losses @ weights [K], for everything ever learned."""
 
+    def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
+        """All losses ever learned become losses * factors + shifts, [K] each, in other units; y = losses @ weights.
+
+        So are those of y: by one factor and one shift.
+        """
+
+    def forget(self) -> None:
+        """Be as new: what was learned is about to be learned again, otherwise. What others told it stays."""
+
+    def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
+        """From now on no scale is moved by what a context has below `least` or above `most` [d_c].
+
+        `mend`: some of the past may have been.
+        """
+
     def merge(self, other: Self, weights: Array, first: bool) -> None:
         """Take in all that another family of its kind learned, which is not changed; from now on y = losses @ weights.
 

@@ -121,6 +121,19 @@ class EvidenceGate:
         for family in self.families:
             family.reweigh(weights)
 
+    def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
+        for family in self.families:
+            family.restate(factors, shifts, weights)
+
+    def forget(self) -> None:
+        self._evidence = Evidence(np.zeros(len(self.families)))
+        for family in self.families:
+            family.forget()
+
+    def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
+        for family in self.families:
+            family.bound_contexts(least, most, mend)
+
     def merge(self, other: "EvidenceGate", weights: Array, first: bool) -> None:
         """Take in what another gate learned; the losses of both have these weights [C] from now on."""
         n, m = self.samples, other.samples

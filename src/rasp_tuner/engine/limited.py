@@ -107,7 +107,9 @@ class LimitedEngine:
         result = self.main.tell(context, point, told, rng, asked)  # or it refuses them, and nothing has changed
         self._account(context, asked, given)
         for model in self.limits:
-            model.engine.tell(context, point, {model.name: given[model.name]}, rng)
+            own = model.engine.tell(context, point, {model.name: given[model.name]}, rng)
+            if own.path == "restated":
+                result = result._replace(path=own.path, reason=own.reason)
         return result
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:

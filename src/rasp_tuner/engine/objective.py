@@ -39,8 +39,8 @@ ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
 NEAR_ZERO, NEAR_ZERO_SHARE = 0.05, 0.1  # of the default's level; of the samples that may lie below without harm
 LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if levels are to differ
 NEAR_ZERO_SAMPLES = 30  # that this share is taken over
-LEAP, LEAP_SAMPLES = 50.0, 4  # a value so many times the worst of so many samples or more calls for logarithms
 LEAST_UNIT = 1e-300
+LEAST_LOG = math.log(LEAST_UNIT)
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 MOST_LOG_RATIO = math.log(LARGEST_RATIO)
 LEVELS = ("levels/count", "levels/mean", "levels/squares")  # in a snapshot
@@ -66,42 +66,52 @@ class Objective(MetricTable):
         super().__init__(metrics)
         n, self._zero, self._logs_first = numbers_of(zero), zero, logs_first
         own = [(k, log) for k, metric in enumerate(self.metrics.values()) for log in _columns(metric.scale)]
-        self._columns = tuple(own)  # of each column: whose it is, and whether it is a logarithm
-        self._linear = tuple((c, k) for c, (k, log) in enumerate(own) if not log)
-        self._signs = tuple(1.0 if metric.direction == "min" else -1.0 for metric in self.metrics.values())
-        self.sign = self._signs[0]  # of the metric, if there is one
-        self._one = len(self.metrics) == 1
-        self._one_open = self._one and len(own) == 2  # one metric, on "auto"; several keep their first scale
-        self._positive_only = tuple(name for name, metric in self.metrics.items() if metric.scale == "log")
+        self.table = tuple(own)  # of each column: whose it is, and whether it is a logarithm
+        self.linear = tuple((c, k) for c, (k, log) in enumerate(own) if not log)
+        self.signs = tuple(1.0 if metric.direction == "min" else -1.0 for metric in self.metrics.values())
+        self.sign = self.signs[0]  # of the metric, if there is one
+        self.one = len(self.metrics) == 1
+        self.one_open = self.one and len(own) == 2  # one metric, on "auto"; several keep their first scale
+        self._only_positive = tuple(name for name, metric in self.metrics.items() if metric.scale == "log")
         self._mean, self._squares, self._worst = ([zero] * len(own) for _ in range(3))  # squares: summed, around it
         self._deviations = [zero + 1.0] * len(own)  # that a column is divided by
         logs = ("log", "auto") if logs_first else ("log",)
         yes, no = zero == 0.0, zero != 0.0
-        self._uses_log = [yes if metric.scale in logs else no for metric in self.metrics.values()]  # [K]
-        self._positive = [yes] * len(self.metrics)  # [K] whether all values were above zero
+        self.uses_log = [yes if metric.scale in logs else no for metric in self.metrics.values()]  # [K]
+        self.positive = [yes] * len(self.metrics)  # [K] whether all values were above zero
         self._levels = [zero] * 3  # of log(target of the default): count, mean, sum of squares around it
         self._near_zero = zero  # share of values that are but a few percent of what the default would have come to
         self.seen: Number = 0 if isinstance(zero, float) else n.astype(zero, n.int64)
-        self._set_weights()
+        self.set_weights()
 
     @property
     def scales(self) -> dict[str, str]:
         """On which scale each metric of one tuner is compared now: "linear" or "log"."""
-        return {name: "log" if log else "linear" for name, log in zip(self.metrics, self._uses_log, strict=True)}
+        return {name: "log" if log else "linear" for name, log in zip(self.metrics, self.uses_log, strict=True)}
 
     @property
     def columns(self) -> int:
         """C."""
-        return len(self._columns)
+        return len(self.table)
 
-    def _set_weights(self) -> None:
+    @property
+    def batch(self) -> bool:
+        """Whether it is of many tuners."""
+        return not isinstance(self._zero, float)
+
+    @property
+    def logs(self) -> list[bool]:
+        """[C] which columns are logarithms."""
+        return [log for _, log in self.table]
+
+    def set_weights(self) -> None:
         n = numbers_of(self._zero)
         total, given = sum(m.weight for m in self.metrics.values()), [m.weight for m in self.metrics.values()]
         weights = []
-        for (k, log), deviation in zip(self._columns, self._deviations, strict=True):
-            used = self._uses_log[k] if log else n.logical_not(self._uses_log[k])
+        for (k, log), deviation in zip(self.table, self._deviations, strict=True):
+            used = self.uses_log[k] if log else n.logical_not(self.uses_log[k])
             weights.append(n.where(used, given[k] / total / deviation, 0.0))
-        self._weights, self._unit = weights, None
+        self.column_weights, self._unit = weights, None
         self.weights: Tensor = rows_of(weights)
         counts = [c for c, weight in enumerate(weights) if isinstance(weight, float) and weight > 0.0]
         self._only = (counts[0], weights[counts[0]]) if len(counts) == 1 else None  # the one column that counts
@@ -111,7 +121,7 @@ class Objective(MetricTable):
     def to_minimise(self, values: Mapping[str, float]) -> Array:
         """Checked metrics of one tuner as losses [C]."""
         given = self.check(values)
-        for name in self._positive_only:
+        for name in self._only_positive:
             if given[name] <= 0.0:
                 raise InvalidValue(f"metrics[{name!r}] must be above 0, since its scale is 'log'; got {given[name]!r}")
         losses: Array = self.losses_of(list(given.values()))
@@ -120,9 +130,9 @@ class Objective(MetricTable):
     def losses_of(self, values: Sequence[Number]) -> Tensor:
         """Losses [C], or [B, C], of K finite values; those that are on scale "log" for good are above zero."""
         n, losses = numbers_of(self._zero), []
-        for (k, log), limit in zip(self._columns, self._limits, strict=True):
+        for (k, log), limit in zip(self.table, self._limits, strict=True):
             loss = _log(values[k]) if log else values[k]
-            losses.append(n.clip(self._signs[k] * loss, -limit, limit))
+            losses.append(n.clip(self.signs[k] * loss, -limit, limit))
         return rows_of(losses)
 
     def target(self, losses: Tensor) -> Number:
@@ -135,19 +145,19 @@ class Objective(MetricTable):
 
     def target_of(self, value: float) -> float:
         """The target that a value of the one metric comes to; beyond all others if the scale has no such value."""
-        if self._uses_log[0] and value <= 0.0:
-            return -self._signs[0] * LARGEST
+        if self.uses_log[0] and value <= 0.0:
+            return -self.signs[0] * LARGEST
         return float(self.target(self.losses_of([value])))
 
     @property
     def is_log(self) -> Condition:
         """Whether there is one metric, and it is compared by its logarithm."""
-        return self._one and self._uses_log[0]
+        return self.one and self.uses_log[0]
 
     def of_error(self, error: float) -> Array:
         """Losses [C] of an error that was composed elsewhere."""
-        log = math.log(error) if error > 0.0 else 0.0
-        return np.array([log if is_log else error for _, is_log in self._columns])
+        log = math.log(error) if error > 0.0 else LEAST_LOG
+        return np.array([log if is_log else error for _, is_log in self.table])
 
     def observe(self, losses: Tensor, told: Condition = True) -> Condition:
         """Take in one sample [C], or [B, C] of the tuners that were told; whether it changed the weights.
@@ -166,14 +176,14 @@ class Objective(MetricTable):
                 new = tuple(chosen(told, a, b) for a, b in zip(new, old, strict=True))
             self._mean[c], self._squares[c], self._worst[c] = new
         self.seen, self._unit = chosen(told, known, self.seen), None
-        if self._one:
+        if self.one:
             return told & (known < 0)
         known = self.seen
         doubled = told & (known >= 2) & ((known & (known - 1)) == 0)
         if n.any(doubled):
             for c in range(self.columns):
                 self._deviations[c] = chosen(doubled, self._unit_of(c, known), self._deviations[c])
-            self._set_weights()
+            self.set_weights()
         return doubled
 
     def _unit_of(self, c: int, seen: Number) -> Number:
@@ -182,32 +192,30 @@ class Objective(MetricTable):
         spread = n.sqrt(self._squares[c] / n.clip(seen, 1, None))
         return n.where(spread > ROUNDING * n.abs(self._mean[c]), spread, 1.0)
 
-    def observe_extreme(self, losses: Tensor, told: Condition = True) -> Condition:
-        """Choose the scale by a sample [C] that leaves no choice; whether that changed the weights.
+    def forget(self) -> None:
+        """Be as new, with the weights that metrics have now."""
+        vars(self).update(vars(Objective(self.metrics, logs_first=self._logs_first, zero=self._zero)))
 
-        To be asked before such a sample is used: what is not positive has no logarithm, so its metric is linear for
-        ever; and what is many times all that was seen before would drown it on a linear scale.
+    def restate(self, factors: Tensor, shifts: Tensor) -> None:
+        """All losses so far become losses * factors + shifts, [C] or [B, C] each.
+
+        Of several metrics the target stays what it was.
         """
-        n, columns = numbers_of(self._zero), columns_of(losses)
-        changed = told & (self.seen < 0)
-        for c, k in self._linear:
-            fallen = told & (self._signs[k] * columns[c] <= 0.0)
-            changed = changed | (fallen & self._uses_log[k])
-            self._positive[k] = self._positive[k] & n.logical_not(fallen)
-            self._uses_log[k] = self._uses_log[k] & n.logical_not(fallen)
-        if self._one_open:
-            leap = (self.seen >= LEAP_SAMPLES) & (columns[0] > LEAP * self._worst[0]) & (self._worst[0] > 0.0)
-            leap = told & leap & self._positive[0] & n.logical_not(self._uses_log[0])
-            self._uses_log[0] = self._uses_log[0] | leap
-            changed = changed | leap
-        if n.any(changed):
-            self._set_weights()
-        return changed
+        n = numbers_of(self._zero)
+        for c, (factor, shift) in enumerate(zip(columns_of(factors), columns_of(shifts), strict=True)):
+            self._mean[c], self._worst[c] = (factor * value + shift for value in (self._mean[c], self._worst[c]))
+            self._squares[c] = factor * factor * self._squares[c]
+            if not self.one:
+                self._deviations[c] = n.where(self.seen >= 2, factor * self._deviations[c], self._deviations[c])
+        if self.one and not self.table[0][1]:
+            count, mean, squares = self._levels
+            self._levels = [count, n.where(count > 0.0, mean + n.log(columns_of(factors)[0]), mean), squares]
+        self.set_weights()
 
     @property
     def may_rescale(self) -> Condition:
         """Whether the scale is open: of one metric on "auto" that was never 0 or less."""
-        return self._one_open & self._positive[0]
+        return self.one_open & self.positive[0]
 
     def observe_level(self, target: Number, default: Number, told: Condition = True) -> None:
         """Take in a target, and the one that the default would have come to in the same situation."""
@@ -239,7 +247,7 @@ class Objective(MetricTable):
         predict. The latter not if they come close to zero, as a distance does: they would never be close enough.
         Of B tuners all have a first axis; `used` [B, n] says which samples there are, `looked` whose turn it is.
         """
-        n, now = numbers_of(self._zero), self._uses_log[0]
+        n, now = numbers_of(self._zero), self.uses_log[0]
         logs = self.sign * losses[..., 1]
         if used is None:
             used = np.ones(len(logs), dtype=bool)
@@ -251,21 +259,21 @@ class Objective(MetricTable):
         uses_log = uses_log | (left & now) | easier
         changed = looked & (uses_log != now)
         if n.any(changed):
-            self._uses_log[0] = chosen(changed, uses_log, now)
-            self._set_weights()
+            self.uses_log[0] = chosen(changed, uses_log, now)
+            self.set_weights()
         return changed
 
     def own_units(self, target: Number) -> Number:
         """A target as a loss in the metric's own units; of several metrics the target itself."""
-        if not self._one or self._uses_log[0] is False:
+        if not self.one or self.uses_log[0] is False:
             return target
-        return in_own_units(target, self._uses_log[0], self.sign)
+        return in_own_units(target, self.uses_log[0], self.sign)
 
     def own_units_of(self, name: str, target: float) -> float:
         """A target to which only this metric counts, as a loss in its own units."""
         k = list(self.metrics).index(name)
-        column = next(c for c, (own, log) in enumerate(self._columns) if own == k and log == self._uses_log[k])
-        loss: float = in_own_units(target / self._weights[column], self._uses_log[k], self._signs[k])
+        column = next(c for c, (own, log) in enumerate(self.table) if own == k and log == self.uses_log[k])
+        loss: float = in_own_units(target / self.column_weights[column], self.uses_log[k], self.signs[k])
         return loss
 
     def relative(self, gap: Number, level: Number) -> Number:
@@ -283,7 +291,7 @@ class Objective(MetricTable):
             return factors
         if self._unit is None:
             self._unit = self._typical_loss()
-        unit = n.maximum(n.abs(level), self._unit) if self._one else self._unit
+        unit = n.maximum(n.abs(level), self._unit) if self.one else self._unit
         unit = n.clip(unit, LEAST_UNIT, None)
         shares = [n.clip(gap / unit, None, LARGEST_RATIO) for gap in gaps]
         return shares if log is False else [n.where(log, a, b) for a, b in zip(factors, shares, strict=True)]
@@ -292,11 +300,11 @@ class Objective(MetricTable):
         """Of one metric its deviation; of several the size of their target, of which a share is taken."""
         n, unit = numbers_of(self._zero), self._zero
         seen = n.clip(self.seen, 1, None)
-        for c, (_, log) in enumerate(self._columns):
+        for c, (_, log) in enumerate(self.table):
             spread = n.sqrt(self._squares[c] / seen)
-            if not self._one:
+            if not self.one:
                 spread = 1.0 if log else n.maximum(n.abs(self._mean[c]), spread)
-            unit = unit + self._weights[c] * spread
+            unit = unit + self.column_weights[c] * spread
         return unit
 
     def worst(self) -> Tensor:
@@ -318,7 +326,7 @@ class Objective(MetricTable):
             except InvalidSpace as reason:
                 raise InvalidValue(f"weights[{name!r}]: {reason}") from None
         self.metrics = changed
-        self._set_weights()
+        self.set_weights()
 
     def merge(self, other: "Objective") -> None:
         """Take in all that another one saw; each is of one tuner, and the weights given to metrics stay.
@@ -335,22 +343,22 @@ class Objective(MetricTable):
             apart = min(abs(other._mean[c] - self._mean[c]), LARGEST)
             self._squares[c] += other._squares[c] + n * (m / total) * apart**2
             self._mean[c], self._worst[c] = mean, max(self._worst[c], other._worst[c])
-            if not self._one:
+            if not self.one:
                 self._deviations[c] = self._unit_of(c, total)
-        both = zip(self._uses_log, other._uses_log, strict=True), zip(self._positive, other._positive, strict=True)
-        self._uses_log, self._positive = ([a and b for a, b in pairs] for pairs in both)
+        both = zip(self.uses_log, other.uses_log, strict=True), zip(self.positive, other.positive, strict=True)
+        self.uses_log, self.positive = ([a and b for a, b in pairs] for pairs in both)
         (count, level, squares), (more, others, scatter) = self._levels, other._levels
         share = more / max(count + more, 1.0)
         apart = count * share * (others - level) ** 2
         self._levels = [count + more, (1.0 - share) * level + share * others, squares + scatter + apart]
         self._near_zero = (n * self._near_zero + m * other._near_zero) / total
         self.seen = total
-        self._set_weights()
+        self.set_weights()
 
     def state(self) -> dict[str, Array]:
         """Everything learned; of B tuners each array has a last axis of tuners."""
         of_columns = {"mean": self._mean, "squares": self._squares, "worst": self._worst, "scales": self._deviations}
-        lists = {**of_columns, "log": self._uses_log, "positive": self._positive}
+        lists = {**of_columns, "log": self.uses_log, "positive": self.positive}
         numbers = {"seen": self.seen, **dict(zip(LEVELS, self._levels, strict=True)), "near_zero": self._near_zero}
         alone = {name: saved([number])[0, ...] for name, number in numbers.items()}
         return {name: saved(own) for name, own in lists.items()} | alone
@@ -374,11 +382,11 @@ class Objective(MetricTable):
             if metric.scale != "auto" and not np.all(log == float(metric.scale == "log")):
                 raise broken(state, "log", f"say that {name!r} is on scale {metric.scale!r}", log)
         self._mean, self._squares, self._worst, self._deviations = (read[name] for name in list(fields)[:4])
-        self._uses_log, self._positive = ([value > 0.0 for value in read[name]] for name in ("log", "positive"))
+        self.uses_log, self.positive = ([value > 0.0 for value in read[name]] for name in ("log", "positive"))
         (seen,), (self._near_zero,) = read["seen"], read["near_zero"]
         self.seen = int(seen) if isinstance(seen, float) else n.astype(seen, n.int64)
         self._levels = [read[name][0] for name in LEVELS]
-        self._set_weights()
+        self.set_weights()
 
 
 def in_own_units(target: Number, is_log: Condition, sign: float) -> Number:
@@ -393,8 +401,8 @@ def _columns(scale: Scale) -> tuple[bool, ...]:
 
 
 def _log(value: Number) -> Number:
-    """The logarithm; 0 of what has none. NumPy's also for one tuner, whose losses then have the bits of many."""
+    """The logarithm; the least one of what has none. NumPy's also for one tuner: losses have the bits of many."""
     if isinstance(value, float):
-        return float(np.log(value)) if value > 0.0 else 0.0
+        return float(np.log(value)) if value > 0.0 else LEAST_LOG
     n = numbers_of(value)
-    return n.log(n.where(value > 0.0, value, 1.0))
+    return n.where(value > 0.0, n.log(n.where(value > 0.0, value, 1.0)), LEAST_LOG)

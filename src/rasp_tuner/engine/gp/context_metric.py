@@ -30,7 +30,7 @@ class ContextMetric(NamedTuple):
         n = len(ordered)
         trimmed = max(1, int(np.ceil(TRIMMED_SHARE * n))) if n >= TRIM_FROM else 0
         median: Array = ordered[n // 2]
-        least = 1e-9 * np.abs(median) + 1e-300
+        least = 1e-9 * np.abs(median) + 1e-200
         deviation = np.abs(ordered[trimmed : n - trimmed] - median).mean(axis=0)
         everything = np.abs(ordered - median).mean(axis=0)
         deviation = np.where(deviation > least, deviation, everything)  # all but a few are equal

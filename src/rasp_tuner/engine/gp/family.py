@@ -69,6 +69,7 @@ class GpFamily:
         if not context_dim:  # nothing could be learned of what differs between contexts
             self._prior.mean[[1, 2, 4]] = -50.0
         self._least_effect = 0.0
+        self._bounds = np.full(context_dim, -LARGEST), np.full(context_dim, LARGEST)  # that scales are made within
         self._state = self._empty()
         self._fit: Fit | None = None
 
@@ -190,7 +191,7 @@ class GpFamily:
             s["clock"] = np.array([s["clock"][0], s["clock"][0]])
             steps = 2 if n < FEW_ROWS else 1
         if due or n < FIT_FROM_ROWS:
-            metric = ContextMetric.of(s["contexts"])
+            metric = ContextMetric.of(np.clip(s["contexts"], *self._bounds))
             s["median"], s["deviation"] = metric
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
         fit, climb, odd = self._fitted(climb, steps)
@@ -230,13 +231,22 @@ class GpFamily:
             self._state["scale"] = np.zeros(1)
             self._refit()
 
-    def restate(self, factors: Array, shifts: Array) -> None:
-        """From now on a loss [C] that was learned means so many times as much, and so much more."""
+    def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
+        """Rows hold mean losses, so that this is exact."""
         s = self._state
         s["losses"] = s["losses"] * factors + shifts
         if len(s["late"]):
             at = s["late"].shape[1] - len(factors)
             s["late"] = np.concatenate([s["late"][:, :at], s["late"][:, at:] * factors + shifts], axis=1)
+        self.reweigh(weights, self._least_effect)
+
+    def forget(self) -> None:
+        self._state, self._fit = {**self._empty(), "weights": self._state["weights"]}, None
+
+    def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
+        """What is trimmed away holds one or two absurd values (context_metric.py); the bounds hold more."""
+        del mend  # scales are made anew at every refit
+        self._bounds = least, most
 
     def merge(self, other: "GpFamily", weights: Array, first: bool) -> None:
         raise NotImplementedError

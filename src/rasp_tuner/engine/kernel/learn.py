@@ -57,6 +57,8 @@ def start(dims: Dims) -> dict[str, ArrayLike]:
     """What of a tuner that knows nothing is not zero: for `state.blank`."""
     return {
         "distance": np.array([2.0, 6.0]),
+        "context_least": -LARGEST,
+        "context_most": LARGEST,
         "level_variance": 4.0,
         "shape": np.ones(dims.knobs),
         "location_variance": np.full(dims.knobs, OPTIMUM_VARIANCE),

@@ -69,7 +69,7 @@ def write(dims: Dims, state: State, contexts: Array, psi: Array, trust: Array, s
     if seen.fewest < 1.0:
         assign_where(state.origin, state.steps == 0.0, contexts)
     now = contexts - state.origin
-    _observe(state, now, late=seen.fewest > 3.0 or state.steps > 3.0)
+    _observe(state, bounded(state, contexts) - state.origin, late=seen.fewest > 3.0 or state.steps > 3.0)
     above, beside, _ = triangle(dims.sample)
     slot = column(state.count)
     state.keys[slot] = now
@@ -84,6 +84,11 @@ def write(dims: Dims, state: State, contexts: Array, psi: Array, trust: Array, s
         return
     for rows in chunks(state.count == dims.rows, state.size, dims.rows * max(MERGE_CANDIDATES, dims.prompt)):
         _merge(dims, state, rows)
+
+
+def bounded(state: State, contexts: Array) -> Array:
+    """[B, c] contexts as scales are learned from them: no value is absurd."""
+    return np.minimum(np.maximum(contexts, state.context_least), state.context_most)
 
 
 @lru_cache

@@ -28,6 +28,7 @@ from rasp_tuner.engine.kernel.masks import (
     column,
     rows_where,
 )
+from rasp_tuner.engine.kernel.memory import bounded
 from rasp_tuner.engine.kernel.outliers import CHI2_MEDIAN, masked_median, residual_trust
 from rasp_tuner.engine.kernel.pooled_prior import centred_level, noise_variances, prior
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State
@@ -79,6 +80,7 @@ def observe(dims: Dims, state: State, u: Array, contexts: Array, losses: Array, 
     state.window_contexts[row] = short
     state.window_losses[row] = losses
     state.window_weights[row] = trust
+    short = reduced(dims, bounded(state, contexts))
     gap = short - state.reduced_mean
     state.reduced_mean += gap / seen
     square = gap[:, :, None] * (short - state.reduced_mean)[:, None]

@@ -56,6 +56,8 @@ FIELDS = {  # what each array of one tuner must be; a file has no more rows R th
     "moment": Field(("c",), -FAR_SQUARE, FAR_SQUARE),  # by rounding it may be below 0
     "changes": Field(("c",), 0.0, FAR_SUM),
     "distance": Field((2,), 0.0, 16.0),
+    "context_least": Field(("c",), -FAR, FAR),
+    "context_most": Field(("c",), -FAR, FAR),
     "curvature": Field((), 0.0, FAR),
     "level": Field((), -FAR, FAR),
     "level_variance": Field((), 0.0, LARGEST_LEVEL_VARIANCE),
@@ -149,6 +151,8 @@ class State:
     moment: Array  # [B, c] mean square
     changes: Array  # [B, c] sum of half the squared changes
     distance: Array  # [B, 2] mean and mean square of the distance between neighbours
+    context_least: Array  # [B, c] between this and the next, contexts count as they are for these scales
+    context_most: Array  # [B, c]
     # what all situations share
     curvature: Array  # [B] 0 until it is known
     level: Array  # [B] of the least y

@@ -16,11 +16,14 @@ from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
 from rasp_tuner.engine.kernel.merge import merged
+from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
 from rasp_tuner.engine.quadratic.native_single import NativeBelief, NativeSingle
 from rasp_tuner.engine.quadratic.numpy_single import NumpyBelief, NumpySingle
 from rasp_tuner.types import Slots
 
+FIRST = np.zeros(1, dtype=np.int64)
+PRIOR = ("location", "location_variance")  # what a fleet knew before the first sample
 QuadraticBelief = NumpyBelief | NativeBelief
 
 
@@ -52,6 +55,23 @@ class QuadraticFamily:
     @one_thread()
     def reweigh(self, weights: Array) -> None:
         reweigh(self.tuners, weights[None], True)
+
+    def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
+        """Exact: it keeps sums of products of losses."""
+        restate(self.dims, self.tuners, FIRST, factors[None], shifts[None], weights[None])
+
+    def forget(self) -> None:
+        fresh = blank(self.dims, 1, start(self.dims))
+        for name in ("weights", "context_least", "context_most", *PRIOR):
+            getattr(fresh, name)[:] = getattr(self.tuners, name)
+        self._hold(fresh)
+
+    @one_thread()
+    def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
+        state = self.tuners
+        state.context_least[0], state.context_most[0] = least, most
+        if mend:
+            mend_scales(self.dims, state, FIRST)
 
     def merge(self, other: "QuadraticFamily", weights: Array, first: bool) -> None:
         """Take in all that another one learned: prompts add."""

@@ -9,6 +9,7 @@ import { TimePlot, area, line, middles, pieceAt } from "./time_plot.js";
 const LANES = 58; // room for the names of lanes
 const KINDS = {
   slow: "slow path", // of preset paper
+  restated: "a metric changed its unit",
   novel: "novel context",
   returned: "a known situation returned",
   failed: "failed",

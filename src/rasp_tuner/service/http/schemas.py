@@ -328,7 +328,8 @@ class HistoryView(LazyModel):
     regimes: list[dict[str, int]]
     situations: list[SituationView]
     events: list[dict[str, Any]] = Field(
-        description="Steps with a kind: failed, late, novel, slow, freeze, default, unfreeze, returned. The latter has"
+        description="Steps with a kind: failed, late, novel, slow, restated (a metric changed its unit; words say how),"
+        " freeze, default, unfreeze, returned. The latter has"
         " regime, visits before, last_step and last_at, first_took, took and saved (steps, null if not measured),"
         " started_from and words."
     )

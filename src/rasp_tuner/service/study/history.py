@@ -98,6 +98,8 @@ class History:
             self._mark(step, at, "late")
         if why is not None and why.path == "slow":
             self._mark(step, at, "slow")
+        if why is not None and why.path == "restated":
+            self._mark(step, at, "restated", words=why.reason)
         if novelty is not None and novelty > NOVELTY_THRESHOLD:
             self._mark(step, at, "novel")
         self.latest = {
@@ -324,8 +326,9 @@ class History:
             return float(choices.index(value))
         return math.nan if "knob" in spec and value == spec.get("word") else float(value)
 
-    def _mark(self, step: int, at: float, kind: str, by: str | None = None) -> None:
-        self.marks.append({"step": step, "at": at, "kind": kind} | ({} if by is None else {"by": by}))
+    def _mark(self, step: int, at: float, kind: str, by: str | None = None, words: str | None = None) -> None:
+        more = {name: text for name, text in (("by", by), ("words", words)) if text is not None}
+        self.marks.append({"step": step, "at": at, "kind": kind, **more})
         del self.marks[:-MAX_MARKS]
 
 

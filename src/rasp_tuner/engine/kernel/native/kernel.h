@@ -39,7 +39,7 @@ enum { MOST_FEATURES = 1 + 2 * MOST_KNOBS };
 /* The arrays of state.State, in its order; each begins with the axis of tuners. */
 typedef struct {
     double *keys, *prompts, *trust, *counts, *last, *count, *steps, *latest;
-    double *origin, *previous, *mean, *moment, *changes, *distance;
+    double *origin, *previous, *mean, *moment, *changes, *distance, *context_least, *context_most;
     double *curvature, *level, *level_variance, *largest, *tracked, *shape, *location, *location_variance;
     double *scores, *noises, *weights, *first, *suspected, *early;
     double *window_points, *window_contexts, *window_losses, *window_weights;

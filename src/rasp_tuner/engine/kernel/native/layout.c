@@ -20,6 +20,8 @@ State tuner(const Dims *dims, const State *all, int64_t row) {
         .moment = all->moment + row * c,
         .changes = all->changes + row * c,
         .distance = all->distance + row * 2,
+        .context_least = all->context_least + row * c,
+        .context_most = all->context_most + row * c,
         .curvature = all->curvature + row,
         .level = all->level + row,
         .level_variance = all->level_variance + row,

@@ -144,7 +144,7 @@ static void observe_context(const Dims *dims, const State *one, const double *co
     const Scales scales = make_scales(dims, one, NULL);
     double distance = 0.0;
     for (int64_t i = 0; i < c; i++) {
-        const double now = context[i] - one->origin[i];
+        const double now = clip(context[i], one->context_least[i], one->context_most[i]) - one->origin[i];
         if (n > 0.0) {
             double change = now - one->previous[i];
             change *= change;

@@ -19,6 +19,19 @@ WIDER static void reduce_context(const Dims *dims, const double *context, double
     for (int64_t j = 0; j < SKETCH_DIMENSIONS; j++) reduced[j] = sums[j];
 }
 
+/* The same of a context as scales are learned from it: no value is absurd. */
+WIDER static void reduce_bounded(const Dims *dims, const State *one, const double *context, double *reduced) {
+    const int64_t c = dims->c, w = dims->w;
+    double sums[SKETCH_DIMENSIONS] = {0.0};
+    for (int64_t i = 0; i < c; i++) {
+        const double inside = clip(context[i], one->context_least[i], one->context_most[i]);
+        if (c <= SKETCH_DIMENSIONS) sums[i] = inside;
+        else
+            for (int64_t j = 0; j < SKETCH_DIMENSIONS; j++) sums[j] += inside * dims->sketch[i * SKETCH_DIMENSIONS + j];
+    }
+    for (int64_t j = 0; j < w; j++) reduced[j] = sums[j];
+}
+
 /* x [1 + r] of a reduced context. */
 void encode_reduced(const Dims *dims, const State *one, const double *reduced, double *x) {
     const int64_t w = dims->w, r = dims->r;
@@ -40,19 +53,20 @@ void observe_window(const Dims *dims, const State *one, const double *u, const d
                     double weight) {
     const int64_t w = dims->w, row = samples_seen(one) % WINDOW;
     const double n = *one->steps + 1.0;
-    double *reduced = one->window_contexts + row * w, gap[SKETCH_DIMENSIONS];
+    double *reduced = one->window_contexts + row * w, gap[SKETCH_DIMENSIONS], inside[SKETCH_DIMENSIONS];
     reduce_context(dims, context, reduced);
+    reduce_bounded(dims, one, context, inside);
     memcpy(one->window_points + row * dims->d, u, sizeof(double) * (size_t)dims->d);
     memcpy(one->window_losses + row * dims->k, v, sizeof(double) * (size_t)dims->k);
     one->window_weights[row] = weight;
     for (int64_t i = 0; i < w; i++) {
-        gap[i] = reduced[i] - one->reduced_mean[i];
+        gap[i] = inside[i] - one->reduced_mean[i];
         one->reduced_mean[i] += gap[i] / n;
     }
     for (int64_t i = 0; i < w; i++) {
         for (int64_t j = 0; j < w; j++) {
             double *moment = one->reduced_moments + i * w + j;
-            *moment += (gap[i] * (reduced[j] - one->reduced_mean[j]) - *moment) / n;
+            *moment += (gap[i] * (inside[j] - one->reduced_mean[j]) - *moment) / n;
         }
     }
 }
