@@ -4,6 +4,7 @@ import ast
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -18,7 +19,8 @@ import rasp_tuner
 from rasp_tuner.core.extras import EXTRAS
 
 SOURCE = Path(rasp_tuner.__file__).parent
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 HEAVY = ["torch", "scipy", "matplotlib", "pandas", "sklearn", "typer", "rich"]
 
 
@@ -143,3 +145,38 @@ def test_public_names_exist_and_others_are_refused():
 def test_files_stay_small_enough_to_hold_in_mind():
     for file in SOURCE.rglob("*.py"):
         assert len(file.read_text().splitlines()) <= 400, file
+
+
+def test_the_table_of_constants_is_current():
+    """`python tools/engine_constants.py` writes it."""
+    table = runpy.run_path(str(ROOT / "tools" / "engine_constants.py"))
+    found = table["constants"]()
+    assert (ROOT / "docs" / "ENGINE_CONSTANTS.md").read_text() == table["page"](found)
+    assert [one for one in found if not one.bounds] == []  # each has a comment that says what it bounds
+
+
+def test_constants_are_found_however_they_are_written(tmp_path):
+    lines = [
+        "ONE = 1.0  # behind",
+        "# above,",
+        "# in two lines",
+        "TWO, THREE = -2, 3.0e9",
+        "FOUR = np.array([1.0, 2.0])  # an array",
+        "PRIORS = {",
+        '    "gs": (0.4, 1.0),  # a share',
+        "}",
+        "DERIVED = 2.0 * ONE",
+        'TEXT, NOTHING, TABLE, COUNTED = "1", None, {"a": 1}, len("ab")',
+        "lower = 1.0",
+    ]
+    (tmp_path / "some.py").write_text("\n".join(lines))
+    table = runpy.run_path(str(ROOT / "tools" / "engine_constants.py"))
+    found = table["constants"](tmp_path)
+    assert [tuple(one) for one in found] == [
+        ("some.py", "ONE", "1.0", "behind"),
+        ("some.py", "TWO", "-2", "above, in two lines"),
+        ("some.py", "THREE", "3.0e9", "above, in two lines"),
+        ("some.py", "FOUR", "np.array([1.0, 2.0])", "an array"),
+        ("some.py", "PRIORS: gs", "0.4, 1.0", "a share"),
+    ]
+    assert [one.name for one in found if table["is_extreme"](one)] == ["THREE"]

@@ -50,9 +50,9 @@ class Tuner(TunerView):
     max_pending how many unanswered suggestions are kept; the oldest is dropped beyond that
     switching_cost what a change of settings costs, in units of the metric (of several: of their weighted mean, each in
                 deviations); settings then change only if the expected gain over ten steps exceeds it
-    budget      share of the default's loss, or of what settings change it by where that is less, by which the sum of
-                losses may exceed the default's, with 95% confidence, plus the budget of 100 steps as a start-up
-                allowance; None, or no `default`: no budget
+    budget      share of the default's loss by which the sum of losses may exceed the default's, as far as the model
+                can tell, plus the budget of 200 steps as a start-up allowance; one run books at most three steps of
+                the default's loss; None, or no `default`: no budget
     guard       margin: once a little is known, avoids suggestions whose forecast, plus one deviation, is over the
                 default's by more than this share of it; 0.1 is ten percent
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them

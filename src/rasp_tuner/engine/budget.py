@@ -1,11 +1,11 @@
 """BudgetLedger: what suggestions have cost and gained against the default, and whether one more may be tried.
 
 The contract, as of conservative bandits (arXiv 1611.06426, 2002.03221): the sum of losses stays within 1 + share of
-what the default would have cost, plus a start-up allowance, at every step, with a confidence of 95%. The allowance is
-the budget of a hundred steps; the first looks, one at every knob, are free.
-All figures are in steps of the default's loss: a run 30% worse than the default costs 0.3. Where knobs matter by a few
-percent only, the share is taken of those few percent: what has little to gain may spend little.
-All figures are numbers (numbers.py): floats of one tuner, or arrays [B].
+what the default would have cost, plus a start-up allowance, as far as the model can tell. The allowance is the budget
+of START_STEPS steps; the first looks, as many as there are knobs and one, are free.
+All figures are in steps of the default's loss: a run 30% worse than the default costs 0.3. One run books MOST_PRICE at
+most: a single ruinous look does not end all exploring.
+All figures are numbers (scalar_or_batch.py): floats of one tuner, or arrays [B].
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class BudgetLedger:
         return sure | (price + PRICE_DEVIATIONS * deviation <= self.left(self.steps + 1))
 
     def left(self, steps: Number) -> Number:
-        """What may be spent by the end of so many steps, in the worst case that is likely."""
+        """What may be spent by the end of so many steps."""
         return self.share * (START_STEPS + steps) - (self.spent - self.earned)
 
     def record(
@@ -64,9 +64,9 @@ class BudgetLedger:
     ) -> None:
         """One step, that cost `price` more than the default would have; negative if it gained.
 
-        What a step costs is booked as expected: such errors cancel over many looks. Of a gain only what is sure is
-        booked, for the same belief may be wrong at every step. `seen` is what was measured less what the default would
-        have come to; None, or `moved` false, if the default ran. Tuners that were not told book nothing.
+        Costs and gains are booked as expected once the run is known: errors of many looks cancel. `seen` is what was
+        measured less what the default would have come to; None, or `moved` false, if the default ran. Tuners that were
+        not told book nothing.
         """
         n = numbers_of(price)
         price, deviation = n.clip(price, -MOST_PRICE, MOST_PRICE), n.clip(deviation, None, MOST_PRICE)

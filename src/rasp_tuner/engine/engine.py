@@ -1,7 +1,7 @@
 """Engine: the stages of preset `default`, joined.
 
 ask    context -> believe -> choose -> guard, cost of switching -> point
-tell   metrics -> losses -> forecast of this sample -> calibrate, score families -> every family learns
+tell   metrics -> losses -> intake -> forecast of this sample -> calibrate, book -> the family learns
 """
 
 import logging

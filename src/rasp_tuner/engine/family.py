@@ -1,4 +1,4 @@
-"""Family and Belief: what the evidence gate needs from a kind of expert. A third family would touch preset.py only."""
+"""Family and Belief: what the engine needs from a kind of model. Another family would touch preset.py only."""
 
 from typing import NamedTuple, Protocol, Self, TypeVar
 

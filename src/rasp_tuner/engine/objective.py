@@ -6,7 +6,8 @@ K, C      scalar   metrics; columns of losses: a metric on scale "auto" has two,
 losses    [B, C]   lower is better
 weights   [B, C]   target = losses @ weights; zero for the column that its metric does not use
 
-What is known is kept by metric and column, each a number (numbers.py): a float of one tuner, or an array [B].
+What is known is kept by metric and column, each a number (scalar_or_batch.py): a float of one tuner, or an
+array [B].
 """
 
 import math
@@ -39,7 +40,7 @@ ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
 NEAR_ZERO, NEAR_ZERO_SHARE = 0.05, 0.1  # of the default's level; of the samples that may lie below without harm
 LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if levels are to differ
 NEAR_ZERO_SAMPLES = 30  # that this share is taken over
-LEAST_UNIT = 1e-300
+LEAST_UNIT = 1e-300  # of what a difference is divided by
 LEAST_LOG = math.log(LEAST_UNIT)
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 MOST_LOG_RATIO = math.log(LARGEST_RATIO)

@@ -1,6 +1,6 @@
 """Safety around a choice: the guard, the cost of switching, and calibrated intervals.
 
-Figures are numbers (numbers.py): floats of one tuner, or arrays [B].
+Figures are numbers (scalar_or_batch.py): floats of one tuner, or arrays [B].
 """
 
 import math
@@ -20,7 +20,7 @@ SURPRISE_DEVIATIONS = 2.0  # that one sample may move what a run is taken to hav
 PROVEN = 0.8  # probability of being better than the default from which on another point is recommended, or tried
 LIKELY = 0.8  # the same, to be tried in the place of a choice that is too dear
 EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what it costs
-LEAST_VARIANCE = 1e-300
+LEAST_VARIANCE = 1e-300  # to divide by
 CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
 WIDER, NARROWER = math.exp(CALIBRATION_RATE * (1.0 - MISSED_SHARE)), math.exp(-CALIBRATION_RATE * MISSED_SHARE)

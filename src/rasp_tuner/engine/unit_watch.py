@@ -39,7 +39,7 @@ FIELDS = {
 
 
 class Change(NamedTuple):
-    """How one metric would have had to change to explain a surprise; numbers (numbers.py)."""
+    """How one metric would have had to change to explain a surprise; numbers (scalar_or_batch.py)."""
 
     size: Number  # the logarithm of a factor, or a shift of the loss
     deviation: Number

@@ -212,7 +212,7 @@ class Recommendation(Answer):
     study: str
     params: Params
     default: Params
-    is_default: bool = Field(description="Nothing was shown to be better than the default here (95%).")
+    is_default: bool = Field(description="Nothing was shown to be better than the default here (80%).")
     margins: dict[str, Margin] = Field(description="Of every metric with a limit.")
 
 

@@ -107,7 +107,7 @@ async def explain(client: AsyncClient, given: schemas.ExplainArguments) -> schem
 
 async def recommend(client: AsyncClient, given: schemas.ContextArguments) -> schemas.Recommendation:
     """The best settings known for a situation, without exploring; the default unless something else is better there
-    with a probability of 95%. Changes nothing."""
+    with a probability of 80%. Changes nothing."""
     study = await _study(client, given)
     found = (await study.what_if(given.context)).to_json()  # both in one request, and of one moment
     best, default = found["recommended"], found["default"]["params"]

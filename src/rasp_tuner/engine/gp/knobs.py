@@ -24,7 +24,7 @@ SLOPE_VARIANCE = 0.64  # of an ordered knob's slope and a switch's effect: (2 x 
 LEVEL_VARIANCE = 0.32  # of the effect of one of few levels: two differ as much as a switch's
 # of the effect of a choice: two differ as a switch's levels do, and a ruinous one says little about the others
 DEFAULT_CHOICE_VARIANCE, OTHER_CHOICE_VARIANCE = 0.2, 0.44
-CURVATURE_VARIANCE = 0.3
+CURVATURE_VARIANCE = 0.3  # of the curvature of an ordered knob: about the size of the bowl that is expected of it
 BOWL = 0.3  # prior mean of a scale moved to its end
 HARM = 0.1  # prior mean of a moved switch or choice: a default is better than chance
 BOWL_VARIANCE = 0.25  # of the size of the prior mean

@@ -15,7 +15,7 @@ from rasp_tuner.engine.gp.context_metric import likeness, squared_gaps
 from rasp_tuner.engine.gp.model import GC, GS, GT, MEMORY_STEPS, VC, VR, VT, Fit
 from rasp_tuner.engine.gp.native_gp import Features, NativeHere
 
-LEAST_VARIANCE = 1e-12
+LEAST_VARIANCE = 1e-12  # in units of a^2: by rounding it may be below 0
 
 
 class ContextPosterior:

@@ -19,12 +19,12 @@ from rasp_tuner.engine.gp.search import Candidates, parabola
 
 LEAST_BEND = 0.2  # of the mean along a continuous knob: a flat one would promise too much
 MOST_SHIFT = 0.25  # of the box that one look may move a continuous optimum by
+# where an expectation over one random number is summed: dense in the middle, and far into the tails
 NODES = np.array([-4.5, -2.8, -1.8, -1.1, -0.6, -0.2, 0.2, 0.6, 1.1, 1.8, 2.8, 4.5])
 STEPS_BETWEEN = np.gradient(NODES)
-TAIL, TAIL_ROWS = 3.0, 2.0
-LOOKS = np.array(
-    [1.0, 5.0, 25.0]
-)  # under noise one look tells little and several may tell much: the best per look counts
+TAIL, TAIL_ROWS = 3.0, 2.0  # degrees of freedom of that number without rows; rows for one more
+# at a point: under noise one look tells little and several may tell much; the best value per look counts
+LOOKS = np.array([1.0, 5.0, 25.0])
 
 
 def knowledge_gradient(

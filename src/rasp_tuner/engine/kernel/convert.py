@@ -21,7 +21,7 @@ from rasp_tuner.engine.kernel.state import (
     sizes,
 )
 
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # by which sums in a file may pass what their parts allow
 LEAST_TOP = -100.0  # of scores, in nats: their largest is 0 or near
 SLOTS = {  # arrays of slots, in a file: one row for each that is in use
     **{

@@ -35,7 +35,7 @@ from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State
 
 SLOPE_VARIANCE = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
 REFRESH_EVERY_STEPS = 8  # between looks at the principal components, once there are PLENTY_SAMPLES
-PLENTY_SAMPLES = 40
+PLENTY_SAMPLES = 40  # after which principal components change little
 YOUNG_SAMPLES, YOUNG_EXTRA_STEPS = 50, 3  # samples up to which every fit takes so many steps more
 LARGEST_TARGET = 1e12  # in units of the curvature: a constant metric that jumps must not overflow
 FARTHEST_COMPONENT = 3.0  # deviations: one absurd context must not throw the optimum out

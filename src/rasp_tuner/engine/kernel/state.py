@@ -25,7 +25,7 @@ LOCAL_EXPERTS = ("all history", "recent history", "situations like this one", "t
 MOVING_EXPERT = "an optimum that moves with the context"
 L = len(LOCAL_EXPERTS)
 E = L + 1
-SLOTS, SPARE_SLOTS = 192, 8
+SLOTS, SPARE_SLOTS = 192, 8  # that memory has; more that are filled before the nearest become one
 WINDOW_SAMPLES = 128  # that the moving optimum is fitted to
 EARLY_SAMPLES = 40  # in which the worst few are looked at again with every sample
 RANK, SKETCH_DIMENSIONS = 3, 32  # components of a context; a longer one is first projected at random to so many
@@ -38,7 +38,7 @@ FAR_SCALED = 1e170  # divided by a deviation, of which the least is the root of 
 FAR_FITTED, FAR_OPTIMUM = 1e125, 1e30  # what a fit may come to: levels and curvatures; where the optimum lies, in u
 LEAST_UNIT = 1e-100  # of what y is divided by
 LEAST_NATS, MOST_NATS = -1e6, 100.0  # of scores, whose largest is 0 or near
-LARGEST_LEVEL_VARIANCE = 1e12
+LARGEST_LEVEL_VARIANCE = 1e12  # of the least y, in units of the curvature squared
 
 _COUNT, _FLAG = (0.0, MOST_SAMPLES, True), (0.0, 1.0, True)
 FIELDS = {  # what each array of one tuner must be; a file has no more rows R than are in use

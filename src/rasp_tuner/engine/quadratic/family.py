@@ -22,7 +22,7 @@ from rasp_tuner.engine.quadratic.native_single import NativeBelief, NativeSingle
 from rasp_tuner.engine.quadratic.numpy_single import NumpyBelief, NumpySingle
 from rasp_tuner.types import Slots
 
-FIRST = np.zeros(1, dtype=np.int64)
+FIRST = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PRIOR = ("location", "location_variance")  # what a fleet knew before the first sample
 QuadraticBelief = NumpyBelief | NativeBelief
 

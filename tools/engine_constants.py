@@ -1,0 +1,129 @@
+"""The table of the engine's constants, docs/ENGINE_CONSTANTS.md, from the source: `python tools/engine_constants.py`.
+
+A constant is an UPPER_CASE name of a module that is set to numbers; what is computed from other constants is none. The
+comment behind it, or the one right above, says what it bounds. It prints how many there are in each file.
+"""
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+ENGINE = ROOT / "src" / "rasp_tuner" / "engine"
+PAGE = ROOT / "docs" / "ENGINE_CONSTANTS.md"
+PRIORS = "PRIORS"  # of gp/model.py: a dict of prior medians and deviations, each of which is a constant
+EXTREME = 1e5  # and its inverse: a number beyond only keeps arithmetic finite, or files sane
+HEAD = """\
+# Constants of the engine
+
+A reference, written by `python tools/engine_constants.py` from the source and comments of `src/rasp_tuner/engine`: {count} constants. What is
+computed from others is left out. {extreme} of them are above 1e5 or below 1e-5: those only keep arithmetic finite, files sane, or equal numbers
+equal. [ENGINE.md](ENGINE.md) says what the others are used for. `PRIORS` are pairs: the prior median of a hyperparameter, and the deviation of its
+logarithm.
+"""
+
+
+class Constant(NamedTuple):
+    file: str  # relative to the engine
+    name: str
+    value: str  # as written
+    bounds: str  # what its comment says; empty without one
+
+
+def constants(folder: Path = ENGINE) -> list[Constant]:
+    """Of all modules of a folder, file by file, in the order of their lines."""
+    files = sorted(folder.rglob("*.py"), key=lambda file: (len(file.relative_to(folder).parts), file))
+    return [found for file in files for found in _of_file(file, file.relative_to(folder).as_posix())]
+
+
+def page(found: list[Constant]) -> str:
+    """The page as Markdown."""
+    parts = [HEAD.format(count=len(found), extreme=sum(map(is_extreme, found)))]
+    for file, count in Counter(one.file for one in found).items():
+        rows = [f"| `{one.name}` | {one.value} | {one.bounds} |" for one in found if one.file == file]
+        parts.append("\n".join([f"## {file}: {count}", "", "| name | value | what it bounds |", "|---|---|---|", *rows]))
+    return "\n".join([parts[0], "\n\n".join(parts[1:]), ""])
+
+
+def is_extreme(constant: Constant) -> bool:
+    """Whether it is a single number so large or so small that it decides nothing in ordinary data."""
+    try:
+        size = abs(float(ast.literal_eval(constant.value)))
+    except (TypeError, ValueError):
+        return False
+    return size > EXTREME or 0.0 < size < 1.0 / EXTREME
+
+
+def _of_file(file: Path, name: str) -> Iterator[Constant]:
+    text = file.read_text()
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        names, values = _pairs(node.targets[0], node.value)
+        if names == [PRIORS] and isinstance(node.value, ast.Dict):
+            for key, value in zip(node.value.keys, node.value.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple):
+                    shown = ", ".join(ast.unparse(number) for number in value.elts)
+                    yield Constant(name, f"{PRIORS}: {key.value}", shown, _comment(lines, value))
+            continue
+        for own, value in zip(names, values, strict=True):
+            if own.isupper() and _is_number(value):
+                shown = " ".join((ast.get_source_segment(text, value) or "").split())
+                yield Constant(name, own, shown, _comment(lines, node))
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> tuple[list[str], list[ast.expr]]:
+    """Names and their values, of `A = 1` and of `A, B = 1, 2`."""
+    if isinstance(target, ast.Name):
+        return [target.id], [value]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        return [part.id for part in target.elts if isinstance(part, ast.Name)], list(value.elts)
+    return [], []
+
+
+def _is_number(value: ast.expr) -> bool:
+    """Whether a value is made of numbers alone, by arithmetic, tuples, lists, math and NumPy."""
+    nodes = list(ast.walk(value))
+    numbers = [node for node in nodes if isinstance(node, ast.Constant)]
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and node.id not in ("math", "np", "i")}
+    return (
+        bool(numbers)
+        and not names - {"range"}  # as in [0.75**i for i in range(1, 13)]
+        and all(type(number.value) in (int, float) for number in numbers)
+        and not any(isinstance(node, ast.Dict | ast.Subscript) for node in nodes)
+        and not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name))
+    )
+
+
+def _comment(lines: list[str], node: ast.expr | ast.stmt) -> str:
+    """The comment behind the last line of a node, or alone on the lines right above it."""
+    behind = lines[(node.end_lineno or node.lineno) - 1][node.end_col_offset or 0 :]
+    if "#" in behind and "fmt: skip" not in behind:
+        return _cell(behind.split("#", 1)[1])
+    above, line = [], node.lineno - 2
+    while line >= 0 and lines[line].lstrip().startswith("#"):
+        above.insert(0, lines[line].strip().lstrip("# "))
+        line -= 1
+    return _cell(" ".join(above))
+
+
+def _cell(text: str) -> str:
+    return text.strip().replace("|", "\\|").replace("<", "&lt;")
+
+
+def main() -> None:
+    found = constants()
+    PAGE.write_text(page(found))
+    for file, count in Counter(one.file for one in found).items():
+        sys.stdout.write(f"{count:4d}  {file}\n")
+    missing = [f"{one.file}: {one.name}" for one in found if not one.bounds]
+    extreme = sum(map(is_extreme, found))
+    sys.stdout.write(f"{len(found):4d}  in all, {extreme} extreme, {len(missing)} without a comment {' '.join(missing)}\n")
+
+
+if __name__ == "__main__":
+    main()
