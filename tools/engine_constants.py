@@ -19,11 +19,12 @@ EXTREME = 1e5  # and its inverse: a number beyond only keeps arithmetic finite, 
 HEAD = """\
 # Constants of the engine
 
-A reference, written by `python tools/engine_constants.py` from the source and comments of `src/rasp_tuner/engine`: {count} constants. What is
-computed from others is left out. {extreme} of them are above 1e5 or below 1e-5: those only keep arithmetic finite, files sane, or equal numbers
-equal. [ENGINE.md](ENGINE.md) says what the others are used for. `PRIORS` are pairs: the prior median of a hyperparameter, and the deviation of its
-logarithm.
+A reference, written by `python tools/engine_constants.py` from the source and comments of `src/rasp_tuner/engine`:
+{count} constants. What is computed from others is left out. {extreme} of them are above 1e5 or below 1e-5: those only
+keep arithmetic finite, files sane, or equal numbers equal. [ENGINE.md](ENGINE.md) says what the others are used for.
+`PRIORS` are pairs: the prior median of a hyperparameter, and the deviation of its logarithm.
 """
+COLUMNS = ["| name | value | what it bounds |", "|---|---|---|"]
 
 
 class Constant(NamedTuple):
@@ -44,7 +45,7 @@ def page(found: list[Constant]) -> str:
     parts = [HEAD.format(count=len(found), extreme=sum(map(is_extreme, found)))]
     for file, count in Counter(one.file for one in found).items():
         rows = [f"| `{one.name}` | {one.value} | {one.bounds} |" for one in found if one.file == file]
-        parts.append("\n".join([f"## {file}: {count}", "", "| name | value | what it bounds |", "|---|---|---|", *rows]))
+        parts.append("\n".join([f"## {file}: {count}", "", *COLUMNS, *rows]))
     return "\n".join([parts[0], "\n\n".join(parts[1:]), ""])
 
 
@@ -104,7 +105,8 @@ def _comment(lines: list[str], node: ast.expr | ast.stmt) -> str:
     behind = lines[(node.end_lineno or node.lineno) - 1][node.end_col_offset or 0 :]
     if "#" in behind and "fmt: skip" not in behind:
         return _cell(behind.split("#", 1)[1])
-    above, line = [], node.lineno - 2
+    above: list[str] = []
+    line = node.lineno - 2
     while line >= 0 and lines[line].lstrip().startswith("#"):
         above.insert(0, lines[line].strip().lstrip("# "))
         line -= 1
@@ -121,8 +123,8 @@ def main() -> None:
     for file, count in Counter(one.file for one in found).items():
         sys.stdout.write(f"{count:4d}  {file}\n")
     missing = [f"{one.file}: {one.name}" for one in found if not one.bounds]
-    extreme = sum(map(is_extreme, found))
-    sys.stdout.write(f"{len(found):4d}  in all, {extreme} extreme, {len(missing)} without a comment {' '.join(missing)}\n")
+    sys.stdout.write(f"{len(found):4d}  in all, {sum(map(is_extreme, found))} extreme\n")
+    sys.stdout.write("".join(f"no comment: {name}\n" for name in missing))
 
 
 if __name__ == "__main__":
