@@ -67,7 +67,7 @@ def _of_file(file: Path, name: str) -> Iterator[Constant]:
         names, values = _pairs(node.targets[0], node.value)
         if names == [PRIORS] and isinstance(node.value, ast.Dict):
             for key, value in zip(node.value.keys, node.value.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(value, ast.Tuple):
                     shown = ", ".join(ast.unparse(number) for number in value.elts)
                     yield Constant(name, f"{PRIORS}: {key.value}", shown, _comment(lines, value))
             continue
