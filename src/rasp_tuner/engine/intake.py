@@ -28,7 +28,7 @@ from rasp_tuner.engine.unit_watch import UnitWatch
 
 log = logging.getLogger("rasp_tuner")
 ALL = np.ones(1, dtype=bool)  # the one tuner that there is
-MOST_FIRST = 64  # trials kept: what fails counts for no metric
+MOST_FIRST = 24  # trials kept: what fails counts for no metric
 LONG_AGO = -AGREE_WITHIN_SAMPLES
 ALIKE = 0.5  # similarity from which on two situations are called alike
 PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
@@ -68,9 +68,10 @@ class Intake:
         self._sizes = len(default), context_dim, objective.columns
         self.contexts = ContextBounds(context_dim, 1)
         self.losses = LossBounds(objective.logs, 1)
-        self.watch = UnitWatch(_width(self._sizes), len(objective.metrics), 1)
+        self.watch = UnitWatch(trial_width(*self._sizes), len(objective.metrics), 1)
         self.first: list[Trial] = []
         self._open = True  # whether more of them are kept
+        self._again = False  # whether they are being learned again
         self._left_out_at = LONG_AGO  # samples seen when one was last left out as false
         self._changed_at = LONG_AGO  # and when settings had not changed alike: it is the world that changes
 
@@ -88,7 +89,9 @@ class Intake:
         return result._replace(path="restated", reason=reason) if reason else result
 
     def see(self, models: Models, trial: Trial) -> None:
-        """Take in the context of a trial that models are about to learn."""
+        """Take in the context of a trial that models are about to learn, for the first time."""
+        if self._again:
+            return
         if self._open and len(self.first) < MOST_FIRST:
             self.first.append(trial)
         new = self.contexts.observe(trial.context[None], ALL)
@@ -116,6 +119,7 @@ class Intake:
         self.losses.observe(trial.losses[None], ALL)
         result = self._learn(models, trial)
         first = self._first_again(models.objective)
+        self._again = bool(first)
         if first:
             models.objective.forget()
             models.gate.forget()
@@ -127,6 +131,7 @@ class Intake:
                 self._learn(models, again)
             elif models.objective.seen:
                 models.learn(again._replace(losses=models.objective.worst()))
+        self._again = False
         return result
 
     def _learn(self, models: Models, trial: Trial) -> LearnResult:
@@ -238,25 +243,24 @@ class Intake:
         parts = (("contexts", self.contexts), ("losses", self.losses), ("watch", self.watch))
         rows = [np.append(_row(trial), float(trial.failed)) for trial in self.first]
         return {
-            "first": np.array(rows) if rows else np.zeros((0, _width(self._sizes) + 1)),
-            "since": np.array([self._left_out_at, self._changed_at]),
+            "first": np.array(rows) if rows else np.zeros((0, trial_width(*self._sizes) + 1)),
+            "notes": np.array([float(self._open), self._left_out_at, self._changed_at]),
             **{f"{name}/{key}": array for name, part in parts for key, array in part.state().items()},
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
         for name, part in (("contexts", self.contexts), ("losses", self.losses), ("watch", self.watch)):
             part.restore(under(f"{name}/", state))
-        fields = {"first": Field(("n", _width(self._sizes) + 1)), "since": Field((2,))}
+        fields = {"first": Field(("n", trial_width(*self._sizes) + 1)), "notes": Field((3,))}
         found = checked(state, fields, {"n": range(MOST_FIRST + 1)})
         self.first = [_trial(row, self._sizes)._replace(failed=bool(row[-1])) for row in found["first"]]
-        self._open = bool(self.losses.seen[0] < KNOWN_FROM_SAMPLES)
-        self._left_out_at, self._changed_at = found["since"].tolist()
+        open_, self._left_out_at, self._changed_at = found["notes"].tolist()
+        self._open = bool(open_)
 
 
-def _width(sizes: tuple[int, int, int]) -> int:
+def trial_width(knobs: int, context: int, columns: int) -> int:
     """Numbers in the row of a trial."""
-    d, c, columns = sizes
-    return 2 * d + c + columns + 1
+    return 2 * knobs + context + columns + 1
 
 
 def _row(trial: Trial) -> Array:

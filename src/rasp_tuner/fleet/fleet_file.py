@@ -137,9 +137,8 @@ def _least_numbers(dims: Dims) -> int:
 def pack(part: Tuners) -> dict[str, Array]:
     """Arrays of some tuners; of memory only the slots in use."""
     arrays = {f"state/{name}": array for name, array in to_packed(part.batch.take(part.rows)).items()}
-    for name, its in (("objective", part.objective), ("calibration", part.calibration), ("budget", part.budget)):
-        if its is not None:
-            arrays |= {f"{name}/{key}": array for key, array in its.state().items()}
+    for name, its in part.stateful().items():
+        arrays |= {f"{name}/{key}": array for key, array in its.state().items()}
     return arrays | {f"records/{name}": array for name, array in vars(part.records).items()}
 
 
@@ -147,10 +146,8 @@ def unpack(plan: Plan, size: int, arrays: Mapping[str, Array]) -> Tuners:
     """What `pack` gave, checked, on this machine."""
     part = blank(plan, Device("cpu"), size, 0)
     part.batch.put(part.rows, from_packed(plan.dims, size, under("state/", arrays)))
-    part.objective.restore(under("objective/", arrays))
-    part.calibration.restore(under("calibration/", arrays))
-    if part.budget is not None:
-        part.budget.restore(under("budget/", arrays))
+    for name, its in part.stateful().items():
+        its.restore(under(f"{name}/", arrays))
     part.records = restored(under("records/", arrays), size, plan.dims)
     return part
 
