@@ -25,7 +25,7 @@ from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
-MOST_ROWS = 200
+MOST_ROWS = 128
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
 REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
