@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rasp_tuner import (
     BudgetSpent,
+    Categorical,
     ContextShield,
     Float,
     GaussianNoise,
@@ -18,6 +19,7 @@ from rasp_tuner import (
     SnapshotError,
     Tuner,
 )
+from rasp_tuner.core import snapshot
 from rasp_tuner.privacy import epsilon_of, rho_of
 
 KEY = "a key of more than sixteen bytes"
@@ -142,6 +144,20 @@ def test_a_budget_counts_refuses_and_survives_a_save(tmp_path):
     with pytest.raises(BudgetSpent):
         Tuner.load(tmp_path / "t", shield=again).ask(context)
     assert again.noise.budget.rho == budget.rho
+    header, arrays = snapshot.decode(before)
+    untouched = shielded()
+    with pytest.raises(SnapshotError, match="learned must be a whole number"):
+        Tuner.from_bytes(snapshot.encode({**header, "learned": -1}, arrays), shield=untouched)
+    assert untouched.noise.budget.rho == 0.0
+
+
+def test_a_snapshot_of_long_contexts_that_a_shield_made_short_is_taken(tmp_path):
+    ranges = {f"c{i}": (0.0, 1.0) for i in range(400)}
+    space = {"x": Categorical(["a", "b"])}
+    shield = ContextShield(ranges, key=KEY, dim=2)
+    tuner = Tuner(space, {"ms": "min"}, list(ranges), shield=shield)
+    tuner.save(tmp_path / "t")
+    Tuner.load(tmp_path / "t", shield=ContextShield(ranges, key=KEY, dim=2))
 
 
 def test_a_log_is_noised_once():

@@ -182,11 +182,17 @@ class ContextShield:
         budget = None if self.noise is None else self.noise.budget
         return {"mark": self.mark, "rho": None if budget is None else budget.rho}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Nothing, if a snapshot with this state was made with such a shield."""
         if state["mark"] != self.mark:
             raise SnapshotError("the snapshot was made with another shield: its key, ranges or dim are others")
+        if state["rho"] is not None:
+            number("rho", state["rho"], SnapshotError)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take back how much of the budget was spent; the state was checked."""
         if state["rho"] is not None and self.noise is not None and self.noise.budget is not None:
-            self.noise.budget.rho = max(self.noise.budget.rho, number("rho", state["rho"]))
+            self.noise.budget.rho = max(self.noise.budget.rho, state["rho"])
 
     def _scaled(self, encoded: Array) -> Array:
         x: Array = np.clip((encoded - self._middle) / self._half, -LARGEST, LARGEST)

@@ -312,13 +312,13 @@ class Tuner(TunerView):
     @classmethod
     def _rebuild(cls, header: Mapping[str, Any], arrays: Mapping[str, Array], shield: ContextShield | None) -> "Tuner":
         space, preset = Space.from_json(header["space"]), named(header["preset"]["name"], header["preset"]["constants"])
-        context_dim = context_encoder(header["context"]).dim
+        context_dim = (context_encoder(header["context"]) if shield is None else shield).dim
         least = preset.least_numbers(space.layout(space.default), context_dim)
         there = sum(array.size for array in arrays.values())
         if there < least:  # before anything of that size is built
             raise SnapshotError(f"a tuner of this kind is at least {least} numbers, the snapshot has {there}")
         if shield is not None:
-            shield.restore(header["shield"])
+            shield.check_state(header["shield"])
         tuner = cls(
             space.knobs,
             {name: Metric(**fields) for name, fields in header["metrics"].items()},
@@ -342,6 +342,8 @@ class Tuner(TunerView):
         tuner._frozen_at_default = tuner._frozen and header.get("frozen_at_default") is True
         tuner._optimizer.restore(arrays)
         tuner._rng.bit_generator.state = header["random"]
+        if shield is not None:  # last: it is the caller's, who keeps it if the rest is refused
+            shield.restore(header["shield"])
         return tuner
 
     def _kind(self) -> dict[str, object]:

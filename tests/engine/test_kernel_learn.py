@@ -119,6 +119,7 @@ def test_a_converted_state_is_the_same(history):
         ("latest", 199.0, "'latest' must be a slot in use"),
         ("curvature", 1e-200, "'curvature' must be 0 or at least"),
         ("theta", 1e31, "'theta' must end with numbers up to 1e"),
+        ("prompts", 1e9, "'prompts' must begin with their counts"),
         ("early", 3.0, "'early' must hold whole numbers from 0 to 2"),
         ("last", 1e9, "'last' must hold steps of the past"),
         ("noises", -1e5, "'noises' must have a largest near 0"),
@@ -129,6 +130,15 @@ def test_a_state_that_no_tuner_could_have_is_refused(history, name, value, messa
     snapshot = convert.to_family(dims, states[-1], 0)
     snapshot[name][...] = value
     with pytest.raises(SnapshotError, match=message):
+        convert.from_family(dims, snapshot)
+
+
+@pytest.mark.parametrize("place", [1, -1])  # the sum of u; that of a squared loss
+def test_sums_that_no_samples_have_are_refused(history, place):
+    dims, states = history
+    snapshot = convert.to_family(dims, states[-1], 0)
+    snapshot["prompts"][3, place] = 1e230
+    with pytest.raises(SnapshotError, match=r"'prompts' must be sums of as many samples, got 1e\+230"):
         convert.from_family(dims, snapshot)
 
 

@@ -20,7 +20,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.errors import SnapshotError
 
 FINITE = 1.7e308  # no float is much larger
-MOST_SAMPLES = 2**53  # every count up to here is a float of its own
+MOST_SAMPLES = 2**50  # a million a second for 35 years; every count up to here is a float of its own
 
 Sizes = Mapping[str, int | range]  # a range: the file chooses, the same size for all arrays that name it
 

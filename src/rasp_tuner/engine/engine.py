@@ -7,17 +7,17 @@ tell   metrics -> losses -> forecast of this sample -> calibrate, score families
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
-from rasp_tuner.core.state_checks import Field, checked, under
+from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Choice, Forecast, Trial, predict_one
-from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.family import Belief, Choice, Family, Forecast, Trial, predict_one
 from rasp_tuner.engine.intake import ALIKE, Intake
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
@@ -45,12 +45,12 @@ MOST_DEVIATIONS = 1e6  # of a surprise
 
 
 class Engine:
-    """Families of experts under one evidence gate, with a guard and a cost of switching around their choice."""
+    """A family of experts, with a budget, a guard and a cost of switching around its choice."""
 
     def __init__(
         self,
         objective: Objective,
-        gate: EvidenceGate,
+        family: Family[Any],
         default: Array,
         context_dim: int,
         *,
@@ -60,7 +60,7 @@ class Engine:
         densities: bool = False,
         rules: Rules | None = None,
     ) -> None:
-        self.objective, self.gate, self.default = objective, gate, default
+        self.objective, self.family, self.default = objective, family, default
         self.switching_cost, self.guard = switching_cost, guard
         self.densities = densities  # whether results say how likely each answer was
         self._rules = rules  # what ties knobs together, if anything does
@@ -74,7 +74,7 @@ class Engine:
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
         self._expected: tuple[Array, float, Forecast] | None = None  # of a point and its target, by that belief
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
-        gate.reweigh(objective.weights)
+        family.reweigh(objective.weights)
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -91,23 +91,23 @@ class Engine:
 
     @property
     def experts(self) -> tuple[str, ...]:
-        return self.gate.experts
+        return self.family.experts
 
     def believe(self, context: Array) -> Belief:
-        """What all families hold true in this context; the belief of an ask serves its tell, too."""
+        """What the family holds true in this context; the belief of an ask serves its tell, too."""
         latest = self._latest
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
-        belief = self.gate.believe(context)
+        belief: Belief = self.family.believe(context)
         self._latest, self._compared = (context, belief), {}
         return belief
 
     @property
     def uses_blas(self) -> bool:
-        return self.gate.uses_blas
+        return self.family.uses_blas
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
-        """What the gate's families would try, unless guard, budget or the cost of leaving `current` forbid it."""
+        """What the family would try, unless guard, budget or the cost of leaving `current` forbid it."""
         if self.objective.seen == 0 and not self._early:
             return None
         if self.objective.seen == 0:
@@ -199,7 +199,7 @@ class Engine:
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
-        self.gate.reweigh(self.objective.weights)
+        self.family.reweigh(self.objective.weights)
         self._latest = None
 
     def merge(self, other: "Engine", first: bool) -> None:
@@ -208,9 +208,9 @@ class Engine:
         if self._budget is not None and other._budget is not None:
             self._budget.merge(other._budget)
         self.objective.merge(other.objective)
-        self.gate.merge(other.gate, self.objective.weights, first)
+        self.family.merge(other.family, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
-            self.gate.reweigh(self.objective.weights)
+            self.family.reweigh(self.objective.weights)
         self._intake.merge(self, other._intake)
         early = [*self._early, *other._early] if first else [*other._early, *self._early]
         self._early, self._latest = early[-EARLY_FAILURES:], None
@@ -218,10 +218,10 @@ class Engine:
             self._learn_early_failures()
 
     def slots(self) -> Slots:
-        return self.gate.families[0].remembered()
+        return self.family.remembered()
 
     def recent(self) -> Samples:
-        return self.gate.families[0].recent()
+        return self.family.recent()
 
     def state(self) -> dict[str, Array]:
         parts = {f"{name}/{key}": array for name, part in self._parts() for key, array in part.state().items()}
@@ -233,13 +233,18 @@ class Engine:
         early = checked(state, {"early": points}, {"n": range(EARLY_FAILURES + 1)})["early"]
         for name, part in self._parts():
             part.restore(under(f"{name}/", state))
+        if self.objective.seen > self.family.samples:
+            raise broken(state, "objective/seen", f"be at most {self.family.samples}, all samples", self.objective.seen)
+        own = state["family/weights"]
+        if not np.array_equal(own, self.objective.weights):
+            raise broken(state, "family/weights", f"be those of the metrics, {self.objective.weights}", own.tolist())
         self._early = list(early)
         self._intake.bound_contexts(self, mend=False)
         self._latest = None
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
         yield "objective", self.objective
-        yield "gate", self.gate
+        yield "family", self.family
         yield "intake", self._intake
         yield "calibration", self._calibration
         if self._budget is not None:
@@ -339,7 +344,7 @@ class Engine:
         point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
-        samples = self.gate.samples
+        samples = self.family.samples
         belief = self.believe(context) if samples else None
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
         if belief is not None and asked is not None:
@@ -347,14 +352,13 @@ class Engine:
         if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
             unsure = max(forecast.variance + belief.noise, LEAST_VARIANCE)
             self._calibration.observe(min(abs(error - forecast.mean) / math.sqrt(unsure), MOST_DEVIATIONS))
-            self.gate.score(belief, forecast)
-        self.gate.learn(trial, belief, forecast)
+        self.family.learn(trial, belief, forecast)
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
             self.objective.observe_level(error, self.beside(belief, point).level)
             changed |= self._rescaled()
         if changed:
-            self.gate.reweigh(self.objective.weights)
+            self.family.reweigh(self.objective.weights)
         self._latest = None
         if belief is None or forecast is None or not self.densities:
             return LearnResult(told)
@@ -393,4 +397,6 @@ class Engine:
             beside = self.beside(belief, choice.point)
         units, factor = (objective.is_log, objective.sign), self._calibration.factor
         similar, weights = belief.similar().copy(), belief.weights.copy()
-        return Reasons(choice, self.default, beside, similar, weights, self.gate.experts, belief.noise, factor, *units)
+        return Reasons(
+            choice, self.default, beside, similar, weights, self.family.experts, belief.noise, factor, *units
+        )

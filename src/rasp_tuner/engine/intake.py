@@ -10,16 +10,15 @@ tell   losses -> put aside? -> what they prove (the scale of a metric) -> as far
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import LearnResult
-from rasp_tuner.core.state_checks import Field, checked, under
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.engine.context_bounds import ContextBounds
-from rasp_tuner.engine.family import Belief, Trial
-from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.family import Belief, Family, Trial
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
@@ -39,7 +38,7 @@ class Models(Protocol):
     """What learns."""
 
     objective: Objective
-    gate: EvidenceGate
+    family: Family[Any]
 
     def believe(self, context: Array) -> Belief:
         """What is held true in a context."""
@@ -78,7 +77,7 @@ class Intake:
     def tell(self, models: Models, trial: Trial) -> LearnResult:
         """Have the models learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
         objective = models.objective
-        if models.gate.samples < 2 or not objective.seen:
+        if models.family.samples < 2 or not objective.seen:
             return self._tell(models, trial)
         y = float(objective.target(trial.losses))
         taken = self._taken(models, trial, *models.surprise(trial, y))
@@ -100,7 +99,7 @@ class Intake:
 
     def bound_contexts(self, models: Models, mend: bool) -> None:
         """Tell the models from which contexts scales are learned; they `mend` those of the past, if need be."""
-        models.gate.bound_contexts(self.contexts.least[0], self.contexts.most[0], mend)
+        models.family.bound_contexts(self.contexts.least[0], self.contexts.most[0], mend)
         if mend:
             models.stale()
 
@@ -122,8 +121,8 @@ class Intake:
         self._again = bool(first)
         if first:
             models.objective.forget()
-            models.gate.forget()
-            models.gate.reweigh(models.objective.weights)
+            models.family.forget()
+            models.family.reweigh(models.objective.weights)
             models.stale()
         for one in first:
             again = one._replace(asked=None)  # costs are not booked twice
@@ -140,7 +139,7 @@ class Intake:
         if observe_extreme(objective, self.losses, leap):
             scales = ", ".join(f"{name} {scale}" for name, scale in objective.scales.items())
             log.info("the scale of a metric has changed (values far beyond all before them); now: %s", scales)
-            models.gate.reweigh(objective.weights)
+            models.family.reweigh(objective.weights)
             models.stale()
         if says_nothing(objective, trial.losses):
             return LearnResult(objective.own_units(objective.target(trial.losses)), reason=SAYS_NOTHING)
@@ -155,7 +154,7 @@ class Intake:
         objective = models.objective
         by, plus = by_column(objective, factors, shifts)
         objective.restate(by, plus)
-        models.gate.restate(by, plus, objective.weights)
+        models.family.restate(by, plus, objective.weights)
         self.losses.restate(by[None], plus[None])
         models.stale()
         words = [
@@ -169,7 +168,7 @@ class Intake:
 
     def _familiar(self, models: Models, context: Array) -> bool:
         """Whether a situation like this one was met; before any sample, none is thought to be special."""
-        if not models.gate.samples:
+        if not models.family.samples:
             return True
         return not self.contexts.new(context[None])[0] and bool(models.believe(context).similar().max() >= ALIKE)
 
@@ -251,8 +250,14 @@ class Intake:
     def restore(self, state: Mapping[str, Array]) -> None:
         for name, part in (("contexts", self.contexts), ("losses", self.losses), ("watch", self.watch)):
             part.restore(under(f"{name}/", state))
-        fields = {"first": Field(("n", trial_width(*self._sizes) + 1)), "notes": Field((3,))}
+        width = trial_width(*self._sizes) + 1
+        fields = {
+            "first": Field(("n", width), -LARGEST, LARGEST),
+            "notes": Field((3,), LONG_AGO, MOST_SAMPLES, whole=True),
+        }
         found = checked(state, fields, {"n": range(MOST_FIRST + 1)})
+        check_trials(state, "first", found["first"], self._sizes[0])
+        check_trials(state, "watch/trials", self.watch.trials[0], self._sizes[0])
         self.first = [_trial(row, self._sizes)._replace(failed=bool(row[-1])) for row in found["first"]]
         open_, self._left_out_at, self._changed_at = found["notes"].tolist()
         self._open = bool(open_)
@@ -261,6 +266,13 @@ class Intake:
 def trial_width(knobs: int, context: int, columns: int) -> int:
     """Numbers in the row of a trial."""
     return 2 * knobs + context + columns + 1
+
+
+def check_trials(state: Mapping[str, Array], name: str, rows: Array, knobs: int) -> None:
+    """Nothing, if rows of trials begin with points of the unit box; else a SnapshotError."""
+    points = rows[..., :knobs]
+    if not ((points >= 0.0) & (points <= 1.0)).all():
+        raise broken(state, name, "begin with points of the unit box", points.tolist())
 
 
 def _row(trial: Trial) -> Array:

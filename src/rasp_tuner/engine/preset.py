@@ -9,11 +9,9 @@ from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.engine.context_gate import ContextGate
-from rasp_tuner.engine.discrete.family import DiscreteFamily
-from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
-from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES
 from rasp_tuner.engine.limited import LimitedEngine
 from rasp_tuner.engine.limits import LimitModel
@@ -30,9 +28,8 @@ DEFAULT: Settings = {
     "screen": False,  # whether the context is ignored until it improves predictions
 }
 
-FEW_LEVELS = 8  # a space where no knob has more is left to the discrete family
+FEW_LEVELS = 8  # of a knob that is switched, rather than moved
 SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
-FAMILY_ODDS = 6.0  # nats between the families of an all-discrete and an all-continuous space, either way
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +78,22 @@ def _build(
 
 
 def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics: Metrics) -> Engine:
-    families: list[Family[Any]] = []
-    odds = []
+    family: Family[Any]
     discrete = [levels is not None for levels in layout.levels]
     few = [levels is not None and len(levels) <= FEW_LEVELS for levels in layout.levels]
     choices = [
         own and levels is not None and len(levels) > 2
         for own, levels in zip(layout.unordered, layout.levels, strict=True)
     ]
-    share = sum(discrete) / len(discrete)
     switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
     objective = Objective(metrics, logs_first=switches >= SWITCHES)
-    import os
-    if any(discrete) or os.environ.get('GPALL'):
-        families.append(
-            GpFamily(layout.levels, layout.unordered, layout.default, context_dim, WINDOW_SAMPLES, layout.rules)
-        )
+    if any(discrete):
+        family = GpFamily(layout, context_dim, objective.columns, WINDOW_SAMPLES)
     else:
-        families.append(QuadraticFamily(layout.default, context_dim, objective.columns))
-    odds.append(0.0)
-    gate = EvidenceGate(families, odds)
+        family = QuadraticFamily(layout.default, context_dim, objective.columns)
     return Engine(
         objective,
-        gate,
+        family,
         layout.default,
         context_dim,
         switching_cost=settings.switching_cost,

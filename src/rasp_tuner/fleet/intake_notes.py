@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, checked
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.engine.intake import LONG_AGO, MOST_FIRST, trial_width
 from rasp_tuner.engine.kernel.state import Dims
 
@@ -15,7 +15,7 @@ FIELDS = {
     "left_out_at": Field(("B",), LONG_AGO, MOST_SAMPLES, whole=True),
     "changed_at": Field(("B",), LONG_AGO, MOST_SAMPLES, whole=True),
     "kept": Field(("B",), 0.0, MOST_FIRST, whole=True),
-    "first": Field(("B", MOST_FIRST, "W"), -FINITE, FINITE),
+    "first": Field(("B", MOST_FIRST, "W"), -LARGEST, LARGEST),
 }
 
 

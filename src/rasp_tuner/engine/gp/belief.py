@@ -58,7 +58,7 @@ class GpBelief:
         if self._unknown:
             return self._expected(fit.knobs.default, BASELINE)
         mean, covariance = here.joint(found.points)
-        value = knowledge_gradient(fit.knobs, found, mean, covariance, fit.noise)
+        value = knowledge_gradient(fit.knobs, found, mean, covariance, fit.noise, len(fit.alpha))
         if self._reached < 1.0:
             known = {row.tobytes() for row in fit.rows.points}
             value *= [1.0 if point.tobytes() in known else self._reached for point in found.points]

@@ -1,7 +1,7 @@
 """GpFamily: stored rows, and the one Gaussian process fitted to them (model.py).
 
-A row is one point in one context at about one time; its samples are averaged. The fit is a function of the rows and of
-the hyperparameters alone, so nothing else is kept.
+A row is one point in one context; its samples are averaged. The fit is a function of the rows and of the
+hyperparameters alone, so nothing else is kept.
 
 symbol     shape      meaning
 n          scalar     stored rows, at most MOST_ROWS
@@ -9,42 +9,61 @@ C          scalar     loss columns
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
+from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness
 from rasp_tuner.engine.gp.knobs import Knobs
-from rasp_tuner.engine.gp.model import (
-    FEW_ROWS,
-    FIT_FROM_ROWS,
-    FREEDOM,
-    LEAST_TRUST,
-    TRUST_FROM_ROWS,
-    Climb,
-    Fit,
-    Prior,
-    Rows,
-    fitted,
-    trusted,
-)
+from rasp_tuner.engine.gp.model import FEW_ROWS, FREEDOM, LEAST_TRUST, Climb, Fit, Prior, Rows, fitted, trusted
 from rasp_tuner.engine.gp.posterior import ContextPosterior
-from rasp_tuner.space import Rules
+from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
-MOST_ROWS = 200
+MOST_ROWS = 128
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
-ROW_SAMPLES, ROW_STEPS = 8.0, 20.0  # most samples of a row, and steps since its latest: later ones may tell of a change
+ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
+REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
 ALIKE = 0.5  # likeness from which on what failed, or could not be had, there is not asked for here
-REACH_KEPT = 0.98  # of what is known about reached points, at each new one
-SURPRISING = 9.0  # squared deviations
+SURPRISING = 9.0  # squared deviations, beyond which a sample is none of its row
 CHANGE_RUN = 2  # surprises in a row that are a change, not mistakes
-BASELINE_STEPS = 10.0  # between two runs of the default in situations where it did not run yet
+BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation
+REACH_KEPT = 0.98  # of what is known about reached points, at each new one
 UNREACHED = 64  # latest points kept that were asked for and ran as others
+FIT_FROM_ROWS, TRUST_FROM_ROWS = 4, 6  # on which hyperparameters move, and rows are judged by the others
+MERGE_STEPS = 25  # of hyperparameters that start anew
+FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
+
+ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust")
+FIELDS = {
+    "points": Field(("n", "d"), 0.0, 1.0),
+    "contexts": Field(("n", "c"), -LARGEST, LARGEST),
+    "losses": Field(("n", "C"), -LARGEST, LARGEST),  # means
+    "counts": Field(("n",), 1.0, MOST_SAMPLES),
+    "times": Field(("n",), 0.0, MOST_SAMPLES),
+    "failed": Field(("n",), 0.0, 1.0, whole=True),
+    "trust": Field(("n",), LEAST_TRUST, 1.0),
+    "theta": Field(("theta",), -FARTHEST_THETA, FARTHEST_THETA),
+    "momentum": Field(("theta",), -LARGEST, LARGEST),
+    "squares": Field(("theta",), 0.0, LARGEST),
+    "climbed": Field((1,), 0.0, MOST_SAMPLES, whole=True),  # steps that theta has made
+    "scale": Field((1,), 0.0, FINITE),  # a; 0 before the first fit
+    "median": Field(("c",), -LARGEST, LARGEST),
+    "deviation": Field(("c",), 0.0, LARGEST),
+    "clock": Field((2,), 0.0, MOST_SAMPLES, whole=True),  # samples seen; samples seen at the last refit
+    "weights": Field(("C",)),
+    "unreached": Field(("u", "d"), 0.0, 1.0),  # the latest points that ran as others, and never ran
+    "unreached_in": Field(("u", "c"), -LARGEST, LARGEST),
+    "repeats": Field((2,), 0.0, FINITE),  # samples that joined a row; their squared distances from it, summed
+    "run": Field((1,), -MOST_SAMPLES, MOST_SAMPLES),  # surprises in a row; negative where less came than expected
+    "reach": Field((2,), 0.0, FINITE),  # new points that ran as they were asked for; new points asked for
+    "late": Field(("w", "sample"), -LARGEST, LARGEST),  # context, point and losses of the latest samples
+}
 
 
 class GpFamily:
@@ -53,21 +72,15 @@ class GpFamily:
     uses_blas = True
     experts: tuple[str, ...] = ("one model",)
 
-    def __init__(
-        self,
-        levels: Sequence[Array | None],
-        unordered: Sequence[bool],
-        default: Array,
-        context_dim: int,
-        window: int,
-        rules: Rules | None = None,
-    ) -> None:
-        self._knobs = Knobs(levels, unordered, default, rules)
-        self._context_dim, self._window = context_dim, window
+    def __init__(self, layout: Layout, context_dim: int, columns: int, window: int) -> None:
+        self._knobs = Knobs(layout)
         self._prior = Prior.of(self._knobs.dim, context_dim)
-        if not context_dim:  # nothing could be learned of what differs between contexts
-            self._prior.mean[[1, 2, 4]] = -50.0
-        self._least_effect = 0.0
+        dim = self._knobs.dim
+        self._sizes: dict[str, int | range] = {
+            "n": range(MOST_ROWS + 1), "d": dim, "c": context_dim, "C": columns, "theta": len(self._prior.mean),
+            "u": range(UNREACHED + 1), "w": range(window + 1), "sample": context_dim + dim + columns,
+        }  # fmt: skip
+        self._window = window
         self._bounds = np.full(context_dim, -LARGEST), np.full(context_dim, LARGEST)  # that scales are made within
         self._state = self._empty()
         self._fit: Fit | None = None
@@ -80,16 +93,15 @@ class GpFamily:
         s, fit = self._state, self._fit
         if fit is None:
             raise RuntimeError("nothing was learned yet")
+        context = np.clip(context, -LARGEST, LARGEST)
         here = ContextPosterior(fit, context, float(s["clock"][0]))
-        failed = s["points"][(s["failed"] > 0.0) & (here.kc > ALIKE)]
-        barred = {point.tobytes() for point in failed}
+        barred = {point.tobytes() for point in s["points"][(s["failed"] > 0.0) & (here.kc > ALIKE)]}
         if len(s["unreached"]):
             z = fit.metric.z(np.stack([context, *s["unreached_in"]]), fit.weights.relevance)
-            barred |= {p.tobytes() for p in s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]}
+            barred |= {point.tobytes() for point in s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]}
         barred.discard(self._knobs.default_key)
-        ran = (s["points"] == self._knobs.default).all(axis=1)
-        late = float(s["times"][ran].max(initial=-BASELINE_STEPS))
-        unknown = not (ran & (here.kc > ALIKE)).any() and late <= float(s["clock"][0]) - BASELINE_STEPS
+        runs = np.where((s["points"] == self._knobs.default).all(axis=1), s["counts"], 0.0)
+        unknown = float(here.kc @ runs) < ALIKE and float(runs.sum()) < 1.0 + BASELINE_SHARE * float(s["clock"][0])
         return GpBelief(here, barred, float(s["reach"][0] / s["reach"][1]), unknown)
 
     def learn(self, trial: Trial, belief: GpBelief | None, forecast: Forecast | None) -> None:
@@ -100,133 +112,39 @@ class GpFamily:
             belief = self.believe(context)
         if self._window:
             sample = np.concatenate([context, trial.point, losses])[None]
-            s["late"] = np.concatenate([s["late"].reshape(-1, sample.shape[1]), sample])[-self._window :]
-        if len(s["losses"]) == 0:
-            s["losses"] = np.zeros((0, len(losses)))
+            s["late"] = np.concatenate([s["late"], sample])[-self._window :]
         self._note_reach(trial, context)
-        row = -1 if belief is None else self._row_of(trial.point, belief.similar(), now, trial.failed)
+        gap, odd = 0.0, 0.0
+        if forecast is not None and belief is not None and not trial.failed:
+            gap = float(losses @ s["weights"]) - forecast.mean
+            odd = min(abs(gap) / math.sqrt(max(forecast.variance + belief.noise, 1e-300)), LARGEST) ** 2
+        row = -1
+        if belief is not None and odd <= SURPRISING:
+            row = self._row_of(trial.point, belief.similar(), trial.failed)
         if row >= 0:
-            share = 1.0 / (s["counts"][row] + 1.0)
-            s["losses"][row] += share * (losses - s["losses"][row])
-            s["contexts"][row] += share * (context - s["contexts"][row])
-            s["counts"][row] += 1.0
-            s["times"][row] = now
+            self._join(row, context, losses, now)
         else:
             self._append(trial.point, context, losses, now, trial.failed)
-        if forecast is not None and belief is not None and not trial.failed:
-            self._judge(float(losses @ s["weights"]) - forecast.mean, forecast.variance + belief.noise, row, now)
+        self._judge(gap, odd, row, now)
         s["clock"] = s["clock"] + [1.0, 0.0]
-        if len(s["points"]) > MOST_ROWS:
+        while len(s["points"]) > MOST_ROWS:
             self._shrink()
         self._refit()
 
-    def _judge(self, gap: float, variance: float, row: int, now: float) -> None:
-        """Trust a new row as little as it surprises; a second surprise of the same sign in a row is a change."""
+    def reweigh(self, weights: Array) -> None:
         s = self._state
-        odd = gap * gap / max(variance, 1e-300)
-        run = float(s["run"][0])
-        far = math.copysign(1.0, gap) if odd > SURPRISING else 0.0
-        run = 0.0 if far == 0.0 else run + far if run * far > 0.0 else far
-        s["run"] = np.array([run])
-        if row < 0:
-            s["trust"][-1] = max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + odd)), LEAST_TRUST)
-        if abs(run) >= CHANGE_RUN:
-            s["trust"][s["times"] > now - abs(run)] = 1.0
-
-    def _row_of(self, point: Array, kc: Array, now: float, failed: bool) -> int:
-        """The row that a sample joins; -1 if it is a new one."""
-        s = self._state
-        joins = (s["points"] == point).all(axis=1) & (kc > SAME_CONTEXT) & (s["failed"] == failed)
-        joins &= (s["counts"] < ROW_SAMPLES) & (s["times"] > now - ROW_STEPS)
-        rows = np.flatnonzero(joins)
-        return int(rows[kc[rows].argmax()]) if len(rows) else -1
-
-    def _append(self, point: Array, context: Array, losses: Array, now: float, failed: bool) -> None:
-        s = self._state
-        new = {"points": point, "contexts": context, "losses": losses}
-        for name, entry in new.items():
-            s[name] = np.concatenate([s[name], entry[None]])
-        for name, number in {"counts": 1.0, "times": now, "failed": float(failed), "trust": 1.0}.items():
-            s[name] = np.append(s[name], number)
-
-    def _shrink(self) -> None:
-        """One row less: the two most alike of one point become one; else the one that the others predict best goes."""
-        s, fit = self._state, self._fit
-        assert fit is not None  # noqa: S101
-        z = fit.metric.z(s["contexts"], fit.weights.relevance)
-        alike = likeness(z, z)
-        alike *= (s["points"][:, None] == s["points"]).all(axis=2) & (s["failed"][:, None] == s["failed"])
-        alike[np.tril_indices(len(alike))] = 0.0
-        one, two = np.unravel_index(int(alike.argmax()), alike.shape)
-        if alike[one, two] > ALIKE:
-            share = s["counts"][two] / (s["counts"][one] + s["counts"][two])
-            for name in ("losses", "contexts", "trust"):
-                s[name][one] += share * (s[name][two] - s[name][one])
-            s["counts"][one] += s["counts"][two]
-            s["times"][one] = max(s["times"][one], s["times"][two])
-            gone = int(two)
-        else:
-            gone = int(fit.spare().argmin())  # of the rows before the last
-        for name in ("points", "contexts", "losses", "counts", "times", "failed", "trust"):
-            s[name] = np.delete(s[name], gone, axis=0)
-
-    def _refit(self) -> None:
-        """Scales of contexts, hyperparameters and trust move a little; the posterior follows."""
-        s = self._state
-        n = len(s["points"])
-        due = n >= FIT_FROM_ROWS and (s["clock"][0] - s["clock"][1] >= refit_every(n))
-        steps = 0
-        if due:
-            s["clock"] = np.array([s["clock"][0], s["clock"][0]])
-            steps = 2 if n < FEW_ROWS else 1
-        if due or n < FIT_FROM_ROWS:
-            metric = ContextMetric.of(np.clip(s["contexts"], *self._bounds))
-            s["median"], s["deviation"] = metric
-        climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
-        fit, climb, odd = self._fitted(climb, steps)
-        s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
-        s["scale"] = np.array([fit.scale])
-        if odd is not None and n >= TRUST_FROM_ROWS:
-            run = abs(float(s["run"][0]))
-            change = s["times"] > float(s["clock"][0]) - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
-            s["trust"] = np.where(change, 1.0, trusted(s["trust"], odd))
-        self._fit = fit
-
-    def _fitted(self, climb: Climb, steps: int) -> tuple[Fit, Climb, Array | None]:
-        s = self._state
-        rows = Rows(
-            s["points"],
-            self._knobs.features(s["points"]),
-            s["contexts"],
-            self._y(),
-            s["counts"],
-            s["trust"],
-            s["times"],
-        )
-        metric = ContextMetric(s["median"], s["deviation"])
-        return fitted(self._knobs, rows, metric, climb, self._prior, self._least_effect, float(s["scale"][0]), steps)
-
-    def _y(self) -> Array:
-        s = self._state
-        known = len(s["weights"]) == s["losses"].shape[1]
-        y: Array = s["losses"] @ s["weights"] if known else np.zeros(len(s["losses"]))
-        return np.clip(y, -LARGEST, LARGEST)
-
-    def reweigh(self, weights: Array, least_effect: float = 0.0) -> None:
-        self._state["weights"] = np.array(weights, dtype=np.float64)
-        self._least_effect = least_effect
-        if len(self._state["points"]):
-            self._state["scale"] = np.zeros(1)
+        s["weights"] = np.array(weights, dtype=np.float64)
+        s["repeats"], s["scale"] = np.zeros(2), np.zeros(1)  # they were of another target
+        if len(s["points"]):
             self._refit()
 
     def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
         """Rows hold mean losses, so that this is exact."""
         s = self._state
         s["losses"] = s["losses"] * factors + shifts
-        if len(s["late"]):
-            at = s["late"].shape[1] - len(factors)
-            s["late"] = np.concatenate([s["late"][:, :at], s["late"][:, at:] * factors + shifts], axis=1)
-        self.reweigh(weights, self._least_effect)
+        at = s["late"].shape[1] - len(factors)
+        s["late"] = np.concatenate([s["late"][:, :at], s["late"][:, at:] * factors + shifts], axis=1)
+        self.reweigh(weights)
 
     def forget(self) -> None:
         self._state, self._fit = {**self._empty(), "weights": self._state["weights"]}, None
@@ -237,28 +155,138 @@ class GpFamily:
         self._bounds = least, most
 
     def merge(self, other: "GpFamily", weights: Array, first: bool) -> None:
-        raise NotImplementedError
+        """Take in the rows of another family. Hyperparameters start anew: neither knows what is new in the other."""
+        if not other.samples:
+            self.reweigh(weights)
+            return
+        one, two = (self._state, other._state) if first else (other._state, self._state)
+        if not self.samples:
+            self._state = other.state()
+        else:
+            self._state = {**self._empty(), **_joined(one, two, self._window)}
+        self._state["weights"] = np.array(weights, dtype=np.float64)
+        self._refit()
+        while len(self._state["points"]) > MOST_ROWS:
+            self._shrink()
+            self._fit = self._fitted(self._climb(), 0)[0]
+        for _ in range(MERGE_STEPS):
+            self._state["clock"][1] = 0.0
+            self._refit()
 
     def remembered(self) -> Slots:
         s = self._state
         return Slots(s["contexts"].copy(), s["counts"].copy(), s["times"].copy())
 
     def recent(self) -> Samples:
-        s, dim, width = self._state, self._knobs.dim, self._context_dim
-        late = s["late"] if len(s["late"]) else np.zeros((0, width + dim + len(s["weights"])))
-        contexts, points, losses = (part.copy() for part in np.split(late, [width, width + dim], axis=1))
+        s, dim, width = self._state, self._knobs.dim, self._state["contexts"].shape[1]
+        contexts, points, losses = (part.copy() for part in np.split(s["late"], [width, width + dim], axis=1))
         return Samples(contexts, points, losses @ s["weights"], losses)
 
     def state(self) -> dict[str, Array]:
         return {name: array.copy() for name, array in self._state.items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self._state = {name: np.array(state[name], dtype=np.float64, order="C") for name in self._state}
-        s = self._state
-        self._fit = None
+        s = checked(state, FIELDS, self._sizes)
+        if (s["times"] >= max(s["clock"][0], 1.0)).any() or s["clock"][1] > s["clock"][0]:
+            raise broken(state, "times", f"be before {s['clock'][0]:g}, the number of samples", s["times"].tolist())
+        if bool(len(s["points"])) != bool(s["clock"][0]):
+            raise broken(state, "points", "have a row once there are samples", len(s["points"]))
+        if not (s["deviation"] > 0.0).all() or not 0.0 <= s["reach"][0] <= s["reach"][1] or s["reach"][1] == 0.0:
+            raise broken(state, "deviation", "be above 0, and reach a share", s["deviation"].tolist())
+        self._state, self._fit = s, None
         if len(s["points"]):
-            climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
-            self._fit = self._fitted(climb, 0)[0]
+            try:
+                self._fit = self._fitted(self._climb(), 0)[0]
+            except np.linalg.LinAlgError as reason:
+                raise broken(state, "points", "have a covariance", str(reason)) from None
+
+    def _row_of(self, point: Array, kc: Array, failed: bool) -> int:
+        """The latest row that a sample joins: the same point in the same context; -1 if there is none."""
+        s = self._state
+        rows = np.flatnonzero((s["points"] == point).all(axis=1) & (kc > SAME_CONTEXT) & (s["failed"] == failed))
+        return int(rows[s["times"][rows].argmax()]) if len(rows) else -1
+
+    def _join(self, row: int, context: Array, losses: Array, now: float) -> None:
+        """One more sample of a row; the scatter of repeats is pure noise."""
+        s = self._state
+        count = min(float(s["counts"][row]), ROW_SAMPLES)
+        gap, share = losses - s["losses"][row], 1.0 / (count + 1.0)
+        apart = float(gap @ s["weights"])
+        s["repeats"] = REPEATS_KEPT * s["repeats"] + [1.0, (1.0 - share) * apart * apart]
+        s["losses"][row] += share * gap
+        s["contexts"][row] += share * (context - s["contexts"][row])
+        s["counts"][row] = count + 1.0
+        s["times"][row] = now
+
+    def _append(self, point: Array, context: Array, losses: Array, now: float, failed: bool) -> None:
+        s = self._state
+        numbers = (np.array(number) for number in (1.0, now, float(failed), 1.0))
+        for name, entry in zip(ROW_ARRAYS, (point, context, losses, *numbers), strict=True):
+            s[name] = np.concatenate([s[name], entry[None]])
+
+    def _judge(self, gap: float, odd: float, row: int, now: float) -> None:
+        """Trust a new row as little as it surprises; a second surprise of the same sign in a row is a change."""
+        s, run = self._state, float(self._state["run"][0])
+        far = math.copysign(1.0, gap) if odd > SURPRISING else 0.0
+        run = 0.0 if far == 0.0 else run + far if run * far > 0.0 else far
+        s["run"] = np.array([run])
+        if row < 0:
+            s["trust"][-1] = max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + odd)), LEAST_TRUST)
+        if abs(run) >= CHANGE_RUN:
+            s["trust"][s["times"] > now - abs(run)] = 1.0
+
+    def _shrink(self) -> None:
+        """One row less: the two most alike of one point become one; else the one that the others predict best goes."""
+        s, fit = self._state, self._fit
+        if fit is None:
+            raise RuntimeError("nothing was learned yet")
+        z = fit.metric.z(s["contexts"], fit.weights.relevance)
+        alike = likeness(z, z)
+        alike *= (s["points"][:, None] == s["points"]).all(axis=2) & (s["failed"][:, None] == s["failed"])
+        alike[np.tril_indices(len(alike))] = 0.0
+        one, two = np.unravel_index(int(alike.argmax()), alike.shape)
+        gone = int(two)
+        if alike[one, two] > ALIKE:
+            share = s["counts"][two] / (s["counts"][one] + s["counts"][two])
+            for name in ("losses", "contexts", "trust"):
+                s[name][one] += share * (s[name][two] - s[name][one])
+            s["counts"][one] += s["counts"][two]
+            s["times"][one] = max(s["times"][one], s["times"][two])
+        else:
+            gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
+        for name in ROW_ARRAYS:
+            s[name] = np.delete(s[name], gone, axis=0)
+
+    def _refit(self) -> None:
+        """Scales of contexts, hyperparameters and trust move a little; the posterior follows."""
+        s = self._state
+        n = len(s["points"])
+        due = n >= FIT_FROM_ROWS and s["clock"][0] - s["clock"][1] >= refit_every(n)
+        steps = 0
+        if due:
+            s["clock"] = np.array([s["clock"][0], s["clock"][0]])
+            steps = 2 if n < FEW_ROWS else 1
+        if due or n < FIT_FROM_ROWS:
+            s["median"], s["deviation"] = ContextMetric.of(np.clip(s["contexts"], *self._bounds))
+        self._fit, climb, odd = self._fitted(self._climb(), steps)
+        s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
+        s["scale"] = np.array([self._fit.scale])
+        if odd is not None and n >= TRUST_FROM_ROWS:
+            run = abs(float(s["run"][0]))
+            change = s["times"] > s["clock"][0] - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
+            s["trust"] = np.where(change, 1.0, trusted(s["trust"], odd))
+
+    def _climb(self) -> Climb:
+        s = self._state
+        return Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
+
+    def _fitted(self, climb: Climb, steps: int) -> tuple[Fit, Climb, Array | None]:
+        s = self._state
+        y = np.clip(s["losses"] @ s["weights"], -LARGEST, LARGEST)
+        features = self._knobs.features(s["points"])
+        rows = Rows(s["points"], features, s["contexts"], y, s["counts"], s["trust"], s["times"])
+        metric = ContextMetric(s["median"], s["deviation"])
+        return fitted(self._knobs, rows, metric, climb, self._prior, float(s["scale"][0]), steps, s["repeats"])
 
     def _note_reach(self, trial: Trial, context: Array) -> None:
         """Take in whether a new point ran as it was asked for."""
@@ -275,32 +303,32 @@ class GpFamily:
             s["unreached_in"] = np.concatenate([s["unreached_in"], context[None]])[-UNREACHED:]
 
     def _empty(self) -> dict[str, Array]:
-        dim, context_dim, size = self._knobs.dim, self._context_dim, len(self._prior.mean)
-        return {
-            "points": np.zeros((0, dim)),
-            "contexts": np.zeros((0, context_dim)),
-            "losses": np.zeros((0, 0)),  # [n, C] means
-            "counts": np.zeros(0),
-            "times": np.zeros(0),
-            "failed": np.zeros(0),
-            "trust": np.zeros(0),
-            "theta": self._prior.mean.copy(),
-            "momentum": np.zeros(size),
-            "squares": np.zeros(size),
-            "climbed": np.zeros(1),
-            "scale": np.zeros(1),
-            "median": np.zeros(context_dim),
-            "deviation": np.ones(context_dim),
-            "clock": np.zeros(2),  # samples seen; samples seen at the last refit
-            "weights": np.zeros(0),  # [C]
-            "unreached": np.zeros((0, dim)),
-            "unreached_in": np.zeros((0, context_dim)),
-            "run": np.zeros(1),  # surprises in a row; negative where less came than was expected
-            "reach": np.ones(2),  # new points that ran as they were asked for; new points asked for
-            "late": np.zeros((0, 0)),
+        sizes = {name: 0 if isinstance(size, range) else size for name, size in self._sizes.items()}
+        blank = {
+            name: np.zeros([sizes[length] if isinstance(length, str) else length for length in field.shape])
+            for name, field in FIELDS.items()
         }
+        return {**blank, "theta": self._prior.mean.copy(), "deviation": blank["deviation"] + 1.0, "reach": np.ones(2)}
 
 
 def refit_every(rows: int) -> int:
     """Samples between refits, whose cost grows with the cube of the rows."""
     return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 4
+
+
+def _joined(one: Mapping[str, Array], two: Mapping[str, Array], window: int) -> dict[str, Array]:
+    """The rows of two states with samples; those of one happened first."""
+    n, m = float(one["clock"][0]), float(two["clock"][0])
+    both = {name: np.concatenate([one[name], two[name]]) for name in ROW_ARRAYS}
+    both["times"] = np.concatenate([one["times"] * ((n + m) / n), two["times"] * ((n + m) / m)])  # side by side
+    both["trust"] = np.ones(len(both["trust"]))
+    unreached = [np.concatenate([one[name], two[name]])[-UNREACHED:] for name in ("unreached", "unreached_in")]
+    return {
+        **both,
+        "unreached": unreached[0],
+        "unreached_in": unreached[1],
+        "clock": np.array([n + m, 0.0]),
+        "repeats": one["repeats"] + two["repeats"],
+        "reach": one["reach"] + two["reach"] - 1.0,  # each began with one of each
+        "late": np.concatenate([one["late"], two["late"]])[-window:] if window else one["late"],
+    }

@@ -9,7 +9,8 @@ k = v0 + vc kc + vt kt                                       level: of all, of s
 lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / MEMORY_STEPS)
 
 Variances are in units of a^2. The scale a has a closed form: with q = 1 / a the log evidence is
--(A q^2 - 2 b q + m'K^-1 m) / 2 + (n + 2) log q + ..., A = y'K^-1 y + 2 guess^2, b = y'K^-1 m.
+-(A q^2 - 2 b q + m'K^-1 m) / 2 + (n + 2) log q + ..., A = y'K^-1 y + 2, b = y'K^-1 m, y in units of what a is
+expected to be.
 
 symbol     shape      meaning
 theta      [H+d+d_c]  logarithms of the hyperparameters, of each knob's weight, of each context dimension's relevance
@@ -23,19 +24,24 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness, squared_gaps
-from rasp_tuner.engine.gp.knobs import Features, Knobs
+from rasp_tuner.engine.gp.knobs import Knobs
+from rasp_tuner.engine.gp.native_gp import Features
 
 MEMORY_STEPS = 20.0  # after which what changes with time alone is forgotten to 1/e
 LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
 JITTER = 1e-8  # of the level's variance: keeps matrices of equal rows regular
 GUESS_SHARE = 0.5  # of the rows' spread: what a is expected to be
 GUESS_ROWS = 2.0  # that this guess is worth
+SAME_SHARE, UNTOLD_SHARE = 1e-12, 0.1  # of the level: a spread below is rounding; effects expected where none is seen
+LEAST_UNIT = 1e-250  # of y: its inverse is finite
+MOST_SPREAD = 1e6  # of rows, in units of a
 FREEDOM = 4.0  # of Student's t: the usual robust choice
 LEAST_TRUST = 1e-3
 NOISE_FACTORS = np.array([1.0, 0.1, 0.33, 3.3, 10.0])  # tried while rows are few: noise and effects are a ridge
 FEW_ROWS = 40
 FIT_FROM_ROWS, TRUST_FROM_ROWS = 4, 6
 RATE, MOMENTUM, SQUARES_KEPT, SOFT = 0.3, 0.8, 0.95, 0.3  # of Adam on theta; steps shrink where slopes are below SOFT
+ABSENT = 1e-20  # a share of nothing
 WIDTH = 1.2  # prior length of the context kernel, in deviations
 KNOB_DEVIATION, RELEVANCE_DEVIATION = 0.7, 0.7  # how far weights and relevances may differ, in logarithms
 
@@ -50,7 +56,7 @@ PRIORS = {
     "vr": (0.05, 1.0),  # residual
     "s2": (0.003, 2.0),  # noise of one run
     "ell": (1.0, 1.0),  # squared length of the residual
-    "hot": (2.0, 1.0),  # effect of each of few levels, against the slope over them
+    "hot": (4.0, 1.0),  # effect of each of few levels, against the slope over them
 }
 H = len(PRIORS)
 GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT = range(H)
@@ -65,11 +71,11 @@ class Prior(NamedTuple):
     @classmethod
     def of(cls, dim: int, context_dim: int) -> "Prior":
         median, deviation = np.array(list(PRIORS.values())).T
+        if not context_dim:  # nothing differs between contexts
+            median[[GC, GQ, VC]] = ABSENT
         return cls(
             np.concatenate([np.log(median), np.zeros(dim), np.full(context_dim, -2.0 * math.log(WIDTH))]),
-            np.concatenate(
-                [deviation, np.full(dim, KNOB_DEVIATION), np.full(context_dim, RELEVANCE_DEVIATION)]
-            ),
+            np.concatenate([deviation, np.full(dim, KNOB_DEVIATION), np.full(context_dim, RELEVANCE_DEVIATION)]),
         )
 
 
@@ -143,11 +149,6 @@ class Parts(NamedTuple):
     whole: Array  # without noise
 
 
-def spread_of(y: Array, counts: Array) -> float:
-    mean = float(counts @ y / counts.sum())
-    return math.sqrt(max(float(counts @ (y - mean) ** 2 / counts.sum()), 0.0))
-
-
 def covariance(weights: Weights, knobs: Knobs, rows: Rows, z: Array) -> Parts:
     h, f = weights.h, rows.features
     kc = likeness(z, z)
@@ -172,8 +173,8 @@ class Solved(NamedTuple):
     noises: Array
 
 
-def solve(parts: Parts, rows: Rows, y: Array, s2: float, level: float, guess: float) -> Solved:
-    """Of targets y [n] around their center."""
+def solve(parts: Parts, rows: Rows, y: Array, s2: float, level: float) -> Solved:
+    """Of targets y [n] around their center, in units of what a is expected to be."""
     n, mean = len(y), rows.features.mean
     noises = s2 / (rows.counts * rows.trust)
     matrix = parts.whole.copy()
@@ -181,16 +182,14 @@ def solve(parts: Parts, rows: Rows, y: Array, s2: float, level: float, guess: fl
     root = np.linalg.cholesky(matrix)
     half = np.linalg.inv(root)
     of_y, of_mean = half.T @ (half @ y), half.T @ (half @ mean)
-    big, b = float(y @ of_y) + GUESS_ROWS * guess**2, float(y @ of_mean)
+    big, b = float(y @ of_y) + GUESS_ROWS, float(y @ of_mean)
     q = (b + math.sqrt(b * b + 4.0 * big * (n + GUESS_ROWS))) / (2.0 * big)
     evidence = -0.5 * (big * q * q - 2.0 * b * q + float(mean @ of_mean)) + (n + GUESS_ROWS) * math.log(q)
     evidence -= float(np.log(root.diagonal()).sum())
     return Solved(half, q * of_y - of_mean, 1.0 / q, evidence, noises)
 
 
-def gradient(
-    weights: Weights, knobs: Knobs, rows: Rows, z: Array, parts: Parts, solved: Solved
-) -> tuple[Array, Array]:
+def gradient(weights: Weights, knobs: Knobs, rows: Rows, z: Array, parts: Parts, solved: Solved) -> tuple[Array, Array]:
     """Of the log evidence in theta [H + d + d_c]; and how surprising each row is given the others [n]."""
     inverse = solved.half.T @ solved.half
     h, f, (kc, kt, lin, choice, res, gap, sharing, _) = weights.h, rows.features, parts
@@ -248,11 +247,11 @@ class Pass(NamedTuple):
 
 
 def numpy_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, guess: float, factors: Array, priors: Array, climbs: bool
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
 ) -> Pass:
     """The noise of greatest evidence, of `factors` times s2 with `priors` taken off; with slopes if theta `climbs`."""
     parts = covariance(weights, knobs, rows, z)
-    tried = [solve(parts, rows, y, f * float(weights.h[S2]), weights.level, guess) for f in factors.tolist()]
+    tried = [solve(parts, rows, y, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
     best = int(np.argmax([one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]))
     found = tried[best]
     slope, odd = gradient(weights, knobs, rows, z, parts, found) if climbs else (None, None)
@@ -260,42 +259,47 @@ def numpy_pass(
 
 
 def native_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, guess: float, factors: Array, priors: Array, climbs: bool
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
 ) -> Pass:
     """The same, compiled."""
-    tables = knobs.tables
+    tables = knobs.compiled()
     made = native_gp.prepared(
         tables, weights.h, (weights.effects, weights.choices, weights.embedding), weights.level,
         (rows.points, *rows.features, rows.counts, rows.trust, rows.times, y), z,
     )  # fmt: skip
     size = H + knobs.dim + z.shape[1] if climbs else 0
-    scale, best, slope, odd = native_gp.fit(tables, made, guess, factors, priors, size)
+    scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, size)
     return Pass(best, scale, made.alpha, made.noises, None, made, slope, odd)
 
 
 def fitted(
-    knobs: Knobs, rows: Rows, metric: ContextMetric, climb: Climb, prior: Prior, least_effect: float, scale: float, steps: int
+    knobs: Knobs,
+    rows: Rows,
+    metric: ContextMetric,
+    climb: Climb,
+    prior: Prior,
+    scale: float,
+    steps: int,
+    repeats: Array,
 ) -> tuple[Fit, Climb, Array | None]:
-    """The posterior after so many steps of theta; theta; and how surprising each row is given the others [n], if it moved.
+    """The posterior after so many steps of theta; theta; and, if it moved, how surprising each row is [n].
 
-    `scale` is the last a; 0 if there was none. `least_effect` is what a is expected to be at least.
+    `scale` is the last a; 0 if there was none. `repeats`: how many samples joined a row, and their squared distances.
     """
     n = len(rows.y)
     center = float(np.median(rows.y))
-    y = rows.y - center
-    spread = spread_of(y, rows.counts)
-    guess = max(GUESS_SHARE * spread, least_effect)
-    if guess <= 1e-12 * abs(center):
-        guess = 0.1 * abs(center) + 1e-6  # nothing differs yet
-    look = native_pass if knobs.tables is not None else numpy_pass
+    spread = _deviation(rows.y - center)
+    unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
+    y, spread, scale = (rows.y - center) / unit, spread / unit, scale / unit  # so that no square over- or underflows
+    look = numpy_pass if knobs.tables is None else native_pass
     odd: Array | None = None
     for left in range(steps, -1, -1):
-        level = LEVEL_VARIANCE * (1.0 + (spread / scale) ** 2 if scale else 1.0)
+        level = LEVEL_VARIANCE * (1.0 + (min(spread / scale, MOST_SPREAD) ** 2 if scale else 0.0))
         weights = Weights.of(climb.theta, knobs, level)
         z = metric.z(rows.contexts, weights.relevance)
         factors = NOISE_FACTORS if steps and left == steps and n < FEW_ROWS else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
-        found = look(knobs, rows, y, z, weights, guess, factors, 0.5 * off * off, left > 0)
+        found = look(knobs, rows, y, z, weights, factors, 0.5 * off * off, left > 0)
         scale = found.scale
         if found.factor:
             theta, momentum = climb.theta.copy(), climb.momentum.copy()
@@ -304,10 +308,18 @@ def fitted(
             climb = climb._replace(theta=theta, momentum=momentum)
         if found.slope is not None:
             odd = found.odd
+            count, apart = float(repeats[0]), math.sqrt(float(repeats[1])) / unit / scale
+            found.slope[S2] += 0.5 * (min(apart, MOST_SPREAD) ** 2 / weights.h[S2] - count)
             climb = climb.moved(found.slope - (climb.theta - prior.mean) / prior.deviation**2)
     weights = Weights.of(climb.theta, knobs, level)
-    parts = (found.half, found.alpha, found.noises, center, scale, found.native)
+    parts = (found.half, found.alpha, found.noises, center, scale * unit, found.native)
     return Fit(knobs, rows, metric, weights, z, *parts), climb, odd
+
+
+def _deviation(y: Array) -> float:
+    """Of y [n] with any finite numbers up to LARGEST."""
+    size = max(float(np.abs(y).max()), 1e-300)
+    return size * float((y / size).std())
 
 
 def trusted(trust: Array, odd: Array) -> Array:

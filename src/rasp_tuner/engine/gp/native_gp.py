@@ -1,4 +1,4 @@
-"""The model in compiled code, where there is a library: the same functions as model.py, posterior.py, search.py, value.py.
+"""The model in compiled code, where there is a library: the same as in model.py, posterior.py, search.py, value.py.
 
 Every count that C is told comes from the shape of an array here, and every array is made row by row in float64 first.
 """
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
+from rasp_tuner.engine.kernel.native import address
 
 if TYPE_CHECKING:
     from rasp_tuner.engine.gp.knobs import Knobs
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
-    "fit": (COUNT, [POINTER, POINTER, NUMBER, COUNT, *[POINTER] * 6]),
+    "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 6]),
     "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER]),
     "means": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 3]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
@@ -43,13 +44,6 @@ def ready() -> bool:
 @lru_cache
 def functions() -> dict[str, Callable[..., Any]]:
     return {name: native.function(f"rasp_gp_{name}", *reversed(one)) for name, one in ARGUMENTS.items()}
-
-
-def address(array: NDArray[Any]) -> int:
-    """Where it lies; it must lie row by row."""
-    if not array.flags.c_contiguous:
-        raise ValueError("compiled code takes arrays that lie row by row")
-    return int(array.ctypes.data)
 
 
 _own = threading.local()
@@ -123,23 +117,49 @@ class NativeFit(NamedTuple):
     noises: Array
 
 
-def prepared(tables: KnobTables, h: Array, weights: tuple[Array, ...], level: float, rows: tuple[Array, ...], z: Array) -> NativeFit:
+def prepared(
+    tables: KnobTables, h: Array, weights: tuple[Array, ...], level: float, rows: tuple[Array, ...], z: Array
+) -> NativeFit:
     """Memory for a fit; weights of effects, choices and embedding; rows: points, features, counts, trust, times, y."""
     points, effects, curved, mean, embedding, counts, trust, times, y = rows
     n = len(y)
-    embedded, sizes, root, alpha, noises = np.empty((n, tables.e)), np.empty(n), np.empty((n, n)), np.empty(n), np.empty(n)
+    embedded, sizes, root, alpha, noises = (
+        np.empty((n, tables.e)),
+        np.empty(n),
+        np.empty((n, n)),
+        np.empty(n),
+        np.empty(n),
+    )
     owners = tuple(
         np.ascontiguousarray(a, dtype=np.float64)
-        for a in (h, *weights, points, effects, curved, mean, embedding, z, counts, trust, times, y, embedded, sizes, root, alpha, noises)
+        for a in (
+            h,
+            *weights,
+            points,
+            effects,
+            curved,
+            mean,
+            embedding,
+            z,
+            counts,
+            trust,
+            times,
+            y,
+            embedded,
+            sizes,
+            root,
+            alpha,
+            noises,
+        )
     )
     packed = struct.pack(f"2qd{len(owners)}Q", n, z.shape[1], level, *map(address, owners))
     return NativeFit(packed, owners, root, alpha, noises)
 
 
 def fit(
-    tables: KnobTables, made: NativeFit, guess: float, factors: Array, priors: Array, slopes: int
+    tables: KnobTables, made: NativeFit, factors: Array, priors: Array, slopes: int
 ) -> tuple[float, int, Array | None, Array | None]:
-    """The scale, which factor of the noise, slopes of the evidence and how odd each row is; these two if `slopes` > 0."""
+    """The scale, which factor of the noise; slopes of the evidence and how odd each row is, if `slopes` > 0."""
     n = len(made.alpha)
     slope, odd = (np.empty(slopes), np.empty(n)) if slopes else (None, None)
     out = np.empty(2)
@@ -147,7 +167,7 @@ def fit(
     memory = scratch(8 * n * n + max(n, 8) * (widest + 8) + 4 * widest + n * n)
     none = 0 if slope is None or odd is None else address(slope)
     if functions()["fit"](
-        tables.struct, made.struct, guess, len(factors), address(factors), address(priors), none,
+        tables.struct, made.struct, len(factors), address(factors), address(priors), none,
         0 if odd is None else address(odd), address(out), memory,
     ):  # fmt: skip
         raise np.linalg.LinAlgError("the covariance of the rows is not positive definite")
@@ -160,7 +180,7 @@ class NativeHere:
     def __init__(self, tables: KnobTables, made: NativeFit, z: Array, now: float) -> None:
         self._tables, self._made, n = tables, made, len(made.alpha)
         self._arrays = [np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(tables.p), np.empty(tables.q)]
-        self.kc = self._arrays[0]
+        self.kc, *_, self.effects, self.curved = self._arrays
         self._struct = ctypes.create_string_buffer(struct.pack("3d6Q", 0.0, 0.0, 0.0, *map(address, self._arrays)))
         functions()["here"](tables.struct, made.struct, self._struct, address(np.ascontiguousarray(z)), now)
 

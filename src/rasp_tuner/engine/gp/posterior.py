@@ -12,9 +12,8 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp.context_metric import likeness, squared_gaps
-from rasp_tuner.engine.gp.knobs import Features
-from rasp_tuner.engine.gp.native_gp import NativeHere
 from rasp_tuner.engine.gp.model import GC, GS, GT, MEMORY_STEPS, VC, VR, VT, Fit
+from rasp_tuner.engine.gp.native_gp import Features, NativeHere
 
 LEAST_VARIANCE = 1e-12
 
@@ -27,7 +26,9 @@ class ContextPosterior:
         h, rows = fit.weights.h, fit.rows
         self.native: NativeHere | None = None
         if fit.native is not None:
-            self.native = NativeHere(fit.knobs.tables, fit.native, fit.metric.z(context, fit.weights.relevance), now)
+            self.native = NativeHere(
+                fit.knobs.compiled(), fit.native, fit.metric.z(context, fit.weights.relevance), now
+            )
             self.kc: Array = self.native.kc
             return
         self.kc = likeness(fit.metric.z(context, fit.weights.relevance)[None], fit.z)[0]
@@ -49,6 +50,13 @@ class ContextPosterior:
         effects = w.effects * (shared @ f.effects) + w.choices * ((self.kc * fit.alpha) @ f.effects)
         return effects, fit.knobs.curved_variance * (fit.alpha @ f.curved), float(self.base @ fit.alpha), shared
 
+    def linear_means(self) -> Array:
+        """[n] the mean at the rows' points here without the residual, up to a constant."""
+        f = self.fit.rows.features
+        effects, curved = self._linear[:2] if self.native is None else (self.native.effects, self.native.curved)
+        linear: Array = f.mean + f.effects @ effects + f.curved @ curved
+        return linear
+
     def mean(self, points: Array) -> Array:
         """[m] at points [m, d]."""
         if self.native is not None:
@@ -65,11 +73,13 @@ class ContextPosterior:
         fit, w = self.fit, self.fit.weights
         f = fit.knobs.features(points)
         cross = self._cross(f)
-        reach = fit.half @ cross.T
+        reach: Array = fit.half @ cross.T  # type: ignore[operator]  # it is there without compiled code
         embedded = f.embedding * w.embedding
         own = (f.effects * w.effects) @ f.effects.T + w.h[VR] * np.exp(-0.5 * squared_gaps(embedded, embedded))
         own *= self.own_share
-        own += (f.effects * w.choices) @ f.effects.T + (f.curved * fit.knobs.curved_variance) @ f.curved.T + self.own_base
+        own += (
+            (f.effects * w.choices) @ f.effects.T + (f.curved * fit.knobs.curved_variance) @ f.curved.T + self.own_base
+        )
         own -= reach.T @ reach
         return f.mean + cross @ fit.alpha, own
 
@@ -77,7 +87,8 @@ class ContextPosterior:
         """[m, n] without sharing."""
         fit, w = self.fit, self.fit.weights
         gaps = squared_gaps(f.embedding * w.embedding, fit.rows.features.embedding * w.embedding)
-        return w.h[VR] * np.exp(-0.5 * gaps)
+        residual: Array = w.h[VR] * np.exp(-0.5 * gaps)
+        return residual
 
     def _cross(self, f: Features) -> Array:
         """Covariance [m, n] of points here and the rows."""
@@ -87,4 +98,3 @@ class ContextPosterior:
         cross += (f.curved * self.fit.knobs.curved_variance) @ rows.curved.T
         cross += self.base
         return cross
-

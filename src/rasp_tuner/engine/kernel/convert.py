@@ -8,8 +8,20 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import broken, checked
 from rasp_tuner.engine.kernel.learn import start
-from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, FAR_OPTIMUM, FIELDS, LEAST_UNIT, Dims, L, State, blank, sizes
+from rasp_tuner.engine.kernel.state import (
+    EARLY_SAMPLES,
+    FAR,
+    FAR_OPTIMUM,
+    FIELDS,
+    LEAST_UNIT,
+    Dims,
+    L,
+    State,
+    blank,
+    sizes,
+)
 
+ROUNDING = 1e-9
 LEAST_TOP = -100.0  # of scores, in nats: their largest is 0 or near
 SLOTS = {  # arrays of slots, in a file: one row for each that is in use
     **{
@@ -72,6 +84,7 @@ def check_rules(dims: Dims, source: Mapping[str, Array], state: State) -> None:
     used = np.arange(dims.rows) < count[:, None]
     sums, moves, tops = state.prompts[:, :, 0], state.theta[:, 1 + dims.knobs :], state.noises.max(axis=2)
     past = ~used | (state.last < steps[:, None])
+    likely = ~used[:, :, None] | (np.abs(state.prompts) <= state.counts[:, :, None] * _largest_products(dims))
     rules = (
         ("count", "be at most the number of steps", count, count <= steps),
         ("count", f"be the number of steps, up to {EARLY_SAMPLES}", count, (count == steps) | (steps > EARLY_SAMPLES)),
@@ -79,6 +92,7 @@ def check_rules(dims: Dims, source: Mapping[str, Array], state: State) -> None:
         ("latest", "be a slot in use", state.latest, state.latest < np.maximum(count, 1.0)),
         ("last", "hold steps of the past", state.last, past),
         ("prompts", "begin with their counts", sums, ~used | (sums == state.counts)),
+        ("prompts", "be sums of as many samples", state.prompts, likely),
         ("curvature", f"be 0 or at least {LEAST_UNIT:g}", curvature, (curvature == 0.0) | (curvature >= LEAST_UNIT)),
         ("theta", f"end with numbers up to {FAR_OPTIMUM:g}", moves, np.abs(moves) <= FAR_OPTIMUM),
         ("scores", "have a largest near 0", state.scores[:, 0], state.scores.max(axis=1) >= LEAST_TOP),
@@ -87,3 +101,11 @@ def check_rules(dims: Dims, source: Mapping[str, Array], state: State) -> None:
     for name, rule, values, good in rules:
         if not good.all():
             raise broken(source, name, rule, float(values[~good][0]))
+
+
+def _largest_products(dims: Dims) -> Array:
+    """[P] what the entries of psi psi' of one sample may come to: u lies in [-2, 2]."""
+    d, (above, beside) = dims.knobs, np.triu_indices(dims.sample)
+    reach = np.concatenate([[1.0], np.full(d, 2.0), np.full(d, 4.0), np.full(dims.columns, FAR)])
+    products: Array = reach[above] * reach[beside] * (1.0 + ROUNDING)
+    return products

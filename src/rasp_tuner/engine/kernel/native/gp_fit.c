@@ -105,7 +105,7 @@ typedef struct {
 } Solved;
 
 /* The factor and alpha under a noise of s2; `noises`, `alpha` and `root` of f are written. Not finite: not definite. */
-static Solved solved(const GpFit *f, const double *whole, double s2, double guess, double *of_y,
+static Solved solved(const GpFit *f, const double *whole, double s2, double *of_y,
                      double *of_mean) {
     const int64_t n = f->n;
     Solved out = {0.0, -INFINITY};
@@ -117,7 +117,7 @@ static Solved solved(const GpFit *f, const double *whole, double s2, double gues
     if (cholesky(n, f->root, f->root)) return out;
     solve(n, f->root, f->y, of_y);
     solve(n, f->root, f->mean, of_mean);
-    const double big = dot(n, f->y, of_y) + GUESS_ROWS * guess * guess, b = dot(n, f->y, of_mean), rows = (double)n + GUESS_ROWS;
+    const double big = dot(n, f->y, of_y) + GUESS_ROWS, b = dot(n, f->y, of_mean), rows = (double)n + GUESS_ROWS;
     const double q = (b + sqrt(b * b + 4.0 * big * rows)) / (2.0 * big);
     double log_root = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -198,7 +198,7 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
  * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [n] are written, too.
  * out [2]: the scale, and which factor. Returns 0, or 1 if no covariance was positive definite.
  * scratch: 8 n^2 + n (widest + 8) + 4 widest, the widest of p, q, e and c. */
-GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, double guess, int64_t count, const double *factors,
+GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors,
                            const double *priors, double *slope, double *odd, double *out, double *scratch) {
     const int64_t n = f->n;
     const Parts s = parts_in(scratch, n);
@@ -207,7 +207,7 @@ GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, double guess, int64
     int64_t chosen = -1, last = -1;
     Solved found = {0.0, -INFINITY};
     for (int64_t i = 0; i < count; i++) {
-        const Solved one = solved(f, s.whole, factors[i] * f->hyper[S2], guess, rest, rest + n);
+        const Solved one = solved(f, s.whole, factors[i] * f->hyper[S2], rest, rest + n);
         last = i;
         if (one.evidence - priors[i] > best) {
             best = one.evidence - priors[i];
@@ -216,7 +216,7 @@ GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, double guess, int64
         }
     }
     if (chosen < 0) return 1;
-    if (chosen != last) found = solved(f, s.whole, factors[chosen] * f->hyper[S2], guess, rest, rest + n);
+    if (chosen != last) found = solved(f, s.whole, factors[chosen] * f->hyper[S2], rest, rest + n);
     out[0] = found.scale;
     out[1] = (double)chosen;
     if (slope) {

@@ -1,1 +1,0 @@
-"""The discrete family of experts, for integer, categorical and rugged knobs."""
