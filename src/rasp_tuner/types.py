@@ -335,11 +335,11 @@ class Budget:
     A run 30% worse than the default would have been spends 0.3; one that is 30% better earns 0.3.
     """
 
-    share: float  # of the default's loss that may be spent at every step; less where settings change it little
+    share: float  # of the default's loss that may be spent at every step
     steps: int  # suggestions answered so far
     spent: float
     earned: float
-    left: float  # what may still be spent, in the worst case that is likely (95%)
+    left: float  # what may still be spent
 
     def __str__(self) -> str:
         return (
