@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from rasp_tuner import Metric
 from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
+from rasp_tuner.engine.loss_bounds import LossBounds
+from rasp_tuner.engine.metric_evidence import leaps, observe_extreme
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against, Calibration
@@ -161,10 +163,12 @@ def test_objectives_of_many(name, logs_first):
     metrics, rng = METRICS[name], np.random.default_rng(3)
     singles = [Objective(metrics, logs_first=logs_first) for _ in range(B)]
     together = Objective(metrics, logs_first=logs_first, zero=np.zeros(B))
+    bounds, own_bounds = LossBounds(together.logs, B), [LossBounds(together.logs, 1) for _ in range(B)]
     for step in range(STEPS):
         values, told = values_of(rng, step, metrics), rng.random(B) < 0.8
         losses = together.losses_of(list(values))
-        extreme = together.observe_extreme(losses, told)
+        bounds.observe(np.asarray(losses), told)
+        extreme = observe_extreme(together, bounds, leaps(together, bounds, np.asarray(losses)), told)
         changed = together.observe(losses, told)
         target, level, gap = rng.normal(size=(3, B))
         together.observe_level(target, level, told & (np.arange(B) != 5))
@@ -172,7 +176,9 @@ def test_objectives_of_many(name, logs_first):
             own = single.to_minimise(dict(zip(metrics, values[:, i].tolist(), strict=True)))
             assert np.asarray(losses)[i] == close(own)
             if told[i]:
-                assert bool(extreme[i]) == single.observe_extreme(own)
+                own_bounds[i].observe(np.asarray(own)[None], np.array([True]))
+                leap = leaps(single, own_bounds[i], np.asarray(own))
+                assert bool(extreme[i]) == observe_extreme(single, own_bounds[i], leap)
                 assert bool(changed[i]) == single.observe(own)
                 if i != 5:
                     single.observe_level(float(target[i]), float(level[i]))
