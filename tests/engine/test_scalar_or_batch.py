@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rasp_tuner import Metric
 from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
+from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import leaps, observe_extreme
-from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against, Calibration
 from rasp_tuner.engine.scalar_or_batch import Floats, erfc, found_among, numbers_of, restored, saved

@@ -37,9 +37,7 @@ class World:
 
 
 WORLDS = {
-    "floats": World(
-        {"a": Float(0, 1), "b": Float(0, 1), "c": Float(0, 1)}, {"a": 0.1, "b": 0.1, "c": 0.1}, float_cost
-    ),
+    "floats": World({"a": Float(0, 1), "b": Float(0, 1), "c": Float(0, 1)}, {"a": 0.1, "b": 0.1, "c": 0.1}, float_cost),
     "discrete": World(
         {"workers": Int(1, 8), "codec": Categorical(["none", "lz4", "zstd"])},
         {"workers": 4, "codec": "none"},
