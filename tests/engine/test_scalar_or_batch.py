@@ -12,7 +12,7 @@ from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.loss_bounds import LossBounds
-from rasp_tuner.engine.metric_evidence import leaps, observe_extreme
+from rasp_tuner.engine.metric_evidence import changes, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against, Calibration
 from rasp_tuner.engine.scalar_or_batch import Floats, erfc, found_among, numbers_of, restored, saved
@@ -151,8 +151,9 @@ def values_of(rng, step, metrics):
     values = np.exp(0.3 * rng.normal(size=(len(metrics), B)) + 2.0 * (step // 5 % 2) * (np.arange(B) == 4))
     if metrics is METRICS["log"]:
         return values
-    values[0, 1] *= 1e4 if step == 20 else 1.0
-    values[0, 2] *= -1.0 if step == 10 else 1.0
+    values[0, 1] *= 1e4 if step in (20, 22) else 1.0
+    values[0, 2] *= -1.0 if step in (10, 12) else 1.0
+    values[0, 6] *= 1e4 if step == 40 else 1.0
     values[0, 3] -= 2.0
     return values
 
@@ -167,8 +168,12 @@ def test_objectives_of_many(name, logs_first):
     for step in range(STEPS):
         values, told = values_of(rng, step, metrics), rng.random(B) < 0.8
         losses = together.losses_of(list(values))
-        bounds.observe(np.asarray(losses), told)
-        extreme = observe_extreme(together, bounds, leaps(together, bounds, np.asarray(losses)), told)
+        bounds.observe(losses, told)
+        leap = leaps(together, bounds, losses) & (np.arange(B) == 6)
+        extreme = observe_extreme(together, bounds, leap, told)
+        nothing = says_nothing(together, losses)
+        gaps = rng.exponential(size=(2, B))
+        causes = changes(together, losses, bounds, *gaps)
         changed = together.observe(losses, told)
         target, level, gap = rng.normal(size=(3, B))
         together.observe_level(target, level, told & (np.arange(B) != 5))
@@ -176,9 +181,11 @@ def test_objectives_of_many(name, logs_first):
             own = single.to_minimise(dict(zip(metrics, values[:, i].tolist(), strict=True)))
             assert np.asarray(losses)[i] == close(own)
             if told[i]:
-                own_bounds[i].observe(np.asarray(own)[None], np.array([True]))
-                leap = leaps(single, own_bounds[i], np.asarray(own))
-                assert bool(extreme[i]) == observe_extreme(single, own_bounds[i], leap)
+                own_bounds[i].observe(own[None], np.ones(1, dtype=bool))
+                assert bool(extreme[i]) == observe_extreme(single, own_bounds[i], bool(leap[i]))
+                assert bool(nothing[i]) == says_nothing(single, own)
+                for many, one in zip(causes, changes(single, own, own_bounds[i], *gaps[:, i].tolist()), strict=True):
+                    assert [np.broadcast_to(number, B)[i] for number in (*many, many.large)] == close([*one, one.large])
                 assert bool(changed[i]) == single.observe(own)
                 if i != 5:
                     single.observe_level(float(target[i]), float(level[i]))

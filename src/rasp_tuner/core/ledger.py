@@ -1,6 +1,7 @@
 """Ledger: which suggestions are out, which were answered, and why each was made. Bounded on both sides."""
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -27,6 +28,7 @@ _ADDED = (
     "seen",
 )  # by who knows names: not kept here
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name not in _ADDED)
+_ALL_NAMES = set(_NAMES)
 _TEXTS = ("source", "path", "reason", "expert", "failure", "scale")
 _LISTS = ("slots", "weights", "gate")
 _NUMBERS = ("predicted", "deviation", "novelty", "confidence", "entropy", "error", "better", "level")
@@ -199,25 +201,27 @@ def _records(name: str, data: object, issued: int, most: int) -> dict[str, Expla
 
 
 def _explanation(place: str, told: Mapping[str, Any]) -> Explanation:
-    if told.keys() != set(_NAMES):
+    if told.keys() != _ALL_NAMES:
         raise InvalidValue(f"{place}: an explanation must have the fields {show(_NAMES)}, got {show(list(told))}")
-    return Explanation(**{name: _read(f"{place}: {name}", name, value) for name, value in told.items()})
+    return Explanation(**{name: _read(place, name, value) for name, value in told.items()})
 
 
-def _read(field: str, name: str, value: Any) -> Any:
+def _read(place: str, name: str, value: Any) -> Any:
     """A field of an explanation as JSON holds it, checked."""
+    kind = type(value)
+    if kind is float and name in _NUMBERS and math.isfinite(value):
+        return value  # the usual case
     if value is None and name in _MAY_LACK:
         return None
-    if name in _LISTS and isinstance(value, list) and len(value) <= LONGEST:
+    if kind is str and name in _TEXTS and (name != "path" or value in get_args(Path)):
+        return value
+    field = f"{place}: {name}"
+    if kind is list and name in _LISTS and len(value) <= LONGEST:
         if name == "slots":
-            return tuple(whole(field, one, 0, MOST_SAMPLES) for one in value)
-        return tuple(number(field, one) for one in value)
-    if name in _TEXTS and isinstance(value, str) and (name != "path" or value in get_args(Path)):
+            return tuple([whole(field, one, 0, MOST_SAMPLES) for one in value])
+        return tuple([number(field, one) for one in value])
+    if (kind is bool and name == "in_context") or (kind is dict and name == "ran"):
         return value
-    if name == "in_context" and isinstance(value, bool):
-        return value
-    if name == "ran" and isinstance(value, dict):
-        return value
-    if name in _NUMBERS and not isinstance(value, bool):
+    if kind is not bool and name in _NUMBERS:
         return number(field, value)
     raise InvalidValue(f"{field} is of another kind: {show(value)}")

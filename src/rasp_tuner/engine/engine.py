@@ -333,7 +333,7 @@ class Engine:
         return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
 
     def stale(self) -> None:
-        self._latest = None
+        self._latest = self._expected = None
 
     def learn(self, trial: Trial) -> LearnResult:
         """Book, score and learn a trial."""
@@ -364,7 +364,7 @@ class Engine:
     def _forecast(self, belief: Belief, point: Array, y: float) -> Forecast:
         """What was expected at a point where y came out; it was looked at before, as a rule."""
         known, self._expected = self._expected, None
-        if known is not None and self._latest is not None and known[0] is point and known[1] == y:
+        if known is not None and known[0] is point and known[1] == y:
             return known[2]
         return belief.forecast(point, y)
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import LearnResult
-from rasp_tuner.core.state_checks import Field, checked, under
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.family import Belief, Family, Trial
 from rasp_tuner.engine.loss_bounds import LossBounds
@@ -27,7 +27,7 @@ from rasp_tuner.engine.unit_watch import UnitWatch
 
 log = logging.getLogger("rasp_tuner")
 ALL = np.ones(1, dtype=bool)  # the one tuner that there is
-MOST_FIRST = 64  # trials kept: what fails counts for no metric
+MOST_FIRST = 24  # trials kept: what fails counts for no metric
 LONG_AGO = -AGREE_WITHIN_SAMPLES
 ALIKE = 0.5  # similarity from which on two situations are called alike
 PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
@@ -67,9 +67,10 @@ class Intake:
         self._sizes = len(default), context_dim, objective.columns
         self.contexts = ContextBounds(context_dim, 1)
         self.losses = LossBounds(objective.logs, 1)
-        self.watch = UnitWatch(_width(self._sizes), len(objective.metrics), 1)
+        self.watch = UnitWatch(trial_width(*self._sizes), len(objective.metrics), 1)
         self.first: list[Trial] = []
         self._open = True  # whether more of them are kept
+        self._again = False  # whether they are being learned again
         self._left_out_at = LONG_AGO  # samples seen when one was last left out as false
         self._changed_at = LONG_AGO  # and when settings had not changed alike: it is the world that changes
 
@@ -87,7 +88,9 @@ class Intake:
         return result._replace(path="restated", reason=reason) if reason else result
 
     def see(self, models: Models, trial: Trial) -> None:
-        """Take in the context of a trial that models are about to learn."""
+        """Take in the context of a trial that models are about to learn, for the first time."""
+        if self._again:
+            return
         if self._open and len(self.first) < MOST_FIRST:
             self.first.append(trial)
         new = self.contexts.observe(trial.context[None], ALL)
@@ -115,6 +118,7 @@ class Intake:
         self.losses.observe(trial.losses[None], ALL)
         result = self._learn(models, trial)
         first = self._first_again(models.objective)
+        self._again = bool(first)
         if first:
             models.objective.forget()
             models.family.forget()
@@ -126,6 +130,7 @@ class Intake:
                 self._learn(models, again)
             elif models.objective.seen:
                 models.learn(again._replace(losses=models.objective.worst()))
+        self._again = False
         return result
 
     def _learn(self, models: Models, trial: Trial) -> LearnResult:
@@ -237,25 +242,37 @@ class Intake:
         parts = (("contexts", self.contexts), ("losses", self.losses), ("watch", self.watch))
         rows = [np.append(_row(trial), float(trial.failed)) for trial in self.first]
         return {
-            "first": np.array(rows) if rows else np.zeros((0, _width(self._sizes) + 1)),
-            "since": np.array([self._left_out_at, self._changed_at]),
+            "first": np.array(rows) if rows else np.zeros((0, trial_width(*self._sizes) + 1)),
+            "notes": np.array([float(self._open), self._left_out_at, self._changed_at]),
             **{f"{name}/{key}": array for name, part in parts for key, array in part.state().items()},
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
         for name, part in (("contexts", self.contexts), ("losses", self.losses), ("watch", self.watch)):
             part.restore(under(f"{name}/", state))
-        fields = {"first": Field(("n", _width(self._sizes) + 1)), "since": Field((2,))}
+        width = trial_width(*self._sizes) + 1
+        fields = {
+            "first": Field(("n", width), -LARGEST, LARGEST),
+            "notes": Field((3,), LONG_AGO, MOST_SAMPLES, whole=True),
+        }
         found = checked(state, fields, {"n": range(MOST_FIRST + 1)})
+        check_trials(state, "first", found["first"], self._sizes[0])
+        check_trials(state, "watch/trials", self.watch.trials[0], self._sizes[0])
         self.first = [_trial(row, self._sizes)._replace(failed=bool(row[-1])) for row in found["first"]]
-        self._open = bool(self.losses.seen[0] < KNOWN_FROM_SAMPLES)
-        self._left_out_at, self._changed_at = found["since"].tolist()
+        open_, self._left_out_at, self._changed_at = found["notes"].tolist()
+        self._open = bool(open_)
 
 
-def _width(sizes: tuple[int, int, int]) -> int:
+def trial_width(knobs: int, context: int, columns: int) -> int:
     """Numbers in the row of a trial."""
-    d, c, columns = sizes
-    return 2 * d + c + columns + 1
+    return 2 * knobs + context + columns + 1
+
+
+def check_trials(state: Mapping[str, Array], name: str, rows: Array, knobs: int) -> None:
+    """Nothing, if rows of trials begin with points of the unit box; else a SnapshotError."""
+    points = rows[..., :knobs]
+    if not ((points >= 0.0) & (points <= 1.0)).all():
+        raise broken(state, name, "begin with points of the unit box", points.tolist())
 
 
 def _row(trial: Trial) -> Array:

@@ -78,8 +78,8 @@ class TrustedRange:
         """All values so far become values * factors + shifts, [B, n] each; factors are above zero."""
         factors, shifts = np.concatenate([factors, factors], axis=1), np.concatenate([shifts, -shifts], axis=1)
         ends, beyond = factors * self.ends + shifts, factors[:, None] * self.beyond + shifts[:, None]
-        self.ends = np.where(self.ends > NOTHING, ends, NOTHING)
-        self.beyond = np.where(self.beyond > NOTHING, beyond, NOTHING)
+        self.ends = np.where(self.ends > NOTHING, np.clip(ends, -LARGEST, LARGEST), NOTHING)
+        self.beyond = np.where(self.beyond > NOTHING, np.clip(beyond, -LARGEST, LARGEST), NOTHING)
 
     def merge(self, other: "TrustedRange") -> None:
         """Trust what either does; what came close together in another stream says nothing about this one."""

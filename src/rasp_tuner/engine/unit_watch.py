@@ -30,9 +30,9 @@ H = 5  # samples that agree are a change: fewer may be chance where outliers are
 
 FIELDS = {
     "count": Field(("tuners",), 0, H, whole=True),
-    "trials": Field(("tuners", H, "width")),
-    "sizes": Field(("tuners", H, "metrics")),
-    "variances": Field(("tuners", H, "metrics"), 0),
+    "trials": Field(("tuners", H, "width"), -LARGEST, LARGEST),
+    "sizes": Field(("tuners", H, "metrics"), -LARGEST, LARGEST),
+    "variances": Field(("tuners", H, "metrics"), 0.0, LARGEST * LARGEST),
     "factor": Field(("tuners", "metrics"), 0, 1, whole=True),
     "possible": Field(("tuners", "metrics"), 0, 1, whole=True),
 }

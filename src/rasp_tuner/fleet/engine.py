@@ -14,10 +14,11 @@ from rasp_tuner.engine.engine import MOST_DEVIATIONS, SCALE_SAMPLES
 from rasp_tuner.engine.kernel.batch import Beliefs, VersusDefault
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.engine.kernel.masks import Flags
-from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Places
 from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, LIKELY, PROVEN, Against
 from rasp_tuner.engine.scalar_or_batch import BLOCK_TUNERS
 from rasp_tuner.engine.scale import due
+from rasp_tuner.fleet.intake import FleetIntake, Trials
 from rasp_tuner.fleet.records import LOCATED
 from rasp_tuner.fleet.tuners import Tuners
 
@@ -47,6 +48,7 @@ class FleetEngine:
 
     def __init__(self, dims: Dims, default: Array, settings: Settings) -> None:
         self.dims, self.default, self.settings = dims, default, settings
+        self._intake = FleetIntake(dims, default, self._learn)
 
     def propose(self, tuners: Tuners, contexts: Array) -> tuple[Array, Beliefs | None]:
         """The next points [n, d], and what was believed."""
@@ -63,7 +65,14 @@ class FleetEngine:
         careful = seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
         if careful.any():
             points = self._checked(tuners, beliefs, points, careful, offer)
+        points = self._intake.check_points(tuners, points, lambda places: self._known_best(tuners, beliefs, places))
         return points if known.all() else np.where(known[:, None], points, self._starts(tuners)), beliefs
+
+    def _known_best(self, tuners: Tuners, beliefs: Beliefs, places: Places) -> Array:
+        """[m, d] the best points known of some tuners; where they run, if a change would cost more than it gains."""
+        part, some = tuners.some(places), beliefs.some(places)
+        points = self._proven(part, some, LIKELY)
+        return self._worth(part, some, points) if self.settings.switching_cost > 0.0 else points
 
     def _starts(self, tuners: Tuners) -> Array:
         """[n, d] where tuners without samples begin: at the default; at the usual optimum, if the fleet knows it."""
@@ -80,17 +89,11 @@ class FleetEngine:
 
         A tuner that has seen nothing but failures does not come here with one more.
         """
-        objective = tuners.objective
-        told, failed = ~samples.failed, samples.failed
+        objective, failed = tuners.objective, samples.failed
         losses = np.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
-        changed = objective.observe_extreme(losses, told)
-        waiting = told & (tuners.records.failures > 0.0)
-        if changed.any():
-            tuners.reweigh(changed)
-            belief = None
-        if belief is None:
-            belief = tuners.believe(samples.contexts)
-        self._learn(tuners, belief, samples.points, samples.contexts, losses, failed, samples.asked)
+        waiting = ~failed & (tuners.records.failures > 0.0)
+        asked = np.full(tuners.size, samples.asked)
+        self._intake.tell(tuners, Trials(samples.points, samples.contexts, losses, failed, asked), belief)
         if waiting.any():
             self._learn_failures(tuners, waiting)
 
@@ -105,18 +108,21 @@ class FleetEngine:
         self, tuners: Tuners, belief: Beliefs, points: Array, careful: Flags, versus: VersusDefault | None
     ) -> Array:
         """The points [n, d] unless guard, cost of switching or budget forbid them; `versus` is of these, if known."""
-        own = tuners.objective.own_units
         if self.settings.guard is not None:
             points, versus = self._replaced(tuners, belief, points, careful, self._within_guard, versus), None
         if self.settings.switching_cost > 0.0:
-            current = tuners.records.current
-            means, variances = belief.predict(np.stack([current, points], axis=1))
-            hoped = own(means[:, 0]) - own(means[:, 1] - np.sqrt(variances[:, 1]))
-            stay = careful & (EARN_BACK_STEPS * hoped < self.settings.switching_cost)
-            points, versus = np.where(stay[:, None], current, points), None
+            points, versus = np.where(careful[:, None], self._worth(tuners, belief, points), points), None
         if tuners.budget is not None:
             points = self._replaced(tuners, belief, points, careful, _within_budget, versus)
         return points
+
+    def _worth(self, tuners: Tuners, belief: Beliefs, points: Array) -> Array:
+        """The points [n, d]; but where tuners run, if a change may not earn back what it costs."""
+        current, own = tuners.records.current, tuners.objective.own_units
+        means, variances = belief.predict(np.stack([current, points], axis=1))
+        hoped = own(means[:, 0]) - own(means[:, 1] - np.sqrt(variances[:, 1]))
+        stay = EARN_BACK_STEPS * hoped < self.settings.switching_cost
+        return np.where(stay[:, None], current, points)
 
     def _replaced(
         self,
@@ -167,25 +173,17 @@ class FleetEngine:
         gap = np.where(failed, y - offer.level, offer.after(y, noise))
         tuners.budget.record(tuners.objective.relative(gap, offer.level), counts)
 
-    def _learn(
-        self,
-        tuners: Tuners,
-        belief: Beliefs,
-        points: Array,
-        contexts: Array,
-        losses: Array,
-        failed: Flags,
-        asked: bool,
-    ) -> None:
-        """Take in losses [n, C] of points that were suggested, if `asked`."""
-        objective = tuners.objective
+    def _learn(self, tuners: Tuners, trials: Trials, beliefs: Beliefs | None) -> None:
+        """Book, score and learn trials."""
+        points, contexts, losses, failed, asked = vars(trials).values()
+        objective, belief = tuners.objective, tuners.believe(contexts) if beliefs is None else beliefs
         told, y = ~failed, (losses * objective.weights).sum(axis=1)
         steps, noise = tuners.known("steps"), belief.noise()
-        counts = objective.seen > self.dims.knobs + 1  # the first looks are free
+        counts = asked & (objective.seen > self.dims.knobs + 1)  # the first looks are free
         open_ = told & (steps > 0.0) & objective.may_rescale
         begun = (steps == 0.0) & (tuners.records.guided > 0.0)
         versus, mean, variance = belief.tell(points, contexts, losses, failed, y)
-        if asked and tuners.budget is not None and counts.any():
+        if tuners.budget is not None and counts.any():
             offer = self._beside(tuners, belief, points, versus)
             self._account(tuners, offer, y, noise, failed, counts)
         surprise = np.abs(y - mean) / np.sqrt(np.clip(variance + noise, LEAST_VARIANCE, None))
@@ -220,7 +218,7 @@ class FleetEngine:
             part = tuners.some(places)
             points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
             failed = np.ones(len(places), dtype=bool)
-            self._learn(part, part.believe(contexts), points, contexts, part.objective.worst(), failed, False)
+            self._intake.see_and_learn(part, Trials(points, contexts, part.objective.worst(), failed, ~failed), None)
             tuners.put(places, part)
         tuners.records.failures[waiting] = 0.0
 

@@ -24,6 +24,7 @@ from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, broken, under
 from rasp_tuner.engine.engine import EARLY_FAILURES
+from rasp_tuner.engine.intake import check_trials
 from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
 from rasp_tuner.engine.kernel.state import Dims, Places, shapes
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
@@ -137,9 +138,8 @@ def _least_numbers(dims: Dims) -> int:
 def pack(part: Tuners) -> dict[str, Array]:
     """Arrays of some tuners; of memory only the slots in use."""
     arrays = {f"state/{name}": array for name, array in to_packed(part.batch.take(part.rows)).items()}
-    for name, its in (("objective", part.objective), ("calibration", part.calibration), ("budget", part.budget)):
-        if its is not None:
-            arrays |= {f"{name}/{key}": array for key, array in its.state().items()}
+    for name, its in part.stateful().items():
+        arrays |= {f"{name}/{key}": array for key, array in its.state().items()}
     return arrays | {f"records/{name}": array for name, array in vars(part.records).items()}
 
 
@@ -147,15 +147,15 @@ def unpack(plan: Plan, size: int, arrays: Mapping[str, Array]) -> Tuners:
     """What `pack` gave, checked, on this machine."""
     part = blank(plan, Device("cpu"), size, 0)
     state = from_packed(plan.dims, size, under("state/", arrays))
-    part.objective.restore(under("objective/", arrays))
+    for name, its in part.stateful().items():
+        its.restore(under(f"{name}/", arrays))
+    for name, rows in (("intake/notes/first", part.notes.first), ("intake/watch/trials", part.watch.trials)):
+        check_trials(arrays, name, rows, plan.dims.knobs)
     if not np.array_equal(state.weights, part.objective.weights):
         raise broken(arrays, "state/weights", "be those of the metrics", state.weights.tolist())
     if (part.objective.seen > state.steps).any():
         raise broken(arrays, "objective/seen", "be at most the number of steps", arrays["objective/seen"].tolist())
     part.batch.put(part.rows, state)
-    part.calibration.restore(under("calibration/", arrays))
-    if part.budget is not None:
-        part.budget.restore(under("budget/", arrays))
     part.records = restored(under("records/", arrays), size, plan.dims)
     return part
 

@@ -9,13 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.optimizer import Stateful
 from rasp_tuner.engine.budget import BudgetLedger
+from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.kernel.batch import Batch, Beliefs
 from rasp_tuner.engine.kernel.learn import FORGOTTEN
 from rasp_tuner.engine.kernel.masks import Flags, Rows
 from rasp_tuner.engine.kernel.state import Places
+from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
+from rasp_tuner.engine.unit_watch import UnitWatch
+from rasp_tuner.fleet.intake_notes import IntakeNotes
 from rasp_tuner.fleet.records import Records
 
 
@@ -29,13 +34,27 @@ class Tuners:
     calibration: Calibration
     budget: BudgetLedger | None
     records: Records
+    contexts: ContextBounds
+    losses: LossBounds
+    watch: UnitWatch
+    notes: IntakeNotes
 
     @property
     def size(self) -> int:
         return len(self.rows)
 
-    def _parts(self) -> tuple[Objective, Calibration, BudgetLedger | None, Records]:
-        return self.objective, self.calibration, self.budget, self.records
+    def _parts(self) -> tuple[Any, ...]:
+        books = self.objective, self.calibration, self.budget, self.records
+        return *books, self.contexts, self.losses, self.watch, self.notes
+
+    def stateful(self) -> dict[str, Stateful]:
+        """The parts that files have, by their names there; but for the batch and the records."""
+        parts: dict[str, Stateful] = {"objective": self.objective, "calibration": self.calibration}
+        if self.budget is not None:
+            parts["budget"] = self.budget
+        intake: dict[str, Stateful]
+        intake = {"contexts": self.contexts, "losses": self.losses, "watch": self.watch, "notes": self.notes}
+        return parts | {f"intake/{name}": part for name, part in intake.items()}
 
     def arrays(self) -> Iterator[Array]:
         """But for those of the batch."""

@@ -25,7 +25,7 @@ from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
-MOST_ROWS = 200
+MOST_ROWS = 128
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
 REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
@@ -37,6 +37,7 @@ REACH_KEPT = 0.98  # of what is known about reached points, at each new one
 UNREACHED = 64  # latest points kept that were asked for and ran as others
 FIT_FROM_ROWS, TRUST_FROM_ROWS = 4, 6  # on which hyperparameters move, and rows are judged by the others
 MERGE_STEPS = 25  # of hyperparameters that start anew
+MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
 
 ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust")
@@ -59,7 +60,9 @@ FIELDS = {
     "weights": Field(("C",)),
     "unreached": Field(("u", "d"), 0.0, 1.0),  # the latest points that ran as others, and never ran
     "unreached_in": Field(("u", "c"), -LARGEST, LARGEST),
-    "repeats": Field((2,), 0.0, FINITE),  # samples that joined a row; their squared distances from it, summed
+    "repeats": Field(
+        (2,), 0.0, (1.0 / (1.0 - REPEATS_KEPT) + 1.0, FINITE)
+    ),  # samples that joined a row; their squared distances from it, summed
     "run": Field((1,), -MOST_SAMPLES, MOST_SAMPLES),  # surprises in a row; negative where less came than expected
     "reach": Field((2,), 0.0, FINITE),  # new points that ran as they were asked for; new points asked for
     "late": Field(("w", "sample"), -LARGEST, LARGEST),  # context, point and losses of the latest samples
@@ -193,6 +196,8 @@ class GpFamily:
             raise broken(state, "points", "have a row once there are samples", len(s["points"]))
         if not (s["deviation"] > 0.0).all() or not 0.0 <= s["reach"][0] <= s["reach"][1] or s["reach"][1] == 0.0:
             raise broken(state, "deviation", "be above 0, and reach a share", s["deviation"].tolist())
+        if (np.abs(s["momentum"]) > MOST_MOMENTUM * np.sqrt(s["squares"]) + TINY).any():
+            raise broken(state, "momentum", "be in proportion to the squares", s["momentum"].tolist())
         self._state, self._fit = s, None
         if len(s["points"]):
             try:

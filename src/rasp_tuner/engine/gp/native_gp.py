@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
+from rasp_tuner.engine.kernel.native import address
 
 if TYPE_CHECKING:
     from rasp_tuner.engine.gp.knobs import Knobs
@@ -43,13 +44,6 @@ def ready() -> bool:
 @lru_cache
 def functions() -> dict[str, Callable[..., Any]]:
     return {name: native.function(f"rasp_gp_{name}", *reversed(one)) for name, one in ARGUMENTS.items()}
-
-
-def address(array: NDArray[Any]) -> int:
-    """Where it lies; it must lie row by row."""
-    if not array.flags.c_contiguous:
-        raise ValueError("compiled code takes arrays that lie row by row")
-    return int(array.ctypes.data)
 
 
 _own = threading.local()
@@ -186,7 +180,7 @@ class NativeHere:
     def __init__(self, tables: KnobTables, made: NativeFit, z: Array, now: float) -> None:
         self._tables, self._made, n = tables, made, len(made.alpha)
         self._arrays = [np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(tables.p), np.empty(tables.q)]
-        self.kc = self._arrays[0]
+        self.kc, *_, self.effects, self.curved = self._arrays
         self._struct = ctypes.create_string_buffer(struct.pack("3d6Q", 0.0, 0.0, 0.0, *map(address, self._arrays)))
         functions()["here"](tables.struct, made.struct, self._struct, address(np.ascontiguousarray(z)), now)
 

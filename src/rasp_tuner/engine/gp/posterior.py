@@ -50,6 +50,13 @@ class ContextPosterior:
         effects = w.effects * (shared @ f.effects) + w.choices * ((self.kc * fit.alpha) @ f.effects)
         return effects, fit.knobs.curved_variance * (fit.alpha @ f.curved), float(self.base @ fit.alpha), shared
 
+    def linear_means(self) -> Array:
+        """[n] the mean at the rows' points here without the residual, up to a constant."""
+        f = self.fit.rows.features
+        effects, curved = self._linear[:2] if self.native is None else (self.native.effects, self.native.curved)
+        linear: Array = f.mean + f.effects @ effects + f.curved @ curved
+        return linear
+
     def mean(self, points: Array) -> Array:
         """[m] at points [m, d]."""
         if self.native is not None:

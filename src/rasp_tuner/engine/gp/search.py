@@ -19,7 +19,7 @@ NEAR, STEP, WIDE = 0.05, 0.1, 0.2  # moves of a continuous knob: to descend; to 
 MOST_MOVE = 0.3  # of the box, by one step of the descent
 DESCENTS = 4  # steps of a descent
 LEAST_CURVATURE = 1e-3  # below, a parabola has no minimum
-BEST_ROWS = 4
+BEST_ROWS, SHORTLIST = 4, 16  # of the stored points: those that are candidates; those compared with the residual
 SEVERAL = 16  # candidates with several knobs moved
 ELSEWHERE = 8  # candidates with all scales moved a little
 LITTLE = 0.15  # deviation of these moves
@@ -108,17 +108,20 @@ def descend(here: ContextPosterior, x: Array) -> tuple[Array, float]:
 
 
 def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Array]:
-    """Different stored points, least mean first, without those that are barred."""
-    rows = here.fit.rows
+    """Different stored points, least mean first, without those that are barred; the residual decides among a few."""
+    points = here.fit.rows.points
     seen, found = set(barred), []
-    for i in here.mean(rows.points).argsort(kind="stable").tolist():
-        point = rows.points[i]
-        if point.tobytes() not in seen:
-            seen.add(point.tobytes())
-            found.append(point)
-        if len(found) == count:
+    for i in here.linear_means().argsort(kind="stable").tolist():
+        key = points[i].tobytes()
+        if key not in seen:
+            seen.add(key)
+            found.append(points[i])
+        if len(found) == SHORTLIST:
             break
-    return found
+    if not found:
+        return []
+    order = here.mean(np.array(found)).argsort(kind="stable")[:count]
+    return [found[i] for i in order.tolist()]
 
 
 def candidates(here: ContextPosterior, barred: set[bytes], rng: np.random.Generator) -> Candidates:
