@@ -103,15 +103,14 @@ def test_budgets_of_many(seed):
     rng = np.random.default_rng(seed)
     singles, together = [BudgetLedger(0.02) for _ in range(B)], BudgetLedger.of_many(0.02, np.zeros(B))
     for _ in range(STEPS):
-        price, deviation, seen = rng.normal(size=B), rng.exponential(size=B), 2.0 * rng.normal(size=B)
-        moved, told = rng.random(B) < 0.7, rng.random(B) < 0.8
+        price, deviation, told = 2.0 * rng.normal(size=B), rng.exponential(size=B), rng.random(B) < 0.8
         allowed = together.allows(price, deviation).tolist()
         assert allowed == [
             one.allows(*at) for one, *at in zip(singles, price.tolist(), deviation.tolist(), strict=True)
         ]
-        together.record(price, deviation, seen, moved, told)
+        together.record(price, told)
         for i in np.flatnonzero(told):
-            singles[i].record(float(price[i]), float(deviation[i]), float(seen[i]) if moved[i] else None)
+            singles[i].record(float(price[i]))
         assert np.asarray(together.left(together.steps)) == close([one.left(one.steps) for one in singles])
     assert_same_states(together, singles)
     again = BudgetLedger.of_many(0.02, np.zeros(B))
@@ -133,8 +132,7 @@ def test_comparisons_of_many():
     assert np.asarray(together.better) == close([one.better for one in singles])
     assert [one.better for one in singles[:3]] == [1.0, 0.0, 0.0]
     after = [one.after(float(y[i]), float(noise[i])) for i, one in enumerate(singles)]
-    for now, then in zip(together.after(y, noise), zip(*after, strict=True), strict=True):
-        assert np.asarray(now) == close(then)
+    assert np.asarray(together.after(y, noise)) == close(after)
 
 
 def test_calibrations_of_many():

@@ -25,9 +25,6 @@ FIELDS = {
     "steps": Field((), 0.0, MOST_SAMPLES, whole=True),
     "spent": Field((), 0.0, MOST_PRICE * MOST_SAMPLES),
     "earned": Field((), 0.0, MOST_PRICE * MOST_SAMPLES),
-    "variance": Field((), 0.0, MOST_PRICE**2 * MOST_SAMPLES),
-    "moved": Field((), 0.0, MOST_SAMPLES, whole=True),
-    "squares": Field((), 0.0, MOST_SAMPLES),
 }
 
 
@@ -39,14 +36,11 @@ class BudgetLedger:
     steps: Number = 0
     spent: Number = 0.0
     earned: Number = 0.0
-    variance: Number = 0.0  # of what was spent
-    moved: Number = 0  # steps whose run was not the default
-    squares: Number = 0.0  # summed, of how far their losses lay from the default's
 
     @classmethod
     def of_many(cls, share: float, zero: Number) -> "BudgetLedger":
         """Of as many tuners as there are zeros [B]."""
-        return cls(share, zero, zero, zero, zero, zero, zero)
+        return cls(share, zero, zero, zero)
 
     def allows(self, price: Number, deviation: Number) -> Condition:
         """Whether a suggestion of this expected price may be tried: it is surely a gain, or within the budget."""
@@ -59,32 +53,20 @@ class BudgetLedger:
         """What may be spent by the end of so many steps."""
         return self.share * (START_STEPS + steps) - (self.spent - self.earned)
 
-    def record(
-        self, price: Number, deviation: Number, seen: Number | None, moved: Condition = True, told: Condition = True
-    ) -> None:
-        """One step, that cost `price` more than the default would have; negative if it gained.
+    def record(self, price: Number, told: Condition = True) -> None:
+        """One step, that is expected to have cost `price` more than the default; negative if it gained.
 
-        Costs and gains are booked as expected once the run is known: errors of many looks cancel. `seen` is what was
-        measured less what the default would have come to; None, or `moved` false, if the default ran. Tuners that were
-        not told book nothing.
+        Errors of single steps cancel over many. Tuners that were not told book nothing.
         """
         n = numbers_of(price)
-        price, deviation = n.clip(price, -MOST_PRICE, MOST_PRICE), n.clip(deviation, None, MOST_PRICE)
-        old = self.steps, self.spent, self.earned, self.variance
-        gain = n.clip(-price, 0.0, None)
-        unsure = n.where(price > 0.0, deviation**2, 0.0)
-        new = old[0] + 1, old[1] + n.clip(price, 0.0, None), old[2] + gain, old[3] + unsure
-        if told is not True:
-            new = tuple(chosen(told, a, b) for a, b in zip(new, old, strict=True))
-        self.steps, self.spent, self.earned, self.variance = new
-        if seen is not None:
-            other = told & moved
-            self.moved = chosen(other, self.moved + 1, self.moved)
-            self.squares = chosen(other, self.squares + n.clip(n.abs(seen), None, 1.0) ** 2, self.squares)
+        price = n.clip(price, -MOST_PRICE, MOST_PRICE)
+        self.steps = chosen(told, self.steps + 1, self.steps)
+        self.spent = chosen(told, self.spent + n.clip(price, 0.0, None), self.spent)
+        self.earned = chosen(told, self.earned + n.clip(-price, 0.0, None), self.earned)
 
     def merge(self, other: "BudgetLedger") -> None:
         """Take in what another one booked; the start-up allowance stays that of one."""
-        for name in ("steps", "spent", "earned", "variance", "moved", "squares"):
+        for name in FIELDS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def report(self) -> Budget:

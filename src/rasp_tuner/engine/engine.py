@@ -64,7 +64,6 @@ class Engine:
         self.switching_cost, self.guard = switching_cost, guard
         self.densities = densities  # whether results say how likely each answer was
         self._rules = rules  # what ties knobs together, if anything does
-        self._default_values = default.tolist()
         self._first_looks = len(default) + 1
         self._context_dim = context_dim
         self._budget = None if budget is None else BudgetLedger(budget)
@@ -303,10 +302,8 @@ class Engine:
         if self._budget is None or self.objective.seen <= self._first_looks:  # those are free
             return
         offer = self.beside(belief, point)
-        level = offer.level
-        mean, deviation = (y - level, 0.0) if failed else offer.after(y, belief.noise)
-        price, worse, seen = self.objective.shares(level, mean, mean + deviation, y - level)
-        self._budget.record(price, worse - price, None if point.tolist() == self._default_values else seen)
+        gap = y - offer.level if failed else offer.after(y, belief.noise)
+        self._budget.record(self.objective.relative(gap, offer.level))
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""

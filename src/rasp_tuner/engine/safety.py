@@ -45,14 +45,14 @@ class Against(NamedTuple):
         apart = n.clip(self.mean / n.where(sure, 1.0, self.deviation), -FAR, FAR)
         return 0.5 * erfc(n.where(sure, n.where(self.mean < 0.0, -FAR, FAR), apart) / math.sqrt(2.0))
 
-    def after(self, y: Number, noise: Number) -> tuple[Number, Number]:
-        """Mean and deviation of the difference, once y was seen at the point with noise of this variance."""
+    def after(self, y: Number, noise: Number) -> Number:
+        """Mean of the difference, once y was seen at the point with noise of this variance."""
         n, (own, default) = numbers_of(y), self.variances
         shared = 0.5 * (self.deviation**2 + own - default)  # covariance of the difference and what was seen
         gain = shared / n.clip(own + noise, LEAST_VARIANCE, None)
         most = SURPRISE_DEVIATIONS * n.sqrt(own + noise)
         surprise = n.clip(y - self.expected, -most, most)
-        return self.mean + gain * surprise, n.sqrt(n.clip(self.deviation**2 - gain * shared, 0.0, None))
+        return self.mean + gain * surprise
 
 
 def against(belief: Belief, point: Array, default: Array, wider: float = 1.0) -> Against:

@@ -166,16 +166,12 @@ class FleetEngine:
         )
 
     def _account(
-        self, tuners: Tuners, offer: Against, y: Array, noise: Array, failed: Flags, moved: Flags, counts: Flags
+        self, tuners: Tuners, offer: Against, y: Array, noise: Array, failed: Flags, counts: Flags
     ) -> None:
         """Book what own suggestions cost against the default, as it is known after they ran."""
         assert tuners.budget is not None  # noqa: S101 - asked for only then
-        relative = tuners.objective.relative
-        mean, deviation = offer.after(y, noise)
-        mean, deviation = np.where(failed, y - offer.level, mean), np.where(failed, 0.0, deviation)
-        price = relative(mean, offer.level)
-        unsure = relative(mean + deviation, offer.level) - price
-        tuners.budget.record(price, unsure, relative(y - offer.level, offer.level), moved, counts)
+        gap = np.where(failed, y - offer.level, offer.after(y, noise))
+        tuners.budget.record(tuners.objective.relative(gap, offer.level), counts)
 
     def _learn(self, tuners: Tuners, trials: Trials, beliefs: Beliefs | None) -> None:
         """Book, score and learn trials."""
@@ -188,9 +184,8 @@ class FleetEngine:
         begun = (steps == 0.0) & (tuners.records.guided > 0.0)
         versus, mean, variance = belief.tell(points, contexts, losses, failed, y)
         if tuners.budget is not None and counts.any():
-            moved = np.any(points != self.default, axis=1)
             offer = self._beside(tuners, belief, points, versus)
-            self._account(tuners, offer, y, noise, failed, moved, counts)
+            self._account(tuners, offer, y, noise, failed, counts)
         surprise = np.abs(y - mean) / np.sqrt(np.clip(variance + noise, LEAST_VARIANCE, None))
         surprise = np.clip(surprise, None, MOST_DEVIATIONS)
         tuners.calibration.observe(surprise, told & (steps >= 2.0) & (objective.seen >= 2))

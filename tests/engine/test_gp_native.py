@@ -1,0 +1,205 @@
+"""The Gaussian process in compiled code and in NumPy: the same model, in random spaces and on random rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from rasp_tuner import Categorical, Float, Int
+from rasp_tuner.engine.gp import knobs as knobs_module
+from rasp_tuner.engine.gp.context_metric import ContextMetric
+from rasp_tuner.engine.gp.knobs import Knobs
+from rasp_tuner.engine.gp.model import (
+    LEVEL_VARIANCE,
+    NOISE_FACTORS,
+    S2,
+    Climb,
+    Fit,
+    Prior,
+    Rows,
+    Weights,
+    covariance,
+    fitted,
+    native_pass,
+    numpy_pass,
+    solve,
+)  # fmt: skip
+from rasp_tuner.engine.gp.posterior import ContextPosterior
+from rasp_tuner.engine.gp.search import candidates, descend, moves, snapped
+from rasp_tuner.engine.gp.value import knowledge_gradient
+from rasp_tuner.engine.kernel import native
+from rasp_tuner.space import Space
+
+pytestmark = pytest.mark.skipif(not native.available(), reason=f"the native kernel is {native.why_not()}")
+
+KINDS = (
+    lambda _: Float(-2.0, 5.0),
+    lambda rng: Int(0, int(rng.integers(2, 8))),  # few levels
+    lambda rng: Int(1, int(rng.integers(12, 60))),  # many
+    lambda _: Categorical([False, True]),
+    lambda rng: Categorical([f"c{i}" for i in range(int(rng.integers(3, 6)))]),
+)
+CASES = [(seed, context_dim) for seed in range(6) for context_dim in (0, 2)]
+
+
+class World(NamedTuple):
+    """The same rows for both: `compiled` and `arrays` are the knobs that each sees."""
+
+    compiled: Knobs
+    arrays: Knobs
+    points: np.ndarray
+    contexts: np.ndarray
+    y: np.ndarray
+    counts: np.ndarray
+    trust: np.ndarray
+    times: np.ndarray
+    theta: np.ndarray
+    prior: Prior
+
+    def rows(self, knobs: Knobs) -> Rows:
+        return Rows(
+            self.points, knobs.features(self.points), self.contexts, self.y, self.counts, self.trust, self.times
+        )
+
+    def fit(self, knobs: Knobs, steps: int) -> tuple[Fit, Climb]:
+        climb = Climb(self.theta, np.zeros_like(self.theta), np.zeros_like(self.theta), 0)
+        metric = ContextMetric.of(self.contexts)
+        repeats = np.array([3.0, 0.02])
+        return fitted(knobs, self.rows(knobs), metric, climb, self.prior, 0.0, steps, repeats)[:2]
+
+    def here(self, knobs: Knobs) -> ContextPosterior:
+        return ContextPosterior(self.fit(knobs, 0)[0], np.full(self.contexts.shape[1], 0.3), len(self.y) + 1.0)
+
+    def looks(self) -> np.ndarray:
+        """Points to ask about: some rows, and others."""
+        others = np.random.default_rng(1).random((12, self.arrays.dim))
+        return np.concatenate([self.points[:3], snapped(self.arrays, others)])
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"seed{case[0]}-context{case[1]}")
+def world(request, monkeypatch):
+    seed, context_dim = request.param
+    rng = np.random.default_rng(seed)
+    kinds = [*KINDS, *rng.choice(np.array(KINDS, dtype=object), 3)] if seed else KINDS[3:]  # without any order at first
+    space = Space({f"k{i}": kind(rng) for i, kind in enumerate(kinds)})
+    layout = space.layout(space.snap(rng.random(space.dim)))
+    compiled = Knobs(layout)
+    monkeypatch.setattr(knobs_module, "ready", lambda: False)
+    arrays = Knobs(layout)
+    n, prior = int(rng.integers(5, 30)), Prior.of(compiled.dim, context_dim)
+    points = snapped(arrays, rng.random((n, arrays.dim)))
+    points[0], points[-1] = arrays.default, points[1]
+    return World(
+        compiled, arrays, points, rng.normal(size=(n, context_dim)), 50.0 + 7.0 * rng.normal(size=n),
+        rng.integers(1, 4, n).astype(float), rng.uniform(0.1, 1.0, n), rng.permutation(n).astype(float),
+        prior.mean + 0.3 * rng.normal(size=len(prior.mean)), prior,
+    )  # fmt: skip
+
+
+def close(one, other, tolerance=1e-7):
+    np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def evidence(world, theta, factor=1.0):
+    """Log evidence of the rows, up to a constant, in NumPy: what slopes are of."""
+    rows, weights = world.rows(world.arrays), Weights.of(theta, world.arrays, LEVEL_VARIANCE)
+    z = ContextMetric.of(world.contexts).z(world.contexts, weights.relevance)
+    parts = covariance(weights, world.arrays, rows, z)
+    return solve(parts, rows, standard(world.y), factor * float(weights.h[S2]), weights.level).evidence
+
+
+def standard(y):
+    return (y - np.median(y)) / y.std()
+
+
+def one_pass(world, look, knobs, factors, climbs=True):
+    weights = Weights.of(world.theta, knobs, LEVEL_VARIANCE)
+    z = ContextMetric.of(world.contexts).z(world.contexts, weights.relevance)
+    priors = 0.1 * np.arange(len(factors))
+    return look(knobs, world.rows(knobs), standard(world.y), z, weights, factors, priors, climbs)
+
+
+def test_features_agree(world):
+    for one, other in zip(world.compiled.features(world.looks()), world.arrays.features(world.looks()), strict=True):
+        close(one, other, 1e-12)
+
+
+@pytest.mark.parametrize("factors", [NOISE_FACTORS[:1], NOISE_FACTORS], ids=["one noise", "noises"])
+def test_fits_agree(world, factors):
+    one = one_pass(world, native_pass, world.compiled, factors)
+    other = one_pass(world, numpy_pass, world.arrays, factors)
+    assert one.factor == other.factor
+    for name in ("scale", "alpha", "noises", "slope", "odd"):
+        close(getattr(one, name), getattr(other, name), 1e-6)
+
+
+def test_the_noise_of_greatest_evidence_wins(world):
+    """Less its prior."""
+    found = [evidence(world, world.theta, f) - 0.1 * i for i, f in enumerate(NOISE_FACTORS.tolist())]
+    assert one_pass(world, native_pass, world.compiled, NOISE_FACTORS, climbs=False).factor == int(np.argmax(found))
+
+
+def test_slopes_are_those_of_the_evidence(world):
+    slope, step = one_pass(world, native_pass, world.compiled, NOISE_FACTORS[:1]).slope, 1e-4
+    for i in range(len(world.theta)):
+        if world.theta[i] < -30.0:  # a share of nothing
+            continue
+        up, down = world.theta.copy(), world.theta.copy()
+        up[i], down[i] = up[i] + step, down[i] - step
+        difference = (evidence(world, up) - evidence(world, down)) / (2.0 * step)
+        assert slope[i] == pytest.approx(difference, rel=1e-3, abs=1e-4), i
+
+
+def test_steps_of_the_hyperparameters_agree(world):
+    (one, climbed), (other, also) = world.fit(world.compiled, 2), world.fit(world.arrays, 2)
+    close(climbed.theta, also.theta, 1e-6)
+    assert one.scale == pytest.approx(other.scale)
+    close(one.spare(), other.spare(), 1e-5)
+
+
+def test_means_and_covariances_agree(world):
+    one, other, points = world.here(world.compiled), world.here(world.arrays), world.looks()
+    close(one.kc, other.kc, 1e-9)
+    close(one.mean(points), other.mean(points))
+    mean, covariances = one.joint(points)
+    close(mean, one.mean(points))
+    for a, b in zip((mean, covariances), other.joint(points), strict=True):
+        close(a, b, 1e-6)
+
+
+def test_the_posterior_is_that_of_the_textbook(world):
+    """Both parts follow from the covariance of rows and points alone."""
+    here, points = world.here(world.arrays), world.looks()
+    fit, n, m = here.fit, len(world.y), len(points)
+    both = Rows(
+        np.concatenate([world.points, points]),
+        world.arrays.features(np.concatenate([world.points, points])),
+        np.concatenate([world.contexts, np.full((m, world.contexts.shape[1]), 0.3)]),
+        np.zeros(n + m), np.ones(n + m), np.ones(n + m), np.concatenate([world.times, np.full(m, n + 1.0)]),
+    )  # fmt: skip
+    whole = covariance(fit.weights, world.arrays, both, fit.metric.z(both.contexts, fit.weights.relevance)).whole
+    rows = whole[:n, :n] + np.diag(fit.noises + 1e-8 * fit.weights.level)
+    across = np.linalg.solve(rows, whole[:n, n:])
+    rest = (world.y - fit.center) / fit.scale - both.features.mean[:n]
+    mean, covariances = world.here(world.compiled).joint(points)
+    close(mean, both.features.mean[n:] + rest @ across, 1e-5)
+    close(covariances, whole[n:, n:] - whole[n:, :n] @ across, 1e-5)
+
+
+def test_moves_descents_and_values_agree(world):
+    one, other = world.here(world.compiled), world.here(world.arrays)
+    for start in world.looks():
+        for a, b in zip(moves(world.compiled, start, 0.1), moves(world.arrays, start, 0.1), strict=True):
+            close(a, b, 1e-12)
+        (end, least), (also, as_low) = descend(one, start), descend(other, start)
+        assert least == pytest.approx(as_low, abs=1e-6)
+        assert least <= float(one.mean(start[None])[0]) + 1e-9
+        close(end, also, 1e-5)
+    found = candidates(other, set(), np.random.default_rng(0))
+    mean, covariances = other.joint(found.points)
+    values = [
+        knowledge_gradient(knobs, found, mean, covariances, 0.01, len(world.y))
+        for knobs in (world.compiled, world.arrays)
+    ]
+    close(*values, 1e-9)
+    assert values[0].max() > 0.0
