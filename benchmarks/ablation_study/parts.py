@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from rasp_tuner.engine.discrete.belief import DiscreteBelief
+from rasp_tuner.engine.discrete.family import DiscreteFamily
+from rasp_tuner.engine.gate import EvidenceGate
 
 from rasp_tuner.engine import preset
 from rasp_tuner.engine.discrete import here, knobs
-from rasp_tuner.engine.discrete.belief import DiscreteBelief
-from rasp_tuner.engine.discrete.family import DiscreteFamily
 from rasp_tuner.engine.family import Family
-from rasp_tuner.engine.gate import EvidenceGate
 from rasp_tuner.engine.kernel import believe, choose, learn, memory, moving, pooled_prior
 from rasp_tuner.engine.kernel import state as states
 from rasp_tuner.engine.kernel.belief import Belief
