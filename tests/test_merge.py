@@ -67,7 +67,7 @@ def merged(first, *others):
 
 
 def kernel(t):
-    return t._optimizer.gate.families[0].tuners
+    return t._optimizer.family.tuners
 
 
 def sums(t):
@@ -188,7 +188,7 @@ def test_discrete_rows_are_those_of_a_tuner_that_learned_everything():
     parts = samples(a, 50, HERE, 1), samples(b, 50, THERE, 2)
     for sample in itertools.chain(*zip(*parts, strict=True)):
         everything.observe(*sample)
-    one, other, *parts = (t._optimizer.gate.families[0].state() for t in (merged(a, b), everything, a, b))
+    one, other, *parts = (t._optimizer.family.state() for t in (merged(a, b), everything, a, b))
     assert {tuple(point) for point in one["points"]} == {tuple(point) for point in other["points"]}
     assert one["counts"].sum() == sum(state["counts"].sum() for state in parts)
     total = sum(state["counts"] @ state["values"] for state in parts)
@@ -206,7 +206,7 @@ def test_discrete_rows_beyond_the_bound_are_those_that_the_others_predict():
             params = {name: int(rng.integers(10)) for name in wide}
             t.observe(None, params, {"loss": float(sum((v - 3) ** 2 for v in params.values()))})
     both = merged(*pair)
-    rows = [t._optimizer.gate.families[-1].state() for t in (both, *pair)]
+    rows = [t._optimizer.family.state() for t in (both, *pair)]
     assert [len(state["points"]) for state in rows] == [200, 150, 150]
     assert rows[0]["clock"][0] == 300.0
     best = min(float((state["values"] @ state["weights"]).min()) for state in rows[1:])
