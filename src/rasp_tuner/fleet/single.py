@@ -19,7 +19,7 @@ from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
-FAMILY, OBJECTIVE, INTAKE = "gate/0/", "objective/", "intake/"  # in the snapshot of a tuner
+FAMILY, OBJECTIVE, INTAKE = "family/", "objective/", "intake/"  # in the snapshot of a tuner
 
 
 def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tuner:
