@@ -177,6 +177,8 @@ class GpFamily:
             self.reweigh(weights)
             return
         one, two = (self._state, other._state) if first else (other._state, self._state)
+        (low, high), (least, most) = self._bounds, other._bounds
+        self._bounds = np.minimum(low, least), np.maximum(high, most)  # the same, whichever takes the other in
         if not self.samples:
             self._state = other.state()
         else:
