@@ -6,19 +6,19 @@ runs of this study compute with: compiled code has no parts to take away. An exp
 infinity; its minimiser is no candidate then, either.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rasp_tuner.engine import preset
-from rasp_tuner.engine.discrete import here, knobs
-from rasp_tuner.engine.discrete.belief import DiscreteBelief
-from rasp_tuner.engine.discrete.family import DiscreteFamily
-from rasp_tuner.engine.family import Family
-from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.gp import belief as gp_belief
+from rasp_tuner.engine.gp import family as gp_family
+from rasp_tuner.engine.gp import knobs as gp_knobs
+from rasp_tuner.engine.gp import model as gp_model
+from rasp_tuner.engine.gp import search as gp_search
+from rasp_tuner.engine.gp import value as gp_value
 from rasp_tuner.engine.kernel import believe, choose, learn, memory, moving, pooled_prior
 from rasp_tuner.engine.kernel import state as states
 from rasp_tuner.engine.kernel.belief import Belief
@@ -26,7 +26,6 @@ from rasp_tuner.engine.kernel.state import Dims, E, State
 
 BLIND, RECENT, WIDE, NARROW, MOVING = range(E)  # the experts
 FULL = "full engine"
-ALL_OF_IT = 1e6  # odds, in nats, of a family that shall have all the weight
 NONE = 1e-9  # of a variance or share that shall play no part
 
 Replacement = tuple[object, str, object]
@@ -213,59 +212,41 @@ QUADRATIC = (
 )
 
 
-# The discrete family
+# The Gaussian process, of spaces whose knobs have levels
 
 
-def _constants(**changed: float | tuple[float, ...]) -> tuple[Replacement, ...]:
-    """Every fresh discrete family with other constants."""
-    usual = DiscreteFamily.__init__
-
-    def fresh(self: DiscreteFamily, *arguments: object) -> None:
-        usual(self, *arguments, **changed)
-
-    return ((DiscreteFamily, "__init__", fresh),)
+def _medians(**medians: float) -> Replacement:
+    """Other prior medians of hyperparameters; one of NONE that is known for sure takes a part away."""
+    sure = 1e-3
+    changed = {name: (median, sure if median == NONE else gp_model.PRIORS[name][1]) for name, median in medians.items()}
+    return gp_model, "PRIORS", {**gp_model.PRIORS, **changed}
 
 
-def _family_odds(nats: float) -> tuple[Replacement, ...]:
-    """Odds for the discrete family beside the quadratic one, whatever the space."""
-
-    def gate(families: Sequence[Family], odds: Sequence[float]) -> EvidenceGate:
-        return EvidenceGate(families, [0.0, nats] if len(families) == 2 else odds)
-
-    return ((preset, "EvidenceGate", gate),)
-
-
-def _no_additive(self: here.Here, *_: object) -> np.ndarray:
-    return np.zeros((0, self.fit.knobs.dim))
-
+ALL_TRUSTED = (
+    (gp_family.GpFamily, "_judge", lambda *_: None),
+    (gp_family, "trusted", lambda trust, _odd: np.ones_like(trust)),
+)
 
 DISCRETE = (
     Ablation(FULL),
-    Ablation("discrete family only", _family_odds(ALL_OF_IT)),
-    Ablation("quadratic family only", _family_odds(-ALL_OF_IT)),
-    Ablation("no prior odds between the families", _family_odds(0.0), in_harder_worlds=False),
     Ablation("contexts hidden (agent rasp-no-memory)", agent="rasp-no-memory", in_harder_worlds=False),
-    Ablation("kernel: without main effects", _constants(va=NONE), in_harder_worlds=False),
-    Ablation("kernel: without the rugged term", _constants(vp=NONE), in_harder_worlds=False),
-    Ablation("kernel: nothing shared by all contexts (rho 0)", _constants(rho=NONE), in_harder_worlds=False),
-    Ablation("kernel: no hyperparameter steps", ((DiscreteFamily, "_climb", lambda _self, _gradient, _noise: None),)),
-    Ablation("kernel: Gaussian instead of Student-t noise", _constants(freedom=1e9)),
-    Ablation("without the prior slope away from the default", ((knobs, "DISTANCE_SLOPE", 0.0),)),
-    Ablation("without compression of bad values", _constants(warp=1e9)),
-    Ablation("without merging equal points", _constants(similar=2.0)),
-    Ablation("equal points averaged for ever", _constants(memory=1e9), in_harder_worlds=False),
-    Ablation("capacity of 50 rows", _constants(capacity=50), in_harder_worlds=False),
-    Ablation("candidates: without mutations", _constants(mutants=0), in_harder_worlds=False),
-    Ablation("candidates: without crossovers", _constants(crossovers=0), in_harder_worlds=False),
-    Ablation("candidates: without main effects", ((here.Here, "_additive", _no_additive),), in_harder_worlds=False),
-    Ablation("mutations: all knobs alike", ((knobs, "FOCUSED_SHARE", 0.0),), in_harder_worlds=False),
-    Ablation("mutations: none goes back to the default", _constants(home=0.0), in_harder_worlds=False),
-    Ablation("choice: least mean, nothing is worth knowing", _constants(horizon=0.0)),
-    Ablation("choice: knowledge pays for 10 steps", _constants(horizon=10.0)),
-    Ablation("choice: knowledge pays for 200 steps", _constants(horizon=200.0)),
-    Ablation("choice: the value of one look only", ((here, "LOOKS", np.array([1.0])),)),
-    Ablation("choice: no first look at every knob", ((DiscreteBelief, "_first_look", lambda *_: None),)),
-    Ablation("rows forget after 8 samples", _constants(memory=8.0)),
+    _quiet_only("kernel: without the residual", _medians(vr=NONE)),
+    _quiet_only("kernel: nothing shared by all contexts", _medians(gs=NONE)),
+    _quiet_only("kernel: no effects that only similar contexts share", _medians(gc=NONE, gq=NONE)),
+    _quiet_only("kernel: nothing drifts", _medians(gt=NONE, vt=NONE)),
+    Ablation("kernel: no hyperparameter steps", ((gp_family, "FIT_FROM_ROWS", 10**9),)),
+    Ablation("kernel: Gaussian instead of Student-t noise", ALL_TRUSTED),
+    Ablation(
+        "without the prior that a default is better than chance", ((gp_knobs, "HARM", 0.0), (gp_knobs, "BOWL", 0.0))
+    ),
+    Ablation("repeats do not join their row", ((gp_family, "SAME_CONTEXT", 2.0),)),
+    _quiet_only("capacity of 50 rows", (gp_family, "MOST_ROWS", 50)),
+    _quiet_only("candidates: none with several knobs moved", (gp_search, "SEVERAL", 0)),
+    _quiet_only("candidates: none with all scales moved a little", (gp_search, "ELSEWHERE", 0)),
+    Ablation("choice: least mean, nothing is worth knowing", ((gp_belief, "MOST_HORIZON", 0.0),)),
+    Ablation("choice: knowledge pays for at most 10 visits", ((gp_belief, "MOST_HORIZON", 10.0),)),
+    Ablation("choice: the value of one look only", ((gp_value, "LOOKS", np.array([1.0])),)),
+    _quiet_only("choice: the default is not run first where it did not run yet", (gp_family, "BASELINE_SHARE", -1e9)),
 )
 FAMILIES = {
     name: {ablation.name: ablation for ablation in group}
