@@ -57,7 +57,7 @@ def test_a_change_of_scale_is_logged(caplog):
             tuner.tell(s.id, {"ms": 10.0 + step % 3 if step < 10 else 1e6})
     assert tuner.scales == {"ms": "log"}
     (record,) = caplog.records
-    assert record.getMessage() == ("the scale of a metric has changed (a value far beyond all before it); now: ms log")
+    assert record.getMessage() == ("the scale of a metric has changed (values far beyond all before them); now: ms log")
 
 
 def test_it_is_logged_when_the_context_is_found_useful(caplog):

@@ -136,9 +136,9 @@ def recommended(name, seed, best, noise):
 
 @pytest.mark.parametrize("name", SPACES)
 def test_luck_seldom_makes_a_worse_point_than_the_default_recommended(name):
-    """Without proof the best point so far is recommended: the default in less than half of the steps."""
+    """A point is recommended if it is better with 80%: one in five may be worse, a few more while noise is unknown."""
     worse = [abs(seen["a"] - 2) > 0.25 for seed in range(3) for seen in recommended(name, seed, best=2, noise=1.0)]
-    assert np.mean(worse) < 0.15
+    assert np.mean(worse) < 0.25
 
 
 @pytest.mark.parametrize("name", SPACES)

@@ -137,8 +137,9 @@ class Intake:
         objective = models.objective
         leap = leaps(objective, self.losses, trial.losses) and not self._familiar(models, trial.context)
         if observe_extreme(objective, self.losses, leap):
-            scales = ", ".join(f"{name} {scale}" for name, scale in objective.scales.items())
-            log.info("the scale of a metric has changed (values far beyond all before them); now: %s", scales)
+            if not self._again:  # else it was told
+                scales = ", ".join(f"{name} {scale}" for name, scale in objective.scales.items())
+                log.info("the scale of a metric has changed (values far beyond all before them); now: %s", scales)
             models.family.reweigh(objective.weights)
             models.stale()
         if says_nothing(objective, trial.losses):

@@ -195,7 +195,7 @@ class GpFamily:
 
     def remembered(self) -> Slots:
         s = self._state
-        return Slots(s["contexts"].copy(), s["counts"].copy(), s["times"].copy())
+        return Slots(s["contexts"].copy(), s["counts"].copy(), s["clock"][0] - 1.0 - s["times"])
 
     def recent(self) -> Samples:
         s, dim, width = self._state, self._knobs.dim, self._state["contexts"].shape[1]
