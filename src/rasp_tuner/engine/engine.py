@@ -24,7 +24,6 @@ from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
     GUARD_DEVIATIONS,
     LEAST_VARIANCE,
-    LIKELY,
     NORMAL_90,
     PROVEN,
     Against,
@@ -285,7 +284,7 @@ class Engine:
         """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
         if harmless(self.beside(belief, choice.point)):
             return choice
-        point = self._proven(belief, LIKELY)
+        point = self._proven(belief, PROVEN)
         mean, variance = predict_one(belief, point)
         return Choice(point, f"{'default' if point is self.default else 'best known'} ({why})", mean, variance)
 
@@ -308,7 +307,7 @@ class Engine:
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
         own, others = (int(count[0]) for count in self._intake.watch.at_default(self.default))
-        point = self.default if others > 1 and not own else self._proven(belief, LIKELY)
+        point = self.default if others > 1 and not own else self._proven(belief, PROVEN)
         if own > 1 and not others and point is self.default:
             recent = self.recent()
             tried = (recent.points != self.default).any(axis=1)

@@ -1,4 +1,4 @@
-"""Evidence: rival hypotheses scored by the density they gave to what came back; old scores fade."""
+"""Densities that hypotheses gave to what came back, in logarithms."""
 
 import math
 
@@ -6,21 +6,7 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 
-KEEP = 0.97  # of the scores, a step
 FARTHEST = 1e150  # deviations: beyond, squares overflow
-
-
-class Evidence:
-    """Log scores L [n] with L <- KEEP L + (1 - KEEP) L0 + log p, from a prior L0; weights are their softmax."""
-
-    def __init__(self, prior: Array) -> None:
-        self.prior = prior
-        self.scores = prior.copy()
-
-    def observe(self, densities: Array) -> None:
-        """Take in the log densities [n] of one sample."""
-        self.scores = KEEP * self.scores + (1.0 - KEEP) * self.prior + densities
-        self.scores -= self.scores.max()
 
 
 def log_student(gap: float, variance: float, freedom: float) -> float:

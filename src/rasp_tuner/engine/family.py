@@ -34,7 +34,6 @@ class Forecast(NamedTuple):
     mean: float
     variance: float  # of the mean, noise left out
     log_densities: Array  # [E] log p(y)
-    families: "tuple[Forecast, ...]" = ()  # of a mixture: what each of its families expects
 
 
 class Comparison(NamedTuple):

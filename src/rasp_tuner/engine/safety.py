@@ -18,7 +18,6 @@ from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, erfc, n
 GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
 SURPRISE_DEVIATIONS = 2.0  # that one sample may move what a run is taken to have cost: more is an outlier
 PROVEN = 0.8  # probability of being better than the default from which on another point is recommended, or tried
-LIKELY = 0.8  # the same, to be tried in the place of a choice that is too dear
 EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what it costs
 LEAST_VARIANCE = 1e-300  # to divide by
 CALIBRATION_RATE = 0.1  # of one step, in logarithms

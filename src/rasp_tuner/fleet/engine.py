@@ -15,7 +15,7 @@ from rasp_tuner.engine.kernel.batch import Beliefs, VersusDefault
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Places
-from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, LIKELY, PROVEN, Against
+from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, PROVEN, Against
 from rasp_tuner.engine.scalar_or_batch import BLOCK_TUNERS
 from rasp_tuner.engine.scale import due
 from rasp_tuner.fleet.intake import FleetIntake, Trials
@@ -71,7 +71,7 @@ class FleetEngine:
     def _known_best(self, tuners: Tuners, beliefs: Beliefs, places: Places) -> Array:
         """[m, d] the best points known of some tuners; where they run, if a change would cost more than it gains."""
         part, some = tuners.some(places), beliefs.some(places)
-        points = self._proven(part, some, LIKELY)
+        points = self._proven(part, some, PROVEN)
         return self._worth(part, some, points) if self.settings.switching_cost > 0.0 else points
 
     def _starts(self, tuners: Tuners) -> Array:
@@ -137,9 +137,9 @@ class FleetEngine:
         harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points, versus))
         places = np.flatnonzero(harmful)
         if 2 * len(places) > len(points):
-            return np.where(harmful[:, None], self._proven(tuners, belief, LIKELY), points)
+            return np.where(harmful[:, None], self._proven(tuners, belief, PROVEN), points)
         if len(places):
-            points[places] = self._proven(tuners.some(places), belief.some(places), LIKELY)
+            points[places] = self._proven(tuners.some(places), belief.some(places), PROVEN)
         return points
 
     def _within_guard(self, tuners: Tuners, offer: Against) -> Flags:
