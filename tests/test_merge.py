@@ -7,6 +7,7 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Int, InvalidValue, Metric, Tuner, presets
 from rasp_tuner.core import snapshot
+from rasp_tuner.engine.gp.family import MOST_ROWS
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.privacy import ContextShield
 
@@ -67,7 +68,7 @@ def merged(first, *others):
 
 
 def kernel(t):
-    return t._optimizer.gate.families[0].tuners
+    return t._optimizer.family.tuners
 
 
 def sums(t):
@@ -188,14 +189,11 @@ def test_discrete_rows_are_those_of_a_tuner_that_learned_everything():
     parts = samples(a, 50, HERE, 1), samples(b, 50, THERE, 2)
     for sample in itertools.chain(*zip(*parts, strict=True)):
         everything.observe(*sample)
-    one, other, *parts = (t._optimizer.gate.families[0].state() for t in (merged(a, b), everything, a, b))
+    one, other, *parts = (t._optimizer.family.state() for t in (merged(a, b), everything, a, b))
     assert {tuple(point) for point in one["points"]} == {tuple(point) for point in other["points"]}
     assert one["counts"].sum() == sum(state["counts"].sum() for state in parts)
-    total = sum(state["counts"] @ state["values"] for state in parts)
-    np.testing.assert_allclose(one["counts"] @ one["values"], total, rtol=1e-9)
-    for name in ("mean", "squares", "tried"):
-        np.testing.assert_allclose(one[name], other[name], rtol=1e-9)
-    np.testing.assert_allclose(one["theta"], other["theta"], atol=0.7)  # logarithms
+    total = sum(state["counts"] @ state["losses"] for state in parts)
+    np.testing.assert_allclose(one["counts"] @ one["losses"], total, rtol=1e-9)
 
 
 def test_discrete_rows_beyond_the_bound_are_those_that_the_others_predict():
@@ -206,11 +204,11 @@ def test_discrete_rows_beyond_the_bound_are_those_that_the_others_predict():
             params = {name: int(rng.integers(10)) for name in wide}
             t.observe(None, params, {"loss": float(sum((v - 3) ** 2 for v in params.values()))})
     both = merged(*pair)
-    rows = [t._optimizer.gate.families[-1].state() for t in (both, *pair)]
-    assert [len(state["points"]) for state in rows] == [200, 150, 150]
+    rows = [t._optimizer.family.state() for t in (both, *pair)]
+    assert [len(state["points"]) for state in rows] == [MOST_ROWS] * 3
     assert rows[0]["clock"][0] == 300.0
-    best = min(float((state["values"] @ state["weights"]).min()) for state in rows[1:])
-    assert float((rows[0]["values"] @ rows[0]["weights"]).min()) == best
+    best = min(float((state["losses"] @ state["weights"]).min()) for state in rows[1:])
+    assert float((rows[0]["losses"] @ rows[0]["weights"]).min()) == best
 
 
 def test_a_merged_tuner_goes_on_and_survives_a_restart():

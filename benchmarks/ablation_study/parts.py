@@ -6,19 +6,17 @@ runs of this study compute with: compiled code has no parts to take away. An exp
 infinity; its minimiser is no candidate then, either.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rasp_tuner.engine import preset
-from rasp_tuner.engine.discrete import here, knobs
-from rasp_tuner.engine.discrete.belief import DiscreteBelief
-from rasp_tuner.engine.discrete.family import DiscreteFamily
-from rasp_tuner.engine.family import Family
-from rasp_tuner.engine.gate import EvidenceGate
+from rasp_tuner.engine.gp import belief as gp_belief
+from rasp_tuner.engine.gp import family as gp_family
+from rasp_tuner.engine.gp import knobs as gp_knobs
+from rasp_tuner.engine.gp import model, search, value
 from rasp_tuner.engine.kernel import believe, choose, learn, memory, moving, pooled_prior
 from rasp_tuner.engine.kernel import state as states
 from rasp_tuner.engine.kernel.belief import Belief
@@ -26,7 +24,6 @@ from rasp_tuner.engine.kernel.state import Dims, E, State
 
 BLIND, RECENT, WIDE, NARROW, MOVING = range(E)  # the experts
 FULL = "full engine"
-ALL_OF_IT = 1e6  # odds, in nats, of a family that shall have all the weight
 NONE = 1e-9  # of a variance or share that shall play no part
 
 Replacement = tuple[object, str, object]
@@ -213,61 +210,43 @@ QUADRATIC = (
 )
 
 
-# The discrete family
+# The Gaussian process, where a knob has levels
 
 
-def _constants(**changed: float | tuple[float, ...]) -> tuple[Replacement, ...]:
-    """Every fresh discrete family with other constants."""
-    usual = DiscreteFamily.__init__
-
-    def fresh(self: DiscreteFamily, *arguments: object) -> None:
-        usual(self, *arguments, **changed)
-
-    return ((DiscreteFamily, "__init__", fresh),)
+def _priors(**medians: float) -> tuple[Replacement, ...]:
+    """Other prior medians of hyperparameters; what is all but zero stays there."""
+    changed = {name: (median, 0.01 if median == NONE else model.PRIORS[name][1]) for name, median in medians.items()}
+    return ((model, "PRIORS", {**model.PRIORS, **changed}),)
 
 
-def _family_odds(nats: float) -> tuple[Replacement, ...]:
-    """Odds for the discrete family beside the quadratic one, whatever the space."""
-
-    def gate(families: Sequence[Family], odds: Sequence[float]) -> EvidenceGate:
-        return EvidenceGate(families, [0.0, nats] if len(families) == 2 else odds)
-
-    return ((preset, "EvidenceGate", gate),)
+def _visits(most: float) -> tuple[Replacement, ...]:
+    """Visits to come, in which knowledge pays."""
+    return ((gp_belief, "FIRST_HORIZON", most), (gp_belief, "MOST_HORIZON", most))
 
 
-def _no_additive(self: here.Here, *_: object) -> np.ndarray:
-    return np.zeros((0, self.fit.knobs.dim))
-
-
-DISCRETE = (
+GAUSSIAN_PROCESS = (
     Ablation(FULL),
-    Ablation("discrete family only", _family_odds(ALL_OF_IT)),
-    Ablation("quadratic family only", _family_odds(-ALL_OF_IT)),
-    Ablation("no prior odds between the families", _family_odds(0.0), in_harder_worlds=False),
     Ablation("contexts hidden (agent rasp-no-memory)", agent="rasp-no-memory", in_harder_worlds=False),
-    Ablation("kernel: without main effects", _constants(va=NONE), in_harder_worlds=False),
-    Ablation("kernel: without the rugged term", _constants(vp=NONE), in_harder_worlds=False),
-    Ablation("kernel: nothing shared by all contexts (rho 0)", _constants(rho=NONE), in_harder_worlds=False),
-    Ablation("kernel: no hyperparameter steps", ((DiscreteFamily, "_climb", lambda _self, _gradient, _noise: None),)),
-    Ablation("kernel: Gaussian instead of Student-t noise", _constants(freedom=1e9)),
-    Ablation("without the prior slope away from the default", ((knobs, "DISTANCE_SLOPE", 0.0),)),
-    Ablation("without compression of bad values", _constants(warp=1e9)),
-    Ablation("without merging equal points", _constants(similar=2.0)),
-    Ablation("equal points averaged for ever", _constants(memory=1e9), in_harder_worlds=False),
-    Ablation("capacity of 50 rows", _constants(capacity=50), in_harder_worlds=False),
-    Ablation("candidates: without mutations", _constants(mutants=0), in_harder_worlds=False),
-    Ablation("candidates: without crossovers", _constants(crossovers=0), in_harder_worlds=False),
-    Ablation("candidates: without main effects", ((here.Here, "_additive", _no_additive),), in_harder_worlds=False),
-    Ablation("mutations: all knobs alike", ((knobs, "FOCUSED_SHARE", 0.0),), in_harder_worlds=False),
-    Ablation("mutations: none goes back to the default", _constants(home=0.0), in_harder_worlds=False),
-    Ablation("choice: least mean, nothing is worth knowing", _constants(horizon=0.0)),
-    Ablation("choice: knowledge pays for 10 steps", _constants(horizon=10.0)),
-    Ablation("choice: knowledge pays for 200 steps", _constants(horizon=200.0)),
-    Ablation("choice: the value of one look only", ((here, "LOOKS", np.array([1.0])),)),
-    Ablation("choice: no first look at every knob", ((DiscreteBelief, "_first_look", lambda *_: None),)),
-    Ablation("rows forget after 8 samples", _constants(memory=8.0)),
+    Ablation("nothing shared by all contexts", _priors(gs=NONE)),
+    Ablation("no effects of their own in a context", _priors(gc=NONE, gq=NONE)),
+    Ablation("choices and switches like other knobs (gq 0)", _priors(gq=NONE)),
+    Ablation("nothing drifts with time", _priors(gt=NONE, vt=NONE), in_harder_worlds=False),
+    Ablation("without the residual", _priors(vr=NONE)),
+    Ablation("no effects of single levels", _priors(hot=NONE)),
+    Ablation("no hyperparameter steps", ((model.Climb, "moved", lambda self, _slope: self),)),
+    Ablation("all rows trusted", ((gp_family, "SURPRISING", 1e300), (gp_family, "trusted", lambda trust, _odd: trust))),
+    Ablation("repeats are rows of their own", ((gp_family, "SAME_CONTEXT", 2.0),)),
+    Ablation("at most 50 rows", ((gp_family, "MOST_ROWS", 50),), in_harder_worlds=False),
+    Ablation("the default never runs first", ((gp_family, "BASELINE_SHARE", -1.0),)),
+    Ablation("no harm expected away from the default", ((gp_knobs, "HARM", 0.0), (gp_knobs, "BOWL", 0.0))),
+    Ablation("no candidate moves several knobs", ((search, "SEVERAL", 0), (search, "ELSEWHERE", 0))),
+    Ablation("nothing is worth knowing", _visits(0.0)),
+    Ablation("knowledge pays for 10 visits", _visits(10.0)),
+    Ablation("knowledge pays for 200 visits", _visits(200.0)),
+    Ablation("the value of one look only", ((value, "LOOKS", np.array([1.0])),)),
+    Ablation("normal tails of what a look may show", ((value, "TAIL", 1e9),)),
 )
 FAMILIES = {
     name: {ablation.name: ablation for ablation in group}
-    for name, group in (("quadratic", QUADRATIC), ("discrete", DISCRETE))
+    for name, group in (("quadratic", QUADRATIC), ("discrete", GAUSSIAN_PROCESS))
 }

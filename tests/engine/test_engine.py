@@ -248,7 +248,7 @@ def test_failures_before_any_success_are_kept_and_survive_a_restart():
     assert loaded.to_bytes() == tuner.to_bytes()
     assert len(snapshot.decode(loaded.to_bytes())[1]["early"]) == 64  # bounded
     assert drive(loaded, 10, answer, regimes) == drive(tuner, 10, answer, regimes)
-    assert len(snapshot.decode(loaded.to_bytes())[1]["gate/0/counts"]) == 74
+    assert len(snapshot.decode(loaded.to_bytes())[1]["family/counts"]) == 74
 
 
 def test_asking_never_learns_whatever_is_set():

@@ -18,6 +18,7 @@ from rasp_tuner.engine.gp.model import (
     Prior,
     Rows,
     Weights,
+    climbed,
     covariance,
     fitted,
     native_pass,
@@ -63,9 +64,10 @@ class World(NamedTuple):
 
     def fit(self, knobs: Knobs, steps: int) -> tuple[Fit, Climb]:
         climb = Climb(self.theta, np.zeros_like(self.theta), np.zeros_like(self.theta), 0)
-        metric = ContextMetric.of(self.contexts)
+        rows, metric = self.rows(knobs), ContextMetric.of(self.contexts)
         repeats = np.array([3.0, 0.02])
-        return fitted(knobs, self.rows(knobs), metric, climb, self.prior, 0.0, steps, repeats)[:2]
+        climb, level, _ = climbed(knobs, rows, metric, climb, self.prior, 0.0, steps, repeats)
+        return fitted(knobs, rows, metric, climb.theta, level), climb
 
     def here(self, knobs: Knobs) -> ContextPosterior:
         return ContextPosterior(self.fit(knobs, 0)[0], np.full(self.contexts.shape[1], 0.3), len(self.y) + 1.0)

@@ -165,9 +165,7 @@ class FleetEngine:
             variances=(np.where(other, own, unsure), unsure),
         )
 
-    def _account(
-        self, tuners: Tuners, offer: Against, y: Array, noise: Array, failed: Flags, counts: Flags
-    ) -> None:
+    def _account(self, tuners: Tuners, offer: Against, y: Array, noise: Array, failed: Flags, counts: Flags) -> None:
         """Book what own suggestions cost against the default, as it is known after they ran."""
         assert tuners.budget is not None  # noqa: S101 - asked for only then
         gap = np.where(failed, y - offer.level, offer.after(y, noise))

@@ -12,6 +12,7 @@ from rasp_tuner.engine.gp.value import knowledge_gradient
 
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
+LEAST_SQUARE = 1e-300  # of a deviation: where all targets are 0 it would underflow
 
 
 class GpBelief:
@@ -48,7 +49,7 @@ class GpBelief:
 
     def forecast(self, point: Array, y: float) -> Forecast:
         mean, variance = (float(part[0]) for part in self.predict(point[None]))
-        log = log_student(y - mean, variance + self.noise, FREEDOM)
+        log = log_student(y - mean, max(variance + self.noise, LEAST_SQUARE), FREEDOM)
         return Forecast(mean, variance, np.array([log]))
 
     def choose(self, rng: np.random.Generator) -> Choice:

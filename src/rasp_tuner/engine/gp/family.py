@@ -20,7 +20,20 @@ from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness
 from rasp_tuner.engine.gp.knobs import Knobs
-from rasp_tuner.engine.gp.model import FEW_ROWS, FREEDOM, LEAST_TRUST, Climb, Fit, Prior, Rows, fitted, trusted
+from rasp_tuner.engine.gp.model import (
+    FEW_ROWS,
+    FREEDOM,
+    LEAST_TRUST,
+    LEVEL_VARIANCE,
+    MOST_SPREAD,
+    Climb,
+    Fit,
+    Prior,
+    Rows,
+    climbed,
+    fitted,
+    trusted,
+)  # fmt: skip
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
@@ -53,7 +66,7 @@ FIELDS = {
     "momentum": Field(("theta",), -LARGEST, LARGEST),
     "squares": Field(("theta",), 0.0, LARGEST),
     "climbed": Field((1,), 0.0, MOST_SAMPLES, whole=True),  # steps that theta has made
-    "scale": Field((1,), 0.0, FINITE),  # a; 0 before the first fit
+    "level": Field((1,), LEVEL_VARIANCE, LEVEL_VARIANCE * (1.0 + MOST_SPREAD**2)),  # v0 of the fit
     "median": Field(("c",), -LARGEST, LARGEST),
     "deviation": Field(("c",), 0.0, LARGEST),
     "clock": Field((2,), 0.0, MOST_SAMPLES, whole=True),  # samples seen; samples seen at the last refit
@@ -102,9 +115,10 @@ class GpFamily:
         if len(s["unreached"]):
             z = fit.metric.z(np.stack([context, *s["unreached_in"]]), fit.weights.relevance)
             barred |= {point.tobytes() for point in s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]}
+        runs = (s["points"] == self._knobs.default).all(axis=1)  # rows, each a situation of its own
+        unknown = float(here.kc @ np.where(runs, s["counts"], 0.0)) < ALIKE and self._knobs.default_key not in barred
+        unknown = unknown and int(runs.sum()) < 1.0 + BASELINE_SHARE * float(s["clock"][0])
         barred.discard(self._knobs.default_key)
-        runs = np.where((s["points"] == self._knobs.default).all(axis=1), s["counts"], 0.0)
-        unknown = float(here.kc @ runs) < ALIKE and float(runs.sum()) < 1.0 + BASELINE_SHARE * float(s["clock"][0])
         return GpBelief(here, barred, float(s["reach"][0] / s["reach"][1]), unknown)
 
     def learn(self, trial: Trial, belief: GpBelief | None, forecast: Forecast | None) -> None:
@@ -137,7 +151,7 @@ class GpFamily:
     def reweigh(self, weights: Array) -> None:
         s = self._state
         s["weights"] = np.array(weights, dtype=np.float64)
-        s["repeats"], s["scale"] = np.zeros(2), np.zeros(1)  # they were of another target
+        s["repeats"], self._fit = np.zeros(2), None  # they were of another target
         if len(s["points"]):
             self._refit()
 
@@ -163,15 +177,17 @@ class GpFamily:
             self.reweigh(weights)
             return
         one, two = (self._state, other._state) if first else (other._state, self._state)
+        (low, high), (least, most) = self._bounds, other._bounds
+        self._bounds = np.minimum(low, least), np.maximum(high, most)  # the same, whichever takes the other in
         if not self.samples:
             self._state = other.state()
         else:
             self._state = {**self._empty(), **_joined(one, two, self._window)}
-        self._state["weights"] = np.array(weights, dtype=np.float64)
+        self._state["weights"], self._fit = np.array(weights, dtype=np.float64), None
         self._refit()
         while len(self._state["points"]) > MOST_ROWS:
             self._shrink()
-            self._fit = self._fitted(self._climb(), 0)[0]
+            self._fit = self._fitted()
         for _ in range(MERGE_STEPS):
             self._state["clock"][1] = 0.0
             self._refit()
@@ -201,7 +217,7 @@ class GpFamily:
         self._state, self._fit = s, None
         if len(s["points"]):
             try:
-                self._fit = self._fitted(self._climb(), 0)[0]
+                self._fit = self._fitted()
             except np.linalg.LinAlgError as reason:
                 raise broken(state, "points", "have a covariance", str(reason)) from None
 
@@ -273,25 +289,30 @@ class GpFamily:
             steps = 2 if n < FEW_ROWS else 1
         if due or n < FIT_FROM_ROWS:
             s["median"], s["deviation"] = ContextMetric.of(np.clip(s["contexts"], *self._bounds))
-        self._fit, climb, odd = self._fitted(self._climb(), steps)
+        scale = 0.0 if self._fit is None else self._fit.scale
+        metric = ContextMetric(s["median"], s["deviation"])
+        climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
+        climb, level, odd = climbed(self._knobs, self._rows(), metric, climb, self._prior, scale, steps, s["repeats"])
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
-        s["scale"] = np.array([self._fit.scale])
+        s["level"] = np.array([level])
         if odd is not None and n >= TRUST_FROM_ROWS:
             run = abs(float(s["run"][0]))
             change = s["times"] > s["clock"][0] - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
             s["trust"] = np.where(change, 1.0, trusted(s["trust"], odd))
+        self._fit = self._fitted()
 
-    def _climb(self) -> Climb:
-        s = self._state
-        return Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
-
-    def _fitted(self, climb: Climb, steps: int) -> tuple[Fit, Climb, Array | None]:
+    def _rows(self) -> Rows:
         s = self._state
         y = np.clip(s["losses"] @ s["weights"], -LARGEST, LARGEST)
         features = self._knobs.features(s["points"])
-        rows = Rows(s["points"], features, s["contexts"], y, s["counts"], s["trust"], s["times"])
+        copies = (s[name].copy() for name in ("counts", "trust", "times"))  # a fit is never changed, rows are
+        return Rows(s["points"], features, s["contexts"].copy(), y, *copies)
+
+    def _fitted(self) -> Fit:
+        """The fit to the state as it is."""
+        s = self._state
         metric = ContextMetric(s["median"], s["deviation"])
-        return fitted(self._knobs, rows, metric, climb, self._prior, float(s["scale"][0]), steps, s["repeats"])
+        return fitted(self._knobs, self._rows(), metric, s["theta"], float(s["level"][0]))
 
     def _note_reach(self, trial: Trial, context: Array) -> None:
         """Take in whether a new point ran as it was asked for."""
@@ -313,7 +334,13 @@ class GpFamily:
             name: np.zeros([sizes[length] if isinstance(length, str) else length for length in field.shape])
             for name, field in FIELDS.items()
         }
-        return {**blank, "theta": self._prior.mean.copy(), "deviation": blank["deviation"] + 1.0, "reach": np.ones(2)}
+        return {
+            **blank,
+            "theta": self._prior.mean.copy(),
+            "deviation": blank["deviation"] + 1.0,
+            "reach": np.ones(2),
+            "level": np.array([LEVEL_VARIANCE]),
+        }
 
 
 def refit_every(rows: int) -> int:

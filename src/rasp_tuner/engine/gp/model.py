@@ -271,7 +271,27 @@ def native_pass(
     return Pass(best, scale, made.alpha, made.noises, None, made, slope, odd)
 
 
-def fitted(
+class Targets(NamedTuple):
+    """What rows came to, around their median, in units of what a is expected to be: squares stay finite."""
+
+    y: Array  # [n]
+    center: float
+    unit: float
+    spread: float
+
+    @classmethod
+    def of(cls, raw: Array) -> "Targets":
+        center = float(np.median(raw))
+        spread = _deviation(raw - center)
+        unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
+        return cls((raw - center) / unit, center, unit, spread / unit)
+
+    def level(self, scale: float) -> float:
+        """v0, if a was last so many units; 0 if it was never known."""
+        return LEVEL_VARIANCE * (1.0 + (min(self.spread / scale, MOST_SPREAD) ** 2 if scale else 0.0))
+
+
+def climbed(
     knobs: Knobs,
     rows: Rows,
     metric: ContextMetric,
@@ -280,39 +300,40 @@ def fitted(
     scale: float,
     steps: int,
     repeats: Array,
-) -> tuple[Fit, Climb, Array | None]:
-    """The posterior after so many steps of theta; theta; and, if it moved, how surprising each row is [n].
+) -> tuple[Climb, float, Array | None]:
+    """Theta after so many steps; v0 for the fit; and, if theta moved, how surprising each row is [n].
 
     `scale` is the last a; 0 if there was none. `repeats`: how many samples joined a row, and their squared distances.
     """
-    n = len(rows.y)
-    center = float(np.median(rows.y))
-    spread = _deviation(rows.y - center)
-    unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
-    y, spread, scale = (rows.y - center) / unit, spread / unit, scale / unit  # so that no square over- or underflows
+    targets, odd = Targets.of(rows.y), None
+    scale /= targets.unit
     look = numpy_pass if knobs.tables is None else native_pass
-    odd: Array | None = None
-    for left in range(steps, -1, -1):
-        level = LEVEL_VARIANCE * (1.0 + (min(spread / scale, MOST_SPREAD) ** 2 if scale else 0.0))
-        weights = Weights.of(climb.theta, knobs, level)
+    for step in range(steps):
+        weights = Weights.of(climb.theta, knobs, targets.level(scale))
         z = metric.z(rows.contexts, weights.relevance)
-        factors = NOISE_FACTORS if steps and left == steps and n < FEW_ROWS else NOISE_FACTORS[:1]
+        factors = NOISE_FACTORS if step == 0 and len(rows.y) < FEW_ROWS else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
-        found = look(knobs, rows, y, z, weights, factors, 0.5 * off * off, left > 0)
-        scale = found.scale
+        found = look(knobs, rows, targets.y, z, weights, factors, 0.5 * off * off, True)
+        scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
             theta, momentum = climb.theta.copy(), climb.momentum.copy()
             theta[S2] += math.log(factors[found.factor])
             momentum[S2] = 0.0
             climb = climb._replace(theta=theta, momentum=momentum)
-        if found.slope is not None:
-            odd = found.odd
-            count, apart = float(repeats[0]), math.sqrt(float(repeats[1])) / unit / scale
-            found.slope[S2] += 0.5 * (min(apart, MOST_SPREAD) ** 2 / weights.h[S2] - count)
-            climb = climb.moved(found.slope - (climb.theta - prior.mean) / prior.deviation**2)
-    weights = Weights.of(climb.theta, knobs, level)
-    parts = (found.half, found.alpha, found.noises, center, scale * unit, found.native)
-    return Fit(knobs, rows, metric, weights, z, *parts), climb, odd
+        count, apart = float(repeats[0]), math.sqrt(float(repeats[1])) / targets.unit / scale
+        slope[S2] += 0.5 * (min(apart, MOST_SPREAD) ** 2 / weights.h[S2] - count)  # type: ignore[index]
+        climb = climb.moved(slope - (climb.theta - prior.mean) / prior.deviation**2)  # type: ignore[operator]
+    return climb, targets.level(scale), odd
+
+
+def fitted(knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float) -> Fit:
+    """The posterior of the rows: of these arguments alone, so that a restored one has the same bits."""
+    targets, weights = Targets.of(rows.y), Weights.of(theta, knobs, level)
+    z = metric.z(rows.contexts, weights.relevance)
+    look = numpy_pass if knobs.tables is None else native_pass
+    found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
+    parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit, found.native)
+    return Fit(knobs, rows, metric, weights, z, *parts)
 
 
 def _deviation(y: Array) -> float:

@@ -1,0 +1,104 @@
+"""What a user of choices, switches and levels may expect of a tuner with contexts, and laws of its memory."""
+
+import numpy as np
+import pytest
+
+from rasp_tuner import Categorical, Float, Int, Tuner
+from rasp_tuner.engine.gp.family import MOST_ROWS
+
+SPACE = {"codec": Categorical(["none", "lz4", "zstd"]), "pool": Int(1, 6), "batch": Float(0.0, 1.0)}
+DEFAULT = {"codec": "none", "pool": 3, "batch": 0.5}
+BEST = ("lz4", "zstd")  # of each context
+
+
+def cost(params, where):
+    """The codec that is best in one context is the worst in the other."""
+    codec = {BEST[where]: 2.0, "none": 6.0}.get(params["codec"], 12.0)
+    return codec + 0.3 * abs(params["pool"] - 4) + (params["batch"] - 0.3) ** 2
+
+
+def play(tuner, steps, seed=0, size=1.0, noises=0, spoil=None):
+    """Suggestions of so many steps in two contexts that alternate, with so many more dimensions that say nothing."""
+    rng, asked = np.random.default_rng(seed), []
+    for t in range(steps):
+        where = t // 3 % 2
+        s = tuner.ask([float(where), *rng.normal(size=noises)])
+        asked.append((where, s.params))
+        y = cost(s.params, where) * np.exp(0.03 * rng.normal())
+        tuner.tell(s.id, {"ms": size * (y if spoil is None else spoil(t, y))})
+    return asked
+
+
+def made(seed=0, contexts=1, **options):
+    return Tuner(SPACE, {"ms": "min"}, context=contexts, default=DEFAULT, seed=seed, **options)
+
+
+@pytest.mark.parametrize("noises", [0, 6])
+def test_a_choice_good_here_and_bad_there_is_found_in_both(noises):
+    """Also where most dimensions of the context say nothing."""
+    for seed in range(4):
+        tuner = made(seed, 1 + noises)
+        asked = play(tuner, 60 if not noises else 90, seed, noises=noises)
+        late = [cost(params, where) for where, params in asked[-18:]]
+        assert np.mean(late) < 4.5, seed
+        for where in (0, 1):
+            assert tuner.recommend([float(where), *[0.0] * noises])["codec"] == BEST[where], seed
+
+
+def test_what_was_measured_here_outweighs_elsewhere():
+    tuner, fast = made(), {"codec": "lz4", "pool": 5, "batch": 0.5}
+    for t in range(12):
+        tuner.observe([0.0], DEFAULT, {"ms": 10.0 + 0.1 * (t % 3)})
+        tuner.observe([0.0], fast, {"ms": 30.0 + 0.1 * (t % 3)})
+    for _ in range(2):
+        tuner.observe([1.0], DEFAULT, {"ms": 10.0})
+        tuner.observe([1.0], fast, {"ms": 2.0})
+    found = tuner.what_if([1.0], fast)
+    assert found.asked.metrics["ms"].mean < 0.5 * found.default.metrics["ms"].mean
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_one_outlier_in_ten_does_not_move_the_recommendation(seed):
+    tuner = made(seed)
+    play(tuner, 90, seed, spoil=lambda t, y: 40.0 * y if t % 10 == 7 else y)
+    for where in (0, 1):
+        assert tuner.recommend([float(where)])["codec"] == BEST[where]
+
+
+def test_a_saved_tuner_goes_on_with_the_same_bits():
+    tuner = made()
+    for steps in (1, 4, 30):
+        play(tuner, steps)
+        again = Tuner.from_bytes(tuner.to_bytes())
+        assert again.to_bytes() == tuner.to_bytes()
+        assert play(again, 12, 5) == play(tuner, 12, 5)
+        assert again.to_bytes() == tuner.to_bytes()
+
+
+def test_whichever_of_two_takes_the_other_in_knows_the_same():
+    pair = [made(seed) for seed in (1, 2)]
+    for seed, tuner in enumerate(pair):
+        play(tuner, 40, seed)
+    one, two = (Tuner.from_bytes(tuner.to_bytes()) for tuner in pair)
+    one.merge(pair[1])
+    two.merge(pair[0])
+    for where in (0.0, 1.0):
+        assert one.recommend([where]) == two.recommend([where])
+        assert one.expected_of_default([where]) == pytest.approx(two.expected_of_default([where]), rel=1e-9)
+
+
+def test_rows_are_bounded_whatever_the_contexts():
+    tuner, rng = made(contexts=2), np.random.default_rng(0)
+    for _ in range(1000):
+        s = tuner.ask(rng.normal(size=2))
+        tuner.tell(s.id, {"ms": cost(s.params, 0) * np.exp(0.1 * rng.normal())})
+    assert len(tuner._optimizer.state()["family/points"]) <= MOST_ROWS <= 200
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e100])
+def test_the_unit_of_a_metric_changes_no_suggestion(size):
+    plain, scaled = play(made(budget=None), 40), play(made(budget=None), 40, size=size)
+    for (_, one), (_, other) in zip(plain, scaled, strict=True):
+        assert one["codec"] == other["codec"]
+        assert one["pool"] == other["pool"]
+        assert one["batch"] == pytest.approx(other["batch"], abs=1e-3)
