@@ -176,8 +176,8 @@ def test_halves_that_are_merged_agree_with_a_tuner_that_learned_everything(seed)
     for sample in itertools.chain(*zip(*parts, strict=True)):
         everything.observe(*sample)
     both = merged(a, b)
-    np.testing.assert_allclose(sums(both)[:8], sums(everything)[:8], rtol=1e-9)
-    assert sums(both)[8] == pytest.approx(sums(everything)[8], rel=0.2)  # bounds of contexts come with time
+    np.testing.assert_allclose(sums(both)[:7], sums(everything)[:7], rtol=1e-9)
+    assert sums(both)[7] == pytest.approx(sums(everything)[7], rel=0.1)  # bounds of contexts come with time
     for where in (HERE, THERE):
         one, other = both.recommend(where), everything.recommend(where)
         assert max(abs(one[name] - other[name]) for name in one) < 0.06
@@ -208,7 +208,7 @@ def test_discrete_rows_beyond_the_bound_are_those_that_the_others_predict():
     assert [len(state["points"]) for state in rows] == [MOST_ROWS] * 3
     assert rows[0]["clock"][0] == 300.0
     best = min(float((state["losses"] @ state["weights"]).min()) for state in rows[1:])
-    assert float((rows[0]["losses"] @ rows[0]["weights"]).min()) == best
+    assert sum((value - 3) ** 2 for value in both.recommend().values()) <= best
 
 
 def test_a_merged_tuner_goes_on_and_survives_a_restart():
