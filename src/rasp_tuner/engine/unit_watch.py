@@ -98,7 +98,7 @@ class UnitWatch:
         return self.count >= H
 
     def confirmed(self, knobs: int) -> Flags:
-        """[B] whether enough agree, at more than one setting, and one metric alone explains them, by a possible unit."""
+        """[B] whether enough agree, at more than one setting, and one metric alone explains them, by a likely unit."""
         points = self.trials[:, :, :knobs]
         other = (points != points[:, :1]).any(axis=2) & self._used()
         absurd = (self.possible * self.factor * (np.abs(self.sizes[:, 0]) > MOST_FACTOR)).any(axis=1)
