@@ -29,7 +29,6 @@ def saved(params):
     return 10.0 - 2.0 * params["s1"] - 3.0 * params["s4"]
 
 
-@pytest.mark.xfail(reason="a defect of the Gaussian process: new points are worth little once one knob is put back")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_knob_that_is_put_back_does_not_stop_the_search(seed):
     """The system ignores k0; once that was asked for and k0 ran as before, it is not asked for again and again."""
@@ -88,7 +87,9 @@ def test_points_that_cannot_be_had_are_bounded_and_counted():
         belief = family.believe(np.zeros(0))
     state = family.state()
     assert len(state["unreached"]) == len(state["unreached_in"]) <= UNREACHED
-    assert 0.0 < state["reach"][0] / state["reach"][1] < 0.3
+    had = state["reach"][0] / state["reach"][1]
+    assert (had[:5] == 1.0).all()
+    assert (had[5:] < 0.3).all()
 
 
 @pytest.mark.parametrize("step", [0.001, 0.01])
@@ -145,7 +146,7 @@ def test_the_default_runs_once_where_it_did_not_yet():
     assert sum(ran[1.0]) <= 3  # the default is the worst there
 
 
-@pytest.mark.xfail(reason="a defect of the Gaussian process: it stays at the default's neighbour")
+@pytest.mark.xfail(reason="a known defect: the budget compares with a default that cannot be had in this situation")
 def test_a_default_that_cannot_be_had_somewhere_does_not_stop_the_search_there():
     tuner, losses = Tuner(SWITCHES, {"y": "min"}, context=1, default=OFF, seed=0), []
     for t in range(120):

@@ -45,7 +45,6 @@ def test_a_choice_good_here_and_bad_there_is_found_in_both(noises):
     assert sum(found) >= 3
 
 
-@pytest.mark.xfail(reason="a defect of the Gaussian process: two runs here weigh less than twelve elsewhere")
 def test_what_was_measured_here_outweighs_elsewhere():
     tuner, fast = made(), {"codec": "lz4", "pool": 5, "batch": 0.5}
     for t in range(12):

@@ -64,7 +64,7 @@ class World(NamedTuple):
 
     def fit(self, knobs: Knobs, steps: int) -> tuple[Fit, Climb]:
         climb = Climb(self.theta, np.zeros_like(self.theta), np.zeros_like(self.theta), 0)
-        rows, metric = self.rows(knobs), ContextMetric.of(self.contexts)
+        rows, metric = self.rows(knobs), ContextMetric.of(self.contexts, len(self.contexts))
         repeats = np.array([3.0, 0.02])
         climb, level, _ = climbed(knobs, rows, metric, climb, self.prior, 0.0, steps, repeats)
         return fitted(knobs, rows, metric, climb.theta, level), climb
@@ -105,7 +105,7 @@ def close(one, other, tolerance=1e-7):
 def evidence(world, theta, factor=1.0):
     """Log evidence of the rows, up to a constant, in NumPy: what slopes are of."""
     rows, weights = world.rows(world.arrays), Weights.of(theta, world.arrays, LEVEL_VARIANCE)
-    z = ContextMetric.of(world.contexts).z(world.contexts, weights.relevance)
+    z = ContextMetric.of(world.contexts, len(world.contexts)).z(world.contexts, weights.relevance)
     parts = covariance(weights, world.arrays, rows, z)
     return solve(parts, rows, standard(world.y), factor * float(weights.h[S2]), weights.level).evidence
 
@@ -116,7 +116,7 @@ def standard(y):
 
 def one_pass(world, look, knobs, factors, climbs=True):
     weights = Weights.of(world.theta, knobs, LEVEL_VARIANCE)
-    z = ContextMetric.of(world.contexts).z(world.contexts, weights.relevance)
+    z = ContextMetric.of(world.contexts, len(world.contexts)).z(world.contexts, weights.relevance)
     priors = 0.1 * np.arange(len(factors))
     return look(knobs, world.rows(knobs), standard(world.y), z, weights, factors, priors, climbs)
 

@@ -20,10 +20,10 @@ class GpBelief:
 
     weights: Array = np.ones(1)  # one expert
 
-    def __init__(self, here: ContextPosterior, barred: set[bytes], reached: float, unknown: bool) -> None:
+    def __init__(self, here: ContextPosterior, barred: set[bytes], reached: Array, unknown: bool) -> None:
         self._here, self.fit = here, here.fit
         self._barred = barred  # points that failed or could not be had in a context like this
-        self._reached = reached  # share of new points that ran as they were asked for
+        self._reached = reached  # [d] share of each knob's moves that ran as they were asked for
         self._unknown = unknown  # whether the default should run here first
 
     @property
@@ -60,9 +60,12 @@ class GpBelief:
             return self._expected(fit.knobs.default, BASELINE)
         mean, covariance = here.joint(found.points)
         value = knowledge_gradient(fit.knobs, found, mean, covariance, fit.noise, len(fit.alpha))
-        if self._reached < 1.0:
+        if (self._reached < 1.0).any():
             known = {row.tobytes() for row in fit.rows.points}
-            value *= [1.0 if point.tobytes() in known else self._reached for point in found.points]
+            had = np.where(found.points != found.points[0], self._reached, 1.0).prod(axis=1)
+            value *= [
+                1.0 if point.tobytes() in known else share for point, share in zip(found.points, had, strict=True)
+            ]
         score = mean - self.horizon * value
         if self._barred:
             score[[point.tobytes() in self._barred for point in found.points]] = np.inf

@@ -13,7 +13,7 @@ from rasp_tuner.core.numerics import Array
 
 LINEAR_DEVIATIONS = 3.0  # up to which a context counts linearly; beyond, logarithmically
 TRIMMED_SHARE, TRIM_FROM = 0.02, 5  # of the rows on either side, at least one of so many
-EARLY_ROWS = 10.0  # at which the spread is believed to within a factor of two: before, more is expected to come
+EARLY_SAMPLES = 10.0  # at which the spread is believed to within a factor of two: before, more is expected to come
 FARTHEST = 1e6  # deviations
 
 
@@ -24,8 +24,8 @@ class ContextMetric(NamedTuple):
     deviation: Array  # [d_c]
 
     @classmethod
-    def of(cls, contexts: Array) -> "ContextMetric":
-        """From the contexts [n, d_c] of all rows, n >= 1."""
+    def of(cls, contexts: Array, samples: float) -> "ContextMetric":
+        """From the contexts [n, d_c] of all rows, n >= 1, which hold so many samples."""
         ordered = np.sort(contexts, axis=0)
         n = len(ordered)
         trimmed = max(1, int(np.ceil(TRIMMED_SHARE * n))) if n >= TRIM_FROM else 0
@@ -35,7 +35,7 @@ class ContextMetric(NamedTuple):
         everything = np.abs(ordered - median).mean(axis=0)
         deviation = np.where(deviation > least, deviation, everything)  # all but a few are equal
         deviation = np.where(deviation > least, deviation, least / (n + 1.0))
-        return cls(median, deviation * (1.0 + EARLY_ROWS / n))
+        return cls(median, deviation * (1.0 + EARLY_SAMPLES / samples))
 
     def z(self, contexts: Array, relevance: Array) -> Array:
         """Contexts [..., d_c] in deviations, each dimension times the root of its relevance [d_c]."""

@@ -77,7 +77,7 @@ FIELDS = {
         (2,), 0.0, (1.0 / (1.0 - REPEATS_KEPT) + 1.0, FINITE)
     ),  # samples that joined a row; their squared distances from it, summed
     "run": Field((1,), -MOST_SAMPLES, MOST_SAMPLES),  # surprises in a row; negative where less came than expected
-    "reach": Field((2,), 0.0, FINITE),  # new points that ran as they were asked for; new points asked for
+    "reach": Field((2, "d"), 0.0, FINITE),  # moves of each knob that ran as they were asked for; moves asked for
     "late": Field(("w", "sample"), -LARGEST, LARGEST),  # context, point and losses of the latest samples
 }
 
@@ -119,7 +119,7 @@ class GpFamily:
         unknown = float(here.kc @ np.where(runs, s["counts"], 0.0)) < ALIKE and self._knobs.default_key not in barred
         unknown = unknown and int(runs.sum()) < 1.0 + BASELINE_SHARE * float(s["clock"][0])
         barred.discard(self._knobs.default_key)
-        return GpBelief(here, barred, float(s["reach"][0] / s["reach"][1]), unknown)
+        return GpBelief(here, barred, s["reach"][0] / s["reach"][1], unknown)
 
     def learn(self, trial: Trial, belief: GpBelief | None, forecast: Forecast | None) -> None:
         s = self._state
@@ -135,9 +135,10 @@ class GpFamily:
         if forecast is not None and belief is not None and not trial.failed:
             gap = float(losses @ s["weights"]) - forecast.mean
             odd = min(abs(gap) / math.sqrt(max(forecast.variance + belief.noise, 1e-300)), LARGEST) ** 2
-        row = -1
-        if belief is not None and odd <= SURPRISING:
-            row = self._row_of(trial.point, belief.similar(), trial.failed)
+        row = -1 if belief is None else self._row_of(trial.point, belief.similar(), trial.failed)
+        if row >= 0 and belief is not None and odd > SURPRISING:  # as far as before from what was expected?
+            apart = float((losses - s["losses"][row]) @ s["weights"])
+            row = row if apart * apart <= 2.0 * SURPRISING * belief.noise else -1
         if row >= 0:
             self._join(row, context, losses, now)
         else:
@@ -210,7 +211,7 @@ class GpFamily:
             raise broken(state, "times", f"be before {s['clock'][0]:g}, the number of samples", s["times"].tolist())
         if bool(len(s["points"])) != bool(s["clock"][0]):
             raise broken(state, "points", "have a row once there are samples", len(s["points"]))
-        if not (s["deviation"] > 0.0).all() or not 0.0 <= s["reach"][0] <= s["reach"][1] or s["reach"][1] == 0.0:
+        if not (s["deviation"] > 0.0).all() or not ((s["reach"][0] <= s["reach"][1]) & (s["reach"][1] > 0.0)).all():
             raise broken(state, "deviation", "be above 0, and reach a share", s["deviation"].tolist())
         if (np.abs(s["momentum"]) > MOST_MOMENTUM * np.sqrt(s["squares"]) + TINY).any():
             raise broken(state, "momentum", "be in proportion to the squares", s["momentum"].tolist())
@@ -251,7 +252,9 @@ class GpFamily:
         far = math.copysign(1.0, gap) if odd > SURPRISING else 0.0
         run = 0.0 if far == 0.0 else run + far if run * far > 0.0 else far
         s["run"] = np.array([run])
-        if row < 0:
+        if row >= 0:
+            s["trust"][row] = 1.0  # what is measured twice is no mistake
+        else:
             s["trust"][-1] = max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + odd)), LEAST_TRUST)
         if abs(run) >= CHANGE_RUN:
             s["trust"][s["times"] > now - abs(run)] = 1.0
@@ -288,7 +291,9 @@ class GpFamily:
             s["clock"] = np.array([s["clock"][0], s["clock"][0]])
             steps = 2 if n < FEW_ROWS else 1
         if due or n < FIT_FROM_ROWS:
-            s["median"], s["deviation"] = ContextMetric.of(np.clip(s["contexts"], *self._bounds))
+            s["median"], s["deviation"] = ContextMetric.of(
+                np.clip(s["contexts"], *self._bounds), float(s["counts"].sum())
+            )
         scale = 0.0 if self._fit is None else self._fit.scale
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
@@ -298,7 +303,7 @@ class GpFamily:
         if odd is not None and n >= TRUST_FROM_ROWS:
             run = abs(float(s["run"][0]))
             change = s["times"] > s["clock"][0] - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
-            s["trust"] = np.where(change, 1.0, trusted(s["trust"], odd))
+            s["trust"] = np.where(change | (s["counts"] > 1.0), 1.0, trusted(s["trust"], odd))
         self._fit = self._fitted()
 
     def _rows(self) -> Rows:
@@ -322,9 +327,11 @@ class GpFamily:
             s["unreached"], s["unreached_in"] = s["unreached"][kept], s["unreached_in"][kept]
         if asked is None or (s["points"] == asked).all(axis=1).any():
             return  # nobody asked, or it could be had before
-        reached = self._knobs.same(asked, trial.point)
-        s["reach"] = REACH_KEPT * s["reach"] + [float(reached), 1.0]
-        if not reached:
+        moved = asked != self._knobs.default
+        s["reach"] = np.where(
+            moved, REACH_KEPT * s["reach"] + [self._knobs.alike(asked, trial.point), moved], s["reach"]
+        )
+        if not self._knobs.same(asked, trial.point):
             s["unreached"] = np.concatenate([s["unreached"], asked[None]])[-UNREACHED:]
             s["unreached_in"] = np.concatenate([s["unreached_in"], context[None]])[-UNREACHED:]
 
@@ -338,7 +345,7 @@ class GpFamily:
             **blank,
             "theta": self._prior.mean.copy(),
             "deviation": blank["deviation"] + 1.0,
-            "reach": np.ones(2),
+            "reach": np.ones((2, self._knobs.dim)),
             "level": np.array([LEVEL_VARIANCE]),
         }
 

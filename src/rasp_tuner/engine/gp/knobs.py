@@ -103,7 +103,12 @@ class Knobs:
 
     def same(self, point: Array, other: Array) -> bool:
         """Whether two points are the same but for rounding, which may be coarse where a knob is continuous."""
-        return bool((np.abs(point - other) < np.where(self.discrete, ROUNDING, COARSE_ROUNDING)).all())
+        return bool(self.alike(point, other).all())
+
+    def alike(self, point: Array, other: Array) -> NDArray[np.bool_]:
+        """[d] the same, of each knob."""
+        alike: NDArray[np.bool_] = np.abs(point - other) < np.where(self.discrete, ROUNDING, COARSE_ROUNDING)
+        return alike
 
     def lawful(self, points: Array) -> Array:
         """Points [m, d], with those that are not legal replaced by legal ones."""
