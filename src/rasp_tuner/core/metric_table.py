@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from rasp_tuner.core.checks import number, same_names, show
-from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric
 
 
@@ -27,6 +28,21 @@ class MetricTable:
             else:
                 checked[name] = number(f"metrics[{name!r}]", value)
         return checked
+
+
+def reweighed(metrics: Mapping[str, Metric], weights: object) -> dict[str, Metric]:
+    """The metrics with other weights for some or all of them; an InvalidValue if one cannot be."""
+    if not isinstance(weights, Mapping):
+        raise InvalidValue(f"weights must map metric names to numbers, got {show(weights)}")
+    changed = dict(metrics)
+    for name, weight in weights.items():
+        if name not in changed:
+            raise InvalidValue(f"weights: no metric {show(name)}; there are {list(changed)}")
+        try:
+            changed[name] = replace(changed[name], weight=weight)
+        except InvalidSpace as reason:
+            raise InvalidValue(f"weights[{name!r}]: {reason}") from None
+    return changed
 
 
 def _as_metric(name: object, metric: object) -> Metric:

@@ -10,8 +10,6 @@ symbol   shape    meaning
 B, c     scalar   tuners; context dimensions
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
@@ -22,10 +20,6 @@ WIDTHS = 1.0  # beyond either end that a value may move a scale: some new values
 
 class ContextBounds(TrustedRange):
     """Of c dimensions of each of B tuners."""
-
-    def __init__(self, context_dim: int, tuners: int) -> None:
-        super().__init__(context_dim, tuners)
-        self._derive()
 
     def outside(self, contexts: Array) -> Flags:
         """[B] whether contexts [B, c] lie outside of the bounds, in a dimension at least."""
@@ -38,22 +32,8 @@ class ContextBounds(TrustedRange):
         new: Flags = np.any((contexts > self.high + width) | (contexts < self.low - width), axis=1)
         return new
 
-    def observe(self, values: Array, told: Flags) -> Flags | None:
-        """Take in contexts [B, c] as they came; which dimensions are bounded from now on, None if nothing changed."""
-        new = super().observe(values, told)
-        if new is not None:
-            self._derive()
-        return new
-
-    def merge(self, other: TrustedRange) -> None:
-        super().merge(other)
-        self._derive()
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        super().restore(state)
-        self._derive()
-
     def _derive(self) -> None:
+        super()._derive()
         slack = WIDTHS * (self.high - self.low)
         self.least = np.where(self.known, self.low - slack, -LARGEST)  # [B, c]
         self.most = np.where(self.known, self.high + slack, LARGEST)

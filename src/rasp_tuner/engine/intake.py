@@ -22,8 +22,8 @@ from rasp_tuner.engine.family import Belief, Family, Trial
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.engine.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES
-from rasp_tuner.engine.unit_watch import UnitWatch
+from rasp_tuner.engine.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES, SHORT
+from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 
 log = logging.getLogger("rasp_tuner")
 ALL = np.ones(1, dtype=bool)  # the one tuner that there is
@@ -80,7 +80,11 @@ class Intake:
         if models.family.samples < 2 or not objective.seen:
             return self._tell(models, trial)
         y = float(objective.target(trial.losses))
-        taken = self._taken(models, trial, *models.surprise(trial, y))
+        gap, deviation = models.surprise(trial, y)
+        may_be = abs(gap) > (min(SURPRISING_DEVIATIONS * deviation, 4.0 * abs(y)) if objective.one else deviation)
+        if not may_be and not self.watch.count[0] and not self._open and self.losses.usual(trial.losses):
+            return models.learn(trial)  # as a rule
+        taken = self._taken(models, trial, gap, deviation)
         reason = "" if taken.change is None else self._restate(models, *taken.change)
         result = LearnResult(objective.own_units(y), reason=PUT_ASIDE)
         for one in taken.trials:
@@ -93,9 +97,10 @@ class Intake:
             return
         if self._open and len(self.first) < MOST_FIRST:
             self.first.append(trial)
-        new = self.contexts.observe(trial.context[None], ALL)
-        if new is not None:
-            self.bound_contexts(models, mend=bool(new.any()))
+        if len(trial.context) > SHORT or not self.contexts.usual(trial.context):  # of many, some are unusual
+            new = self.contexts.observe(trial.context[None], ALL)
+            if new is not None:
+                self.bound_contexts(models, mend=bool(new.any()))
 
     def bound_contexts(self, models: Models, mend: bool) -> None:
         """Tell the models from which contexts scales are learned; they `mend` those of the past, if need be."""

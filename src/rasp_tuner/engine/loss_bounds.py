@@ -10,12 +10,12 @@ B, C     scalar   tuners; columns of losses, as of an Objective
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.trusted_range import KNOWN_FROM_SAMPLES, Flags, TrustedRange
+from rasp_tuner.engine.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
 
 TIMES = 10.0  # the level or the width of what was seen, whichever is more: a ruinous setting must still look ruinous
 NEW_TIMES = 1000.0  # the same in a new situation
@@ -27,9 +27,8 @@ class LossBounds(TrustedRange):
     """Of each of B tuners; `logs` says which of the C columns are logarithms."""
 
     def __init__(self, logs: Sequence[bool], tuners: int) -> None:
-        super().__init__(len(logs), tuners)
         self._logs = tuple(logs)
-        self._derive()
+        super().__init__(len(logs), tuners)
 
     def bounded(self, losses: Array) -> Array:
         """Losses [B, C] as models see them."""
@@ -40,13 +39,6 @@ class LossBounds(TrustedRange):
         least, most = self._bounds(NEW_TIMES)
         return np.minimum(np.maximum(losses, least), most)
 
-    def observe(self, values: Array, told: Flags) -> Flags | None:
-        """Take in losses [B, C] as they came."""
-        new = super().observe(values, told)
-        if new is not None or KNOWN_FROM_SAMPLES in self.seen:  # a constant one is known by its level
-            self._derive()
-        return new
-
     def proven(self) -> Array:
         """[B, 2 C] upper ends that two values have reached, or one of the first few: of the columns, then turned."""
         first, second = self.beyond[:, 0], self.beyond[:, 1]
@@ -54,19 +46,8 @@ class LossBounds(TrustedRange):
         proven: Array = np.where(few, np.maximum(first, second), np.minimum(first, second))
         return proven
 
-    def restate(self, factors: Array, shifts: Array) -> None:
-        super().restate(factors, shifts)
-        self._derive()
-
-    def merge(self, other: TrustedRange) -> None:
-        super().merge(other)
-        self._derive()
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        super().restore(state)
-        self._derive()
-
     def _derive(self) -> None:
+        super()._derive()
         self.least, self.most = self._bounds(TIMES)  # [B, C]
 
     def _bounds(self, times: float) -> tuple[Array, Array]:

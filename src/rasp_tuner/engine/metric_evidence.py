@@ -5,7 +5,7 @@ Every function is about one objective: of one tuner, whose losses are [C], or of
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.loss_bounds import LossBounds
-from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.objective import LEAST_LOG, Objective
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, columns_of, numbers_of, rows_of
 from rasp_tuner.engine.unit_watch import Change
 
@@ -75,8 +75,8 @@ def changes(objective: Objective, losses: Array, bounds: LossBounds, gap: Number
         shift, unsure = gap / unit, deviation / unit
         if not objective.one:  # of several, only one that has left its range may be the cause
             shift = n.where((columns[c] < low[c]) | (columns[c] > high[c]), shift, 0.0)
-        if log:
-            own = Change(sign * shift, unsure, used, width)
+        if log:  # what is 0 or less has no factor
+            own = Change(n.where(sign * columns[c] > LEAST_LOG, sign * shift, 0.0), unsure, used, width)
         else:
             now, before = sign * columns[c], sign * (columns[c] - shift)
             factor = objective.positive[k] & (now > 0.0) & (before > 0.0)

@@ -12,12 +12,10 @@ array [B].
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.metric_table import MetricTable
+from rasp_tuner.core.metric_table import MetricTable, reweighed
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken
 from rasp_tuner.engine.scalar_or_batch import (
@@ -33,7 +31,7 @@ from rasp_tuner.engine.scalar_or_batch import (
     saved,
 )
 from rasp_tuner.engine.scale import easier_in_logs, levels_apart
-from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.errors import InvalidValue
 from rasp_tuner.types import Direction, Metric, Scale
 
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
@@ -316,17 +314,7 @@ class Objective(MetricTable):
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Other weights from now on, for some or all metrics."""
-        if not isinstance(weights, Mapping):
-            raise InvalidValue(f"weights must map metric names to numbers, got {show(weights)}")
-        changed = dict(self.metrics)
-        for name, weight in weights.items():
-            if name not in changed:
-                raise InvalidValue(f"weights: no metric {show(name)}; there are {list(changed)}")
-            try:
-                changed[name] = replace(changed[name], weight=weight)
-            except InvalidSpace as reason:
-                raise InvalidValue(f"weights[{name!r}]: {reason}") from None
-        self.metrics = changed
+        self.metrics = reweighed(self.metrics, weights)
         self.set_weights()
 
     def merge(self, other: "Objective") -> None:

@@ -20,6 +20,7 @@ from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
 AGREE_WITHIN_SAMPLES = 50.0  # values beyond an end count together if they came within so many
 KNOWN_FROM_SAMPLES = 12.0  # on: the third of fewer values from either end leaves out half of what is normal
 NOTHING = -4.0 * LARGEST  # below every value: no end yet
+SHORT = 32  # numbers, up to which one look at each costs less than NumPy
 
 FIELDS = {
     "seen": Field(("tuners",), 0, MOST_SAMPLES, whole=True),
@@ -29,6 +30,7 @@ FIELDS = {
 }
 
 Flags = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
 
 class TrustedRange:
@@ -40,39 +42,50 @@ class TrustedRange:
         self.ends = np.full((tuners, 2 * n), NOTHING)
         self.beyond = np.full((tuners, 2, 2 * n), NOTHING)  # values that passed an end; the end where there is none
         self.since = np.zeros((tuners, 2, 2 * n))  # how many samples came before them
-        self.known = self._known()  # [B, n] of which numbers both ends are known, and differ
+        self._derive()
 
-    @property
-    def low(self) -> Array:
-        """[B, n]"""
-        return -self.ends[:, self._n :]
+    def usual(self, values: Array) -> bool:
+        """Whether values [n] of the one tuner lie within ranges that are known: they are taken in, and move nothing.
 
-    @property
-    def high(self) -> Array:
-        """[B, n]"""
-        return self.ends[:, : self._n]
+        For n up to SHORT.
+        """
+        if self.seen[0] <= KNOWN_FROM_SAMPLES:
+            return False
+        for value, low, high in zip(values.tolist(), *self._one, strict=True):
+            if not low <= value <= high:
+                return False
+        self.seen[0] += 1.0
+        return True
 
     def observe(self, values: Array, told: Flags) -> Flags | None:
         """Take in values [B, n] of the tuners that were told [B].
 
         Which of the numbers [B, n] are known from now on; None if the range is as it was.
         """
-        now, before = self.seen[:, None, None], self.known
         sides = np.concatenate([values, -values], axis=1)
-        further = told[:, None] & (sides > self.ends)
-        moved = further.any()
+        rows, places = np.nonzero(told[:, None] & (sides > self.ends))
+        counted = told & (self.seen == KNOWN_FROM_SAMPLES - 1.0)
+        moved = len(rows) > 0 and self._passed(rows, places, sides[rows, places])
         self.seen = self.seen + told
-        if moved:
-            beyond = np.where(self.since < now - AGREE_WITHIN_SAMPLES, self.ends[:, None], self.beyond)
-            first, second = beyond[:, 0], beyond[:, 1]
-            least = np.minimum(first, second)
-            instead = np.stack([first <= second, first > second], axis=1) & (further & (sides > least))[:, None]
-            self.ends = np.where(further, np.minimum(least, sides), self.ends)
-            self.beyond = np.where(instead, sides[:, None], beyond)
-            self.since = np.where(instead, now, self.since)
-        self.known = self._known()
-        new = self.known & ~before
-        return new if moved or new.any() else None
+        if not moved and not counted.any():
+            return None
+        before = self.known
+        self._derive()
+        return self.known & ~before
+
+    def _passed(self, rows: Places, places: Places, values: Array) -> bool:
+        """Take in values [h] that passed ends; whether they moved any: the third one does, and becomes the end."""
+        ends, now = self.ends[rows, places], self.seen[rows]
+        late = self.since[rows, :, places] < (now - AGREE_WITHIN_SAMPLES)[:, None]
+        beyond = np.where(late, ends[:, None], self.beyond[rows, :, places])  # [h, 2]
+        least = beyond.argmin(axis=1)
+        lower = beyond[np.arange(len(rows)), least]
+        higher = values > lower
+        beyond[higher, least[higher]] = values[higher]
+        self.since[rows[higher], least[higher], places[higher]] = now[higher]
+        self.beyond[rows, :, places] = beyond
+        self.ends[rows, places] = np.minimum(lower, values)
+        return bool((self.ends[rows, places] > ends).any())
 
     def restate(self, factors: Array, shifts: Array) -> None:
         """All values so far become values * factors + shifts, [B, n] each; factors are above zero."""
@@ -80,11 +93,13 @@ class TrustedRange:
         ends, beyond = factors * self.ends + shifts, factors[:, None] * self.beyond + shifts[:, None]
         self.ends = np.where(self.ends > NOTHING, np.clip(ends, -LARGEST, LARGEST), NOTHING)
         self.beyond = np.where(self.beyond > NOTHING, np.clip(beyond, -LARGEST, LARGEST), NOTHING)
+        self._derive()
 
     def merge(self, other: "TrustedRange") -> None:
         """Trust what either does; what came close together in another stream says nothing about this one."""
         self.seen, self.ends = self.seen + other.seen, np.maximum(self.ends, other.ends)
-        self.beyond, self.known = np.maximum(self.beyond, self.ends[:, None]), self._known()
+        self.beyond = np.maximum(self.beyond, self.ends[:, None])
+        self._derive()
 
     def state(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in FIELDS}
@@ -93,7 +108,13 @@ class TrustedRange:
         sizes = {"tuners": len(self.seen), "sides": 2 * self._n}
         for name, array in checked(state, FIELDS, sizes).items():
             setattr(self, name, array)
-        self.known = self._known()
+        self._derive()
 
-    def _known(self) -> Flags:
-        return (self.seen >= KNOWN_FROM_SAMPLES)[:, None] & (self.high > self.low)
+    def _derive(self) -> None:
+        """What follows from the ends, whenever they have moved."""
+        self.low, self.high = -self.ends[:, self._n :], self.ends[:, : self._n].copy()  # [B, n]
+        if len(self.seen) == 1 and self._n <= SHORT:
+            self._one = self.low[0].tolist(), self.high[0].tolist()
+        self.known = (self.seen >= KNOWN_FROM_SAMPLES)[:, None] & (
+            self.high > self.low
+        )  # [B, n] both ends, and they differ

@@ -51,8 +51,7 @@ class Change(NamedTuple):
         """Whether it is far more than noise, and than what settings do."""
         n, size = numbers_of(self.size), numbers_of(self.size).abs(self.size)
         least = n.where(self.factor, LEAST_FACTOR, SHIFT_WIDTHS * self.usual)
-        most = n.where(self.factor, MOST_FACTOR, LARGEST)
-        far = (size >= least) & (size <= most) & (size >= SURPRISING_DEVIATIONS * self.deviation)
+        far = (size >= least) & (size >= SURPRISING_DEVIATIONS * self.deviation)
         return far & (self.usual > 0.0)  # what was constant has no scale
 
 
@@ -99,10 +98,11 @@ class UnitWatch:
         return self.count >= H
 
     def confirmed(self, knobs: int) -> Flags:
-        """[B] whether enough agree, at more than one setting of the knobs, and one metric alone explains them."""
+        """[B] whether enough agree, at more than one setting, and one metric alone explains them, by a likely unit."""
         points = self.trials[:, :, :knobs]
         other = (points != points[:, :1]).any(axis=2) & self._used()
-        confirmed: Flags = self.full() & other.any(axis=1) & (self.possible.sum(axis=1) == 1.0)
+        absurd = (self.possible * self.factor * (np.abs(self.sizes[:, 0]) > MOST_FACTOR)).any(axis=1)
+        confirmed: Flags = self.full() & other.any(axis=1) & (self.possible.sum(axis=1) == 1.0) & ~absurd
         return confirmed
 
     def change(self) -> tuple[Array, Array]:

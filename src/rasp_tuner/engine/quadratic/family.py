@@ -66,12 +66,12 @@ class QuadraticFamily:
             getattr(fresh, name)[:] = getattr(self.tuners, name)
         self._hold(fresh)
 
-    @one_thread()
     def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
         state = self.tuners
         state.context_least[0], state.context_most[0] = least, most
         if mend:
-            mend_scales(self.dims, state, FIRST)
+            with one_thread():
+                mend_scales(self.dims, state, FIRST)
 
     def merge(self, other: "QuadraticFamily", weights: Array, first: bool) -> None:
         """Take in all that another one learned: prompts add."""

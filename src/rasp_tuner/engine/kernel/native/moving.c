@@ -19,17 +19,16 @@ WIDER static void reduce_context(const Dims *dims, const double *context, double
     for (int64_t j = 0; j < SKETCH_DIMENSIONS; j++) reduced[j] = sums[j];
 }
 
-/* The same of a context as scales are learned from it: no value is absurd. */
-WIDER static void reduce_bounded(const Dims *dims, const State *one, const double *context, double *reduced) {
-    const int64_t c = dims->c, w = dims->w;
-    double sums[SKETCH_DIMENSIONS] = {0.0};
+/* The same of a context as scales are learned from it: of no value that is absurd, as hardly any is. */
+static void reduce_bounded(const Dims *dims, const State *one, const double *context, double *reduced) {
+    const int64_t c = dims->c;
     for (int64_t i = 0; i < c; i++) {
-        const double inside = clip(context[i], one->context_least[i], one->context_most[i]);
-        if (c <= SKETCH_DIMENSIONS) sums[i] = inside;
+        const double more = clip(context[i], one->context_least[i], one->context_most[i]) - context[i];
+        if (more == 0.0) continue;
+        if (c <= SKETCH_DIMENSIONS) reduced[i] += more;
         else
-            for (int64_t j = 0; j < SKETCH_DIMENSIONS; j++) sums[j] += inside * dims->sketch[i * SKETCH_DIMENSIONS + j];
+            for (int64_t j = 0; j < SKETCH_DIMENSIONS; j++) reduced[j] += more * dims->sketch[i * SKETCH_DIMENSIONS + j];
     }
-    for (int64_t j = 0; j < w; j++) reduced[j] = sums[j];
 }
 
 /* x [1 + r] of a reduced context. */
@@ -55,6 +54,7 @@ void observe_window(const Dims *dims, const State *one, const double *u, const d
     const double n = *one->steps + 1.0;
     double *reduced = one->window_contexts + row * w, gap[SKETCH_DIMENSIONS], inside[SKETCH_DIMENSIONS];
     reduce_context(dims, context, reduced);
+    memcpy(inside, reduced, sizeof(double) * (size_t)w);
     reduce_bounded(dims, one, context, inside);
     memcpy(one->window_points + row * dims->d, u, sizeof(double) * (size_t)dims->d);
     memcpy(one->window_losses + row * dims->k, v, sizeof(double) * (size_t)dims->k);
