@@ -172,6 +172,6 @@ def test_prometheus_reads_counts_and_weights(web):
         'rasp_rejected_total{code="unknown_suggestion"} 1.0',
         'rasp_step_seconds_count{kind="tell"} 6.0',
         'rasp_regret_against_default{study="web"}',
-        'rasp_gate_weight{expert="all history",study="web"}',
+        'rasp_gate_weight{expert="one model",study="web"}',
     ):
         assert line in text

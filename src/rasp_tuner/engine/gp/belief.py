@@ -12,6 +12,7 @@ from rasp_tuner.engine.gp.value import knowledge_gradient
 
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
+AT_ONCE = 256  # points that are predicted together
 LEAST_SQUARE = 1e-300  # of a deviation: where all targets are 0 it would underflow
 
 
@@ -31,6 +32,9 @@ class GpBelief:
         return self.fit.noise * self.fit.scale**2
 
     def predict(self, points: Array) -> tuple[Array, Array]:
+        if len(points) > AT_ONCE:  # covariances grow with the square
+            parts = [self.predict(points[at : at + AT_ONCE]) for at in range(0, len(points), AT_ONCE)]
+            return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
         mean, covariance = self._here.joint(points)
         return self._y(mean), self.fit.scale**2 * np.maximum(covariance.diagonal(), LEAST_VARIANCE)
 
@@ -55,7 +59,7 @@ class GpBelief:
     def choose(self, rng: np.random.Generator) -> Choice:
         """The candidate of least expected loss, less what knowing it is worth over the visits to come."""
         here, fit = self._here, self.fit
-        found = candidates(here, self._barred, rng)
+        found = candidates(here, self._barred, rng)  # in any case: the generator moves alike in every context
         if self._unknown:
             return self._expected(fit.knobs.default, BASELINE)
         mean, covariance = here.joint(found.points)
