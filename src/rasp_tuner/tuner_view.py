@@ -123,10 +123,9 @@ class TunerView:
 
     def _copy_of_optimizer(self) -> Optimizer:
         """Another one that knows the same; it is kept, since making one takes longer than copying its state."""
-        if self._copy is None:
+        if self._copy is None or len(self._optimizer.metrics) > 1:  # whose weights may have changed
             layout, dim = self._space.layout(self._default), self._encoder.dim
             self._copy = self._preset.build(layout, dim, self._optimizer.metrics, np.random.default_rng(0))
-        self._copy.reweigh({name: own.weight for name, own in self._optimizer.metrics.items() if own.weight > 0.0})
         self._copy.restore({name: array.copy() for name, array in self._optimizer.state().items()})
         return self._copy
 

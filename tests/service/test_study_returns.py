@@ -73,16 +73,6 @@ def test_a_restart_in_the_middle_of_a_return_changes_nothing():
         assert returned(part) == returned(straight)
 
 
-def test_a_snapshot_of_a_version_without_visits_counts_from_there_on(live):
-    data, state = live.history.to_json(), live.history.state()
-    del data["visits"], data["regimes"]["situations"], state["regimes/changes"]
-    older = LiveStudy(1, definition(), MONDAY)
-    older.history.restore(data, state)
-    assert returned(older) == []
-    live_through(older, 45, 45)
-    assert older.history.chart_data(10)["situations"]
-
-
 def test_observations_and_a_stream_that_alternates_make_no_returns():
     live = LiveStudy(1, definition(), MONDAY)
     live_through(live, 60, length=1)

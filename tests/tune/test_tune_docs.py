@@ -62,7 +62,7 @@ def test_the_python_on_the_page(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     [code] = blocks("python")
     exec(compile(code, "docs/TUNE.md", "exec"), {"__name__": "docs"})  # noqa: S102
-    assert "{'all': {'block': 4" in capsys.readouterr().out
+    assert "'codec': 'fast'}} lower by 6" in capsys.readouterr().out
 
 
 def test_the_study_on_the_page_is_the_example():
