@@ -7,6 +7,7 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Int
 from rasp_tuner.engine.gp import knobs as knobs_module
+from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.context_metric import ContextMetric
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
@@ -205,3 +206,14 @@ def test_moves_descents_and_values_agree(world):
     ]
     close(*values, 1e-9)
     assert values[0].max() > 0.0
+
+
+def test_a_long_context_has_room(world, monkeypatch):
+    """Compiled code turns contexts around in the memory that it is lent, also where it needs no slopes."""
+    long, asked, lent = 300, [], native_gp.scratch
+    monkeypatch.setattr(native_gp, "scratch", lambda size: asked.append(size) or lent(size))
+    n = len(world.y)
+    theta = Prior.of(world.compiled.dim, long).mean
+    longer = world._replace(contexts=np.random.default_rng(2).normal(size=(n, long)), theta=theta)
+    one_pass(longer, native_pass, world.compiled, NOISE_FACTORS[:1], climbs=False)
+    assert asked[-1] >= 8 * n * n + n * long

@@ -115,6 +115,7 @@ class NativeFit(NamedTuple):
     root: Array
     alpha: Array
     noises: Array
+    context: int  # dimensions of a context
 
 
 def prepared(
@@ -153,7 +154,7 @@ def prepared(
         )
     )
     packed = struct.pack(f"2qd{len(owners)}Q", n, z.shape[1], level, *map(address, owners))
-    return NativeFit(packed, owners, root, alpha, noises)
+    return NativeFit(packed, owners, root, alpha, noises, z.shape[1])
 
 
 def fit(
@@ -163,7 +164,7 @@ def fit(
     n = len(made.alpha)
     slope, odd = (np.empty(slopes), np.empty(n)) if slopes else (None, None)
     out = np.empty(2)
-    widest = max(tables.p, tables.q, tables.e, slopes)
+    widest = max(tables.p, tables.q, tables.e, made.context, slopes)
     memory = scratch(8 * n * n + max(n, 8) * (widest + 8) + 4 * widest + n * n)
     none = 0 if slope is None or odd is None else address(slope)
     if functions()["fit"](
