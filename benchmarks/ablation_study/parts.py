@@ -105,16 +105,6 @@ def _gaussian() -> Replacement:
 # What all situations share
 
 
-def _same_shape() -> Replacement:
-    usual = learn.track
-
-    def track(state: State, *arguments: Any) -> None:
-        usual(state, *arguments)
-        state.shape[:] = 1.0
-
-    return learn, "track", track
-
-
 def _estimated() -> Replacement:
     usual = learn._track
 
@@ -190,7 +180,6 @@ QUADRATIC = (
     Ablation("without outlier rule: look back at the first samples", (NO_EARLY_RULE,)),
     Ablation("without any outlier rule", (*NO_TRUST, NO_LATE_RULE, NO_EARLY_RULE)),
     _quiet_only("without the pinned level", NO_PIN),
-    _quiet_only("without tracking the knobs' shape", _same_shape()),
     _quiet_only("curvature always estimated, never tracked", _estimated()),
     _quiet_only("nothing shared is tracked", (learn, "_track", lambda *_: None)),
     Ablation("curvature estimated under one noise: 0.01", ONE_ESTIMATE),

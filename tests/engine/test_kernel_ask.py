@@ -18,7 +18,7 @@ from rasp_tuner.engine.kernel.state import Dims, E, L, State, blank
 
 SIZES = [Dims(1, 0, 1), Dims(2, 1, 2), Dims(5, 3, 1), Dims(3, 40, 3)]
 STEPS = [0, 1, 2, 5, 101, 300]
-STARTS = {"distance": [2.0, 6.0], "level_variance": 4.0, "shape": 1.0, "location_variance": 0.25, "weights": 1.0}
+STARTS = {"distance": [2.0, 6.0], "level_variance": 4.0, "location_variance": 0.25, "weights": 1.0}
 
 
 def tuners(dims: Dims, steps: list[int], seed: int = 0) -> State:
@@ -40,7 +40,6 @@ def tuners(dims: Dims, steps: list[int], seed: int = 0) -> State:
         state.first[i] = rng.normal(size=dims.columns)
         if n > 3:  # what is shared is known
             state.curvature[i], state.level[i], state.largest[i], state.tracked[i] = 1.3, -0.5, 1.0, n - 3.0
-            state.shape[i] = rng.uniform(0.5, 1.5, size=d)
             state.centre[i], state.encode[i] = 0.1, rng.normal(size=state.encode.shape[1:])
             state.theta[i] = 0.3 * rng.normal(size=dims.coefficients)
             state.theta[i, 1 : 1 + d] = rng.uniform(-0.1, 1.5, size=d)

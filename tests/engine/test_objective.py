@@ -201,6 +201,20 @@ def test_a_metric_that_falls_to_zero_is_linear_for_ever():
     assert set(loads(Tuner.from_bytes(tuner.to_bytes()), 20)[1]) == {"linear"}
 
 
+@pytest.mark.parametrize("zero", [False, True])
+def test_what_has_no_logarithm_is_not_looked_at_on_a_log_scale(zero):
+    """One value of zero proves nothing, but on a log scale it would be the best ever by hundreds of nats."""
+    rng, objective = np.random.default_rng(0), Objective({"ms": Metric("min")})
+    contexts = np.repeat([[0.0], [1.0]], 16, axis=0)
+    values = 1000.0 ** contexts[:, 0] * rng.uniform(1.0, 2.0, 32)
+    values[5] *= not zero
+    losses = np.array([objective.to_minimise({"ms": value}) for value in values.tolist()])
+    for value in values[values > 0.0].tolist():
+        objective.observe_level(value, value)
+    assert objective.choose_scale(contexts, rng.random((32, 2)), losses) is not zero
+    assert objective.scales == {"ms": "linear" if zero else "log"}
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_distances_to_zero_stay_linear(seed):
     tuner = Tuner({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)}, {"gap": "min"}, seed=seed)

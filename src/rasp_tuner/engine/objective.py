@@ -250,6 +250,8 @@ class Objective(MetricTable):
         logs = self.sign * losses[..., 1]
         if used is None:
             used = np.ones(len(logs), dtype=bool)
+        without = (used & (logs < LEAST_LOG + 1.0)).any(axis=-1)  # what is not positive has no logarithm
+        looked = looked & n.logical_not(without if self.batch else bool(without))
         count, _, squares = self._levels
         apart = looked & (squares > LEVEL_SPREAD**2 * count)
         uses_log = looked if self._logs_first else found_among(apart, levels_apart, contexts, logs, used)

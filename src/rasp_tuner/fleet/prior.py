@@ -1,9 +1,9 @@
 """FleetPrior: what tuners of a fleet have in common, as a start for one that has no samples (empirical Bayes).
 
 All are robust averages over tuners with enough samples. What has units, the curvature and the level of the metric,
-is shared only where tuners agree about it; the rest has none: where optima lie, which knobs matter, how noisy answers
-are, how much each expert is worth. How far tuners disagree becomes the variance around it, so that a fleet of tuners
-that are not alike tells a new one little.
+is shared only where tuners agree about it; the rest has none: where optima lie, how noisy answers are, how much each
+expert is worth. How far tuners disagree becomes the variance around it, so that a fleet of tuners that are not alike
+tells a new one little.
 
 A fleet in parts learns the same. Each part gives a summary with one row for each tuner, and summaries of different
 tuners can be combined in any order. Where there are too many tuners, those that are looked at are a function of their
@@ -27,8 +27,7 @@ MOST_TUNERS = 512  # that are looked at
 LOCATION_FLOOR, LOCATION_MOST = 0.01, 0.5  # variance of optima around the usual one, in u
 LOCATION_KNOWN = 0.1  # mean variance below which a new tuner begins there
 ALIKE_LOGS = 0.7  # deviation of log(curvature) up to which tuners are of one kind
-MOST_TRACKED = 20.0  # samples that a shared shape counts as
-SUMMARISED = ("level_variance", "largest", "tracked", "shape", "scores", "noises")  # of a state, as they are
+SUMMARISED = ("level_variance", "largest", "tracked", "scores", "noises")  # of a state, as they are
 LEAST_SCORE = -5.0  # nats against an expert, or a noise, that a new tuner begins with
 
 
@@ -43,7 +42,6 @@ class FleetPrior:
     level_variance: Array  # []
     largest: Array  # []
     tracked: Array  # []
-    shape: Array  # [d]
     location: Array  # [d]
     location_variance: Array  # [d]
     scores: Array  # [E]
@@ -73,7 +71,6 @@ class Summary:
     level_variance: Array  # [n]
     largest: Array  # [n]
     tracked: Array  # [n]
-    shape: Array  # [n, d]
     scores: Array  # [n, E]
     noises: Array  # [n, E, NOISES]
 
@@ -124,8 +121,7 @@ def combine(summaries: Sequence[Summary]) -> FleetPrior:
         level=np.array(level),
         level_variance=np.array(level_variance),
         largest=np.array(float(np.median(some.largest))),
-        tracked=np.array(min(float(np.median(some.tracked)), MOST_TRACKED)),
-        shape=_shape(some.shape),
+        tracked=np.array(float(np.median(some.tracked))),
         location=location,
         location_variance=np.clip(variance, LOCATION_FLOOR, LOCATION_MOST),
         scores=_scores(some.scores),
@@ -136,7 +132,7 @@ def combine(summaries: Sequence[Summary]) -> FleetPrior:
 def guide(prior: FleetPrior, tuners: Tuners, rows: Places) -> None:
     """Give tuners without samples this start."""
     located = float(prior.location_variance.mean()) < LOCATION_KNOWN
-    names = ["shape", "location", "location_variance", "scores", "noises"]
+    names = ["location", "location_variance", "scores", "noises"]
     if prior.curvature > 0.0:
         names += ["curvature", "level", "level_variance", "largest", "tracked"]
     for name in names:
@@ -146,9 +142,9 @@ def guide(prior: FleetPrior, tuners: Tuners, rows: Places) -> None:
 
 def _unknown(some: Summary) -> FleetPrior:
     """Too few tuners have learned enough."""
-    none, d = np.array(0.0), some.shape.shape[1]
+    none, d = np.array(0.0), some.optimum.shape[1]
     scores, noises = (np.zeros(array.shape[1:]) for array in (some.scores, some.noises))
-    located = np.ones(d), np.zeros(d), np.full(d, LOCATION_MOST)
+    located = np.zeros(d), np.full(d, LOCATION_MOST)
     return FleetPrior(some.samples, none, none, none, none, none, none, *located, scores, noises)
 
 
@@ -182,12 +178,6 @@ def _centre(values: Array) -> tuple[Array, Array]:
     low, high = np.quantile(values, [0.05, 0.95], axis=0)
     near = np.clip(values, low, high)
     return near.mean(axis=0), near.std(axis=0)
-
-
-def _shape(shapes: Array) -> Array:
-    shape = np.median(shapes, axis=0)
-    usual: Array = shape / shape.mean()
-    return usual
 
 
 def _scores(scores: Array) -> Array:

@@ -26,7 +26,15 @@ from rasp_tuner.engine.kernel.masks import (
 from rasp_tuner.engine.kernel.memory import gaps, reach
 from rasp_tuner.engine.kernel.moving import encoded
 from rasp_tuner.engine.kernel.outliers import targets
-from rasp_tuner.engine.kernel.pooled_prior import Prior, centred_level, estimate, noise_variances, prior
+from rasp_tuner.engine.kernel.pooled_prior import (
+    EXPERT_PRIOR,
+    FAMILIAR,
+    Prior,
+    centred_level,
+    estimate,
+    noise_variances,
+    prior,
+)
 from rasp_tuner.engine.kernel.state import Dims, L, Places, State
 
 RECENT_STEPS = 20.0  # that the short memory lasts
@@ -58,7 +66,7 @@ def believe(dims: Dims, state: State, default: Array, contexts: Array) -> Belief
     moving, theta, x = _has_say(state), state.theta, encoded(dims, state, contexts)
     share = moving / a
     return Belief(
-        weights=_weights(state, moving),
+        weights=_weights(state, moving, kernels[:, 2]),
         noises=noises,
         spread=_spread(dims, state, n),
         offset=offset,
@@ -157,9 +165,13 @@ def _has_say(state: State) -> Array:
     return state.fitted * (refresh_now(state.steps) | (state.scores[:, L] > MOVING_IDLE_NATS))
 
 
-def _weights(state: State, moving: Array) -> Array:
-    """[B, E] of the experts; none for a moving optimum without a say."""
-    scores = state.scores + 0.0
+def _weights(state: State, moving: Array, similar: Array) -> Array:
+    """[B, E] of the experts; none for a moving optimum without a say.
+
+    What was seen elsewhere says little about who is right in a situation that is like no other [B, R].
+    """
+    familiar = np.minimum(row_max(similar) / FAMILIAR, 1.0)
+    scores = EXPERT_PRIOR + familiar * (state.scores - EXPERT_PRIOR)
     silent = moving == 0.0
     if collapse_mask(silent) is not False:
         scores[:, L] = np.where(silent, -np.inf, scores[:, L])

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.belief import Belief
-from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers, refresh_now
+from rasp_tuner.engine.kernel.believe import box, minimisers, refresh_now
 from rasp_tuner.engine.kernel.masks import (
     BatchProgress,
     Flags,
@@ -60,7 +60,6 @@ def start(dims: Dims) -> dict[str, ArrayLike]:
         "context_least": -LARGEST,
         "context_most": LARGEST,
         "level_variance": 4.0,
-        "shape": np.ones(dims.knobs),
         "location_variance": np.full(dims.knobs, OPTIMUM_VARIANCE),
         "scores": EXPERT_PRIOR,
         "noises": NOISE_PRIOR,
@@ -190,23 +189,17 @@ def _track(
         looked = likeliest, spread
     assign_where(state.tracked, true, count)
     if tracked is not False:
-        curvatures, least = _summary(belief, default, leader, local)
-        track(state, curvatures, least, looked, tracked)
+        track(state, _least(belief, default, leader, local), looked, tracked)
 
 
-def _summary(belief: Belief, default: Array, leader: Array, local: Array) -> tuple[Array, Array]:
-    """Curvatures [B, d] and least value [B] of the leading experts, in units of y, relative to the first sample."""
+def _least(belief: Belief, default: Array, leader: Array, local: Array) -> Array:
+    """[B] the least value of the leading experts, in units of y, relative to the first sample."""
     d = belief.optimum.shape[1]
-    a = belief.a[:, None]
     mean = belief.mean[np.arange(len(leader)), local]
-    linear, curvatures = mean[:, 1 : 1 + d], np.maximum(mean[:, 1 + d :], LEAST_CURVATURE * a)
     u = minimisers(*box(default), mean[:, None], belief.a)[:, 0]
-    least = mean[:, 0] + (u * (linear + u * mean[:, 1 + d :])).sum(axis=1)
-    moves = collapse_mask((leader == L) & (belief.moving > 0.0))
-    if moves is not False:
-        assign_where(curvatures, moves, np.maximum(belief.curvatures, LEAST_CURVATURE) * a)
-        assign_where(least, moves, belief.level * belief.a)
-    return curvatures, least + belief.offset
+    least: Array = mean[:, 0] + (u * (mean[:, 1 : 1 + d] + u * mean[:, 1 + d :])).sum(axis=1)
+    assign_where(least, (leader == L) & (belief.moving > 0.0), belief.level * belief.a)
+    return least + belief.offset
 
 
 def _spread(dims: Dims, state: State, rows: Rows, n: int) -> Array:

@@ -23,7 +23,7 @@ Places = NDArray[np.intp]
 BELIEVED = 0.5  # trust of some expert in a sample, from which on it is learned from again
 WINDOW = ("window_points", "window_losses", "window_contexts", "window_weights")
 TRACKED = (
-    "curvature", "level_variance", "largest", "tracked", "shape", "scores", "noises",
+    "curvature", "level_variance", "largest", "tracked", "scores", "noises",
     "centre", "encode", "unit", "covariance", "fitted",
 )  # fmt: skip
 

@@ -23,6 +23,7 @@ from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, chunks, collapse_m
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.pooled_prior import (
     COMMON_DEVIATION,
+    FAMILIAR,
     LEVEL_VARIANCE,
     OPTIMUM_VARIANCE,
     OWN_DEVIATION,
@@ -34,7 +35,6 @@ from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, Dims, L, Places, State
 OUTLIERS_FROM_SAMPLES = 8  # on, a single sample may be called false
 OUTLIER_ODDS = 1e-2  # prior odds of a false measurement
 OUTLIER_ODDS_NEW_SITUATION = 1e-5  # the same in a situation never seen before: it may well be unlike all others
-FAMILIAR = 0.5  # of the wide kernel: likeness from which on a situation was seen before
 OUTLIER_TRUST = 1e-6  # how much a false measurement counts
 OUTLIER, FAILED = 1.0, 2.0  # what is known of an early sample; a failure is no false measurement
 OUTLYING_DEVIATIONS = 5.0  # at which a sample counts a quarter

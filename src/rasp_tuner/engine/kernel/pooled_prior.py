@@ -17,7 +17,6 @@ from rasp_tuner.engine.kernel.state import NOISES, Dims, E, L, State
 
 OPTIMUM_VARIANCE = 0.25  # of an optimum around the default
 OWN_DEVIATION, COMMON_DEVIATION = 0.3, 0.4  # of a knob's own curvature and of the common one, in units of a
-OWN_DEVIATION_LEAST = 0.1  # of the first, once the knobs' curvatures are known
 LEVEL_VARIANCE = 25.0  # of the least y, in units of a, while nothing is known
 LARGEST_LEVEL = 1e30  # in units of a: a metric that jumps must not overflow
 TINY = 1e-100  # a curvature where y is constant, so that no logarithm sees a zero
@@ -27,6 +26,7 @@ NOISE_ODDS = 2.0  # nats against each noise that the curvature is estimated with
 START_NOISE = 1e-2  # rho before any sample
 DECADE_ODDS = 1.0  # nats against a variance ten times larger or smaller than that
 LOCAL_ODDS = 3.0  # nats against every local expert but the blind one
+FAMILIAR = 0.5  # of the wide kernel: likeness from which on a situation was seen before
 KEEP = 0.97  # of scores, a step: old ones fade
 FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end a hypothesis
 FARTHEST = 1e150  # deviations: beyond, squares overflow
@@ -53,20 +53,18 @@ def prior(dims: Dims, state: State) -> Prior:
     """Of a bowl that is not known yet, by what the tuner's situations have shown so far."""
     d, p, size = dims.knobs, dims.features, state.size
     known = state.curvature > 0.0
-    tracked = np.where(known, state.tracked, 0.0)
-    own = np.maximum(OWN_DEVIATION / np.sqrt(1.0 + tracked / 20.0), OWN_DEVIATION_LEAST) ** 2
     level_variance = np.minimum(np.maximum(4.0 * state.level_variance, 0.01), LEVEL_VARIANCE)
     level_variance = np.where(known, level_variance, LEVEL_VARIANCE)
-    shape = np.where(known[:, None], state.shape, 1.0)
     where, unsure = state.location, state.location_variance
-    mean = np.concat([(unsure + where**2).sum(axis=1)[:, None], -2.0 * shape * where, shape], axis=1)
+    mean = np.concat([(unsure + where**2).sum(axis=1)[:, None], -2.0 * where, np.ones_like(where)], axis=1)
     precision = np.zeros((size, p, p))
-    common = COMMON_DEVIATION**2 / (own + d * COMMON_DEVIATION**2)
-    precision[:, 1 + d :, 1 + d :] = (-common / own)[:, None, None]
+    own, both = OWN_DEVIATION**2, COMMON_DEVIATION**2
+    common = both / (own + d * both)
+    precision[:, 1 + d :, 1 + d :] = -common / own
     diagonal = precision.reshape((size, p * p))[:, :: p + 1]  # a view
     diagonal[:, 0] = 1.0 / np.where(known, level_variance + 0.1 * d, LEVEL_VARIANCE)
     diagonal[:, 1 : 1 + d] = 0.25 / unsure
-    diagonal[:, 1 + d :] = ((1.0 - common) / own)[:, None]
+    diagonal[:, 1 + d :] = (1.0 - common) / own
     return Prior(mean, precision, (precision @ mean[:, :, None])[:, :, 0], level_variance)
 
 
@@ -105,20 +103,18 @@ def estimate(prior: Prior, G: Array, b: Array, rest: Array, level: Array) -> Arr
     return likeliest
 
 
-def track(state: State, curvatures: Array, least: Array, seen: tuple[Array, Array] | None, tracked: Mask) -> None:
+def track(state: State, least: Array, seen: tuple[Array, Array] | None, tracked: Mask) -> None:
     """Move what is shared towards what is seen now, in the tuners that are `tracked`.
 
-    That is the curvatures [B, d] and the least y [B] of the leading expert, and, if they were `seen` anywhere, the
-    likeliest curvature of all, of which the first begins it, and the spread of y; 0 where it was not looked at.
+    That is the least y [B] of the leading expert, and, if they were `seen` anywhere, the likeliest curvature of all, of
+    which the first begins it, and the spread of y; 0 where it was not looked at.
     """
-    d, curvature, level = curvatures.shape[1], state.curvature, state.level
+    curvature, level = state.curvature, state.level
     if seen is not None:
         known = curvature > 0.0
         curvature, level = np.where(known, curvature, seen[0]), np.where(known, level, least)
     gap = least - level
     far = np.minimum(np.abs(gap) / curvature, 1e6) ** 2
-    relative = curvatures * d / curvatures.sum(axis=1)[:, None]
-    shape = state.shape + RATE * (np.minimum(np.maximum(relative, 0.2), 4.0) - state.shape)
     largest = 0.995 * state.largest
     if seen is not None:
         curvature = curvature * np.minimum(np.maximum(seen[0] / curvature, 0.3), 3.0) ** CURVATURE_RATE
@@ -126,7 +122,6 @@ def track(state: State, curvatures: Array, least: Array, seen: tuple[Array, Arra
     limited = np.minimum(np.maximum(curvature, 0.1 * largest), 100.0 * largest)
     assign_where(state.level, tracked, level + RATE * gap)
     assign_where(state.level_variance, tracked, state.level_variance + RATE * (far - state.level_variance))
-    assign_where(state.shape, tracked, shape * d / shape.sum(axis=1)[:, None])
     assign_where(state.curvature, tracked, np.where(largest > 0.0, limited, curvature))
     assign_where(state.largest, tracked, largest)
 

@@ -63,7 +63,6 @@ FIELDS = {  # what each array of one tuner must be; a file has no more rows R th
     "level_variance": Field((), 0.0, LARGEST_LEVEL_VARIANCE),
     "largest": Field((), 0.0, FAR),
     "tracked": Field((), 0.0, MOST_SAMPLES),
-    "shape": Field(("d",), 1e-3, 1e3),
     "location": Field(("d",), -2.0, 2.0),
     "location_variance": Field(("d",), 1e-3, 10.0),
     "scores": Field((E,), LEAST_NATS, MOST_NATS),
@@ -159,7 +158,6 @@ class State:
     level_variance: Array  # [B] in units of the curvature squared
     largest: Array  # [B] deviation of y, slowly forgotten
     tracked: Array  # [B] samples that these were tracked for
-    shape: Array  # [B, d] curvature of each knob relative to the others
     location: Array  # [B, d] where optima are expected, in u; 0 is the default
     location_variance: Array  # [B, d] of an optimum around that
     # experts

@@ -223,12 +223,22 @@ static void believe_moving(const Dims *dims, const State *one, const double *con
     moving_covariance(dims, one, belief);
 }
 
-static void weigh_experts(const State *one, const Belief *belief) {
+double likeness(const Dims *dims, const State *one, const Belief *belief) {
+    const double *similar = belief->kernels + 2 * dims->R;
+    double likest = 0.0;
+    EACH(i, slots_used(dims, one)) likest = most(likest, similar[i]);
+    return largest_of_lanes(likest);
+}
+
+/* What was seen elsewhere says little about who is right in a situation that is like no other. */
+static void weigh_experts(const Dims *dims, const State *one, const Belief *belief) {
+    const double familiar = least(likeness(dims, one, belief) / FAMILIAR, 1.0);
     int n = *belief->moving > 0.0 ? E : L;
-    double top = one->scores[0], total = 0.0;
-    for (int i = 1; i < n; i++) top = one->scores[i] > top ? one->scores[i] : top;
+    double scores[E], top = -INFINITY, total = 0.0;
+    for (int i = 0; i < E; i++) scores[i] = expert_prior(i) + familiar * (one->scores[i] - expert_prior(i));
+    for (int i = 0; i < n; i++) top = most(top, scores[i]);
     for (int i = 0; i < E; i++) {
-        belief->weights[i] = i < n ? exp(one->scores[i] - top) : 0.0;
+        belief->weights[i] = i < n ? exp(scores[i] - top) : 0.0;
         total += belief->weights[i];
     }
     for (int i = 0; i < E; i++) belief->weights[i] /= total;
@@ -278,7 +288,7 @@ static void believe(const Dims *dims, const State *one, const double *context, c
     invert(dims, belief, s);
     for (int64_t l = 0; l < L; l++) solve(dims, one, belief, l, level, s);
     believe_moving(dims, one, context, belief);
-    weigh_experts(one, belief);
+    weigh_experts(dims, one, belief);
     *belief->spread = spread(dims, one);
     make_hint(dims, one, belief, s->gaps);
     *belief->origin = dot(dims->k, one->first, one->weights);

@@ -40,7 +40,7 @@ enum { MOST_FEATURES = 1 + 2 * MOST_KNOBS };
 typedef struct {
     double *keys, *prompts, *trust, *counts, *last, *count, *steps, *latest;
     double *origin, *previous, *mean, *moment, *changes, *distance, *context_least, *context_most;
-    double *curvature, *level, *level_variance, *largest, *tracked, *shape, *location, *location_variance;
+    double *curvature, *level, *level_variance, *largest, *tracked, *location, *location_variance;
     double *scores, *noises, *weights, *first, *suspected, *early;
     double *window_points, *window_contexts, *window_losses, *window_weights;
     double *reduced_mean, *reduced_moments, *centre, *encode, *theta, *unit, *covariance, *fitted;
@@ -82,6 +82,11 @@ int64_t belief_length(const Dims *dims);
 #define STUDENT_NORM -0.9686195890547249 /* log of its norm */
 #define FARTHEST 1e150 /* deviations: beyond, squares overflow */
 
+#define FAMILIAR 0.5   /* of the wide kernel: likeness from which on a situation was seen before */
+#define LOCAL_ODDS 3.0 /* nats against every local expert but the blind one, before any sample */
+
+static inline double expert_prior(int expert) { return expert > 0 && expert < L ? -LOCAL_ODDS : 0.0; }
+
 /* Scratch memory of so many numbers, taken once a call; on a GPU a thread has its own. */
 double *borrow(const Dims *dims, int64_t length); /* layout.c */
 void release(double *memory);                     /* layout.c */
@@ -100,6 +105,7 @@ void noise_variances(const State *one, double *rho);                            
 APART void context_gaps(const Dims *dims, const State *one, const double *context, double *gaps); /* memory.c: [2, R] */
 double context_reach(const State *one);                                              /* memory.c */
 void encode_context(const Dims *dims, const State *one, const double *context, double *x);  /* moving.c: [1 + r] */
+double likeness(const Dims *dims, const State *one, const Belief *belief);           /* believe.c: of the likest slot */
 void features(const Dims *dims, const double *u, double *phi);                       /* linear.c: [p] */
 APART int cholesky(int64_t n, const double *A, double *lower);                             /* linear.c: 0 if it worked */
 APART int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);       /* linear.c: 0 if it worked */

@@ -27,7 +27,6 @@ State tuner(const Dims *dims, const State *all, int64_t row) {
         .level_variance = all->level_variance + row,
         .largest = all->largest + row,
         .tracked = all->tracked + row,
-        .shape = all->shape + row * d,
         .location = all->location + row * d,
         .location_variance = all->location_variance + row * d,
         .scores = all->scores + row * E,

@@ -10,7 +10,6 @@
 #define OUTLIERS_FROM_SAMPLES 8.0       /* on, a single sample may be called false */
 #define OUTLIER_ODDS 1e-2               /* prior odds of a false measurement */
 #define OUTLIER_ODDS_NEW_SITUATION 1e-5 /* the same in a situation never seen before: it may well be unlike others */
-#define FAMILIAR 0.5                    /* of the wide kernel: likeness from which on a situation was seen before */
 #define OUTLIER_TRUST 1e-6              /* how much a false measurement counts */
 #define OUTLIER 1.0                     /* what is known of an early sample */
 #define FAILED 2.0                      /* the same; a failure is no false measurement */
@@ -62,12 +61,7 @@ static double log_mean(const double *logs, const double *weights) {
 /* Probability that a sample is no false measurement; a second odd one in a row clears both. */
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs) {
     if (*one->steps < OUTLIERS_FROM_SAMPLES) return 1.0;
-    const double *similar = belief->kernels + 2 * dims->R;
-    const int64_t count = slots_used(dims, one);
-    double likest = 0.0;
-    EACH(i, count) likest = most(likest, similar[i]);
-    likest = largest_of_lanes(likest);
-    const double odds = likest > FAMILIAR ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
+    const double odds = likeness(dims, one, belief) > FAMILIAR ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
     const double if_outlier = log(odds / (10.0 * most(*one->largest, *belief->a)));
     const double trust = 1.0 / (1.0 + exp(least(if_outlier - log_mean(logs, belief->weights), 100.0)));
     if (trust >= 0.5) {

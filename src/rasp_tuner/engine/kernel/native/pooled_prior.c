@@ -4,13 +4,11 @@
 #include <string.h>
 
 #define OWN_DEVIATION 0.3       /* of a knob's own curvature, in units of a */
-#define OWN_DEVIATION_LEAST 0.1 /* the same once the knobs' curvatures are known */
 #define COMMON_DEVIATION 0.4    /* of the curvature that the knobs have in common, in units of a */
 #define LEVEL_VARIANCE 25.0     /* of the least y, in units of a, while nothing is known */
 #define LARGEST_LEVEL 1e30      /* in units of a: a metric that jumps must not overflow */
 #define TINY 1e-100             /* a curvature where y is constant, so that no logarithm sees a zero */
 #define KEEP 0.97               /* of scores, a step: what is true may change */
-#define LOCAL_ODDS 3.0          /* nats against every local expert but the blind one */
 #define CURVATURE_RATE 0.3      /* of one step towards the curvature that is likeliest now */
 #define RATE 0.1                /* of one step towards what the leading expert sees */
 #define TRACK_FROM_SAMPLES 5.0  /* on, the curvature is tracked instead of estimated */
@@ -23,26 +21,23 @@ static const double TRIED_NOISES[TRIED] = {1e-4, 1e-3, 1e-2, 1e-1, 1.0}; /* that
 void make_prior(const Dims *dims, const State *one, Prior *prior) {
     const int64_t d = dims->d, p = dims->p;
     const bool known = *one->curvature > 0.0;
-    double own = OWN_DEVIATION;
+    const double own = OWN_DEVIATION * OWN_DEVIATION, both = COMMON_DEVIATION * COMMON_DEVIATION;
+    const double common = both / (own + (double)d * both);
     prior->level_variance = LEVEL_VARIANCE;
-    if (known) {
-        prior->level_variance = least(LEVEL_VARIANCE, most(4.0 * *one->level_variance, 0.01));
-        own = most(OWN_DEVIATION_LEAST, OWN_DEVIATION / sqrt(1.0 + *one->tracked / 20.0));
-    }
-    const double both = COMMON_DEVIATION * COMMON_DEVIATION, common = both / (own * own + (double)d * both);
+    if (known) prior->level_variance = least(LEVEL_VARIANCE, most(4.0 * *one->level_variance, 0.01));
     double *mean = prior->mean, *precision = prior->precision, *pull = prior->pull;
     EACH(i, p * p) precision[i] = 0.0;
     JOIN();
     precision[0] = 1.0 / (prior->level_variance + (known ? 0.1 * (double)d : 0.0));
     mean[0] = 0.0;
     for (int64_t i = 0; i < d; i++) {
-        const double shape = known ? one->shape[i] : 1.0, location = one->location[i];
+        const double location = one->location[i];
         mean[0] += one->location_variance[i] + location * location;
-        mean[1 + i] = -2.0 * shape * location;
-        mean[1 + d + i] = shape;
+        mean[1 + i] = -2.0 * location;
+        mean[1 + d + i] = 1.0;
         precision[(1 + i) * (p + 1)] = 0.25 / one->location_variance[i];
         for (int64_t j = 0; j < d; j++)
-            precision[(1 + d + i) * p + 1 + d + j] = ((i == j ? 1.0 : 0.0) - common) / (own * own);
+            precision[(1 + d + i) * p + 1 + d + j] = ((i == j ? 1.0 : 0.0) - common) / own;
     }
     EACH(i, p) {
         double sum = 0.0;
@@ -162,8 +157,7 @@ void observe_noise(const State *one, const double *errors, const double *unsure)
 void observe_scores(const State *one, const double *logs) {
     double top = -INFINITY;
     for (int i = 0; i < E; i++) {
-        const double prior = i > 0 && i < L ? -LOCAL_ODDS : 0.0;
-        one->scores[i] = KEEP * one->scores[i] + (1.0 - KEEP) * prior + logs[i];
+        one->scores[i] = KEEP * one->scores[i] + (1.0 - KEEP) * expert_prior(i) + logs[i];
         top = most(top, one->scores[i]);
     }
     for (int i = 0; i < E; i++) one->scores[i] -= top;
@@ -184,29 +178,23 @@ static double trusted_spread(const Dims *dims, const State *one, double *y) {
     return sqrt(most(squares / total - mean * mean, 0.0));
 }
 
-/* Curvatures [d] and least value of one expert, in units of y; the value is relative to the first sample. */
-static double summary(const Dims *dims, const Belief *belief, int expert, double *curvatures) {
+/* The least value of one expert, in units of y, relative to the first sample. */
+static double least_value(const Dims *dims, const Belief *belief, int expert) {
     const int64_t d = dims->d;
-    const double a = *belief->a, floor = LEAST_CURVATURE * a;
-    if (expert == L && *belief->moving > 0.0) {
-        for (int64_t i = 0; i < d; i++) curvatures[i] = most(belief->curvatures[i] * a, floor);
-        return *belief->level * a + *belief->offset;
-    }
+    const double a = *belief->a;
+    if (expert == L && *belief->moving > 0.0) return *belief->level * a + *belief->offset;
     const double *mean = belief->mean + (expert < L ? expert : L - 1) * dims->p;
     double value = mean[0];
     for (int64_t i = 0; i < d; i++) {
-        const double default_ = dims->default_[i];
-        curvatures[i] = most(mean[1 + d + i], floor);
-        const double u = clip(mean[1 + i] / (-2.0 * curvatures[i]), -2.0 * default_, 2.0 * (1.0 - default_));
+        const double default_ = dims->default_[i], curvature = most(mean[1 + d + i], LEAST_CURVATURE * a);
+        const double u = clip(mean[1 + i] / (-2.0 * curvature), -2.0 * default_, 2.0 * (1.0 - default_));
         value += u * mean[1 + i] + u * u * mean[1 + d + i];
     }
     return value + *belief->offset;
 }
 
 /* Move what all situations share towards what is seen now; the first likeliest curvature begins it. */
-static void move_shared(const Dims *dims, const State *one, const double *curvatures, double value, double likeliest,
-                        double spread) {
-    const int64_t d = dims->d;
+static void move_shared(const State *one, double value, double likeliest, double spread) {
     if (*one->curvature == 0.0) {
         *one->curvature = likeliest;
         *one->level = value;
@@ -214,21 +202,13 @@ static void move_shared(const Dims *dims, const State *one, const double *curvat
     const double gap = value - *one->level, far = least(fabs(gap) / *one->curvature, 1e6);
     *one->level += RATE * gap;
     *one->level_variance += RATE * (far * far - *one->level_variance);
-    double mean = 0.0, total = 0.0;
-    for (int64_t i = 0; i < d; i++) mean += curvatures[i];
-    mean /= (double)d;
-    for (int64_t i = 0; i < d; i++) {
-        one->shape[i] += RATE * (clip(curvatures[i] / mean, 0.2, 4.0) - one->shape[i]);
-        total += one->shape[i];
-    }
-    for (int64_t i = 0; i < d; i++) one->shape[i] /= total / (double)d;
     *one->curvature *= pow(clip(likeliest / *one->curvature, 0.3, 3.0), CURVATURE_RATE);
     *one->largest = most(spread, 0.995 * *one->largest);
     if (*one->largest > 0.0) *one->curvature = clip(*one->curvature, 0.1 * *one->largest, 100.0 * *one->largest);
 }
 
 int64_t track_scratch(const Dims *dims) {
-    return dims->d + (estimate_scratch(dims) > dims->R ? estimate_scratch(dims) : dims->R);
+    return estimate_scratch(dims) > dims->R ? estimate_scratch(dims) : dims->R;
 }
 
 void track(const Dims *dims, const State *one, const Belief *belief, const Prior *prior, double *scratch) {
@@ -240,14 +220,11 @@ void track(const Dims *dims, const State *one, const Belief *belief, const Prior
     for (int i = 1; i < E; i++)
         if (one->scores[i] > one->scores[leader]) leader = i;
     double likeliest = *one->curvature, spread = 0.0; /* 0 where it is not looked at */
-    double *curvatures = scratch;
     if (refresh_now(one) || *one->curvature == 0.0) {
         const int64_t local = leader < L ? leader : L - 1;
         likeliest = estimate_curvature(dims, prior, belief->G + local * p * p, belief->b + local * p,
-                                       belief->rest[local], a * centred_level(one, *belief->offset, a),
-                                       scratch + dims->d);
-        spread = trusted_spread(dims, one, scratch + dims->d);
+                                       belief->rest[local], a * centred_level(one, *belief->offset, a), scratch);
+        spread = trusted_spread(dims, one, scratch);
     }
-    const double value = summary(dims, belief, leader, curvatures);
-    move_shared(dims, one, curvatures, value, likeliest, spread);
+    move_shared(one, least_value(dims, belief, leader), likeliest, spread);
 }

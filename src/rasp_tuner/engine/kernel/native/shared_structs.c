@@ -24,7 +24,7 @@ static const Place PLACES[] = {
     AT(State, count), AT(State, steps), AT(State, latest), AT(State, origin), AT(State, previous), AT(State, mean),
     AT(State, moment), AT(State, changes), AT(State, distance), AT(State, context_least), AT(State, context_most),
     AT(State, curvature), AT(State, level),
-    AT(State, level_variance), AT(State, largest), AT(State, tracked), AT(State, shape), AT(State, location),
+    AT(State, level_variance), AT(State, largest), AT(State, tracked), AT(State, location),
     AT(State, location_variance), AT(State, scores), AT(State, noises), AT(State, weights), AT(State, first),
     AT(State, suspected), AT(State, early), AT(State, window_points), AT(State, window_contexts),
     AT(State, window_losses), AT(State, window_weights), AT(State, reduced_mean), AT(State, reduced_moments),
