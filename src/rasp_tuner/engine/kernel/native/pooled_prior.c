@@ -13,7 +13,7 @@
 #define RATE 0.1                /* of one step towards what the leading expert sees */
 #define TRACK_FROM_SAMPLES 5.0  /* on, the curvature is tracked instead of estimated */
 #define LEAST_TRACKED_CURVATURE 1e-95 /* below, nothing has moved y yet */
-#define NOISE_ODDS 2.0          /* nats against each of the next but the one before */
+#define NOISE_ODDS 2.0          /* nats against each of the next for each place from the middle */
 
 enum { TRIED = 5 };
 static const double TRIED_NOISES[TRIED] = {1e-4, 1e-3, 1e-2, 1e-1, 1.0}; /* that the curvature is estimated with */
@@ -96,7 +96,7 @@ double estimate_curvature(const Dims *dims, const Prior *prior, const double *G,
         double sizes = 0.0;
         for (int64_t i = 0; i < p; i++) sizes += log(lower[i * p + i]);
         evidence[t] = linear / a - 0.5 * square / (a * a) - n * log(a) - 0.5 * dot(p, by_prior, by_mean) / noise
-                      - 0.5 * (n * log(noise) + 2.0 * sizes) - NOISE_ODDS * t;
+                      - 0.5 * (n * log(noise) + 2.0 * sizes) - NOISE_ODDS * fabs(t - (TRIED - 1) / 2);
         /* plus a little: too steep is safer than too flat */
         logs[t] = log(a) + least(0.5 / most(2.0 * square / (a * a) - linear / a, 0.5), 1.0);
         top = most(top, evidence[t]);
