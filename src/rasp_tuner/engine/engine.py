@@ -351,7 +351,7 @@ class Engine:
         self.family.learn(trial, belief, forecast)
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
-            self.objective.observe_level(error, self.beside(belief, point).level)
+            self.objective.observe_level(self.beside(belief, point).level)
             changed |= self._rescaled()
         if changed:
             self.family.reweigh(self.objective.weights)
@@ -377,9 +377,9 @@ class Engine:
     def _scale_changes(self) -> bool:
         """The same, by a look at the latest samples; in NumPy also where families are compiled."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        changes = self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
+        changes = self.objective.choose_scale(recent.contexts[latest], recent.losses[latest])
         if changes:
-            self._log_scales("it predicts the latest runs better")
+            self._log_scales("levels differ by factors between situations")
         return bool(changes)
 
     def _log_scales(self, why: str) -> None:

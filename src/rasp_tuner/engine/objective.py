@@ -30,14 +30,12 @@ from rasp_tuner.engine.scalar_or_batch import (
     rows_of,
     saved,
 )
-from rasp_tuner.engine.scale import easier_in_logs, levels_apart
+from rasp_tuner.engine.scale import levels_apart
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.types import Direction, Metric, Scale
 
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
-NEAR_ZERO, NEAR_ZERO_SHARE = 0.05, 0.1  # of the default's level; of the samples that may lie below without harm
 LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if levels are to differ
-NEAR_ZERO_SAMPLES = 30  # that this share is taken over
 LEAST_UNIT = 1e-300  # of what a difference is divided by
 LEAST_LOG = math.log(LEAST_UNIT)
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
@@ -79,7 +77,6 @@ class Objective(MetricTable):
         self.uses_log = [yes if metric.scale in logs else no for metric in self.metrics.values()]  # [K]
         self.positive = [yes] * len(self.metrics)  # [K] whether all values were above zero
         self._levels = [zero] * 3  # of log(target of the default): count, mean, sum of squares around it
-        self._near_zero = zero  # share of values that are but a few percent of what the default would have come to
         self.seen: Number = 0 if isinstance(zero, float) else n.astype(zero, n.int64)
         self.set_weights()
 
@@ -216,12 +213,9 @@ class Objective(MetricTable):
         """Whether the scale is open: of one metric on "auto" that was never 0 or less."""
         return self.one_open & self.positive[0]
 
-    def observe_level(self, target: Number, default: Number, told: Condition = True) -> None:
-        """Take in a target, and the one that the default would have come to in the same situation."""
-        n, sign, near_zero = numbers_of(self._zero), self.sign, self._near_zero
-        value, level = sign * self.own_units(target), sign * self.own_units(default)
-        step = n.where(value < NEAR_ZERO * level, 1.0 - near_zero, -near_zero)
-        self._near_zero = chosen(told, near_zero + step / n.clip(self.seen, 1, NEAR_ZERO_SAMPLES), near_zero)
+    def observe_level(self, default: Number, told: Condition = True) -> None:
+        """Take in the target that the default would have come to in the situation of a sample."""
+        n, level = numbers_of(self._zero), self.sign * self.own_units(default)
         counts = told & (level > 0.0)
         if counts is False:
             return
@@ -233,34 +227,24 @@ class Objective(MetricTable):
         self._levels = new if counts is True else [chosen(counts, a, b) for a, b in zip(new, self._levels, strict=True)]
 
     def choose_scale(
-        self,
-        contexts: Tensor,
-        points: Tensor,
-        losses: Tensor,
-        used: Tensor | None = None,
-        looked: Condition = True,
+        self, contexts: Tensor, losses: Tensor, used: Tensor | None = None, looked: Condition = True
     ) -> Condition:
         """Look again at the scale, by the latest samples [n, .] and their losses [n, C]; whether it changed.
 
-        A logarithm is for levels that differ by factors between situations, and for values that it makes far easier to
-        predict. The latter not if they come close to zero, as a distance does: they would never be close enough.
+        A logarithm is for levels that differ by factors between situations; not while one of the samples has none.
         Of B tuners all have a first axis; `used` [B, n] says which samples there are, `looked` whose turn it is.
         """
         n, now = numbers_of(self._zero), self.uses_log[0]
         logs = self.sign * losses[..., 1]
         if used is None:
             used = np.ones(len(logs), dtype=bool)
-        without = (used & (logs < LEAST_LOG + 1.0)).any(axis=-1)  # what is not positive has no logarithm
-        looked = looked & n.logical_not(without if self.batch else bool(without))
+        without = (used & (logs < LEAST_LOG + 1.0)).any(axis=-1)
+        looked = looked & n.logical_not(now) & n.logical_not(without if self.batch else bool(without))
         count, _, squares = self._levels
-        apart = looked & (squares > LEVEL_SPREAD**2 * count)
-        uses_log = looked if self._logs_first else found_among(apart, levels_apart, contexts, logs, used)
-        left = looked & n.logical_not(uses_log) & (self._near_zero <= NEAR_ZERO_SHARE)
-        easier = found_among(left & n.logical_not(now), easier_in_logs, contexts, points, logs, used)
-        uses_log = uses_log | (left & now) | easier
-        changed = looked & (uses_log != now)
+        spread = looked & (squares > LEVEL_SPREAD**2 * count)
+        changed = looked if self._logs_first else found_among(spread, levels_apart, contexts, logs, used)
         if n.any(changed):
-            self.uses_log[0] = chosen(changed, uses_log, now)
+            self.uses_log[0] = now | changed
             self.set_weights()
         return changed
 
@@ -342,7 +326,6 @@ class Objective(MetricTable):
         share = more / max(count + more, 1.0)
         apart = count * share * (others - level) ** 2
         self._levels = [count + more, (1.0 - share) * level + share * others, squares + scatter + apart]
-        self._near_zero = (n * self._near_zero + m * other._near_zero) / total
         self.seen = total
         self.set_weights()
 
@@ -350,7 +333,7 @@ class Objective(MetricTable):
         """Everything learned; of B tuners each array has a last axis of tuners."""
         of_columns = {"mean": self._mean, "squares": self._squares, "worst": self._worst, "scales": self._deviations}
         lists = {**of_columns, "log": self.uses_log, "positive": self.positive}
-        numbers = {"seen": self.seen, **dict(zip(LEVELS, self._levels, strict=True)), "near_zero": self._near_zero}
+        numbers = {"seen": self.seen, **dict(zip(LEVELS, self._levels, strict=True))}
         alone = {name: saved([number])[0, ...] for name, number in numbers.items()}
         return {name: saved(own) for name, own in lists.items()} | alone
 
@@ -366,7 +349,6 @@ class Objective(MetricTable):
             "positive": Field(metrics, 0.0, 1.0, whole=True),
             "seen": count,
             **dict(zip(LEVELS, (count, Field((), -FARTHEST_LOG, FARTHEST_LOG), Field((), 0.0, FAR_SUM)), strict=True)),
-            "near_zero": Field((), 0.0, 1.0),
         }
         read = restored(state, fields, self._zero)
         for (name, metric), log in zip(self.metrics.items(), state["log"], strict=True):
@@ -374,7 +356,7 @@ class Objective(MetricTable):
                 raise broken(state, "log", f"say that {name!r} is on scale {metric.scale!r}", log)
         self._mean, self._squares, self._worst, self._deviations = (read[name] for name in list(fields)[:4])
         self.uses_log, self.positive = ([value > 0.0 for value in read[name]] for name in ("log", "positive"))
-        (seen,), (self._near_zero,) = read["seen"], read["near_zero"]
+        (seen,) = read["seen"]
         self.seen = int(seen) if isinstance(seen, float) else n.astype(seen, n.int64)
         self._levels = [read[name][0] for name in LEVELS]
         self.set_weights()

@@ -191,7 +191,7 @@ class FleetEngine:
             tuners.know("level", tuners.known("level") - np.where(begun, y, 0.0))
         changed = objective.observe(losses, told)
         if open_.any():
-            objective.observe_level(y, versus.level, open_)
+            objective.observe_level(versus.level, open_)
             changed = changed | self._rescaled(tuners, open_ & due(objective.seen))
         if changed.any():
             tuners.reweigh(changed)
@@ -202,7 +202,7 @@ class FleetEngine:
         for begin in range(0, len(turns), BLOCK_TUNERS):
             places = turns[begin : begin + BLOCK_TUNERS]
             part = tuners.some(places)
-            changed[places] = part.objective.choose_scale(*recent(part, self.default), looked=looked[places])
+            changed[places] = part.objective.choose_scale(*recent(part), looked=looked[places])
             tuners.put(places, part)
         return changed
 
@@ -221,14 +221,12 @@ class FleetEngine:
         tuners.records.failures[waiting] = 0.0
 
 
-def recent(tuners: Tuners, default: Array) -> tuple[Array, Array, Array, Flags]:
-    """Contexts, points and losses [n, m, .] of the latest samples, oldest first, and which of them there are [n, m]."""
+def recent(tuners: Tuners) -> tuple[Array, Array, Flags]:
+    """Contexts and losses [n, m, .] of the latest samples, oldest first, and which of them there are [n, m]."""
     sample = tuners.known("steps").astype(np.int64)[:, None] - SCALE_SAMPLES + np.arange(SCALE_SAMPLES)
     each, place = np.arange(tuners.size)[:, None], sample % WINDOW_SAMPLES
-    contexts, u, losses = (
-        tuners.known(name)[each, place] for name in ("window_contexts", "window_points", "window_losses")
-    )
-    return contexts, default + 0.5 * u, losses + tuners.known("first")[:, None], sample >= 0
+    contexts, losses = (tuners.known(name)[each, place] for name in ("window_contexts", "window_losses"))
+    return contexts, losses + tuners.known("first")[:, None], sample >= 0
 
 
 def _within_budget(tuners: Tuners, offer: Against) -> Flags:

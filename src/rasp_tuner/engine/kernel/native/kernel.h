@@ -140,8 +140,6 @@ void rasp_tell(const Dims *, const State *, const int64_t *rows, int64_t n, doub
                double *means, double *variances);
 void rasp_draws(uint64_t seed, int64_t n, const double *numbers, const double *asks, int64_t count,
                 double *draws); /* draws.c: [n, count], uniform in [0, 1) */
-void rasp_easier_in_logs(int64_t tuners, int64_t samples, int64_t d, int64_t c, const double *contexts,
-                         const double *points, const double *logs, const bool *used, bool *easier); /* scale.c */
 #pragma GCC visibility pop
 
 #endif
