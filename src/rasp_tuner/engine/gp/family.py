@@ -35,6 +35,7 @@ from rasp_tuner.engine.gp.model import (
     trusted,
 )  # fmt: skip
 from rasp_tuner.engine.gp.posterior import ContextPosterior
+from rasp_tuner.engine.gp.search import point_keys
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
@@ -111,10 +112,12 @@ class GpFamily:
             raise RuntimeError("nothing was learned yet")
         context = np.clip(context, -LARGEST, LARGEST)
         here = ContextPosterior(fit, context, float(s["clock"][0]))
-        barred = {point.tobytes() for point in s["points"][(s["failed"] > 0.0) & (here.kc > ALIKE)]}
+        barred: set[bytes] = set()
+        if s["failed"].any():
+            barred = set(point_keys(s["points"][(s["failed"] > 0.0) & (here.kc > ALIKE)]))
         if len(s["unreached"]):
             z = fit.metric.z(np.stack([context, *s["unreached_in"]]), fit.weights.relevance)
-            barred |= {point.tobytes() for point in s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]}
+            barred |= set(point_keys(s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]))
         runs = (s["points"] == self._knobs.default).all(axis=1)  # rows, each a situation of its own
         unknown = float(here.kc @ np.where(runs, s["counts"], 0.0)) < ALIKE and self._knobs.default_key not in barred
         unknown = unknown and int(runs.sum()) < 1.0 + BASELINE_SHARE * float(s["clock"][0])
@@ -264,13 +267,19 @@ class GpFamily:
         s, fit = self._state, self._fit
         if fit is None:
             raise RuntimeError("nothing was learned yet")
-        z = fit.metric.z(s["contexts"], fit.weights.relevance)
-        alike = likeness(z, z)
-        alike *= (s["points"][:, None] == s["points"]).all(axis=2) & (s["failed"][:, None] == s["failed"])
-        alike[np.tril_indices(len(alike))] = 0.0
-        one, two = np.unravel_index(int(alike.argmax()), alike.shape)
-        gone = int(two)
-        if alike[one, two] > ALIKE:
+        groups: dict[tuple[bytes, float], list[int]] = {}
+        for i, key in enumerate(zip(point_keys(s["points"]), s["failed"].tolist(), strict=True)):
+            groups.setdefault(key, []).append(i)
+        most, one, two = 0.0, 0, 0
+        for group in groups.values():
+            if len(group) > 1:
+                z = fit.metric.z(s["contexts"][group], fit.weights.relevance)
+                alike = np.triu(likeness(z, z), 1)
+                at, to = divmod(int(alike.argmax()), len(group))
+                if alike[at, to] > most:
+                    most, one, two = float(alike[at, to]), group[at], group[to]
+        gone = two
+        if most > ALIKE:
             share = s["counts"][two] / (s["counts"][one] + s["counts"][two])
             for name in ("losses", "contexts", "trust"):
                 s[name][one] += share * (s[name][two] - s[name][one])
@@ -297,14 +306,15 @@ class GpFamily:
         scale = 0.0 if self._fit is None else self._fit.scale
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
-        climb, level, odd = climbed(self._knobs, self._rows(), metric, climb, self._prior, scale, steps, s["repeats"])
+        rows = self._rows()
+        climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"])
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])
         if odd is not None and n >= TRUST_FROM_ROWS:
             run = abs(float(s["run"][0]))
             change = s["times"] > s["clock"][0] - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
             s["trust"] = np.where(change | (s["counts"] > 1.0), 1.0, trusted(s["trust"], odd))
-        self._fit = self._fitted()
+        self._fit = self._fitted(rows._replace(trust=s["trust"].copy()))
 
     def _rows(self) -> Rows:
         s = self._state
@@ -313,11 +323,11 @@ class GpFamily:
         copies = (s[name].copy() for name in ("counts", "trust", "times"))  # a fit is never changed, rows are
         return Rows(s["points"], features, s["contexts"].copy(), y, *copies)
 
-    def _fitted(self) -> Fit:
-        """The fit to the state as it is."""
+    def _fitted(self, rows: Rows | None = None) -> Fit:
+        """The fit to the state as it is; its rows, if they were made already."""
         s = self._state
         metric = ContextMetric(s["median"], s["deviation"])
-        return fitted(self._knobs, self._rows(), metric, s["theta"], float(s["level"][0]))
+        return fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]))
 
     def _note_reach(self, trial: Trial, context: Array) -> None:
         """Take in whether a new point ran as it was asked for."""

@@ -281,7 +281,8 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, raw: Array) -> "Targets":
-        center = float(np.median(raw))
+        ordered, half = np.sort(raw), len(raw) // 2
+        center = float(ordered[half] if len(raw) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))  # the median
         spread = _deviation(raw - center)
         unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
         return cls((raw - center) / unit, center, unit, spread / unit)
@@ -338,8 +339,10 @@ def fitted(knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level:
 
 def _deviation(y: Array) -> float:
     """Of y [n] with any finite numbers up to LARGEST."""
-    size = max(float(np.abs(y).max()), 1e-300)
-    return size * float((y / size).std())
+    size = max(float(y.max()), -float(y.min()), 1e-300)
+    y = y / size
+    y -= y.sum() / len(y)
+    return size * math.sqrt(float(y @ y) / len(y))
 
 
 def trusted(trust: Array, odd: Array) -> Array:

@@ -110,11 +110,10 @@ def descend(here: ContextPosterior, x: Array) -> tuple[Array, float]:
 def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Array]:
     """Different stored points, least mean first, without those that are barred; the residual decides among a few."""
     points = here.fit.rows.points
-    seen, found = set(barred), []
+    seen, found, keys = set(barred), [], point_keys(points)
     for i in here.linear_means().argsort(kind="stable").tolist():
-        key = points[i].tobytes()
-        if key not in seen:
-            seen.add(key)
+        if keys[i] not in seen:
+            seen.add(keys[i])
             found.append(points[i])
         if len(found) == SHORTLIST:
             break
@@ -132,25 +131,35 @@ def candidates(here: ContextPosterior, barred: set[bytes], rng: np.random.Genera
     ends = [end for end in ends if end[0].tobytes() not in barred] or [(tried[0], 0.0)]
     x0 = min(ends, key=lambda end: end[1])[0]
     lines, line_knob = moves(knobs, x0, STEP)
-    several = np.repeat(x0[None], SEVERAL, axis=0)
     counts = np.minimum(1 + rng.geometric(0.5, SEVERAL), knobs.dim)
     order = rng.random((SEVERAL, knobs.dim)).argsort(axis=1)
     pick, normal = rng.random((SEVERAL, knobs.dim)), rng.normal(size=(SEVERAL, knobs.dim))
-    own = [np.flatnonzero(line_knob == j) for j in range(knobs.dim)]
-    for i in range(SEVERAL):
-        for j in order[i, : counts[i]].tolist():
+    first = line_knob.searchsorted(np.arange(knobs.dim + 1)).tolist()  # line of each knob
+    moved_to, at = lines[np.arange(len(lines)), line_knob].tolist(), x0.tolist()
+    several = [list(at) for _ in range(SEVERAL)]
+    for point, js, picks, far, count in zip(
+        several, order.tolist(), pick.tolist(), normal.tolist(), counts.tolist(), strict=True
+    ):
+        for j in js[:count]:
             if knobs.levels[j] is None:
-                several[i, j] = min(max(x0[j] + WIDE * normal[i, j], 0.0), 1.0)
+                point[j] = min(max(at[j] + WIDE * far[j], 0.0), 1.0)
             else:
-                several[i, j] = lines[own[j][int(pick[i, j] * len(own[j]))], j]
-    away = np.repeat(x0[None], ELSEWHERE if knobs.scale.any() else 0, axis=0)
-    away += LITTLE * rng.normal(size=away.shape)
-    away = snapped(knobs, np.where(knobs.scale, away, x0))
+                point[j] = moved_to[first[j] + int(picks[j] * (first[j + 1] - first[j]))]
+    away = np.zeros((0, knobs.dim))
+    if knobs.scale.any():
+        away = x0 + LITTLE * rng.normal(size=(ELSEWHERE, knobs.dim))
+        away = snapped(knobs, np.where(knobs.scale, away, x0))
     groups = ([x0], [end for end, _ in ends] + tried, [knobs.default], lines, several, away)
     points = knobs.lawful(np.concatenate([np.array(g).reshape(-1, knobs.dim) for g in groups]))
     source = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-    first = len(source) - len(away) - len(several) - len(lines)
-    return Candidates(points, source, first + np.arange(len(lines)), line_knob)
+    ahead = len(source) - len(away) - len(several) - len(lines)
+    return Candidates(points, source, ahead + np.arange(len(lines)), line_knob)
+
+
+def point_keys(points: Array) -> list[bytes]:
+    """A key of each point [m, d], as `tobytes` of it would give."""
+    raw, width = points.tobytes(), points.shape[1] * points.itemsize
+    return [raw[at : at + width] for at in range(0, len(raw), width)]
 
 
 def snapped(knobs: Knobs, points: Array) -> Array:
