@@ -193,7 +193,7 @@ class NativeHere:
     def joint(self, points: Array) -> tuple[Array, Array]:
         t, points, m, n = self._tables, np.ascontiguousarray(points), len(points), len(self.kc)
         mean, covariance = np.empty(m), np.empty((m, m))
-        memory = scratch(m * (t.p + t.q + t.e) + n * (t.e + t.p + t.q + 2 * m + 1) + m)
+        memory = scratch(2 * m * (t.p + t.q + t.e) + n * (t.e + t.p + t.q + 2 * m + 4) + t.p)
         functions()["joint"](
             t.struct, self._made.struct, self._struct, m, address(points), address(mean), address(covariance), memory
         )
@@ -206,7 +206,7 @@ class NativeHere:
 
     def _means_room(self, m: int) -> int:
         t, n = self._tables, len(self.kc)
-        return m * (t.p + t.q + t.e) + n * (t.e + 1) + 1
+        return m * (t.p + t.q + t.e) + n * (t.e + 2) + 1
 
 
 def moves(tables: KnobTables, x: Array, width: float) -> tuple[Array, NDArray[np.intp]]:
