@@ -28,6 +28,7 @@ from rasp_tuner.engine.gp.model import (
     MOST_SPREAD,
     Climb,
     Fit,
+    Older,
     Prior,
     Rows,
     climbed,
@@ -54,6 +55,7 @@ MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
 
+NOTHING_KEPT = np.zeros(0, dtype=np.int64)
 ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust")
 FIELDS = {
     "points": Field(("n", "d"), 0.0, 1.0),
@@ -101,6 +103,7 @@ class GpFamily:
         self._bounds = np.full(context_dim, -LARGEST), np.full(context_dim, LARGEST)  # that scales are made within
         self._state = self._empty()
         self._fit: Fit | None = None
+        self._kept = NOTHING_KEPT  # [n] where each row is in the fit; -1: nowhere, or it was another one
 
     @property
     def samples(self) -> int:
@@ -169,6 +172,7 @@ class GpFamily:
 
     def forget(self) -> None:
         self._state, self._fit = {**self._empty(), "weights": self._state["weights"]}, None
+        self._kept = NOTHING_KEPT
 
     def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
         """What is trimmed away holds one or two absurd values (context_metric.py); the bounds hold more."""
@@ -218,7 +222,7 @@ class GpFamily:
             raise broken(state, "deviation", "be above 0, and reach a share", s["deviation"].tolist())
         if (np.abs(s["momentum"]) > MOST_MOMENTUM * np.sqrt(s["squares"]) + TINY).any():
             raise broken(state, "momentum", "be in proportion to the squares", s["momentum"].tolist())
-        self._state, self._fit = s, None
+        self._state, self._fit, self._kept = s, None, NOTHING_KEPT
         if len(s["points"]):
             try:
                 self._fit = self._fitted()
@@ -242,12 +246,14 @@ class GpFamily:
         s["contexts"][row] += share * (context - s["contexts"][row])
         s["counts"][row] = count + 1.0
         s["times"][row] = now
+        self._kept[row] = -1
 
     def _append(self, point: Array, context: Array, losses: Array, now: float, failed: bool) -> None:
         s = self._state
         numbers = (np.array(number) for number in (1.0, now, float(failed), 1.0))
         for name, entry in zip(ROW_ARRAYS, (point, context, losses, *numbers), strict=True):
             s[name] = np.concatenate([s[name], entry[None]])
+        self._kept = np.append(self._kept, -1)
 
     def _judge(self, gap: float, odd: float, row: int, now: float) -> None:
         """Trust a new row as little as it surprises; a second surprise of the same sign in a row is a change."""
@@ -285,10 +291,12 @@ class GpFamily:
                 s[name][one] += share * (s[name][two] - s[name][one])
             s["counts"][one] += s["counts"][two]
             s["times"][one] = max(s["times"][one], s["times"][two])
+            self._kept[one] = -1
         else:
             gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
         for name in ROW_ARRAYS:
             s[name] = np.delete(s[name], gone, axis=0)
+        self._kept = np.delete(self._kept, gone)
 
     def _refit(self) -> None:
         """Scales of contexts, hyperparameters and trust move a little; the posterior follows."""
@@ -327,7 +335,10 @@ class GpFamily:
         """The fit to the state as it is; its rows, if they were made already."""
         s = self._state
         metric = ContextMetric(s["median"], s["deviation"])
-        return fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]))
+        older = None if self._fit is None else Older(self._fit, self._kept)
+        fit = fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]), older)
+        self._kept = np.arange(len(s["points"]), dtype=np.int64)
+        return fit
 
     def _note_reach(self, trial: Trial, context: Array) -> None:
         """Take in whether a new point ran as it was asked for."""

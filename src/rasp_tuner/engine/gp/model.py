@@ -20,6 +20,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
@@ -38,6 +39,7 @@ MOST_SPREAD = 1e6  # of rows, in units of a
 FREEDOM = 4.0  # of Student's t: the usual robust choice
 LEAST_TRUST = 1e-3  # of a row: its noise stays finite, and it can come back
 NOISE_FACTORS = np.array([1.0, 0.1, 0.33, 3.3, 10.0])  # tried while rows are few: noise and effects are a ridge
+NO_PRIORS = np.zeros(1)
 FEW_ROWS = 40  # below, other noises are tried, and theta takes two steps at every sample
 RATE, MOMENTUM, SQUARES_KEPT, SOFT = 0.3, 0.8, 0.95, 0.3  # of Adam on theta; steps shrink where slopes are below SOFT
 ABSENT = 1e-20  # a share of nothing
@@ -122,6 +124,7 @@ class Fit(NamedTuple):
     center: float
     scale: float  # a
     native: native_gp.NativeFit | None  # the same where compiled code computes
+    theta: Array
 
     @property
     def noise(self) -> float:
@@ -133,6 +136,17 @@ class Fit(NamedTuple):
         half = np.linalg.inv(self.native.root) if self.native is not None else self.half
         spare: Array = 1.0 / (half**2).sum(axis=0) - self.noises  # type: ignore[operator]
         return spare
+
+
+class Older(NamedTuple):
+    """A fit to some of the same rows."""
+
+    fit: Fit
+    kept: NDArray[np.int64]  # [n] where each row was in it, ascending; -1: nowhere
+
+    def is_of(self, theta: Array, metric: ContextMetric) -> bool:
+        """Whether it has the very same weights: these arrays are replaced, never changed."""
+        return self.fit.theta is theta and all(a is b for a, b in zip(self.fit.metric, metric, strict=True))
 
 
 class Parts(NamedTuple):
@@ -246,9 +260,11 @@ class Pass(NamedTuple):
 
 
 def numpy_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
-) -> Pass:
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool,
+    older: Older | None = None,
+) -> Pass:  # fmt: skip
     """The noise of greatest evidence, of `factors` times s2 with `priors` taken off; with slopes if theta `climbs`."""
+    del older  # the covariance of all rows at once is as fast
     parts = covariance(weights, knobs, rows, z)
     tried = [solve(parts, rows, y, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
     best = int(np.argmax([one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]))
@@ -258,16 +274,20 @@ def numpy_pass(
 
 
 def native_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
-) -> Pass:
-    """The same, compiled."""
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool,
+    older: Older | None = None,
+) -> Pass:  # fmt: skip
+    """The same, compiled. What an older fit with the same weights knows of the covariance is taken from it."""
     tables = knobs.compiled()
     made = native_gp.prepared(
         tables, weights.h, (weights.effects, weights.choices, weights.embedding), weights.level,
         (rows.points, *rows.features, rows.counts, rows.trust, rows.times, y), z,
     )  # fmt: skip
     size = H + knobs.dim + z.shape[1] if climbs else 0
-    scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, size)
+    known = None
+    if older is not None and older.fit.native is not None:
+        known = native_gp.Known(older.fit.native.kernel, older.kept)
+    scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, size, known)
     return Pass(best, scale, made.alpha, made.noises, None, made, slope, odd)
 
 
@@ -327,14 +347,25 @@ def climbed(
     return climb, targets.level(scale), odd
 
 
-def fitted(knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float) -> Fit:
-    """The posterior of the rows: of these arguments alone, so that a restored one has the same bits."""
-    targets, weights = Targets.of(rows.y), Weights.of(theta, knobs, level)
-    z = metric.z(rows.contexts, weights.relevance)
+def fitted(
+    knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float, older: Older | None = None
+) -> Fit:
+    """The posterior of the rows: of these arguments alone, so that a restored one has the same bits.
+
+    An older one only saves time: what is taken from it has the bits that it would have here.
+    """
+    targets = Targets.of(rows.y)
+    if older is not None and older.is_of(theta, metric):
+        weights, new = older.fit.weights._replace(level=level), older.kept < 0
+        z = older.fit.z[older.kept]
+        z[new] = metric.z(rows.contexts[new], weights.relevance)
+    else:
+        weights, older = Weights.of(theta, knobs, level), None
+        z = metric.z(rows.contexts, weights.relevance)
     look = numpy_pass if knobs.tables is None else native_pass
-    found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
+    found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], NO_PRIORS, False, older)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit, found.native)
-    return Fit(knobs, rows, metric, weights, z, *parts)
+    return Fit(knobs, rows, metric, weights, z, *parts, theta)
 
 
 def _deviation(y: Array) -> float:

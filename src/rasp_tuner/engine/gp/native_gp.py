@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
-    "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 6]),
+    "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 3, COUNT, *[POINTER] * 5]),
     "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER]),
     "means": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 3]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
@@ -112,9 +112,18 @@ class NativeFit(NamedTuple):
 
     struct: bytes
     owners: tuple[Array, ...]
+    context_dim: int
     root: Array
+    kernel: Array  # [n, n] covariance without level and noise, up to its diagonal
     alpha: Array
     noises: Array
+
+
+class Known(NamedTuple):
+    """The kernel of an older fit with the same weights."""
+
+    kernel: Array  # [m, m]
+    kept: NDArray[np.int64]  # [n] where each row was there, ascending; -1: nowhere
 
 
 def prepared(
@@ -123,52 +132,32 @@ def prepared(
     """Memory for a fit; weights of effects, choices and embedding; rows: points, features, counts, trust, times, y."""
     points, effects, curved, mean, embedding, counts, trust, times, y = rows
     n = len(y)
-    embedded, sizes, root, alpha, noises = (
-        np.empty((n, tables.e)),
-        np.empty(n),
-        np.empty((n, n)),
-        np.empty(n),
-        np.empty(n),
-    )
-    owners = tuple(
-        np.ascontiguousarray(a, dtype=np.float64)
-        for a in (
-            h,
-            *weights,
-            points,
-            effects,
-            curved,
-            mean,
-            embedding,
-            z,
-            counts,
-            trust,
-            times,
-            y,
-            embedded,
-            sizes,
-            root,
-            alpha,
-            noises,
-        )
-    )
+    embedded, root, kernel, alpha, noises = (
+        np.empty((n, tables.e)), np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty(n),
+    )  # fmt: skip
+    given = (h, *weights, points, effects, curved, mean, embedding, z, counts, trust, times, y)
+    owners = (
+        *(np.ascontiguousarray(a, dtype=np.float64) for a in given), embedded, root, kernel, alpha, noises,
+    )  # fmt: skip
     packed = struct.pack(f"2qd{len(owners)}Q", n, z.shape[1], level, *map(address, owners))
-    return NativeFit(packed, owners, root, alpha, noises)
+    return NativeFit(packed, owners, z.shape[1], root, kernel, alpha, noises)
 
 
 def fit(
-    tables: KnobTables, made: NativeFit, factors: Array, priors: Array, slopes: int
+    tables: KnobTables, made: NativeFit, factors: Array, priors: Array, slopes: int, known: Known | None = None
 ) -> tuple[float, int, Array | None, Array | None]:
     """The scale, which factor of the noise; slopes of the evidence and how odd each row is, if `slopes` > 0."""
     n = len(made.alpha)
     slope, odd = (np.empty(slopes), np.empty(n)) if slopes else (None, None)
     out = np.empty(2)
-    widest = max(tables.p, tables.q, tables.e, slopes)
-    memory = scratch(8 * n * n + max(n, 8) * (widest + 8) + 4 * widest + n * n)
-    none = 0 if slope is None or odd is None else address(slope)
+    widths = 2 * tables.p + tables.q + 2 * tables.e + made.context_dim
+    memory = scratch(7 * n * n + n * (widths + 8) + 2 * widths)
+    if known is not None and slopes:
+        raise ValueError("slopes need all parts of the covariance")
+    of_known = (0, 0, 0) if known is None else (address(known.kernel), len(known.kernel), address(known.kept))
     if functions()["fit"](
-        tables.struct, made.struct, len(factors), address(factors), address(priors), none,
-        0 if odd is None else address(odd), address(out), memory,
+        tables.struct, made.struct, len(factors), address(factors), address(priors), *of_known,
+        0 if slope is None else address(slope), 0 if odd is None else address(odd), address(out), memory,
     ):  # fmt: skip
         raise np.linalg.LinAlgError("the covariance of the rows is not positive definite")
     return float(out[0]), int(out[1]), slope if slope is None else 0.5 * slope, odd

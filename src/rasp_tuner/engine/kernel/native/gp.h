@@ -22,8 +22,9 @@ typedef struct {                   /* as in gp/native_gp.py: rows with their wei
     const double *effect_weight, *choice_weight, *embedding_weight; /* [p], [p], [e] */
     const double *points, *effects, *curved, *mean, *embedding, *z; /* features of the rows; contexts [n, c] */
     const double *counts, *trust, *times, *y;
-    double *embedded, *sizes;      /* [n, e] embedding times its weight; [n] squared lengths */
-    double *root, *alpha, *noises; /* [n, n] Cholesky factor; [n]; [n] */
+    double *embedded;              /* [n, e] embedding times its weight */
+    double *root, *kernel;         /* [n, n] Cholesky factor; covariance without level and noise, up to its diagonal */
+    double *alpha, *noises;        /* [n]; [n] */
 } GpFit;
 
 typedef struct {                   /* as in gp/native_gp.py: a fit in one context, see posterior.py */

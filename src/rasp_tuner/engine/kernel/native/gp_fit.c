@@ -6,88 +6,121 @@
 #include "linear.h"
 
 int cholesky(int64_t n, const double *A, double *lower); /* linear.c */
-int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);
+void inverse_of_root(int64_t n, double *root, double *inverse);
 
 static const double MEMORY_STEPS = 20.0, JITTER = 1e-8, GUESS_ROWS = 2.0;
 
-/* Lower triangles [n, n] of the parts of the covariance. */
+/* Parts of the covariance: lower triangles [n, n] of pairs of rows, or one row of them where the stride is 0. */
 typedef struct {
-    double *kc, *kt, *lin, *choice, *res, *gap, *whole;
+    double *kc, *kt, *lin, *choice, *res, *gap;
+    int64_t stride;
 } Parts;
 
-static Parts parts_in(double *scratch, int64_t n) {
-    const int64_t s = n * n;
-    const Parts parts = {scratch, scratch + s, scratch + 2 * s, scratch + 3 * s, scratch + 4 * s, scratch + 5 * s, scratch + 6 * s};
+static Parts parts_in(double *scratch, int64_t n, int whole) {
+    const int64_t s = whole ? n * n : n;
+    const Parts parts = {scratch, scratch + s, scratch + 2 * s, scratch + 3 * s, scratch + 4 * s, scratch + 5 * s, whole ? n : 0};
     return parts;
 }
 
-/* out [0 .. i] = sum_k w_k x_ik x_jk over rows j <= i of x [n, k]; columns [k, n] are the same, turned. */
-static inline void weighted_products(int64_t n, int64_t i, int64_t width, const double *row, const double *weight,
-                                     const double *columns, double *restrict out) {
-    for (int64_t j = 0; j <= i; j++) out[j] = 0.0;
+/* Features of the rows [width, n], turned; effects, choices and curved ones times the roots of their weights. */
+typedef struct {
+    double *embedded, *z, *effects, *choices, *curved;
+} Columns;
+
+static void turned(int64_t n, int64_t width, const double *rows, const double *weight, double *columns) {
     for (int64_t k = 0; k < width; k++) {
-        const double w = weight[k] * row[k];
-        if (w != 0.0) add_scaled(i + 1, w, columns + k * n, out);
+        const double by = weight ? sqrt(weight[k]) : 1.0;
+        for (int64_t i = 0; i < n; i++) columns[k * n + i] = by * rows[i * width + k];
     }
 }
 
-static void turned(int64_t n, int64_t width, const double *rows, double *columns) {
+/* Writes `embedded` of f, too. scratch: n (e + c + 2 p + q). */
+static Columns columns_of(const GpKnobs *k, const GpFit *f, double *scratch) {
+    const int64_t n = f->n;
+    Columns c;
+    c.embedded = scratch, c.z = c.embedded + n * k->e, c.effects = c.z + n * f->c, c.choices = c.effects + n * k->p;
+    c.curved = c.choices + n * k->p;
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < width; k++) columns[k * n + i] = rows[i * width + k];
+        for (int64_t a = 0; a < k->e; a++)
+            f->embedded[i * k->e + a] = f->embedding[i * k->e + a] * f->embedding_weight[a];
+    turned(n, k->e, f->embedded, NULL, c.embedded);
+    turned(n, f->c, f->z, NULL, c.z);
+    turned(n, k->p, f->effects, f->effect_weight, c.effects);
+    turned(n, k->p, f->effects, f->choice_weight, c.choices);
+    turned(n, k->q, f->curved, k->curved_variance, c.curved);
+    return c;
 }
 
-static inline void squared_gaps(int64_t n, int64_t i, int64_t width, const double *row, const double *columns,
+/* out [count] += products of row i with the first rows */
+static inline void add_products(int64_t n, int64_t i, int64_t count, int64_t width, const double *columns,
                                 double *restrict out) {
-    for (int64_t j = 0; j <= i; j++) out[j] = 0.0;
     for (int64_t k = 0; k < width; k++) {
-        const double *column = columns + k * n, own = row[k];
-        for (int64_t j = 0; j <= i; j++) out[j] += (column[j] - own) * (column[j] - own);
+        const double *column = columns + k * n, own = column[i];
+        if (own != 0.0) add_scaled(count, own, column, out);
     }
 }
 
-/* columns: room for n times the widest of effects, embedding, curved and context. */
-WIDER static void covariance(const GpKnobs *k, const GpFit *f, Parts s, double *columns) {
+static inline void squared_gaps(int64_t n, int64_t i, int64_t count, int64_t width, const double *columns,
+                                double *restrict out) {
+    for (int64_t j = 0; j < count; j++) out[j] = 0.0;
+    for (int64_t k = 0; k < width; k++) {
+        const double *column = columns + k * n, own = column[i];
+        for (int64_t j = 0; j < count; j++) out[j] += (column[j] - own) * (column[j] - own);
+    }
+}
+
+/* The covariance of row i with the first `count` rows, without level and noise, and its parts [count] each.
+ * Two rows have the same bits, whichever comes first. */
+static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *c, int64_t i, int64_t count, Parts s,
+                               double *restrict whole) {
     const double *h = f->hyper;
     const int64_t n = f->n;
-    for (int64_t i = 0; i < n; i++) {
-        double size = 0.0;
-        for (int64_t a = 0; a < k->e; a++) {
-            const double x = f->embedding[i * k->e + a] * f->embedding_weight[a];
-            f->embedded[i * k->e + a] = x;
-            size += x * x;
-        }
-        f->sizes[i] = size;
+    double *restrict kc = s.kc, *restrict kt = s.kt, *restrict lin = s.lin, *restrict choice = s.choice;
+    double *restrict res = s.res, *restrict gap = s.gap;
+    squared_gaps(n, i, count, k->e, c->embedded, gap);
+    squared_gaps(n, i, count, f->c, c->z, kc);
+    for (int64_t j = 0; j < count; j++) {
+        kc[j] *= -0.5;
+        kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
+        res[j] = -0.5 * gap[j];
+        lin[j] = choice[j] = whole[j] = 0.0;
     }
-    turned(n, k->e, f->embedded, columns);
-    for (int64_t i = 0; i < n; i++) squared_gaps(n, i, k->e, f->embedded + i * k->e, columns, s.gap + i * n);
-    turned(n, f->c, f->z, columns);
-    for (int64_t i = 0; i < n; i++) {
-        double *kc = s.kc + i * n, *kt = s.kt + i * n, *res = s.res + i * n, *gap = s.gap + i * n;
-        squared_gaps(n, i, f->c, f->z + i * f->c, columns, kc);
-        for (int64_t j = 0; j <= i; j++) {
-            kc[j] *= -0.5;
-            kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
-            res[j] = -0.5 * gap[j];
-        }
-        exp_falling(i + 1, kc);
-        exp_falling(i + 1, kt);
-        exp_falling(i + 1, res);
+    exp_falling(count, kc);
+    exp_falling(count, kt);
+    exp_falling(count, res);
+    add_products(n, i, count, k->p, c->effects, lin);
+    add_products(n, i, count, k->p, c->choices, choice);
+    add_products(n, i, count, k->q, c->curved, whole);
+    for (int64_t j = 0; j < count; j++) {
+        res[j] *= h[VR];
+        const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
+        whole[j] += h[VC] * kc[j] + h[VT] * kt[j] + (lin[j] + res[j]) * sharing + choice[j] * kc[j];
     }
-    turned(n, k->p, f->effects, columns);
-    for (int64_t i = 0; i < n; i++) {
-        weighted_products(n, i, k->p, f->effects + i * k->p, f->effect_weight, columns, s.lin + i * n);
-        weighted_products(n, i, k->p, f->effects + i * k->p, f->choice_weight, columns, s.choice + i * n);
-    }
-    turned(n, k->q, f->curved, columns);
-    for (int64_t i = 0; i < n; i++) {
-        double *whole = s.whole + i * n, *res = s.res + i * n;
-        const double *kc = s.kc + i * n, *kt = s.kt + i * n, *lin = s.lin + i * n, *choice = s.choice + i * n;
-        weighted_products(n, i, k->q, f->curved + i * k->q, k->curved_variance, columns, whole);
-        for (int64_t j = 0; j <= i; j++) {
-            res[j] *= h[VR];
-            const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
-            whole[j] += f->level + h[VC] * kc[j] + h[VT] * kt[j] + (lin[j] + res[j]) * sharing + choice[j] * kc[j];
+}
+
+/* The lower triangle of f->kernel, without level and noise. Of rows that are those of an older fit with the same weights,
+ * `kept` [n] says where they were there, ascending; -1: nowhere. */
+WIDER static void covariance(const GpKnobs *k, const GpFit *f, const double *older, int64_t old_n, const int64_t *kept,
+                             Parts s, double *scratch) {
+    const int64_t n = f->n;
+    const Columns columns = columns_of(k, f, scratch);
+    if (!older)
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = i * s.stride;
+            const Parts row = {s.kc + at, s.kt + at, s.lin + at, s.choice + at, s.res + at, s.gap + at, 0};
+            covariances(k, f, &columns, i, i + 1, row, f->kernel + i * n);
         }
+    else {
+        double *row = scratch + n * (k->e + f->c + 2 * k->p + k->q); /* [n] */
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j <= i && kept[i] >= 0; j++)
+                if (kept[j] >= 0) f->kernel[i * n + j] = older[kept[i] * old_n + kept[j]];
+        for (int64_t i = 0; i < n; i++)
+            if (kept[i] < 0) {
+                covariances(k, f, &columns, i, n, s, row);
+                for (int64_t j = 0; j <= i; j++) f->kernel[i * n + j] = row[j];
+                for (int64_t j = i + 1; j < n; j++) f->kernel[j * n + i] = row[j];
+            }
     }
 }
 
@@ -105,12 +138,11 @@ typedef struct {
 } Solved;
 
 /* The factor and alpha under a noise of s2; `noises`, `alpha` and `root` of f are written. Not finite: not definite. */
-static Solved solved(const GpFit *f, const double *whole, double s2, double *of_y,
-                     double *of_mean) {
+static Solved solved(const GpFit *f, double s2, double *of_y, double *of_mean) {
     const int64_t n = f->n;
     Solved out = {0.0, -INFINITY};
     for (int64_t i = 0; i < n; i++) {
-        memcpy(f->root + i * n, whole + i * n, sizeof(double) * (size_t)(i + 1));
+        for (int64_t j = 0; j <= i; j++) f->root[i * n + j] = f->kernel[i * n + j] + f->level;
         f->noises[i] = s2 / (f->counts[i] * f->trust[i]);
         f->root[i * n + i] += f->noises[i] + JITTER * f->level;
     }
@@ -197,17 +229,19 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
 /* Fit the rows. Of `factors` times the noise the one of greatest evidence is taken, with `priors` [count] taken off the
  * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [n] are written, too.
  * out [2]: the scale, and which factor. Returns 0, or 1 if no covariance was positive definite.
- * scratch: 8 n^2 + n (widest + 8) + 4 widest, the widest of p, q, e and c. */
+ * With `older` [old_n, old_n], the kernel of another fit, see `covariance`.
+ * scratch: 7 n^2 + n (e + c + 2 p + q + 8) + 2 p + e + the widest of p and e. */
 GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors,
-                           const double *priors, double *slope, double *odd, double *out, double *scratch) {
+                           const double *priors, const double *older, int64_t old_n, const int64_t *kept, double *slope,
+                           double *odd, double *out, double *scratch) {
     const int64_t n = f->n;
-    const Parts s = parts_in(scratch, n);
-    double *inverse = scratch + 7 * n * n, *rest = scratch + 8 * n * n, best = -INFINITY;
-    covariance(k, f, s, rest);
+    const Parts s = parts_in(scratch, n, slope != NULL);
+    double *inverse = scratch + 6 * n * n, *rest = scratch + 7 * n * n, best = -INFINITY;
+    covariance(k, f, older, old_n, kept, s, rest);
     int64_t chosen = -1, last = -1;
     Solved found = {0.0, -INFINITY};
     for (int64_t i = 0; i < count; i++) {
-        const Solved one = solved(f, s.whole, factors[i] * f->hyper[S2], rest, rest + n);
+        const Solved one = solved(f, factors[i] * f->hyper[S2], rest, rest + n);
         last = i;
         if (one.evidence - priors[i] > best) {
             best = one.evidence - priors[i];
@@ -216,12 +250,12 @@ GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, cons
         }
     }
     if (chosen < 0) return 1;
-    if (chosen != last) found = solved(f, s.whole, factors[chosen] * f->hyper[S2], rest, rest + n);
+    if (chosen != last) found = solved(f, factors[chosen] * f->hyper[S2], rest, rest + n);
     out[0] = found.scale;
     out[1] = (double)chosen;
     if (slope) {
-        for (int64_t i = 0; i < n; i++) s.whole[i * n + i] += f->noises[i] + JITTER * f->level;
-        if (inverse_spd(n, s.whole, inverse, rest)) return 1;
+        memcpy(f->kernel, f->root, sizeof(double) * (size_t)(n * n)); /* nobody needs it: theta moves on */
+        inverse_of_root(n, f->kernel, inverse);
         slopes(k, f, s, inverse, slope, odd, rest);
     }
     return 0;

@@ -159,9 +159,8 @@ WIDER int cholesky(int64_t n, const double *A, double *lower) {
     return 0;
 }
 
-/* Of a symmetric positive definite A, from its lower triangle; scratch [n, n]. Returns 0 if A is positive definite. */
-WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
-    if (cholesky(n, A, scratch)) return 1;
+/* inverse [n, n] of A = scratch scratch', a lower triangle that is used up. */
+WIDER void inverse_of_root(int64_t n, double *scratch, double *inverse) {
     for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
         double *row = inverse, *own = scratch + i * n, by = 1.0 / own[i]; /* room that is not needed yet */
         int64_t k = 0;
@@ -179,6 +178,12 @@ WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scrat
         for (; k < n; k++) add_scaled(i + 1, scratch[k * n + i], scratch + k * n, row);
         for (int64_t j = 0; j < i; j++) inverse[j * n + i] = row[j];
     }
+}
+
+/* Of a symmetric positive definite A, from its lower triangle; scratch [n, n]. Returns 0 if A is positive definite. */
+int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
+    if (cholesky(n, A, scratch)) return 1;
+    inverse_of_root(n, scratch, inverse);
     return 0;
 }
 
