@@ -39,10 +39,18 @@ class ContextMetric(NamedTuple):
 
     def z(self, contexts: Array, relevance: Array) -> Array:
         """Contexts [..., d_c] in deviations, each dimension times the root of its relevance [d_c]."""
+        return weighted(self.bounded(contexts), relevance)
+
+    def bounded(self, contexts: Array) -> Array:
+        """The same without relevance: it takes most of the time, and relevance changes more often."""
         far = (contexts - self.median) / (LINEAR_DEVIATIONS * self.deviation)
-        bounded = LINEAR_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
-        z: Array = bounded * np.sqrt(relevance / max(len(relevance), 1))
-        return z
+        bounded: Array = LINEAR_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
+        return bounded
+
+
+def weighted(bounded: Array, relevance: Array) -> Array:
+    z: Array = bounded * np.sqrt(relevance / max(len(relevance), 1))
+    return z
 
 
 def squared_gaps(some: Array, others: Array) -> Array:

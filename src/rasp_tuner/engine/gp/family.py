@@ -277,10 +277,10 @@ class GpFamily:
         for i, key in enumerate(zip(point_keys(s["points"]), s["failed"].tolist(), strict=True)):
             groups.setdefault(key, []).append(i)
         most, one, two = 0.0, 0, 0
+        z = Older(fit, self._kept).z(s["contexts"])
         for group in groups.values():
             if len(group) > 1:
-                z = fit.metric.z(s["contexts"][group], fit.weights.relevance)
-                alike = np.triu(likeness(z, z), 1)
+                alike = np.triu(likeness(z[group], z[group]), 1)
                 at, to = divmod(int(alike.argmax()), len(group))
                 if alike[at, to] > most:
                     most, one, two = float(alike[at, to]), group[at], group[to]
@@ -315,14 +315,15 @@ class GpFamily:
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
         rows = self._rows()
-        climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"])
+        bounded = metric.bounded(rows.contexts) if steps else None
+        climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], bounded)
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])
         if odd is not None and n >= TRUST_FROM_ROWS:
             run = abs(float(s["run"][0]))
             change = s["times"] > s["clock"][0] - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
             s["trust"] = np.where(change | (s["counts"] > 1.0), 1.0, trusted(s["trust"], odd))
-        self._fit = self._fitted(rows._replace(trust=s["trust"].copy()))
+        self._fit = self._fitted(rows._replace(trust=s["trust"].copy()), bounded)
 
     def _rows(self) -> Rows:
         s = self._state
@@ -331,12 +332,12 @@ class GpFamily:
         copies = (s[name].copy() for name in ("counts", "trust", "times"))  # a fit is never changed, rows are
         return Rows(s["points"], features, s["contexts"].copy(), y, *copies)
 
-    def _fitted(self, rows: Rows | None = None) -> Fit:
-        """The fit to the state as it is; its rows, if they were made already."""
+    def _fitted(self, rows: Rows | None = None, bounded: Array | None = None) -> Fit:
+        """The fit to the state as it is; its rows and their contexts in the metric, if they were made already."""
         s = self._state
         metric = ContextMetric(s["median"], s["deviation"])
         older = None if self._fit is None else Older(self._fit, self._kept)
-        fit = fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]), older)
+        fit = fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]), older, bounded)
         self._kept = np.arange(len(s["points"]), dtype=np.int64)
         return fit
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
-from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness, squared_gaps
+from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness, squared_gaps, weighted
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
 
@@ -133,8 +133,9 @@ class Fit(NamedTuple):
 
     def spare(self) -> Array:
         """[n] variance of each row given the others, without its noise."""
-        half = np.linalg.inv(self.native.root) if self.native is not None else self.half
-        spare: Array = 1.0 / (half**2).sum(axis=0) - self.noises  # type: ignore[operator]
+        if self.native is not None:
+            return native_gp.spare(self.native)
+        spare: Array = 1.0 / (self.half**2).sum(axis=0) - self.noises  # type: ignore[operator]
         return spare
 
 
@@ -147,6 +148,13 @@ class Older(NamedTuple):
     def is_of(self, theta: Array, metric: ContextMetric) -> bool:
         """Whether it has the very same weights: these arrays are replaced, never changed."""
         return self.fit.theta is theta and all(a is b for a, b in zip(self.fit.metric, metric, strict=True))
+
+    def z(self, contexts: Array) -> Array:
+        """Contexts [n, d_c] of the rows in deviations, as the fit sees them."""
+        z: Array = self.fit.z[self.kept]
+        new = self.kept < 0
+        z[new] = self.fit.metric.z(contexts[new], self.fit.weights.relevance)
+        return z
 
 
 class Parts(NamedTuple):
@@ -321,17 +329,21 @@ def climbed(
     scale: float,
     steps: int,
     repeats: Array,
+    bounded: Array | None = None,
 ) -> tuple[Climb, float, Array | None]:
     """Theta after so many steps; v0 for the fit; and, if theta moved, how surprising each row is [n].
 
     `scale` is the last a; 0 if there was none. `repeats`: how many samples joined a row, and their squared distances.
+    `bounded`: the rows' contexts in the metric, if they are known.
     """
     targets, odd = Targets.of(rows.y), None
     scale /= targets.unit
     look = numpy_pass if knobs.tables is None else native_pass
+    if steps and bounded is None:
+        bounded = metric.bounded(rows.contexts)
     for step in range(steps):
         weights = Weights.of(climb.theta, knobs, targets.level(scale))
-        z = metric.z(rows.contexts, weights.relevance)
+        z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]
         factors = NOISE_FACTORS if step == 0 and len(rows.y) < FEW_ROWS else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
         found = look(knobs, rows, targets.y, z, weights, factors, 0.5 * off * off, True)
@@ -348,20 +360,24 @@ def climbed(
 
 
 def fitted(
-    knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float, older: Older | None = None
+    knobs: Knobs,
+    rows: Rows,
+    metric: ContextMetric,
+    theta: Array,
+    level: float,
+    older: Older | None = None,
+    bounded: Array | None = None,
 ) -> Fit:
-    """The posterior of the rows: of these arguments alone, so that a restored one has the same bits.
+    """The posterior of the rows: of the first arguments alone, so that a restored one has the same bits.
 
-    An older one only saves time: what is taken from it has the bits that it would have here.
+    An older one and `bounded`, the rows' contexts in the metric, only save time: they give the bits that are found here.
     """
     targets = Targets.of(rows.y)
     if older is not None and older.is_of(theta, metric):
-        weights, new = older.fit.weights._replace(level=level), older.kept < 0
-        z = older.fit.z[older.kept]
-        z[new] = metric.z(rows.contexts[new], weights.relevance)
+        weights, z = older.fit.weights._replace(level=level), older.z(rows.contexts)
     else:
         weights, older = Weights.of(theta, knobs, level), None
-        z = metric.z(rows.contexts, weights.relevance)
+        z = weighted(metric.bounded(rows.contexts) if bounded is None else bounded, weights.relevance)
     look = numpy_pass if knobs.tables is None else native_pass
     found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], NO_PRIORS, False, older)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit, found.native)

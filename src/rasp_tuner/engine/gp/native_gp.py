@@ -24,6 +24,7 @@ POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
     "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 3, COUNT, *[POINTER] * 5]),
+    "spare": (None, [POINTER, POINTER, POINTER]),
     "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER]),
     "means": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 3]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
@@ -151,7 +152,7 @@ def fit(
     slope, odd = (np.empty(slopes), np.empty(n)) if slopes else (None, None)
     out = np.empty(2)
     widths = 2 * tables.p + tables.q + 2 * tables.e + made.context_dim
-    memory = scratch(7 * n * n + n * (widths + 8) + 2 * widths)
+    memory = scratch(7 * n * n + n * (widths + 8) + 3 * widths)
     if known is not None and slopes:
         raise ValueError("slopes need all parts of the covariance")
     of_known = (0, 0, 0) if known is None else (address(known.kernel), len(known.kernel), address(known.kept))
@@ -161,6 +162,14 @@ def fit(
     ):  # fmt: skip
         raise np.linalg.LinAlgError("the covariance of the rows is not positive definite")
     return float(out[0]), int(out[1]), slope if slope is None else 0.5 * slope, odd
+
+
+def spare(made: NativeFit) -> Array:
+    """[n] the variance of each row given the others, without its noise."""
+    n = len(made.alpha)
+    out = np.empty(n)
+    functions()["spare"](made.struct, address(out), scratch(2 * n * n))
+    return out
 
 
 class NativeHere:

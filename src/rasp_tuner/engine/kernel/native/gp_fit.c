@@ -8,6 +8,7 @@
 int cholesky(int64_t n, const double *A, double *lower); /* linear.c */
 void inverse_of_root(int64_t n, double *root, double *inverse);
 
+enum { WIDE = 16 }; /* numbers in a context from which on pairs of rows are gone through along them */
 static const double MEMORY_STEPS = 20.0, JITTER = 1e-8, GUESS_ROWS = 2.0;
 
 /* Parts of the covariance: lower triangles [n, n] of pairs of rows, or one row of them where the stride is 0. */
@@ -44,7 +45,7 @@ static Columns columns_of(const GpKnobs *k, const GpFit *f, double *scratch) {
         for (int64_t a = 0; a < k->e; a++)
             f->embedded[i * k->e + a] = f->embedding[i * k->e + a] * f->embedding_weight[a];
     turned(n, k->e, f->embedded, NULL, c.embedded);
-    turned(n, f->c, f->z, NULL, c.z);
+    if (f->c < WIDE) turned(n, f->c, f->z, NULL, c.z);
     turned(n, k->p, f->effects, f->effect_weight, c.effects);
     turned(n, k->p, f->effects, f->choice_weight, c.choices);
     turned(n, k->q, f->curved, k->curved_variance, c.curved);
@@ -69,6 +70,26 @@ static inline void squared_gaps(int64_t n, int64_t i, int64_t count, int64_t wid
     }
 }
 
+/* The same of contexts z [n, c], of which each may have many numbers. */
+static inline void context_gaps(int64_t i, int64_t count, int64_t c, const double *z, double *restrict out) {
+    const double *own = z + i * c;
+    for (int64_t j = 0; j < count; j++) {
+        const double *other = z + j * c;
+        Quad sum = {0.0}, more = {0.0};
+        int64_t a = 0;
+        for (; a + 8 <= c; a += 8) {
+            const Quad gap = *(const Quad *)(own + a) - *(const Quad *)(other + a);
+            const Quad next = *(const Quad *)(own + a + 4) - *(const Quad *)(other + a + 4);
+            sum += gap * gap;
+            more += next * next;
+        }
+        sum += more;
+        double whole = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        for (; a < c; a++) whole += (own[a] - other[a]) * (own[a] - other[a]);
+        out[j] = whole;
+    }
+}
+
 /* The covariance of row i with the first `count` rows, without level and noise, and its parts [count] each.
  * Two rows have the same bits, whichever comes first. */
 static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *c, int64_t i, int64_t count, Parts s,
@@ -78,7 +99,8 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
     double *restrict kc = s.kc, *restrict kt = s.kt, *restrict lin = s.lin, *restrict choice = s.choice;
     double *restrict res = s.res, *restrict gap = s.gap;
     squared_gaps(n, i, count, k->e, c->embedded, gap);
-    squared_gaps(n, i, count, f->c, c->z, kc);
+    if (f->c < WIDE) squared_gaps(n, i, count, f->c, c->z, kc);
+    else context_gaps(i, count, f->c, f->z, kc);
     for (int64_t j = 0; j < count; j++) {
         kc[j] *= -0.5;
         kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
@@ -168,6 +190,10 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
     const int64_t n = f->n, d = k->d;
     double *sharing = scratch, *of_kc = sharing + n, *of_res = of_kc + n, *context = of_res + n;
     double *by_effect = context + n, *by_choice = by_effect + k->p, *by_axis = by_choice + k->p, *row = by_axis + k->e;
+    double *pairs = row + (k->p > k->e ? k->p : k->e), *sums = pairs + n; /* [n] weights of each row; [c] */
+    memset(pairs, 0, sizeof(double) * (size_t)n);
+    double *columns = sums + f->c; /* effects [p, n] */
+    turned(n, k->p, f->effects, NULL, columns);
     memset(slope, 0, sizeof(double) * (size_t)(HYPERS + d + f->c));
     memset(by_effect, 0, sizeof(double) * (size_t)(2 * k->p + k->e));
     for (int64_t i = 0; i < n; i++) {
@@ -200,24 +226,34 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
         slope[VT] += h[VT] * vt;
         slope[VR] += vr;
         slope[ELL] += 0.5 * ell;
-        for (int64_t a = 0; a < k->p; a++) row[a] = 0.0;
-        for (int64_t j = 0; j <= i; j++) add_scaled(k->p, sharing[j], f->effects + j * k->p, row);
-        for (int64_t a = 0; a < k->p; a++) by_effect[a] += f->effects[i * k->p + a] * row[a];
-        for (int64_t a = 0; a < k->p; a++) row[a] = 0.0;
-        for (int64_t j = 0; j <= i; j++) add_scaled(k->p, of_kc[j], f->effects + j * k->p, row);
-        for (int64_t a = 0; a < k->p; a++) by_choice[a] += f->effects[i * k->p + a] * row[a];
+        for (int64_t a = 0; a < k->p; a++) { /* most effects of a point are 0 */
+            const double own = f->effects[i * k->p + a];
+            if (own == 0.0) continue;
+            by_effect[a] += own * dot(i + 1, sharing, columns + a * n);
+            if (f->choice_weight[a] != 0.0) by_choice[a] += own * dot(i + 1, of_kc, columns + a * n);
+        }
         for (int64_t a = 0; a < k->e; a++) row[a] = 0.0;
         for (int64_t j = 0; j <= i; j++) { /* -(x_i - x_j)^2 / 2 each, of a pair that counts twice already */
             const double *other = f->embedded + j * k->e, *own = f->embedded + i * k->e;
             for (int64_t a = 0; a < k->e; a++) row[a] -= 0.5 * of_res[j] * (own[a] - other[a]) * (own[a] - other[a]);
         }
         for (int64_t a = 0; a < k->e; a++) by_axis[a] += row[a];
-        for (int64_t j = 0; j <= i; j++) {
-            const double *other = f->z + j * f->c, *own = f->z + i * f->c, by = -0.5 * context[j];
-            double *to = slope + HYPERS + d;
-            for (int64_t a = 0; a < f->c; a++) to[a] += by * (own[a] - other[a]) * (own[a] - other[a]);
+        /* -(z_i - z_j)^2 / 2 each: products of two now, squares of one below */
+        const double *own = f->z + i * f->c;
+        double *to = slope + HYPERS + d;
+        int64_t j = 0;
+        for (int64_t a = 0; a < f->c; a++) sums[a] = 0.0;
+        for (; j + 4 <= i; j += 4) add_four(f->c, context + j, 1, f->z + j * f->c, f->c, sums);
+        for (; j < i; j++) add_scaled(f->c, context[j], f->z + j * f->c, sums);
+        for (int64_t a = 0; a < f->c; a++) to[a] += own[a] * sums[a];
+        for (j = 0; j < i; j++) {
+            pairs[i] += context[j];
+            pairs[j] += context[j];
         }
     }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t a = 0; a < f->c; a++)
+            slope[HYPERS + d + a] -= 0.5 * pairs[i] * f->z[i * f->c + a] * f->z[i * f->c + a];
     for (int64_t a = 0; a < k->p; a++) {
         const double by = f->effect_weight[a] * by_effect[a] + f->choice_weight[a] * by_choice[a];
         slope[HYPERS + k->effect_knob[a]] += by;
@@ -230,7 +266,7 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
  * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [n] are written, too.
  * out [2]: the scale, and which factor. Returns 0, or 1 if no covariance was positive definite.
  * With `older` [old_n, old_n], the kernel of another fit, see `covariance`.
- * scratch: 7 n^2 + n (e + c + 2 p + q + 8) + 2 p + e + the widest of p and e. */
+ * scratch: 7 n^2 + n (e + c + 2 p + q + 8) + 3 p + 2 e + c. */
 GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors,
                            const double *priors, const double *older, int64_t old_n, const int64_t *kept, double *slope,
                            double *odd, double *out, double *scratch) {
@@ -259,4 +295,12 @@ GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, cons
         slopes(k, f, s, inverse, slope, odd, rest);
     }
     return 0;
+}
+
+/* spare [n]: the variance of each row given the others, without its noise. scratch: 2 n^2. */
+GP_API void rasp_gp_spare(const GpFit *f, double *spare, double *scratch) {
+    const int64_t n = f->n;
+    memcpy(scratch, f->root, sizeof(double) * (size_t)(n * n));
+    inverse_of_root(n, scratch, scratch + n * n);
+    for (int64_t i = 0; i < n; i++) spare[i] = 1.0 / scratch[n * n + i * (n + 1)] - f->noises[i];
 }
