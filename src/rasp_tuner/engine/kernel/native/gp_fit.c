@@ -8,7 +8,7 @@
 int cholesky(int64_t n, const double *A, double *lower); /* linear.c */
 void inverse_of_root(int64_t n, double *root, double *inverse);
 
-enum { WIDE = 16 }; /* numbers in a context from which on pairs of rows are gone through along them */
+enum { WIDE = 16, STRIP = 32 }; /* numbers in a context from which on pairs of rows are gone through along them */
 static const double MEMORY_STEPS = 20.0, JITTER = 1e-8, GUESS_ROWS = 2.0;
 
 /* Parts of the covariance: lower triangles [n, n] of pairs of rows, or one row of them where the stride is 0. */
@@ -26,6 +26,7 @@ static Parts parts_in(double *scratch, int64_t n, int whole) {
 /* Features of the rows [width, n], turned; effects, choices and curved ones times the roots of their weights. */
 typedef struct {
     double *embedded, *z, *effects, *choices, *curved;
+    int gaps_known; /* of contexts: they are in `kc` already */
 } Columns;
 
 static void turned(int64_t n, int64_t width, const double *rows, const double *weight, double *columns) {
@@ -38,7 +39,7 @@ static void turned(int64_t n, int64_t width, const double *rows, const double *w
 /* Writes `embedded` of f, too. scratch: n (e + c + 2 p + q). */
 static Columns columns_of(const GpKnobs *k, const GpFit *f, double *scratch) {
     const int64_t n = f->n;
-    Columns c;
+    Columns c = {.gaps_known = 0};
     c.embedded = scratch, c.z = c.embedded + n * k->e, c.effects = c.z + n * f->c, c.choices = c.effects + n * k->p;
     c.curved = c.choices + n * k->p;
     for (int64_t i = 0; i < n; i++)
@@ -70,23 +71,18 @@ static inline void squared_gaps(int64_t n, int64_t i, int64_t count, int64_t wid
     }
 }
 
-/* The same of contexts z [n, c], of which each may have many numbers. */
-static inline void context_gaps(int64_t i, int64_t count, int64_t c, const double *z, double *restrict out) {
-    const double *own = z + i * c;
+/* The same of contexts z [n, c] with many numbers each: of STRIP of them after the other, which stay close at hand. */
+static inline void context_gaps(int64_t i, int64_t count, int64_t from, int64_t c, const double *z, double *restrict out) {
+    const double *own = z + i * c + from;
+    const int64_t width = c - from < STRIP ? c - from : STRIP;
     for (int64_t j = 0; j < count; j++) {
-        const double *other = z + j * c;
-        Quad sum = {0.0}, more = {0.0};
+        const double *other = z + j * c + from;
+        double sums[4] = {0.0, 0.0, 0.0, 0.0};
         int64_t a = 0;
-        for (; a + 8 <= c; a += 8) {
-            const Quad gap = *(const Quad *)(own + a) - *(const Quad *)(other + a);
-            const Quad next = *(const Quad *)(own + a + 4) - *(const Quad *)(other + a + 4);
-            sum += gap * gap;
-            more += next * next;
-        }
-        sum += more;
-        double whole = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-        for (; a < c; a++) whole += (own[a] - other[a]) * (own[a] - other[a]);
-        out[j] = whole;
+        for (; a + 4 <= width; a += 4)
+            for (int b = 0; b < 4; b++) sums[b] += (own[a + b] - other[a + b]) * (own[a + b] - other[a + b]);
+        for (; a < width; a++) sums[0] += (own[a] - other[a]) * (own[a] - other[a]);
+        out[j] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
     }
 }
 
@@ -100,7 +96,10 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
     double *restrict res = s.res, *restrict gap = s.gap;
     squared_gaps(n, i, count, k->e, c->embedded, gap);
     if (f->c < WIDE) squared_gaps(n, i, count, f->c, c->z, kc);
-    else context_gaps(i, count, f->c, f->z, kc);
+    else if (!c->gaps_known) {
+        for (int64_t j = 0; j < count; j++) kc[j] = 0.0;
+        for (int64_t from = 0; from < f->c; from += STRIP) context_gaps(i, count, from, f->c, f->z, kc);
+    }
     for (int64_t j = 0; j < count; j++) {
         kc[j] *= -0.5;
         kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
@@ -125,7 +124,13 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
 WIDER static void covariance(const GpKnobs *k, const GpFit *f, const double *older, int64_t old_n, const int64_t *kept,
                              Parts s, double *scratch) {
     const int64_t n = f->n;
-    const Columns columns = columns_of(k, f, scratch);
+    Columns columns = columns_of(k, f, scratch);
+    if (!older && f->c >= WIDE && s.stride) {
+        columns.gaps_known = 1;
+        for (int64_t i = 0; i < n; i++) memset(s.kc + i * n, 0, sizeof(double) * (size_t)n);
+        for (int64_t from = 0; from < f->c; from += STRIP)
+            for (int64_t i = 0; i < n; i++) context_gaps(i, i + 1, from, f->c, f->z, s.kc + i * n);
+    }
     if (!older)
         for (int64_t i = 0; i < n; i++) {
             const int64_t at = i * s.stride;
@@ -139,7 +144,7 @@ WIDER static void covariance(const GpKnobs *k, const GpFit *f, const double *old
                 if (kept[j] >= 0) f->kernel[i * n + j] = older[kept[i] * old_n + kept[j]];
         for (int64_t i = 0; i < n; i++)
             if (kept[i] < 0) {
-                covariances(k, f, &columns, i, n, s, row);
+                covariances(k, f, &columns, i, n, s, row); /* of the parts, the first row */
                 for (int64_t j = 0; j <= i; j++) f->kernel[i * n + j] = row[j];
                 for (int64_t j = i + 1; j < n; j++) f->kernel[j * n + i] = row[j];
             }
@@ -271,7 +276,7 @@ GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, cons
                            const double *priors, const double *older, int64_t old_n, const int64_t *kept, double *slope,
                            double *odd, double *out, double *scratch) {
     const int64_t n = f->n;
-    const Parts s = parts_in(scratch, n, slope != NULL);
+    const Parts s = parts_in(scratch, n, slope != NULL || f->c >= WIDE);
     double *inverse = scratch + 6 * n * n, *rest = scratch + 7 * n * n, best = -INFINITY;
     covariance(k, f, older, old_n, kept, s, rest);
     int64_t chosen = -1, last = -1;

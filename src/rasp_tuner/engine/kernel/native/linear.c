@@ -52,7 +52,6 @@ WIDER void exp_falling(int64_t n, double *x) {
     JOIN();
 }
 #else
-typedef uint64_t QuadBits __attribute__((vector_size(32), aligned(8), may_alias));
 enum { QUADS = 2 }; /* while one waits for a product, the other goes on */
 
 PART_OF_EACH void exp_some(Quad *x) {
