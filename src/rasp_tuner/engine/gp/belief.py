@@ -7,7 +7,7 @@ from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast
 from rasp_tuner.engine.gp.model import FREEDOM
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
-from rasp_tuner.engine.gp.search import SOURCES, best_rows, candidates, descend
+from rasp_tuner.engine.gp.search import SOURCES, best_rows, candidates, descents
 from rasp_tuner.engine.gp.value import knowledge_gradient
 
 BASELINE = "default, which did not run here yet"
@@ -95,7 +95,7 @@ class GpBelief:
         """The least mean, by a descent from the best tried and from the default."""
         tried = best_rows(self._here, self._barred, 1)
         starts = [*tried, self.fit.knobs.default]
-        ends = [end for end in (descend(self._here, start) for start in starts) if end[0].tobytes() not in self._barred]
+        ends = [end for end in descents(self._here, starts) if end[0].tobytes() not in self._barred]
         return min(ends, key=lambda end: end[1])[0] if ends else None
 
     def similar(self) -> Array:

@@ -29,7 +29,7 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
     "means": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 3]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
     "moves": (COUNT, [POINTER, POINTER, NUMBER, POINTER, POINTER]),
-    "descend": (NUMBER, [POINTER, POINTER, POINTER, POINTER, COUNT, POINTER]),
+    "descend": (None, [POINTER, POINTER, POINTER, COUNT, POINTER, POINTER, COUNT, COUNT, POINTER]),
     "value": (
         None,
         [POINTER, COUNT, POINTER, COUNT, *[POINTER] * 4, NUMBER, POINTER, COUNT, *[POINTER] * 3],
@@ -52,10 +52,11 @@ _own = threading.local()
 
 def scratch(size: int) -> int:
     """The address of memory of this thread for one call."""
-    found: Array | None = getattr(_own, "scratch", None)
-    if found is None or len(found) < size:
-        found = _own.scratch = np.empty(2 * size)
-    return address(found)
+    found: tuple[Array, int, int] | None = getattr(_own, "scratch", None)
+    if found is None or found[1] < size:
+        made = np.empty(2 * size)
+        found = _own.scratch = made, len(made), address(made)
+    return found[2]
 
 
 class Features(NamedTuple):
@@ -197,10 +198,16 @@ class NativeHere:
         )
         return mean, covariance
 
-    def descend(self, x: Array) -> tuple[Array, float]:
-        t, most, end = self._tables, self._tables.most_moves, np.array(x)
-        memory = scratch(most * (t.d + 3) + 2 * t.d + 2 + self._means_room(most))
-        return end, functions()["descend"](t.struct, self._made.struct, self._struct, address(end), most, memory)
+    def descend(self, starts: list[Array], steps: int) -> list[tuple[Array, float]]:
+        t, most, count, ends = self._tables, self._tables.most_moves, len(starts), np.array(starts)
+        means = np.empty(count)
+        memory = scratch(
+            most * (t.d + 3) + 2 * t.d + 2 + self._means_room(most) + count * steps * (2 * t.d + 1)
+        )
+        functions()["descend"](
+            t.struct, self._made.struct, self._struct, count, address(ends), address(means), steps, most, memory
+        )
+        return list(zip(ends, means.tolist(), strict=True))
 
     def _means_room(self, m: int) -> int:
         t, n = self._tables, len(self.kc)

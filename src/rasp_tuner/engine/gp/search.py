@@ -72,14 +72,18 @@ def parabola(x: Array, f: Array) -> tuple[Array, Array]:
     return one - bend * x[0], bend
 
 
-def descend(here: ContextPosterior, x: Array) -> tuple[Array, float]:
-    """The end of a coordinate descent of the mean from x [d], and the mean there.
+def descents(here: ContextPosterior, starts: list[Array]) -> list[tuple[Array, float]]:
+    """The ends of coordinate descents of the mean from points [d], and the means there.
 
     All improving moves at once, which is exact without interactions, or the best single one.
     """
+    if here.native is not None and here.fit.knobs.rules is None:
+        return here.native.descend(starts, DESCENTS)
+    return [_descend(here, start) for start in starts]
+
+
+def _descend(here: ContextPosterior, x: Array) -> tuple[Array, float]:
     knobs = here.fit.knobs
-    if here.native is not None and knobs.rules is None:
-        return here.native.descend(x)
     x, least = x.copy(), float(here.mean(x[None])[0])
     for _ in range(DESCENTS):
         points, knob = moves(knobs, x, NEAR)
@@ -115,8 +119,8 @@ def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Ar
         if keys[i] not in seen:
             seen.add(keys[i])
             found.append(points[i])
-        if len(found) == SHORTLIST:
-            break
+            if len(found) == SHORTLIST:
+                break
     if not found:
         return []
     order = here.mean(np.array(found)).argsort(kind="stable")[:count]
@@ -127,7 +131,7 @@ def candidates(here: ContextPosterior, barred: set[bytes], rng: np.random.Genera
     """Points that may be worth a look; those that are barred are left out."""
     knobs = here.fit.knobs
     tried = best_rows(here, barred, BEST_ROWS) or [knobs.default]
-    ends = [descend(here, start) for start in [tried[0], knobs.default, *tried[1:2]]]
+    ends = descents(here, [tried[0], knobs.default, *tried[1:2]])
     ends = [end for end in ends if end[0].tobytes() not in barred] or [(tried[0], 0.0)]
     x0 = min(ends, key=lambda end: end[1])[0]
     lines, line_knob = moves(knobs, x0, STEP)

@@ -33,8 +33,6 @@ typedef struct {                   /* as in gp/native_gp.py: a fit in one contex
     double *effects, *curved;      /* [p], [q] coefficients of the mean */
 } GpHere;
 
-enum { MOST_DESCENTS = 4 };
-
 void gp_features(const GpKnobs *k, int64_t m, const double *points, double *effects, double *curved, double *mean,
                  double *embedding); /* gp_features.c */
 int64_t gp_moves(const GpKnobs *k, const double *x, double width, double *points, int64_t *knob); /* gp_search.c */
