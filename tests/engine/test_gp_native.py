@@ -197,6 +197,10 @@ def test_moves_descents_and_values_agree(world):
         assert least == pytest.approx(as_low, abs=1e-6)
         assert least <= float(one.mean(start[None])[0]) + 1e-9
         close(end, also, 1e-5)
+    alone = [descents(one, [start])[0] for start in world.looks()]
+    for (end, least), (also, as_low) in zip(descents(one, list(world.looks())), alone, strict=True):
+        assert least == pytest.approx(as_low, abs=1e-9)  # steps in common are made once
+        close(end, also, 1e-9)
     found = candidates(other, set(), np.random.default_rng(0))
     mean, covariances = other.joint(found.points)
     values = [

@@ -134,12 +134,11 @@ def prepared(
     """Memory for a fit; weights of effects, choices and embedding; rows: points, features, counts, trust, times, y."""
     points, effects, curved, mean, embedding, counts, trust, times, y = rows
     n = len(y)
-    embedded, root, kernel, alpha, noises = (
-        np.empty((n, tables.e)), np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty(n),
-    )  # fmt: skip
+    embedded, turned = np.empty((tables.e, n)), np.empty((2 * tables.p + tables.q, n))
+    root, kernel, alpha, noises = np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty(n)
     given = (h, *weights, points, effects, curved, mean, embedding, z, counts, trust, times, y)
     owners = (
-        *(np.ascontiguousarray(a, dtype=np.float64) for a in given), embedded, root, kernel, alpha, noises,
+        *(np.ascontiguousarray(a, dtype=np.float64) for a in given), embedded, turned, root, kernel, alpha, noises,
     )  # fmt: skip
     packed = struct.pack(f"2qd{len(owners)}Q", n, z.shape[1], level, *map(address, owners))
     return NativeFit(packed, owners, z.shape[1], root, kernel, alpha, noises)
@@ -152,8 +151,8 @@ def fit(
     n = len(made.alpha)
     slope, odd = (np.empty(slopes), np.empty(n)) if slopes else (None, None)
     out = np.empty(2)
-    widths = 2 * tables.p + tables.q + 2 * tables.e + made.context_dim
-    memory = scratch(7 * n * n + n * (widths + 8) + 3 * widths)
+    widths = tables.p + tables.e + made.context_dim
+    memory = scratch(7 * n * n + n * (widths + 8) + 2 * widths)
     if known is not None and slopes:
         raise ValueError("slopes need all parts of the covariance")
     of_known = (0, 0, 0) if known is None else (address(known.kernel), len(known.kernel), address(known.kept))
@@ -192,7 +191,7 @@ class NativeHere:
     def joint(self, points: Array) -> tuple[Array, Array]:
         t, points, m, n = self._tables, np.ascontiguousarray(points), len(points), len(self.kc)
         mean, covariance = np.empty(m), np.empty((m, m))
-        memory = scratch(2 * m * (t.p + t.q + t.e) + n * (t.e + t.p + t.q + 2 * m + 4) + t.p)
+        memory = scratch(2 * m * (t.p + t.q + t.e) + n * (2 * m + 4) + 3 * t.p + t.q)
         functions()["joint"](
             t.struct, self._made.struct, self._struct, m, address(points), address(mean), address(covariance), memory
         )
@@ -211,7 +210,7 @@ class NativeHere:
 
     def _means_room(self, m: int) -> int:
         t, n = self._tables, len(self.kc)
-        return m * (t.p + t.q + t.e) + n * (t.e + 2) + 1
+        return m * (t.p + t.q + t.e) + 2 * n + 1
 
 
 def moves(tables: KnobTables, x: Array, width: float) -> tuple[Array, NDArray[np.intp]]:

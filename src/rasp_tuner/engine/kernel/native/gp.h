@@ -22,7 +22,8 @@ typedef struct {                   /* as in gp/native_gp.py: rows with their wei
     const double *effect_weight, *choice_weight, *embedding_weight; /* [p], [p], [e] */
     const double *points, *effects, *curved, *mean, *embedding, *z; /* features of the rows; contexts [n, c] */
     const double *counts, *trust, *times, *y;
-    double *embedded;              /* [n, e] embedding times its weight */
+    double *embedded;              /* [e, n] embedding times its weight, turned */
+    double *turned;                /* [2 p + q, n] effects, those of choices, and curved, times roots of weights */
     double *root, *kernel;         /* [n, n] Cholesky factor; covariance without level and noise, up to its diagonal */
     double *alpha, *noises;        /* [n]; [n] */
 } GpFit;

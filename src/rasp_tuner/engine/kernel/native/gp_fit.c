@@ -36,16 +36,14 @@ static void turned(int64_t n, int64_t width, const double *rows, const double *w
     }
 }
 
-/* Writes `embedded` of f, too. scratch: n (e + c + 2 p + q). */
+/* Most of them are kept in f. scratch: n c. */
 static Columns columns_of(const GpKnobs *k, const GpFit *f, double *scratch) {
     const int64_t n = f->n;
     Columns c = {.gaps_known = 0};
-    c.embedded = scratch, c.z = c.embedded + n * k->e, c.effects = c.z + n * f->c, c.choices = c.effects + n * k->p;
+    c.embedded = f->embedded, c.z = scratch, c.effects = f->turned, c.choices = c.effects + n * k->p;
     c.curved = c.choices + n * k->p;
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t a = 0; a < k->e; a++)
-            f->embedded[i * k->e + a] = f->embedding[i * k->e + a] * f->embedding_weight[a];
-    turned(n, k->e, f->embedded, NULL, c.embedded);
+    for (int64_t a = 0; a < k->e; a++)
+        for (int64_t i = 0; i < n; i++) c.embedded[a * n + i] = f->embedding[i * k->e + a] * f->embedding_weight[a];
     if (f->c < WIDE) turned(n, f->c, f->z, NULL, c.z);
     turned(n, k->p, f->effects, f->effect_weight, c.effects);
     turned(n, k->p, f->effects, f->choice_weight, c.choices);
@@ -138,7 +136,7 @@ WIDER static void covariance(const GpKnobs *k, const GpFit *f, const double *old
             covariances(k, f, &columns, i, i + 1, row, f->kernel + i * n);
         }
     else {
-        double *row = scratch + n * (k->e + f->c + 2 * k->p + k->q); /* [n] */
+        double *row = scratch + n * f->c; /* [n] */
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j <= i && kept[i] >= 0; j++)
                 if (kept[j] >= 0) f->kernel[i * n + j] = older[kept[i] * old_n + kept[j]];
@@ -194,8 +192,8 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
     const double *h = f->hyper;
     const int64_t n = f->n, d = k->d;
     double *sharing = scratch, *of_kc = sharing + n, *of_res = of_kc + n, *context = of_res + n;
-    double *by_effect = context + n, *by_choice = by_effect + k->p, *by_axis = by_choice + k->p, *row = by_axis + k->e;
-    double *pairs = row + (k->p > k->e ? k->p : k->e), *sums = pairs + n; /* [n] weights of each row; [c] */
+    double *by_effect = context + n, *by_choice = by_effect + k->p, *by_axis = by_choice + k->p, *gaps = by_axis + k->e;
+    double *pairs = gaps + n, *sums = pairs + n; /* [n] weights of each row; [c] */
     memset(pairs, 0, sizeof(double) * (size_t)n);
     double *columns = sums + f->c; /* effects [p, n] */
     turned(n, k->p, f->effects, NULL, columns);
@@ -237,12 +235,11 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
             by_effect[a] += own * dot(i + 1, sharing, columns + a * n);
             if (f->choice_weight[a] != 0.0) by_choice[a] += own * dot(i + 1, of_kc, columns + a * n);
         }
-        for (int64_t a = 0; a < k->e; a++) row[a] = 0.0;
-        for (int64_t j = 0; j <= i; j++) { /* -(x_i - x_j)^2 / 2 each, of a pair that counts twice already */
-            const double *other = f->embedded + j * k->e, *own = f->embedded + i * k->e;
-            for (int64_t a = 0; a < k->e; a++) row[a] -= 0.5 * of_res[j] * (own[a] - other[a]) * (own[a] - other[a]);
+        for (int64_t a = 0; a < k->e; a++) { /* -(x_i - x_j)^2 / 2 each, of a pair that counts twice already */
+            const double *other = f->embedded + a * n, own = other[i];
+            for (int64_t j = 0; j <= i; j++) gaps[j] = (own - other[j]) * (own - other[j]);
+            by_axis[a] -= 0.5 * dot(i + 1, of_res, gaps);
         }
-        for (int64_t a = 0; a < k->e; a++) by_axis[a] += row[a];
         /* -(z_i - z_j)^2 / 2 each: products of two now, squares of one below */
         const double *own = f->z + i * f->c;
         double *to = slope + HYPERS + d;
@@ -271,7 +268,7 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
  * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [n] are written, too.
  * out [2]: the scale, and which factor. Returns 0, or 1 if no covariance was positive definite.
  * With `older` [old_n, old_n], the kernel of another fit, see `covariance`.
- * scratch: 7 n^2 + n (e + c + 2 p + q + 8) + 3 p + 2 e + c. */
+ * scratch: 7 n^2 + n (c + p + 8) + 2 p + e + c. */
 GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors,
                            const double *priors, const double *older, int64_t old_n, const int64_t *kept, double *slope,
                            double *odd, double *out, double *scratch) {

@@ -78,19 +78,18 @@ static void turned(int64_t n, int64_t width, const double *rows, double *columns
         for (int64_t a = 0; a < width; a++) columns[a * n + i] = rows[i * width + a];
 }
 
-/* Means [m] at points [m, d]. scratch: m (p + q + e) + n (e + 2). */
+/* Means [m] at points [m, d]. scratch: m (p + q + e) + 2 n. */
 WIDER void gp_means(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points, double *out,
                     double *scratch) {
     const int64_t n = f->n;
     double *effects = scratch, *curved = effects + m * k->p, *embedding = curved + m * k->q;
-    double *columns = embedding + m * k->e, *first = columns + n * k->e, *near = first + n;
+    double *first = embedding + m * k->e, *near = first + n;
     gp_features(k, m, points, effects, curved, out, embedding);
     embed(k, f, m, embedding);
-    turned(n, k->e, f->embedded, columns);
-    exponents(n, k->e, embedding, columns, n, first);
+    exponents(n, k->e, embedding, f->embedded, n, first);
     for (int64_t r = 0; r < m; r++) {
         memcpy(near, first, sizeof(double) * (size_t)n);
-        move_exponents(n, k->e, embedding, embedding + r * k->e, columns, near);
+        move_exponents(n, k->e, embedding, embedding + r * k->e, f->embedded, near);
         exp_falling(n, near);
         out[r] += here->constant + dot(k->p, effects + r * k->p, here->effects)
                   + dot(k->q, curved + r * k->q, here->curved) + dot(n, near, here->residual);
@@ -102,38 +101,38 @@ GP_API void rasp_gp_means(const GpKnobs *k, const GpFit *f, const GpHere *here, 
     gp_means(k, f, here, m, points, out, scratch);
 }
 
-/* Means [m] and covariance [m, m] at points [m, d]. scratch: 2 m (p + q + e) + n (e + p + q + 2 m + 4) + p. */
+/* Means [m] and covariance [m, m] at points [m, d]. scratch: 2 m (p + q + e) + n (2 m + 4) + 3 p + q. */
 GP_API WIDER void rasp_gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points,
                                 double *mean, double *covariance, double *scratch) {
     const int64_t n = f->n, p = k->p, q = k->q, e = k->e;
     const double *h = f->hyper;
-    double *effects = scratch, *curved = effects + m * p, *embedding = curved + m * q, *columns = embedding + m * e;
-    double *effect_columns = columns + n * e, *curved_columns = effect_columns + n * p;
-    double *cross = curved_columns + n * q, *reach = cross + n * m; /* [m, n], then turned [n, m] */
+    double *effects = scratch, *curved = effects + m * p, *embedding = curved + m * q, *cross = embedding + m * e;
+    double *reach = cross + n * m; /* [m, n], then turned [n, m] */
+    const double *effect_rows = f->turned, *choice_rows = effect_rows + n * p, *curved_rows = choice_rows + n * p;
     gp_features(k, m, points, effects, curved, mean, embedding);
     embed(k, f, m, embedding);
-    turned(n, e, f->embedded, columns);
-    turned(n, p, f->effects, effect_columns);
-    turned(n, q, f->curved, curved_columns);
     double *first = reach + n * m, *lin = first + n, *choice = lin + n, *bent = choice + n; /* of the first point */
+    double *effect_root = bent + n, *choice_root = effect_root + p, *curved_root = choice_root + p; /* [p], [p], [q] */
+    for (int64_t a = 0; a < p; a++) effect_root[a] = sqrt(f->effect_weight[a]), choice_root[a] = sqrt(f->choice_weight[a]);
+    for (int64_t a = 0; a < q; a++) curved_root[a] = sqrt(k->curved_variance[a]);
     memset(lin, 0, sizeof(double) * (size_t)(3 * n));
-    exponents(n, e, embedding, columns, n, first);
-    add_products(n, p, f->effect_weight, NULL, effects, effect_columns, n, lin);
-    add_products(n, p, f->choice_weight, NULL, effects, effect_columns, n, choice);
-    add_products(n, q, k->curved_variance, NULL, curved, curved_columns, n, bent);
+    exponents(n, e, embedding, f->embedded, n, first);
+    add_products(n, p, effect_root, NULL, effects, effect_rows, n, lin);
+    add_products(n, p, choice_root, NULL, effects, choice_rows, n, choice);
+    add_products(n, q, curved_root, NULL, curved, curved_rows, n, bent);
     for (int64_t r = 0; r < m; r++) {
         double *row = cross + r * n, *own = reach; /* room that is not needed yet */
         memcpy(row, first, sizeof(double) * (size_t)n);
-        move_exponents(n, e, embedding, embedding + r * e, columns, row);
+        move_exponents(n, e, embedding, embedding + r * e, f->embedded, row);
         exp_falling(n, row);
         for (int64_t i = 0; i < n; i++) {
             row[i] = h[VR] * row[i] + lin[i];
             own[i] = choice[i];
         }
-        add_products(n, p, f->effect_weight, effects, effects + r * p, effect_columns, n, row);
-        add_products(n, p, f->choice_weight, effects, effects + r * p, effect_columns, n, own);
+        add_products(n, p, effect_root, effects, effects + r * p, effect_rows, n, row);
+        add_products(n, p, choice_root, effects, effects + r * p, choice_rows, n, own);
         for (int64_t i = 0; i < n; i++) row[i] = row[i] * here->share[i] + here->base[i] + own[i] * here->kc[i] + bent[i];
-        add_products(n, q, k->curved_variance, curved, curved + r * q, curved_columns, n, row);
+        add_products(n, q, curved_root, curved, curved + r * q, curved_rows, n, row);
         mean[r] += dot(n, row, f->alpha);
     }
     turned(m, n, cross, reach);
@@ -146,8 +145,8 @@ GP_API WIDER void rasp_gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *
         for (; j < i; j++) add_scaled(m, root[j], reach + j * m, row);
         for (int64_t r = 0; r < m; r++) row[r] *= -by;
     }
-    double *own_weight = bent + n; /* [p]: of effects in the covariance of points here */
-    columns = own_weight + p, effect_columns = columns + m * e, curved_columns = effect_columns + m * p; /* of points */
+    double *own_weight = curved_root + q; /* [p]: of effects in the covariance of points here */
+    double *columns = own_weight + p, *effect_columns = columns + m * e, *curved_columns = effect_columns + m * p;
     turned(m, e, embedding, columns);
     turned(m, p, effects, effect_columns);
     turned(m, q, curved, curved_columns);
