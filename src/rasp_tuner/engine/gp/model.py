@@ -370,7 +370,7 @@ def fitted(
 ) -> Fit:
     """The posterior of the rows: of the first arguments alone, so that a restored one has the same bits.
 
-    An older one and `bounded`, the rows' contexts in the metric, only save time: they give the bits that are found here.
+    An older one and `bounded`, the rows' contexts in the metric, only save time: they give the same bits.
     """
     targets = Targets.of(rows.y)
     if older is not None and older.is_of(theta, metric):

@@ -200,9 +200,7 @@ class NativeHere:
     def descend(self, starts: list[Array], steps: int) -> list[tuple[Array, float]]:
         t, most, count, ends = self._tables, self._tables.most_moves, len(starts), np.array(starts)
         means = np.empty(count)
-        memory = scratch(
-            most * (t.d + 3) + 2 * t.d + 2 + self._means_room(most) + count * steps * (2 * t.d + 1)
-        )
+        memory = scratch(most * (t.d + 3) + 2 * t.d + 2 + self._means_room(most) + count * steps * (2 * t.d + 1))
         functions()["descend"](
             t.struct, self._made.struct, self._struct, count, address(ends), address(means), steps, most, memory
         )

@@ -140,24 +140,29 @@ def candidates(here: ContextPosterior, barred: set[bytes], rng: np.random.Genera
     pick, normal = rng.random((SEVERAL, knobs.dim)), rng.normal(size=(SEVERAL, knobs.dim))
     first = line_knob.searchsorted(np.arange(knobs.dim + 1)).tolist()  # line of each knob
     moved_to, at = lines[np.arange(len(lines)), line_knob].tolist(), x0.tolist()
-    several = [list(at) for _ in range(SEVERAL)]
-    for point, js, picks, far, count in zip(
-        several, order.tolist(), pick.tolist(), normal.tolist(), counts.tolist(), strict=True
-    ):
+    moved: list[tuple[int, int, float]] = []  # candidate, knob, where to
+    for i, (js, count) in enumerate(zip(order.tolist(), counts.tolist(), strict=True)):
         for j in js[:count]:
             if knobs.levels[j] is None:
-                point[j] = min(max(at[j] + WIDE * far[j], 0.0), 1.0)
+                to = min(max(at[j] + WIDE * float(normal[i, j]), 0.0), 1.0)
             else:
-                point[j] = moved_to[first[j] + int(picks[j] * (first[j + 1] - first[j]))]
-    away = np.zeros((0, knobs.dim))
-    if knobs.scale.any():
+                to = moved_to[first[j] + int(float(pick[i, j]) * (first[j + 1] - first[j]))]
+            moved.append((i, j, to))
+    groups = [1, len(ends) + len(tried), 1, len(lines), SEVERAL, ELSEWHERE if knobs.scale.any() else 0]
+    *_, lined, moved_at, away_at, end = np.cumsum([0, *groups]).tolist()
+    points = np.empty((end, knobs.dim))
+    points[0], points[lined - 1] = x0, knobs.default
+    points[1 : lined - 1] = [point for point, _ in ends] + tried
+    points[lined:moved_at] = lines
+    several = points[moved_at:away_at]
+    several[:] = x0
+    rows, columns, values = zip(*moved, strict=True)
+    several[rows, columns] = values
+    if away_at < end:
         away = x0 + LITTLE * rng.normal(size=(ELSEWHERE, knobs.dim))
-        away = snapped(knobs, np.where(knobs.scale, away, x0))
-    groups = ([x0], [end for end, _ in ends] + tried, [knobs.default], lines, several, away)
-    points = knobs.lawful(np.concatenate([np.array(g).reshape(-1, knobs.dim) for g in groups]))
-    source = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-    ahead = len(source) - len(away) - len(several) - len(lines)
-    return Candidates(points, source, ahead + np.arange(len(lines)), line_knob)
+        points[away_at:] = snapped(knobs, np.where(knobs.scale, away, x0))
+    source = np.repeat(np.arange(len(groups)), groups)
+    return Candidates(knobs.lawful(points), source, np.arange(lined, moved_at), line_knob)
 
 
 def point_keys(points: Array) -> list[bytes]:
