@@ -55,6 +55,7 @@ MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
 
+LOWER = np.tri(2 * MOST_ROWS, dtype=bool)  # of two families that become one
 NOTHING_KEPT = np.zeros(0, dtype=np.int64)
 ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust")
 FIELDS = {
@@ -280,7 +281,8 @@ class GpFamily:
         z = Older(fit, self._kept).z(s["contexts"])
         for group in groups.values():
             if len(group) > 1:
-                alike = np.triu(likeness(z[group], z[group]), 1)
+                alike = likeness(z[group], z[group])
+                alike[LOWER[: len(group), : len(group)]] = 0.0
                 at, to = divmod(int(alike.argmax()), len(group))
                 if alike[at, to] > most:
                     most, one, two = float(alike[at, to]), group[at], group[to]

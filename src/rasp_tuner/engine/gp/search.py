@@ -79,36 +79,42 @@ def descents(here: ContextPosterior, starts: list[Array]) -> list[tuple[Array, f
     """
     if here.native is not None and here.fit.knobs.rules is None:
         return here.native.descend(starts, DESCENTS)
-    return [_descend(here, start) for start in starts]
+    ends, steps = [], dict[bytes, tuple[Array, float]]()  # those that descents have in common are made once
+    means = here.mean(np.array(starts)).tolist()
+    for x, least in zip(starts, means, strict=True):
+        for _ in range(DESCENTS):
+            key = x.tobytes()
+            if key not in steps:
+                steps[key] = _step(here, x, least)
+            if steps[key][0] is x:
+                break
+            x, least = steps[key]
+        ends.append((x.copy(), least))
+    return ends
 
 
-def _descend(here: ContextPosterior, x: Array) -> tuple[Array, float]:
+def _step(here: ContextPosterior, x: Array, least: float) -> tuple[Array, float]:
+    """Where one step from x [d], of mean `least`, leads to, and the mean there; x itself if it is the end."""
     knobs = here.fit.knobs
-    x, least = x.copy(), float(here.mean(x[None])[0])
-    for _ in range(DESCENTS):
-        points, knob = moves(knobs, x, NEAR)
-        mean = here.mean(points)
-        together, single, single_mean = x.copy(), x, least
-        for j in range(knobs.dim):
-            own = np.flatnonzero(knob == j)
-            if knobs.levels[j] is None:
-                slope, bend = (float(v) for v in parabola(points[own, j] - x[j], mean[own] - least))
-                step = -slope / (2.0 * bend) if bend > LEAST_CURVATURE else -math.copysign(MOST_MOVE, slope)
-                together[j] = min(max(x[j] + min(max(step, -MOST_MOVE), MOST_MOVE), 0.0), 1.0)
-            else:
-                best = int(own[mean[own].argmin()])
-                if mean[best] < least - 1e-9:
-                    together[j] = points[best, j]
-                if mean[best] < single_mean:
-                    single, single_mean = points[best], float(mean[best])
-        together = knobs.lawful(together[None])[0]
-        single = knobs.lawful(single[None])[0]
-        pair = here.mean(np.stack([together, single]))
-        best = int(pair.argmin())
-        if pair[best] > least - 1e-7:
-            break
-        x, least = (together, single)[best].copy(), float(pair[best])
-    return x, least
+    points, knob = moves(knobs, x, NEAR)
+    means, first = here.mean(points).tolist(), knob.searchsorted(np.arange(knobs.dim + 1)).tolist()
+    together, single, single_mean = x.copy(), x, least
+    for j, at in enumerate(x.tolist()):
+        own = range(first[j], first[j + 1])
+        if knobs.levels[j] is None:
+            slope, bend = parabola(points[own, j] - at, np.array([means[i] - least for i in own]))
+            step = -slope / (2.0 * bend) if bend > LEAST_CURVATURE else -math.copysign(MOST_MOVE, slope)
+            together[j] = min(max(at + min(max(step, -MOST_MOVE), MOST_MOVE), 0.0), 1.0)
+        else:
+            best = min(own, key=means.__getitem__)
+            if means[best] < least - 1e-9:
+                together[j] = points[best, j]
+            if means[best] < single_mean:
+                single, single_mean = points[best], means[best]
+    both = knobs.lawful(np.stack([together, single]))
+    pair = here.mean(both).tolist()
+    best = int(pair[1] < pair[0])
+    return (x, least) if pair[best] > least - 1e-7 else (both[best], pair[best])
 
 
 def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Array]:
