@@ -30,7 +30,9 @@ from rasp_tuner.engine.gp.model import (
     Fit,
     Older,
     Prior,
+    Ready,
     Rows,
+    Targets,
     climbed,
     fitted,
     trusted,
@@ -317,15 +319,15 @@ class GpFamily:
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
         rows = self._rows()
-        bounded = metric.bounded(rows.contexts) if steps else None
-        climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], bounded)
+        ready = Ready.of(rows, metric) if steps else Ready(Targets.of(rows.y), None)
+        climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], ready)
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])
         if odd is not None and n >= TRUST_FROM_ROWS:
             run = abs(float(s["run"][0]))
             change = s["times"] > s["clock"][0] - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
             s["trust"] = np.where(change | (s["counts"] > 1.0), 1.0, trusted(s["trust"], odd))
-        self._fit = self._fitted(rows._replace(trust=s["trust"].copy()), bounded)
+        self._fit = self._fitted(rows._replace(trust=s["trust"].copy()), ready)
 
     def _rows(self) -> Rows:
         s = self._state
@@ -334,12 +336,12 @@ class GpFamily:
         copies = (s[name].copy() for name in ("counts", "trust", "times"))  # a fit is never changed, rows are
         return Rows(s["points"], features, s["contexts"].copy(), y, *copies)
 
-    def _fitted(self, rows: Rows | None = None, bounded: Array | None = None) -> Fit:
-        """The fit to the state as it is; its rows and their contexts in the metric, if they were made already."""
+    def _fitted(self, rows: Rows | None = None, ready: Ready | None = None) -> Fit:
+        """The fit to the state as it is; its rows and what is known of them, if they were made already."""
         s = self._state
         metric = ContextMetric(s["median"], s["deviation"])
         older = None if self._fit is None else Older(self._fit, self._kept)
-        fit = fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]), older, bounded)
+        fit = fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]), older, ready)
         self._kept = np.arange(len(s["points"]), dtype=np.int64)
         return fit
 

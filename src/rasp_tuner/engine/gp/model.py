@@ -320,6 +320,17 @@ class Targets(NamedTuple):
         return LEVEL_VARIANCE * (1.0 + (min(self.spread / scale, MOST_SPREAD) ** 2 if scale else 0.0))
 
 
+class Ready(NamedTuple):
+    """What all looks at the same rows share."""
+
+    targets: Targets
+    bounded: Array | None  # [n, d_c] contexts in the metric, without relevance; None where an older fit has them
+
+    @classmethod
+    def of(cls, rows: Rows, metric: ContextMetric) -> "Ready":
+        return cls(Targets.of(rows.y), metric.bounded(rows.contexts))
+
+
 def climbed(
     knobs: Knobs,
     rows: Rows,
@@ -329,21 +340,18 @@ def climbed(
     scale: float,
     steps: int,
     repeats: Array,
-    bounded: Array | None = None,
+    ready: Ready | None = None,
 ) -> tuple[Climb, float, Array | None]:
     """Theta after so many steps; v0 for the fit; and, if theta moved, how surprising each row is [n].
 
     `scale` is the last a; 0 if there was none. `repeats`: how many samples joined a row, and their squared distances.
-    `bounded`: the rows' contexts in the metric, if they are known.
     """
-    targets, odd = Targets.of(rows.y), None
+    (targets, bounded), odd = ready or Ready.of(rows, metric), None
     scale /= targets.unit
     look = numpy_pass if knobs.tables is None else native_pass
-    if steps and bounded is None:
-        bounded = metric.bounded(rows.contexts)
     for step in range(steps):
         weights = Weights.of(climb.theta, knobs, targets.level(scale))
-        z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]
+        z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]  # it is there if theta moves
         factors = NOISE_FACTORS if step == 0 and len(rows.y) < FEW_ROWS else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
         found = look(knobs, rows, targets.y, z, weights, factors, 0.5 * off * off, True)
@@ -366,17 +374,18 @@ def fitted(
     theta: Array,
     level: float,
     older: Older | None = None,
-    bounded: Array | None = None,
+    ready: Ready | None = None,
 ) -> Fit:
     """The posterior of the rows: of the first arguments alone, so that a restored one has the same bits.
 
-    An older one and `bounded`, the rows' contexts in the metric, only save time: they give the same bits.
+    An older one, and what is ready, only save time: they give the same bits.
     """
-    targets = Targets.of(rows.y)
+    targets = ready.targets if ready is not None else Targets.of(rows.y)
     if older is not None and older.is_of(theta, metric):
         weights, z = older.fit.weights._replace(level=level), older.z(rows.contexts)
     else:
         weights, older = Weights.of(theta, knobs, level), None
+        bounded = None if ready is None else ready.bounded
         z = weighted(metric.bounded(rows.contexts) if bounded is None else bounded, weights.relevance)
     look = numpy_pass if knobs.tables is None else native_pass
     found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], NO_PRIORS, False, older)
