@@ -143,29 +143,33 @@ GP_API void rasp_gp_descend(const GpKnobs *k, const GpFit *f, const GpHere *here
         mean[i] = descended(k, f, here, x + i * d, most_steps, most, &steps, scratch + room * (2 * d + 1));
 }
 
+/* Two numbers that are worked on at once, on every processor. */
+typedef double Pair __attribute__((vector_size(16), aligned(8), may_alias));
+typedef uint64_t PairBits __attribute__((vector_size(16), aligned(8), may_alias));
+
 /* out [m] += min(mean) - E min(mean + moved z), where `at` [count] names the columns that count. */
 PART_OF_EACH void add_fall(int64_t m, int64_t count, const int64_t *at, const double *mean, const double *moved,
                            const double *node, const double *weight, double *out) {
     int64_t best = at[0];
     for (int64_t i = 1; i < count; i++) best = mean[at[i]] < mean[best] ? at[i] : best;
     const double least = mean[best], farthest = fmax(fabs(node[0]), fabs(node[NODES - 1]));
-    const Quad *nodes = (const Quad *)node, *weights = (const Quad *)weight;
+    const Pair *nodes = (const Pair *)node, *weights = (const Pair *)weight;
     for (int64_t r = 0; r < m; r++) {
         const double *row = moved + r * m, most = least + farthest * fabs(row[best]);
-        Quad lowest[NODES / 4];
-        for (int q = 0; q < NODES / 4; q++) lowest[q] = row[best] * nodes[q] + least;
+        Pair lowest[NODES / 2];
+        for (int q = 0; q < NODES / 2; q++) lowest[q] = row[best] * nodes[q] + least;
         for (int64_t i = 0; i < count; i++) {
             const double mu = mean[at[i]], by = row[at[i]];
             if (mu - farthest * fabs(by) > most) continue; /* it is never the least */
-            for (int q = 0; q < NODES / 4; q++) {
-                const Quad value = by * nodes[q] + mu;
-                const QuadBits less = (QuadBits)(value < lowest[q]);
-                lowest[q] = (Quad)(((QuadBits)value & less) | ((QuadBits)lowest[q] & ~less));
+            for (int q = 0; q < NODES / 2; q++) {
+                const Pair value = by * nodes[q] + mu;
+                const PairBits less = (PairBits)(value < lowest[q]);
+                lowest[q] = (Pair)(((PairBits)value & less) | ((PairBits)lowest[q] & ~less));
             }
         }
-        Quad sum = {0.0};
-        for (int q = 0; q < NODES / 4; q++) sum += weights[q] * lowest[q];
-        const double expected = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        Pair sum = {0.0};
+        for (int q = 0; q < NODES / 2; q++) sum += weights[q] * lowest[q];
+        const double expected = sum[0] + sum[1];
         out[r] += least - expected > 0.0 ? least - expected : 0.0;
     }
 }
