@@ -10,8 +10,10 @@ C          scalar     loss columns
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
@@ -57,8 +59,6 @@ MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
 
-LOWER = np.tri(2 * MOST_ROWS, dtype=bool)  # of two families that become one
-NOTHING_KEPT = np.zeros(0, dtype=np.int64)
 ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust")
 FIELDS = {
     "points": Field(("n", "d"), 0.0, 1.0),
@@ -106,7 +106,7 @@ class GpFamily:
         self._bounds = np.full(context_dim, -LARGEST), np.full(context_dim, LARGEST)  # that scales are made within
         self._state = self._empty()
         self._fit: Fit | None = None
-        self._kept = NOTHING_KEPT  # [n] where each row is in the fit; -1: nowhere, or it was another one
+        self._kept = np.zeros(0, dtype=np.int64)  # [n] where each row is in the fit; -1: nowhere, or it was another one
 
     @property
     def samples(self) -> int:
@@ -175,7 +175,7 @@ class GpFamily:
 
     def forget(self) -> None:
         self._state, self._fit = {**self._empty(), "weights": self._state["weights"]}, None
-        self._kept = NOTHING_KEPT
+        self._kept = np.zeros(0, dtype=np.int64)
 
     def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
         """What is trimmed away holds one or two absurd values (context_metric.py); the bounds hold more."""
@@ -225,7 +225,7 @@ class GpFamily:
             raise broken(state, "deviation", "be above 0, and reach a share", s["deviation"].tolist())
         if (np.abs(s["momentum"]) > MOST_MOMENTUM * np.sqrt(s["squares"]) + TINY).any():
             raise broken(state, "momentum", "be in proportion to the squares", s["momentum"].tolist())
-        self._state, self._fit, self._kept = s, None, NOTHING_KEPT
+        self._state, self._fit, self._kept = s, None, np.zeros(0, dtype=np.int64)
         if len(s["points"]):
             try:
                 self._fit = self._fitted()
@@ -284,7 +284,7 @@ class GpFamily:
         for group in groups.values():
             if len(group) > 1:
                 alike = likeness(z[group], z[group])
-                alike[LOWER[: len(group), : len(group)]] = 0.0
+                alike[_lower(len(group))] = 0.0
                 at, to = divmod(int(alike.argmax()), len(group))
                 if alike[at, to] > most:
                     most, one, two = float(alike[at, to]), group[at], group[to]
@@ -379,6 +379,12 @@ class GpFamily:
 def refit_every(rows: int) -> int:
     """Samples between refits, whose cost grows with the cube of the rows."""
     return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 4
+
+
+@lru_cache(maxsize=64)
+def _lower(size: int) -> NDArray[np.bool_]:
+    """[size, size] where a pair was seen before, or is none."""
+    return np.tri(size, dtype=bool)
 
 
 def _joined(one: Mapping[str, Array], two: Mapping[str, Array], window: int) -> dict[str, Array]:

@@ -39,7 +39,6 @@ MOST_SPREAD = 1e6  # of rows, in units of a
 FREEDOM = 4.0  # of Student's t: the usual robust choice
 LEAST_TRUST = 1e-3  # of a row: its noise stays finite, and it can come back
 NOISE_FACTORS = np.array([1.0, 0.1, 0.33, 3.3, 10.0])  # tried while rows are few: noise and effects are a ridge
-NO_PRIORS = np.zeros(1)
 FEW_ROWS = 40  # below, other noises are tried, and theta takes two steps at every sample
 RATE, MOMENTUM, SQUARES_KEPT, SOFT = 0.3, 0.8, 0.95, 0.3  # of Adam on theta; steps shrink where slopes are below SOFT
 ABSENT = 1e-20  # a share of nothing
@@ -388,7 +387,7 @@ def fitted(
         bounded = None if ready is None else ready.bounded
         z = weighted(metric.bounded(rows.contexts) if bounded is None else bounded, weights.relevance)
     look = numpy_pass if knobs.tables is None else native_pass
-    found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], NO_PRIORS, False, older)
+    found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False, older)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit, found.native)
     return Fit(knobs, rows, metric, weights, z, *parts, theta)
 
