@@ -353,7 +353,11 @@ def climbed(
         z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]  # it is there if theta moves
         factors = NOISE_FACTORS if step == 0 and len(rows.y) < FEW_ROWS else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
-        found = look(knobs, rows, targets.y, z, weights, factors, 0.5 * off * off, True)
+        against = 0.5 * off * off
+        if scale:
+            count, apart = float(repeats[0]), math.sqrt(float(repeats[1])) / targets.unit / scale
+            against += 0.5 * (count * np.log(factors) + min(apart, MOST_SPREAD) ** 2 / weights.h[S2] / factors)
+        found = look(knobs, rows, targets.y, z, weights, factors, against, True)
         scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
             theta, momentum = climb.theta.copy(), climb.momentum.copy()
