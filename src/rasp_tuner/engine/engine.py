@@ -18,8 +18,9 @@ from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Choice, Family, Forecast, Trial, predict_one
-from rasp_tuner.engine.intake import ALIKE, Intake
+from rasp_tuner.engine.intake import ALIKE
 from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.one_learner import IntakeState, OneLearner
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
     GUARD_DEVIATIONS,
@@ -32,6 +33,7 @@ from rasp_tuner.engine.safety import (
     worth_switching,
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
+from rasp_tuner.engine.trials import Sizes
 from rasp_tuner.space import Rules
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
@@ -67,10 +69,10 @@ class Engine:
         self._context_dim = context_dim
         self._budget = None if budget is None else BudgetLedger(budget)
         self._calibration = Calibration()
-        self._intake = Intake(default, context_dim, objective)
+        self._intake = IntakeState(Sizes(len(default), context_dim, objective.columns), objective)
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
-        self._expected: tuple[Array, float, Forecast] | None = None  # of a point and its target, by that belief
+        self._expected: tuple[Belief, Array, float, Forecast] | None = None  # of a point and its target, by a belief
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
         family.reweigh(objective.weights)
 
@@ -132,20 +134,21 @@ class Engine:
         asked: Array | None = None,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        outcome = self._intake.tell(self, Trial(point, context, self.objective.to_minimise(metrics), False, asked))
+        losses = self.objective.to_minimise(metrics)
+        outcome = OneLearner(self, self._intake).tell(Trial(point, context, losses, False, asked))
         self._learn_early_failures()
         return outcome
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._intake.tell(self, Trial(point, context, self.objective.of_error(error), False))
+        return OneLearner(self, self._intake).tell(Trial(point, context, self.objective.of_error(error), False))
 
     def tell_failed(
         self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
     ) -> LearnResult:
         del rng
         if self.objective.seen:
-            return self.learn(Trial(point, context, self.objective.worst(), True, asked))
+            return self._learn_failure(Trial(point, context, self.objective.worst(), True, asked))
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
@@ -209,7 +212,7 @@ class Engine:
         self.family.merge(other.family, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.family.reweigh(self.objective.weights)
-        self._intake.merge(self, other._intake)
+        OneLearner(self, self._intake).merge(other._intake)
         early = [*self._early, *other._early] if first else [*other._early, *self._early]
         self._early, self._latest = early[-EARLY_FAILURES:], None
         if self.objective.seen:
@@ -237,7 +240,7 @@ class Engine:
         if not np.array_equal(own, self.objective.weights):
             raise broken(state, "family/weights", f"be those of the metrics, {self.objective.weights}", own.tolist())
         self._early = list(early)
-        self._intake.bound_contexts(self, mend=False)
+        self.family.bound_contexts(self._intake.contexts.least[0], self._intake.contexts.most[0], mend=False)
         self._latest = None
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
@@ -321,13 +324,16 @@ class Engine:
     def _learn_early_failures(self) -> None:
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
-            self.learn(Trial(failed_at, failed_in, self.objective.worst(), True))
+            self._learn_failure(Trial(failed_at, failed_in, self.objective.worst(), True))
+
+    def _learn_failure(self, trial: Trial) -> LearnResult:
+        return OneLearner(self, self._intake).learn_as_told(trial)
 
     def surprise(self, trial: Trial, y: float) -> tuple[float, float]:
         """How far y lies from what was expected of a trial, and the deviation of that, calibrated."""
         belief = self.believe(trial.context)
-        forecast = belief.forecast(trial.point, y)
-        self._expected = trial.point, y, forecast
+        forecast = self._forecast(belief, trial.point, y)
+        self._expected = belief, trial.point, y, forecast
         unsure = math.sqrt(max(forecast.variance + belief.noise, LEAST_VARIANCE))
         return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
 
@@ -336,7 +342,6 @@ class Engine:
 
     def learn(self, trial: Trial) -> LearnResult:
         """Book, score and learn a trial."""
-        self._intake.see(self, trial)
         point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
@@ -363,8 +368,8 @@ class Engine:
     def _forecast(self, belief: Belief, point: Array, y: float) -> Forecast:
         """What was expected at a point where y came out; it was looked at before, as a rule."""
         known, self._expected = self._expected, None
-        if known is not None and known[0] is point and known[1] == y:
-            return known[2]
+        if known is not None and known[0] is belief and known[2] == y and np.array_equal(known[1], point):
+            return known[3]
         return belief.forecast(point, y)
 
     def _rescaled(self) -> bool:

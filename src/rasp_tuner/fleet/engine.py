@@ -6,10 +6,12 @@ tell   metrics -> losses -> book the cost, forecast, calibrate -> learn -> scale
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine import intake
 from rasp_tuner.engine.engine import MOST_DEVIATIONS, SCALE_SAMPLES
 from rasp_tuner.engine.kernel.batch import Beliefs, VersusDefault
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
@@ -18,7 +20,8 @@ from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Places
 from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, PROVEN, Against
 from rasp_tuner.engine.scalar_or_batch import BLOCK_TUNERS
 from rasp_tuner.engine.scale import due
-from rasp_tuner.fleet.intake import FleetIntake, Trials
+from rasp_tuner.engine.trials import Trials
+from rasp_tuner.fleet.intake import FleetLearners, check_points
 from rasp_tuner.fleet.records import LOCATED
 from rasp_tuner.fleet.tuners import Tuners
 
@@ -48,7 +51,6 @@ class FleetEngine:
 
     def __init__(self, dims: Dims, default: Array, settings: Settings) -> None:
         self.dims, self.default, self.settings = dims, default, settings
-        self._intake = FleetIntake(dims, default, self._learn)
 
     def propose(self, tuners: Tuners, contexts: Array) -> tuple[Array, Beliefs | None]:
         """The next points [n, d], and what was believed."""
@@ -65,7 +67,8 @@ class FleetEngine:
         careful = seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
         if careful.any():
             points = self._checked(tuners, beliefs, points, careful, offer)
-        points = self._intake.check_points(tuners, points, lambda places: self._known_best(tuners, beliefs, places))
+        best = partial(self._known_best, tuners, beliefs)
+        points = check_points(tuners, self.default, points, best)
         return points if known.all() else np.where(known[:, None], points, self._starts(tuners)), beliefs
 
     def _known_best(self, tuners: Tuners, beliefs: Beliefs, places: Places) -> Array:
@@ -92,10 +95,13 @@ class FleetEngine:
         objective, failed = tuners.objective, samples.failed
         losses = np.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
         waiting = ~failed & (tuners.records.failures > 0.0)
-        asked = np.full(tuners.size, samples.asked)
-        self._intake.tell(tuners, Trials(samples.points, samples.contexts, losses, failed, asked), belief)
+        asked, points = np.full(tuners.size, samples.asked), samples.points
+        intake.tell(self._learners(tuners, belief), Trials(points, samples.contexts, losses, failed, points, asked))
         if waiting.any():
             self._learn_failures(tuners, waiting)
+
+    def _learners(self, tuners: Tuners, belief: Beliefs | None) -> FleetLearners:
+        return FleetLearners(self.dims, self.default, self._learn, tuners, belief)
 
     def best_known(self, tuners: Tuners, contexts: Array) -> Array:
         """[n, d] the best points without exploring; the default while nothing better is proven."""
@@ -173,7 +179,7 @@ class FleetEngine:
 
     def _learn(self, tuners: Tuners, trials: Trials, beliefs: Beliefs | None) -> None:
         """Book, score and learn trials."""
-        points, contexts, losses, failed, asked = vars(trials).values()
+        points, contexts, losses, failed, _, asked = vars(trials).values()
         objective, belief = tuners.objective, tuners.believe(contexts) if beliefs is None else beliefs
         told, y = ~failed, (losses * objective.weights).sum(axis=1)
         steps, noise = tuners.known("steps"), belief.noise()
@@ -216,7 +222,10 @@ class FleetEngine:
             part = tuners.some(places)
             points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
             failed = np.ones(len(places), dtype=bool)
-            self._intake.see_and_learn(part, Trials(points, contexts, part.objective.worst(), failed, ~failed), None)
+            trials = Trials(points, contexts, part.objective.worst(), failed, points, ~failed)
+            learners = self._learners(part, None)
+            intake.see(learners, trials)
+            learners.learn(trials, again=False)
             tuners.put(places, part)
         tuners.records.failures[waiting] = 0.0
 

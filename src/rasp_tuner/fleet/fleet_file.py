@@ -24,9 +24,9 @@ from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, broken, under
 from rasp_tuner.engine.engine import EARLY_FAILURES
-from rasp_tuner.engine.intake import check_trials
 from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
 from rasp_tuner.engine.kernel.state import Dims, Places, shapes
+from rasp_tuner.engine.trials import check_trials
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.device import Device

@@ -12,6 +12,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Stateful
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.context_bounds import ContextBounds
+from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.batch import Batch, Beliefs
 from rasp_tuner.engine.kernel.learn import FORGOTTEN
 from rasp_tuner.engine.kernel.masks import Flags, Rows
@@ -20,7 +21,6 @@ from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
 from rasp_tuner.engine.unit_watch import UnitWatch
-from rasp_tuner.fleet.intake_notes import IntakeNotes
 from rasp_tuner.fleet.records import Records
 
 
