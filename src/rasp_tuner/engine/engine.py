@@ -368,7 +368,12 @@ class Engine:
     def _forecast(self, belief: Belief, point: Array, y: float) -> Forecast:
         """What was expected at a point where y came out; it was looked at before, as a rule."""
         known, self._expected = self._expected, None
-        if known is not None and known[0] is belief and known[2] == y and np.array_equal(known[1], point):
+        if (
+            known is not None
+            and known[0] is belief
+            and known[2] == y
+            and (known[1] is point or np.array_equal(known[1], point))
+        ):
             return known[3]
         return belief.forecast(point, y)
 

@@ -111,8 +111,9 @@ def learn_losses(to: Learners, trials: Trials) -> None:
 def see(to: Learners, trials: Trials) -> None:
     """Take in the contexts of trials that models are about to learn, for the first time."""
     notes, bounds = to.notes, to.contexts
-    kept = np.flatnonzero((notes.open > 0.0) & (notes.kept < MOST_FIRST))
-    if len(kept):
+    keeps = (notes.open > 0.0) & (notes.kept < MOST_FIRST)
+    if keeps.any():
+        kept = np.flatnonzero(keeps)
         notes.first[kept, notes.kept[kept].astype(np.int64)] = trials.rows_with_failed()[kept]
         notes.kept[kept] += 1.0
     before = bounds.least, bounds.most
@@ -133,15 +134,14 @@ def _surprises(to: Learners, trials: Trials) -> tuple[list[Change], Flags]:
     own = objective.own_rows(trials.losses), to.losses, *map(objective.own_numbers, (gap, deviation))
     causes = changes(objective, *own)
     large = may & (np.abs(gap) > deviation) & np.any([one.large for one in causes], axis=0)
-    places = np.flatnonzero(large)
-    large[places] = _familiar(to, places, trials)
+    if large.any():
+        places = np.flatnonzero(large)
+        large[places] = _familiar(to, places, trials)
     return causes, large
 
 
 def _familiar(to: Learners, places: Places, trials: Trials) -> Flags:
     """[m] whether some met situations like those of trials; before any sample, none is thought to be special."""
-    if not len(places):
-        return np.zeros(0, dtype=bool)
     part, contexts = to.some(places), trials.contexts[places]
     first, near = part.samples() == 0.0, ~part.contexts.new(contexts)
     if (near & ~first).any():
@@ -193,22 +193,27 @@ def _learn_believed(to: Learners, trials: Trials, again: bool = False) -> None:
     objective, bounds, told = to.objective, to.losses, ~trials.failed
     own = objective.own_rows(trials.losses)
     leap = told & leaps(objective, bounds, own)
-    places = np.flatnonzero(leap)
-    leap[places] = ~_familiar(to, places, trials)
+    if leap.any():
+        places = np.flatnonzero(leap)
+        leap[places] = ~_familiar(to, places, trials)
     changed = told & observe_extreme(objective, bounds, objective.own_numbers(leap), objective.own_numbers(told))
     if changed.any():
         to.reweigh(changed, again)
     losses = np.where(trials.failed[:, None], trials.losses, bounds.bounded(trials.losses))
-    places = np.flatnonzero((losses != trials.losses).any(axis=1))
-    new = places[~_familiar(to, places, trials)]
-    losses[new] = bounds.bounded_if_new(trials.losses)[new]
-    tells = np.flatnonzero(~(told & says_nothing(objective, own)))
-    if len(tells) == len(told):
-        _learn(to, trials.with_losses(losses), again)
-    elif len(tells):
-        part = to.some(tells)
-        _learn(part, trials.with_losses(losses).some(tells), again)
-        to.put(tells, part)
+    beyond = losses != trials.losses
+    if beyond.any():
+        places = np.flatnonzero(beyond.any(axis=1))
+        new = places[~_familiar(to, places, trials)]
+        losses[new] = bounds.bounded_if_new(trials.losses)[new]
+        trials = trials.with_losses(losses)
+    nothing = told & says_nothing(objective, own)
+    if not nothing.any():
+        _learn(to, trials, again)
+    elif not nothing.all():
+        places = np.flatnonzero(~nothing)
+        part = to.some(places)
+        _learn(part, trials.some(places), again)
+        to.put(places, part)
 
 
 def _learn(to: Learners, trials: Trials, again: bool) -> None:

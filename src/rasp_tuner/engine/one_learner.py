@@ -90,16 +90,22 @@ class OneLearner:
     def tell(self, trial: Trial) -> LearnResult:
         """Have the models learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
         models, objective, y = self._models, self.objective, float(self.objective.target(trial.losses))
-        if models.family.samples >= 2 and objective.seen and not self.notes.open[0] and not self.watch.count[0]:
-            gap, deviation = models.surprise(trial, y)
-            least = min(SURPRISING_DEVIATIONS * deviation, 4.0 * abs(y)) if objective.one else deviation
-            if abs(gap) <= least and self.losses.usual(trial.losses):
-                return self.learn_as_told(trial)  # as a rule
         self._result, self._restated = None, ""
-        intake.tell(self, Trials.of(trial))
+        if models.family.samples < 2 or not objective.seen or not self._may_be_restated(trial, y):  # as a rule
+            if not self.notes.open[0] and self.losses.usual(trial.losses):
+                return self.learn_as_told(trial)
+            intake.learn_losses(self, Trials.of(trial))
+        else:
+            intake.tell(self, Trials.of(trial))
         aside = PUT_ASIDE if self.watch.count[0] else SAYS_NOTHING
         result = self._result or LearnResult(objective.own_units(y), reason=aside)
         return result._replace(path="restated", reason=self._restated) if self._restated else result
+
+    def _may_be_restated(self, trial: Trial, y: float) -> bool:
+        """Whether a target is so far from what was expected that a metric may have changed its unit, or just has."""
+        gap, deviation = self._models.surprise(trial, y)
+        least = min(SURPRISING_DEVIATIONS * deviation, 4.0 * abs(y)) if self.objective.one else deviation
+        return abs(gap) > least or bool(self.watch.count[0])
 
     def learn_as_told(self, trial: Trial) -> LearnResult:
         """Have the models learn a trial that is as usual, or failed."""
