@@ -11,7 +11,9 @@ Written for B tuners, of which one is a case. Few at a time meet any of it: all 
 be done is done for some of them.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, Self
 
 import numpy as np
@@ -20,11 +22,11 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.intake_notes import MOST_FIRST, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
-from rasp_tuner.engine.kernel.state import Places
+from rasp_tuner.engine.kernel.state import Dims, Places
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.engine.trials import Sizes, Trials, trials_of
+from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES
 from rasp_tuner.engine.unit_watch import Change, H, UnitWatch
 
@@ -35,13 +37,11 @@ class Learners(Protocol):
     """B tuners, with what is remembered of what they were told, and models that learn."""
 
     objective: Objective  # of one tuner, or of B
+    dims: Dims
     contexts: ContextBounds
     losses: LossBounds
     watch: UnitWatch
     notes: IntakeNotes
-
-    @property
-    def sizes(self) -> Sizes: ...
 
     def some(self, places: Places) -> Self:
         """Some of them, which may be copies until they are `put` back."""
@@ -58,11 +58,11 @@ class Learners(Protocol):
     def likeness(self, contexts: Array) -> Array:
         """[B] how similar the most similar situation is that each has met; they have samples."""
 
-    def learn(self, trials: Trials, again: bool) -> None:
+    def learn_trials(self, trials: Trials, again: bool) -> None:
         """Have the models learn; `again`: what they had learned before, and forgot."""
 
-    def reweigh(self, changed: Flags, again: bool) -> None:
-        """Metrics of the tuners in a mask [B] are on another scale now."""
+    def rescaled(self, changed: Flags, again: bool) -> None:
+        """Tell the models that metrics of the tuners in a mask [B] are on another scale now."""
 
     def restate(self, factors: Array, shifts: Array) -> None:
         """See all that models have learned in other units: losses * factors + shifts, [B, C] each."""
@@ -82,21 +82,21 @@ def tell(to: Learners, trials: Trials) -> None:
         learn_losses(to, trials)
         return
     before = watch.count.copy()
-    agreeing = watch.agreeing(causes) & large[:, None]
-    held = agreeing.any(axis=1)
+    agreeing: Flags = watch.agreeing(causes) & large[:, None]
+    held: Flags = np.any(agreeing, axis=1)
     watch.put_aside(trials.rows(), causes, agreeing)
-    confirmed = held & watch.confirmed(to.sizes.knobs)
+    confirmed = held & watch.confirmed(to.dims.knobs)
     full = held & watch.full() & ~confirmed
     released = confirmed | full | (told & ~held & (before > 0.0))
     changed = full | (released & ~held & (before > 1.0))  # but settings not alike: it is the world, so for a while
     to.notes.changed_at[changed] = to.losses.seen[changed]  # nothing is put aside
     absurd = _left_out(to, released & ~held & ~large & (before == 1.0))
     _restate(to, np.flatnonzero(confirmed))
-    aside, counts = watch.trials.copy(), np.where(released & ~absurd, watch.count, 0.0)
+    aside, count, learned = watch.trials.copy(), watch.count.copy(), released & ~absurd
     watch.clear(released)
     for i in range(H):
-        _tell_some(to, np.flatnonzero(counts > i), trials_of(aside[:, i], to.sizes))
-    _tell_some(to, np.flatnonzero(~held), trials)
+        _some(to, learned & (count > i), trials_of(aside[:, i], to.dims), learn_losses)
+    _some(to, ~held, trials, learn_losses)
 
 
 def learn_losses(to: Learners, trials: Trials) -> None:
@@ -114,13 +114,19 @@ def see(to: Learners, trials: Trials) -> None:
     keeps = (notes.open > 0.0) & (notes.kept < MOST_FIRST)
     if keeps.any():
         kept = np.flatnonzero(keeps)
-        notes.first[kept, notes.kept[kept].astype(np.int64)] = trials.rows_with_failed()[kept]
+        notes.first[kept, notes.kept[kept].astype(np.int64)] = trials.rows()[kept]
         notes.kept[kept] += 1.0
     before = bounds.least, bounds.most
     new = bounds.observe(trials.contexts, np.ones(len(notes.open), dtype=bool))
     if new is not None:
         moved = ((bounds.least != before[0]) | (bounds.most != before[1])).any(axis=1)
         to.bound_contexts(np.flatnonzero(moved), np.flatnonzero(new.any(axis=1)))
+
+
+def see_and_learn(to: Learners, trials: Trials) -> None:
+    """The same, and have the models learn."""
+    see(to, trials)
+    to.learn_trials(trials, again=False)
 
 
 def _surprises(to: Learners, trials: Trials) -> tuple[list[Change], Flags]:
@@ -156,7 +162,7 @@ def _left_out(to: Learners, alone: Flags) -> Flags:
     If that happens more often they are learned as far as they are believed: a setting may be ruinous now and then.
     """
     seen, notes = to.losses.seen, to.notes
-    absurd = alone & _absurd(to, trials_of(to.watch.trials[:, 0], to.sizes))
+    absurd = alone & _absurd(to, trials_of(to.watch.trials[:, 0], to.dims))
     rare = absurd & (seen - notes.left_out_at > AGREE_WITHIN_SAMPLES)
     notes.left_out_at[absurd] = seen[absurd]
     return rare
@@ -182,10 +188,12 @@ def _restate(to: Learners, places: Places) -> None:
     to.put(places, part)
 
 
-def _tell_some(to: Learners, places: Places, trials: Trials) -> None:
+def _some(to: Learners, which: Flags, trials: Trials, do: Callable[[Learners, Trials], None]) -> None:
+    """Do something with some of the tuners, by a mask [B], and their trials."""
+    places = np.flatnonzero(which)
     if len(places):
         part = to.some(places)
-        learn_losses(part, trials.some(places))
+        do(part, trials.some(places))
         to.put(places, part)
 
 
@@ -198,7 +206,7 @@ def _learn_believed(to: Learners, trials: Trials, again: bool = False) -> None:
         leap[places] = ~_familiar(to, places, trials)
     changed = told & observe_extreme(objective, bounds, objective.own_numbers(leap), objective.own_numbers(told))
     if changed.any():
-        to.reweigh(changed, again)
+        to.rescaled(changed, again)
     losses = np.where(trials.failed[:, None], trials.losses, bounds.bounded(trials.losses))
     beyond = losses != trials.losses
     if beyond.any():
@@ -207,19 +215,15 @@ def _learn_believed(to: Learners, trials: Trials, again: bool = False) -> None:
         losses[new] = bounds.bounded_if_new(trials.losses)[new]
         trials = trials.with_losses(losses)
     nothing = told & says_nothing(objective, own)
-    if not nothing.any():
-        _learn(to, trials, again)
-    elif not nothing.all():
-        places = np.flatnonzero(~nothing)
-        part = to.some(places)
-        _learn(part, trials.some(places), again)
-        to.put(places, part)
+    learn = _learn_again if again else see_and_learn
+    if nothing.any():
+        _some(to, ~nothing, trials, learn)
+    else:
+        learn(to, trials)
 
 
-def _learn(to: Learners, trials: Trials, again: bool) -> None:
-    if not again:
-        see(to, trials)
-    to.learn(trials, again)
+def _learn_again(to: Learners, trials: Trials) -> None:
+    to.learn_trials(trials, again=True)
 
 
 def _learn_first_again(to: Learners, places: Places) -> None:
@@ -228,23 +232,22 @@ def _learn_first_again(to: Learners, places: Places) -> None:
     A loss so far off may be false, or a ruinous setting: whoever wants to know must look again.
     """
     part = to.some(places)
-    notes, count = part.notes, int(part.notes.kept.max())
-    trials = [replace(one, asked=one.asked & False) for one in notes.first_trials(count, to.sizes)]  # not booked twice
-    used = np.arange(count) < notes.kept[:, None]
+    notes, first = part.notes, part.notes.first_trials()
+    trials = [replace(one, asked=one.asked & False) for one in first]  # costs are not booked twice
+    used = np.arange(len(first)) < notes.kept[:, None]
     false = np.stack([_absurd(part, one) for one in trials], axis=1) & used
     outside = np.stack([part.contexts.outside(one.contexts) for one in trials], axis=1) & used
     again = (false | outside).any(axis=1) | hasty(part.objective, part.losses)
     notes.close()
     to.put(places, part)
-    chosen = np.flatnonzero(again)
-    if not len(chosen):
-        return
-    part = to.some(places[chosen])
-    part.forget()
-    to.put(places[chosen], part)
+    if again.any():
+        chosen = places[again]
+        part = to.some(chosen)
+        part.forget()
+        to.put(chosen, part)
     for i, one in enumerate(trials):
-        good = np.flatnonzero(again & used[:, i] & ~false[:, i])
-        if len(good):
+        good = again & used[:, i] & ~false[:, i]
+        if good.any():
             part = to.some(places[good])
             _learn_first(part, one.some(good))
             to.put(places[good], part)
@@ -253,8 +256,5 @@ def _learn_first_again(to: Learners, places: Places) -> None:
 def _learn_first(to: Learners, trials: Trials) -> None:
     """Have tuners learn one of their first trials; what failed, once anything succeeded."""
     losses = np.where(trials.failed[:, None], to.objective.worst(), trials.losses)
-    keep = np.flatnonzero(~trials.failed | (to.objective.seen > 0))
-    if len(keep):
-        part = to.some(keep)
-        _learn_believed(part, trials.with_losses(losses).some(keep), again=True)
-        to.put(keep, part)
+    keep = ~trials.failed | (to.objective.seen > 0)
+    _some(to, keep, trials.with_losses(losses), partial(_learn_believed, again=True))

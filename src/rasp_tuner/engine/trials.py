@@ -2,33 +2,18 @@
 
 symbol   meaning
 n        tuners
-W        numbers in the row of a trial: point, context, losses, what was asked for, and whether anything was
+W        numbers in the row of a trial: point, context, losses, what was asked for; if anything was, and if it failed
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import broken
+from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.family import Trial
 from rasp_tuner.engine.kernel.masks import Flags
-from rasp_tuner.engine.kernel.state import Places
-
-
-class Sizes(NamedTuple):
-    """Of a trial."""
-
-    knobs: int
-    context: int
-    columns: int  # of losses
-
-    @property
-    def width(self) -> int:
-        """W."""
-        return 2 * self.knobs + self.context + self.columns + 1
+from rasp_tuner.engine.kernel.state import Dims, Places
 
 
 @dataclass(frozen=True)
@@ -64,23 +49,20 @@ class Trials:
 
     def rows(self) -> Array:
         """[n, W]"""
-        return np.concatenate([self.points, self.contexts, self.losses, self.wanted, self.asked[:, None]], axis=1)
-
-    def rows_with_failed(self) -> Array:
-        """[n, W + 1] the last number says whether one failed."""
-        return np.concatenate([self.rows(), self.failed[:, None]], axis=1)
+        flags = np.stack([self.asked, self.failed], axis=1)
+        return np.concatenate([self.points, self.contexts, self.losses, self.wanted, flags], axis=1)
 
 
-def trials_of(rows: Array, sizes: Sizes) -> Trials:
-    """What `Trials.rows` gave, none of which failed, or `Trials.rows_with_failed`; views."""
-    d, c, columns = sizes
-    points, contexts, losses, wanted, more = np.split(rows, np.cumsum([d, c, columns, d]), axis=1)
-    failed = more[:, 1] > 0.0 if more.shape[1] > 1 else np.zeros(len(rows), dtype=bool)
-    return Trials(points, contexts, losses, failed, wanted, more[:, 0] > 0.0)
+def trials_of(rows: Array, dims: Dims) -> Trials:
+    """What `Trials.rows` gave; views."""
+    d, c, columns = dims.knobs, dims.context, dims.columns
+    points, contexts, losses, wanted, flags = np.split(rows, np.cumsum([d, c, columns, d]), axis=1)
+    return Trials(points, contexts, losses, flags[:, 1] > 0.0, wanted, flags[:, 0] > 0.0)
 
 
-def check_trials(state: Mapping[str, Array], name: str, rows: Array, knobs: int) -> None:
-    """Nothing, if rows of trials begin with points of the unit box; else a SnapshotError."""
-    points = rows[..., :knobs]
-    if not ((points >= 0.0) & (points <= 1.0)).all():
-        raise broken(state, name, "begin with points of the unit box", points.tolist())
+def rows_field(dims: Dims, *shape: int | str) -> Field:
+    """The rule of an array of rows in a snapshot, [*shape, W]."""
+    point, number, flags = [(0.0, 1.0)] * dims.knobs, (-LARGEST, LARGEST), [(0.0, 1.0)] * 2
+    bounds = [*point, *[number] * (dims.context + dims.columns), *point, *flags]
+    least, most = zip(*bounds, strict=True)
+    return Field((*shape, len(bounds)), least, most)

@@ -16,7 +16,6 @@ from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
-from rasp_tuner.engine.trials import Sizes
 from rasp_tuner.engine.unit_watch import UnitWatch
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.fleet import records
@@ -85,7 +84,6 @@ def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:
     """Tuners that know nothing, numbered from `first` on."""
     zero, share = np.zeros(size), plan.constants["budget"]
     objective = Objective(plan.metrics, zero=zero)
-    sizes = Sizes(plan.dims.knobs, plan.dims.context, plan.dims.columns)
     tuners = Tuners(
         device.batch(plan.dims, plan.default, size),
         np.arange(size),
@@ -95,8 +93,8 @@ def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:
         records.blank(size, plan.default, plan.dims.context, first),
         ContextBounds(plan.dims.context, size),
         LossBounds(objective.logs, size),
-        UnitWatch(sizes.width, len(plan.metrics), size),
-        IntakeNotes.blank(sizes, size),
+        UnitWatch(plan.dims, len(plan.metrics), size),
+        IntakeNotes.blank(plan.dims, size),
     )
     tuners.know("weights", objective.weights)
     return tuners

@@ -14,7 +14,7 @@ from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import Dims, Places, State, blank
 from rasp_tuner.engine.quadratic.family import KEPT
 from rasp_tuner.engine.safety import LEAST_VARIANCE
-from rasp_tuner.engine.trials import Sizes, Trials
+from rasp_tuner.engine.trials import Trials
 from rasp_tuner.fleet.tuners import Tuners
 
 log = logging.getLogger("rasp_tuner.fleet")
@@ -25,13 +25,12 @@ class FleetLearners:
     """Tuners as the intake sees them; `learn` is what comes after it, `beliefs` are good until they learn."""
 
     def __init__(self, dims: Dims, default: Array, learn: Learn, tuners: Tuners, beliefs: Beliefs | None) -> None:
-        self._dims, self._default, self._learn = dims, default, learn
+        self.dims, self._default, self._learn = dims, default, learn
         self._tuners, self._beliefs, self.objective = tuners, beliefs, tuners.objective
         self.contexts, self.losses, self.watch, self.notes = tuners.contexts, tuners.losses, tuners.watch, tuners.notes
-        self.sizes = Sizes(dims.knobs, dims.context, dims.columns)
 
     def some(self, places: Places) -> "FleetLearners":
-        return FleetLearners(self._dims, self._default, self._learn, self._tuners.some(places), None)
+        return FleetLearners(self.dims, self._default, self._learn, self._tuners.some(places), None)
 
     def put(self, places: Places, part: "FleetLearners") -> None:
         self._tuners.put(places, part._tuners)
@@ -49,14 +48,14 @@ class FleetLearners:
 
     def likeness(self, contexts: Array) -> Array:
         state = self._tuners.batch.take(self._tuners.rows)
-        likeness: Array = believe(self._dims, state, self._default, contexts).kernels[:, 2].max(axis=1)
+        likeness: Array = believe(self.dims, state, self._default, contexts).kernels[:, 2].max(axis=1)
         return likeness
 
-    def learn(self, trials: Trials, again: bool) -> None:
+    def learn_trials(self, trials: Trials, again: bool) -> None:
         del again
         self._learn(self._tuners, trials, self._beliefs)
 
-    def reweigh(self, changed: Flags, again: bool) -> None:
+    def rescaled(self, changed: Flags, again: bool) -> None:
         del again
         self._tuners.reweigh(changed)
         self._beliefs = None
@@ -64,13 +63,13 @@ class FleetLearners:
     def restate(self, factors: Array, shifts: Array) -> None:
         tuners, n = self._tuners, self._tuners.size
         state = tuners.batch.take(tuners.rows)
-        restate(self._dims, state, np.arange(n), factors, shifts, self.objective.weights)
+        restate(self.dims, state, np.arange(n), factors, shifts, self.objective.weights)
         tuners.batch.put(tuners.rows, state)
         log.warning("a metric of %d tuners has changed: all that they learned is seen in the new unit", n)
 
     def forget(self) -> None:
         self.objective.forget()
-        state: State = blank(self._dims, self._tuners.size, start(self._dims))
+        state: State = blank(self.dims, self._tuners.size, start(self.dims))
         for name in KEPT:
             getattr(state, name)[...] = self._tuners.known(name)
         state.weights[...] = self.objective.weights
@@ -82,7 +81,7 @@ class FleetLearners:
         batch.write("context_most", rows[moved], self.contexts.most[moved])
         if len(mend):
             state = batch.take(rows[mend])
-            mend_scales(self._dims, state, np.arange(len(mend)))
+            mend_scales(self.dims, state, np.arange(len(mend)))
             batch.put(rows[mend], state)
             self._beliefs = None
 

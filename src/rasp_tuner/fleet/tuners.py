@@ -52,9 +52,13 @@ class Tuners:
         parts: dict[str, Stateful] = {"objective": self.objective, "calibration": self.calibration}
         if self.budget is not None:
             parts["budget"] = self.budget
-        intake: dict[str, Stateful]
-        intake = {"contexts": self.contexts, "losses": self.losses, "watch": self.watch, "notes": self.notes}
-        return parts | {f"intake/{name}": part for name, part in intake.items()}
+        return parts | self.intake()
+
+    def intake(self) -> dict[str, Stateful]:
+        """The parts that remember what they were told, by their names in files."""
+        parts: dict[str, Stateful]
+        parts = {"contexts": self.contexts, "losses": self.losses, "watch": self.watch, "notes": self.notes}
+        return {f"intake/{name}": part for name, part in parts.items()}
 
     def arrays(self) -> Iterator[Array]:
         """But for those of the batch."""
