@@ -7,6 +7,7 @@ tell   metrics -> losses -> intake -> forecast of this sample -> calibrate, book
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -44,7 +45,7 @@ from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.trusted_range import SHORT
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
-from rasp_tuner.space import Rules
+from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
 log = logging.getLogger("rasp_tuner")
@@ -57,31 +58,30 @@ SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, m
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Of a preset."""
+
+    switching_cost: float = 0.0
+    guard: float | None = None
+    budget: float | None = None
+    screen: bool = False  # whether the context is ignored until it improves predictions
+
+
 class Engine:
     """A family of experts, with a budget, a guard and a cost of switching around its choice."""
 
     def __init__(
-        self,
-        objective: Objective,
-        family: Family[Any],
-        default: Array,
-        context_dim: int,
-        *,
-        switching_cost: float = 0.0,
-        guard: float | None = None,
-        budget: float | None = None,
-        densities: bool = False,
-        rules: Rules | None = None,
+        self, objective: Objective, family: Family[Any], layout: Layout, context_dim: int, settings: EngineSettings
     ) -> None:
-        self.objective, self.family, self.default = objective, family, default
-        self.switching_cost, self.guard = switching_cost, guard
-        self.densities = densities  # whether results say how likely each answer was
-        self._rules = rules  # what ties knobs together, if anything does
-        self._first_looks = len(default) + 1
+        self.objective, self.family, self.settings = objective, family, settings
+        self.default: Array = layout.default
+        self._rules = layout.rules  # what ties knobs together, if anything does
+        self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
-        self._budget = None if budget is None else BudgetLedger(budget)
+        self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
         self._calibration = Calibration()
-        self.dims = Dims(len(default), context_dim, objective.columns)
+        self.dims = Dims(len(self.default), context_dim, objective.columns)
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
         self._result: LearnResult | None = None  # of the latest trial that was learned
@@ -91,6 +91,10 @@ class Engine:
         self._expected: tuple[Belief, Array, float, Forecast] | None = None  # of a point and its target, by a belief
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
         family.reweigh(objective.weights)
+
+    @property
+    def model(self) -> "Engine":
+        return self
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -133,10 +137,14 @@ class Engine:
             return self._check_of_unit(belief, current)
         choice = self._legal_choice(belief, belief.choose(rng))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
-            if self.guard is not None:
-                choice = self._replaced(belief, choice, partial(within_guard, self.objective, self.guard), "guard")
-            if self.switching_cost > 0.0:
-                choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
+            if self.settings.guard is not None:
+                choice = self._replaced(
+                    belief, choice, partial(within_guard, self.objective, self.settings.guard), "guard"
+                )
+            if self.settings.switching_cost > 0.0:
+                choice = worth_switching(
+                    belief, choice, current, self.settings.switching_cost, self.objective.own_units
+                )
             if self._budget is not None:
                 allowed = partial(within_budget, self.objective, self._budget)
                 choice = self._replaced(belief, choice, allowed, "the budget is spent")
@@ -170,23 +178,29 @@ class Engine:
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
         )
 
+    def answers(self, context: Array) -> tuple["Engine", Array]:
+        """The engine that is asked about a context now, and as much as it sees of it."""
+        return self, context
+
     def best_known(self, context: Array) -> Array | None:
-        return self._proven(self.believe(context), PROVEN) if self.objective.seen else None
+        engine, context = self.answers(context)
+        return engine._proven(engine.believe(context), PROVEN) if engine.objective.seen else None
 
     def expect(self, context: Array, point: Array) -> Expected | None:
-        if not self.objective.seen:
+        engine, context = self.answers(context)
+        if not engine.objective.seen:
             return None
-        mean, variance = predict_one(self.believe(context), point)
-        half = NORMAL_90 * max(self.factor, 1.0) * math.sqrt(max(variance, 0.0))
-        return Expected(*(self.objective.own_units(y) for y in (mean, mean - half, mean + half)))
+        mean, variance = predict_one(engine.believe(context), point)
+        half = NORMAL_90 * max(engine.factor, 1.0) * math.sqrt(max(variance, 0.0))
+        return Expected(*(engine.objective.own_units(y) for y in (mean, mean - half, mean + half)))
 
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
         if self.own_metric is None:
             self.reweigh({other: 1.0 if other == name else IGNORED for other in self.metrics})
-        expected = self.expect(context, point)
+        expected, objective = self.expect(context, point), self.answers(context)[0].objective
         if expected is None or self.own_metric is not None:
             return expected
-        return Expected(*(self.objective.own_units_of(name, y) for y in expected))
+        return Expected(*(objective.own_units_of(name, y) for y in expected))
 
     def alike(self, context: Array) -> tuple[float, float] | None:
         if not self.objective.seen:
@@ -196,11 +210,13 @@ class Engine:
 
     def outlook(self, context: Array, points: Array) -> Array:
         """[n] the target expected at points [n, d]; something must have been learned."""
-        return self.believe(context).predict(points)[0]
+        engine, context = self.answers(context)
+        return engine.believe(context).predict(points)[0]
 
     def better(self, context: Array, point: Array) -> float:
         """Probability that a point beats the default in this context; something must have been learned."""
-        return float(self.beside(self.believe(context), point).better)
+        engine, context = self.answers(context)
+        return float(engine.beside(engine.believe(context), point).better)
 
     @property
     def factor(self) -> float:
@@ -212,7 +228,8 @@ class Engine:
         return {}
 
     def budget(self) -> Budget | None:
-        return None if self._budget is None else self._budget.report()
+        ledger = self.answers(self.default[:0])[0]._budget
+        return None if ledger is None else ledger.report()
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -318,9 +335,12 @@ class Engine:
             point = recent.points[tried][int(recent.errors[tried].argmin())] if tried.any() else point
         name = "default" if point is self.default else "best known"
         choice = Choice(point, f"{name} (has the metric changed?)", *predict_one(belief, point))
-        if self.switching_cost > 0.0:
-            choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
+        choice = self._worth_switching(belief, choice, current)
         return Proposal(choice.point, self._reasons(belief, choice))
+
+    def _worth_switching(self, belief: Belief, choice: Choice, current: Array) -> Choice:
+        cost = self.settings.switching_cost
+        return worth_switching(belief, choice, current, cost, self.objective.own_units) if cost > 0.0 else choice
 
     def _learn_early_failures(self) -> None:
         while self._early:
@@ -356,7 +376,7 @@ class Engine:
         if changed:
             self.family.reweigh(self.objective.weights)
         self._latest = None
-        if belief is None or forecast is None or not self.densities:
+        if belief is None or forecast is None or not self.settings.screen:
             return LearnResult(told)
         return LearnResult(told, log_density=log_mean(forecast.log_densities, belief.weights))
 
