@@ -24,6 +24,7 @@ from rasp_tuner.types import Slots
 
 FIRST = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PRIOR = ("location", "location_variance")  # what a fleet knew before the first sample
+KEPT = ("weights", "context_least", "context_most", *PRIOR)  # by whoever learns the first trials again
 QuadraticBelief = NumpyBelief | NativeBelief
 
 
@@ -62,7 +63,7 @@ class QuadraticFamily:
 
     def forget(self) -> None:
         fresh = blank(self.dims, 1, start(self.dims))
-        for name in ("weights", "context_least", "context_most", *PRIOR):
+        for name in KEPT:
             getattr(fresh, name)[:] = getattr(self.tuners, name)
         self._hold(fresh)
 
