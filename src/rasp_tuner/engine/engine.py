@@ -8,7 +8,6 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Propo
 from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine import intake
-from rasp_tuner.engine.budget import BudgetLedger
+from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Choice, Family, Forecast, Trial, predict_one
+from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, Trial, predict_one
 from rasp_tuner.engine.intake import ALIKE
 from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
@@ -52,6 +51,7 @@ log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
+Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
 SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
@@ -90,6 +90,7 @@ class Engine:
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
         self._expected: tuple[Belief, Array, float, Forecast] | None = None  # of a point and its target, by a belief
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
+        self._owed: Bill | None = None  # what own steps have cost, by that belief
         family.reweigh(objective.weights)
 
     @property
@@ -119,7 +120,7 @@ class Engine:
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
         belief: Belief = self.family.believe(context)
-        self._latest, self._compared = (context, belief), {}
+        self._latest, self._compared, self._owed = (context, belief), {}, None
         return belief
 
     @property
@@ -138,16 +139,10 @@ class Engine:
         choice = self._legal_choice(belief, belief.choose(rng))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
-                choice = self._replaced(
-                    belief, choice, partial(within_guard, self.objective, self.settings.guard), "guard"
-                )
-            if self.settings.switching_cost > 0.0:
-                choice = worth_switching(
-                    belief, choice, current, self.settings.switching_cost, self.objective.own_units
-                )
+                choice = self._replaced(belief, choice, self._within_guard, "guard")
+            choice = self._worth_switching(belief, choice, current)
             if self._budget is not None:
-                allowed = partial(within_budget, self.objective, self._budget)
-                choice = self._replaced(belief, choice, allowed, "the budget is spent")
+                choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
         return Proposal(choice.point, self._reasons(belief, choice))
 
     def tell(
@@ -228,8 +223,11 @@ class Engine:
         return {}
 
     def budget(self) -> Budget | None:
-        ledger = self.answers(self.default[:0])[0]._budget
-        return None if ledger is None else ledger.report()
+        engine = self.answers(self.default[:0])[0]
+        ledger, bill = engine._budget, engine.family.bill(engine._prices)
+        if ledger is None or bill is None:
+            return None if ledger is None else ledger.report()
+        return ledger.report(bill.spent, bill.earned, max(engine.factor, 1.0) * math.sqrt(bill.variance))
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -242,6 +240,7 @@ class Engine:
             self._budget.merge(other._budget)
         self.objective.merge(other.objective)
         self.family.merge(other.family, self.objective.weights, first)
+        self._settle()
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.family.reweigh(self.objective.weights)
         self._merge_intake(other)
@@ -317,13 +316,48 @@ class Engine:
         mean, variance = predict_one(belief, point)
         return choice._replace(point=point, mean=mean, variance=variance)
 
-    def _replaced(self, belief: Belief, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
-        """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
-        if harmless(self.beside(belief, choice.point)):
+    def _replaced(self, belief: Belief, choice: Choice, harmless: Harmless, why: str) -> Choice:
+        """The choice if it is harmless beside the default; else the best known if that is, and better; else that."""
+        if harmless(belief, choice.point):
             return choice
-        point = self._proven(belief, PROVEN)
+        best = self._proven(belief, PROVEN)
+        point = best if best is self.default or harmless(belief, best) else self.default
         mean, variance = predict_one(belief, point)
         return Choice(point, f"{'default' if point is self.default else 'best known'} ({why})", mean, variance)
+
+    def _within_guard(self, belief: Belief, point: Array) -> bool:
+        guard = self.settings.guard
+        return guard is None or bool(within_guard(self.objective, guard, self.beside(belief, point)))
+
+    def _within_budget(self, belief: Belief, point: Array) -> bool:
+        """Whether the bill stays within the budget, with its deviation; or falls."""
+        offer, ledger, bill = self.beside(belief, point), self._budget, self._bill()
+        if ledger is None or offer.deviation == 0.0:
+            return True
+        if bill is None:
+            return bool(within_budget(self.objective, ledger, offer))
+        price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
+        wider, deviation = max(self.factor, 1.0), worse - price
+        before = wider * math.sqrt(bill.variance)
+        shared = wider**2 * belief.billed(bill, point) * deviation / offer.deviation
+        after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
+        price = min(max(price, -MOST_PRICE), MOST_PRICE)
+        return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
+
+    def _bill(self) -> Bill | None:
+        if self._owed is None:
+            self._owed = self.family.bill(self._prices)
+        return self._owed
+
+    def _prices(self, level: Array, gap: Array) -> Array:
+        prices: Array = np.clip(self.objective.relative(gap, level), -MOST_PRICE, MOST_PRICE)
+        return prices
+
+    def _settle(self) -> None:
+        """Book what memory has dropped."""
+        for runs, level, gap in self.family.dropped():
+            if self._budget is not None:
+                self._budget.settle(runs, self.objective.relative(gap, level))
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
@@ -365,10 +399,13 @@ class Engine:
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
         counts = asked is not None and self.objective.seen > self._first_looks  # those are free
         if belief is not None and counts and self._budget is not None:
-            self._budget.record(cost(self.objective, self.beside(belief, point), error, belief.noise, failed))
+            offer = self.beside(belief, point)
+            paid = 0.0 if self.family.hindsight else cost(self.objective, offer, error, belief.noise, failed)
+            self._budget.record(paid)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
+        self._settle()
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
             self.objective.observe_level(error, self.beside(belief, point).level)

@@ -5,6 +5,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast
+from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.model import FREEDOM
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
 from rasp_tuner.engine.gp.search import SOURCES, best_rows, candidates, descents
@@ -50,6 +51,9 @@ class GpBelief:
         variance = max(own + other - 2.0 * shared, 0.0)
         both = max(own, LEAST_VARIANCE) * unit, max(other, LEAST_VARIANCE) * unit
         return Comparison(level, expected - level, variance * unit, expected, both)
+
+    def billed(self, bill: Bill, point: Array) -> float:
+        return bill.covariance(self._here, point) * self.fit.scale
 
     def forecast(self, point: Array, y: float) -> Forecast:
         mean, variance = (float(part[0]) for part in self.predict(point[None]))

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
-from rasp_tuner.engine.family import Forecast, Trial
+from rasp_tuner.engine.family import Forecast, Prices, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
+from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
@@ -59,7 +60,7 @@ MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
 
-ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust")
+ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust", "own")
 FIELDS = {
     "points": Field(("n", "d"), 0.0, 1.0),
     "contexts": Field(("n", "c"), -LARGEST, LARGEST),
@@ -68,6 +69,7 @@ FIELDS = {
     "times": Field(("n",), 0.0, MOST_SAMPLES),
     "failed": Field(("n",), 0.0, 1.0, whole=True),
     "trust": Field(("n",), LEAST_TRUST, 1.0),
+    "own": Field(("n",), 0.0, MOST_SAMPLES),  # samples that answer a suggestion
     "theta": Field(("theta",), -FARTHEST_THETA, FARTHEST_THETA),
     "momentum": Field(("theta",), -LARGEST, LARGEST),
     "squares": Field(("theta",), 0.0, LARGEST),
@@ -93,6 +95,7 @@ class GpFamily:
 
     uses_blas = True
     experts: tuple[str, ...] = ("one model",)
+    hindsight = True
 
     def __init__(self, layout: Layout, context_dim: int, columns: int, window: int) -> None:
         self._knobs = Knobs(layout)
@@ -107,6 +110,7 @@ class GpFamily:
         self._state = self._empty()
         self._fit: Fit | None = None
         self._kept = np.zeros(0, dtype=np.int64)  # [n] where each row is in the fit; -1: nowhere, or it was another one
+        self._gone: list[tuple[float, float, float]] = []  # runs, level and gap of rows that were dropped
 
     @property
     def samples(self) -> int:
@@ -152,11 +156,19 @@ class GpFamily:
             self._join(row, context, losses, now)
         else:
             self._append(trial.point, context, losses, now, trial.failed)
+        s["own"][row] += trial.asked is not None  # of the last one, if it is new
         self._judge(gap, odd, row, now)
         s["clock"] = s["clock"] + [1.0, 0.0]
         while len(s["points"]) > MOST_ROWS:
             self._shrink()
         self._refit()
+
+    def bill(self, prices: Prices) -> Bill | None:
+        return None if self._fit is None else Bill(self._fit, self._state["own"], prices)
+
+    def dropped(self) -> list[tuple[float, float, float]]:
+        gone, self._gone = self._gone, []
+        return gone
 
     def reweigh(self, weights: Array) -> None:
         s = self._state
@@ -253,7 +265,7 @@ class GpFamily:
 
     def _append(self, point: Array, context: Array, losses: Array, now: float, failed: bool) -> None:
         s = self._state
-        numbers = (np.array(number) for number in (1.0, now, float(failed), 1.0))
+        numbers = (np.array(number) for number in (1.0, now, float(failed), 1.0, 0.0))
         for name, entry in zip(ROW_ARRAYS, (point, context, losses, *numbers), strict=True):
             s[name] = np.concatenate([s[name], entry[None]])
         self._kept = np.append(self._kept, -1)
@@ -294,10 +306,15 @@ class GpFamily:
             for name in ("losses", "contexts", "trust"):
                 s[name][one] += share * (s[name][two] - s[name][one])
             s["counts"][one] += s["counts"][two]
+            s["own"][one] += s["own"][two]
             s["times"][one] = max(s["times"][one], s["times"][two])
             self._kept[one] = -1
         else:
             gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
+            if s["own"][gone]:
+                belief = self.believe(s["contexts"][gone])
+                level, gap, *_ = belief.against(s["points"][gone], self._knobs.default)
+                self._gone.append((float(s["own"][gone]), level, gap))
         for name in ROW_ARRAYS:
             s[name] = np.delete(s[name], gone, axis=0)
         self._kept = np.delete(self._kept, gone)

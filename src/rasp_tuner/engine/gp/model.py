@@ -130,6 +130,13 @@ class Fit(NamedTuple):
         """s2."""
         return float(self.weights.h[S2])
 
+    def solve(self, b: Array) -> Array:
+        """The covariance of the rows with noise, its inverse times b [n]."""
+        if self.native is not None:
+            return native_gp.solve(self.native, b)
+        solution: Array = self.half.T @ (self.half @ b)  # type: ignore[union-attr, operator]
+        return solution
+
     def spare(self) -> Array:
         """[n] variance of each row given the others, without its noise."""
         if self.native is not None:
@@ -293,7 +300,7 @@ def native_pass(
     size = H + knobs.dim + z.shape[1] if climbs else 0
     known = None
     if older is not None and older.fit.native is not None:
-        known = native_gp.Known(older.fit.native.kernel, older.kept)
+        known = native_gp.Known(older.fit.native.pairs, older.kept)
     scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, size, known)
     return Pass(best, scale, made.alpha, made.noises, None, made, slope, odd)
 

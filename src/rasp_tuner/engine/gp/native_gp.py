@@ -25,6 +25,8 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
     "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 3, COUNT, *[POINTER] * 5]),
     "spare": (None, [POINTER, POINTER, POINTER]),
+    "beside": (None, [*[POINTER] * 3, NUMBER, NUMBER, *[POINTER] * 3]),
+    "solve": (None, [POINTER, POINTER, POINTER]),
     "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER]),
     "means": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 3]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
@@ -116,15 +118,15 @@ class NativeFit(NamedTuple):
     owners: tuple[Array, ...]
     context_dim: int
     root: Array
-    kernel: Array  # [n, n] covariance without level and noise, up to its diagonal
+    pairs: Array  # [2, n, n] covariance without level and noise, and kc; up to the diagonal
     alpha: Array
     noises: Array
 
 
 class Known(NamedTuple):
-    """The kernel of an older fit with the same weights."""
+    """The pairs of an older fit with the same weights."""
 
-    kernel: Array  # [m, m]
+    pairs: Array  # [2, m, m]
     kept: NDArray[np.int64]  # [n] where each row was there, ascending; -1: nowhere
 
 
@@ -135,13 +137,13 @@ def prepared(
     points, effects, curved, mean, embedding, counts, trust, times, y = rows
     n = len(y)
     embedded, turned = np.empty((tables.e, n)), np.empty((2 * tables.p + tables.q, n))
-    root, kernel, alpha, noises = np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty(n)
+    root, pairs, alpha, noises = np.empty((n, n)), np.empty((2, n, n)), np.empty(n), np.empty(n)
     given = (h, *weights, points, effects, curved, mean, embedding, z, counts, trust, times, y)
     owners = (
-        *(np.ascontiguousarray(a, dtype=np.float64) for a in given), embedded, turned, root, kernel, alpha, noises,
+        *(np.ascontiguousarray(a, dtype=np.float64) for a in given), embedded, turned, root, *pairs, alpha, noises,
     )  # fmt: skip
     packed = struct.pack(f"2qd{len(owners)}Q", n, z.shape[1], level, *map(address, owners))
-    return NativeFit(packed, owners, z.shape[1], root, kernel, alpha, noises)
+    return NativeFit(packed, owners, z.shape[1], root, pairs, alpha, noises)
 
 
 def fit(
@@ -155,7 +157,7 @@ def fit(
     memory = scratch(7 * n * n + n * (widths + 8) + 2 * widths)
     if known is not None and slopes:
         raise ValueError("slopes need all parts of the covariance")
-    of_known = (0, 0, 0) if known is None else (address(known.kernel), len(known.kernel), address(known.kept))
+    of_known = (0, 0, 0) if known is None else (address(known.pairs), known.pairs.shape[1], address(known.kept))
     if functions()["fit"](
         tables.struct, made.struct, len(factors), address(factors), address(priors), *of_known,
         0 if slope is None else address(slope), 0 if odd is None else address(odd), address(out), memory,
@@ -172,13 +174,29 @@ def spare(made: NativeFit) -> Array:
     return out
 
 
+def beside(made: NativeFit, lin: Array, choice: Array, own: float, own_choice: float) -> tuple[Array, Array]:
+    """See bill.py; lin, choice [n]: what each row shares with the default."""
+    n = len(made.alpha)
+    out = np.empty((n, n)), np.empty((n, n))
+    memory = scratch(n)
+    functions()["beside"](made.struct, address(lin), address(choice), own, own_choice, *map(address, out), memory)
+    return out
+
+
+def solve(made: NativeFit, b: Array) -> Array:
+    """The covariance of the rows with noise, its inverse times b [n]."""
+    out = np.empty(len(b))
+    functions()["solve"](made.struct, address(b), address(out))
+    return out
+
+
 class NativeHere:
     """GpHere of gp.h: a fit in one context."""
 
     def __init__(self, tables: KnobTables, made: NativeFit, z: Array, now: float) -> None:
         self._tables, self._made, n = tables, made, len(made.alpha)
         self._arrays = [np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(tables.p), np.empty(tables.q)]
-        self.kc, *_, self.effects, self.curved = self._arrays
+        self.kc, self.share, *_, self.effects, self.curved = self._arrays
         self._struct = ctypes.create_string_buffer(struct.pack("3d6Q", 0.0, 0.0, 0.0, *map(address, self._arrays)))
         functions()["here"](tables.struct, made.struct, self._struct, address(np.ascontiguousarray(z)), now)
 

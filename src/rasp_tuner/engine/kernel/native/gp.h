@@ -24,7 +24,8 @@ typedef struct {                   /* as in gp/native_gp.py: rows with their wei
     const double *counts, *trust, *times, *y;
     double *embedded;              /* [e, n] embedding times its weight, turned */
     double *turned;                /* [2 p + q, n] effects, those of choices, and curved, times roots of weights */
-    double *root, *kernel;         /* [n, n] Cholesky factor; covariance without level and noise, up to its diagonal */
+    double *root;                  /* [n, n] Cholesky factor */
+    double *kernel, *alike;        /* [n, n] covariance without level and noise, and kc, up to the diagonal */
     double *alpha, *noises;        /* [n]; [n] */
 } GpFit;
 

@@ -117,7 +117,7 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
     }
 }
 
-/* The lower triangle of f->kernel, without level and noise. Of rows that are those of an older fit with the same weights,
+/* The lower triangles of f->kernel, without level and noise, and f->alike. Of rows that are those of an older fit with the same weights,
  * `kept` [n] says where they were there, ascending; -1: nowhere. */
 WIDER static void covariance(const GpKnobs *k, const GpFit *f, const double *older, int64_t old_n, const int64_t *kept,
                              Parts s, double *scratch) {
@@ -134,17 +134,22 @@ WIDER static void covariance(const GpKnobs *k, const GpFit *f, const double *old
             const int64_t at = i * s.stride;
             const Parts row = {s.kc + at, s.kt + at, s.lin + at, s.choice + at, s.res + at, s.gap + at, 0};
             covariances(k, f, &columns, i, i + 1, row, f->kernel + i * n);
+            memcpy(f->alike + i * n, row.kc, sizeof(double) * (size_t)(i + 1));
         }
     else {
         double *row = scratch + n * f->c; /* [n] */
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j <= i && kept[i] >= 0; j++)
-                if (kept[j] >= 0) f->kernel[i * n + j] = older[kept[i] * old_n + kept[j]];
+                if (kept[j] >= 0) {
+                    const int64_t at = kept[i] * old_n + kept[j];
+                    f->kernel[i * n + j] = older[at];
+                    f->alike[i * n + j] = older[old_n * old_n + at];
+                }
         for (int64_t i = 0; i < n; i++)
             if (kept[i] < 0) {
                 covariances(k, f, &columns, i, n, s, row); /* of the parts, the first row */
-                for (int64_t j = 0; j <= i; j++) f->kernel[i * n + j] = row[j];
-                for (int64_t j = i + 1; j < n; j++) f->kernel[j * n + i] = row[j];
+                for (int64_t j = 0; j <= i; j++) f->kernel[i * n + j] = row[j], f->alike[i * n + j] = s.kc[j];
+                for (int64_t j = i + 1; j < n; j++) f->kernel[j * n + i] = row[j], f->alike[j * n + i] = s.kc[j];
             }
     }
 }
@@ -267,7 +272,7 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
 /* Fit the rows. Of `factors` times the noise the one of greatest evidence is taken, with `priors` [count] taken off the
  * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [n] are written, too.
  * out [2]: the scale, and which factor. Returns 0, or 1 if no covariance was positive definite.
- * With `older` [old_n, old_n], the kernel of another fit, see `covariance`.
+ * With `older` [2, old_n, old_n], kernel and alike of another fit, see `covariance`.
  * scratch: 7 n^2 + n (c + p + 8) + 2 p + e + c. */
 GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors,
                            const double *priors, const double *older, int64_t old_n, const int64_t *kept, double *slope,
@@ -306,3 +311,27 @@ GP_API void rasp_gp_spare(const GpFit *f, double *spare, double *scratch) {
     inverse_of_root(n, scratch, scratch + n * n);
     for (int64_t i = 0; i < n; i++) spare[i] = 1.0 / scratch[n * n + i * (n + 1)] - f->noises[i];
 }
+
+/* beside, between [n, n] of bill.py. lin, choice [n]: effects and residual of each row with those of the default, and of
+ * choices; own, own_choice: of the default with itself. scratch: n. */
+GP_API WIDER void rasp_gp_beside(const GpFit *f, const double *lin, const double *choice, double own, double own_choice,
+                                 double *beside, double *between, double *kt) {
+    const double *h = f->hyper;
+    const int64_t n = f->n;
+    for (int64_t i = 0; i < n; i++) {
+        const double *kc = f->alike + i * n;
+        for (int64_t j = 0; j <= i; j++) kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
+        exp_falling(i + 1, kt);
+        for (int64_t j = 0; j <= i; j++) {
+            const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
+            const double apart = f->kernel[i * n + j] - h[VC] * kc[j] - h[VT] * kt[j]; /* the level is shared */
+            const double with_j = lin[j] * sharing + choice[j] * kc[j], with_i = lin[i] * sharing + choice[i] * kc[j];
+            beside[i * n + j] = apart - with_j;
+            beside[j * n + i] = apart - with_i;
+            between[i * n + j] = between[j * n + i] = apart - with_i - with_j + own * sharing + own_choice * kc[j];
+        }
+    }
+}
+
+/* x [n]: the covariance of the rows with noise, its inverse times b. */
+GP_API void rasp_gp_solve(const GpFit *f, const double *b, double *x) { solve(f->n, f->root, b, x); }
