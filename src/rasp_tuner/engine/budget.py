@@ -64,11 +64,6 @@ class BudgetLedger:
         self.spent = chosen(told, self.spent + n.clip(price, 0.0, None), self.spent)
         self.earned = chosen(told, self.earned + n.clip(-price, 0.0, None), self.earned)
 
-    def settle(self, runs: float, price: float) -> None:
-        """Runs that memory has dropped, of one tuner, at what each is thought to have cost."""
-        self.spent += runs * min(max(price, 0.0), MOST_PRICE)
-        self.earned += runs * min(max(-price, 0.0), MOST_PRICE)
-
     def merge(self, other: "BudgetLedger") -> None:
         """Take in what another one booked; the start-up allowance stays that of one."""
         for name in FIELDS:

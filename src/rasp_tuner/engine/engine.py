@@ -240,7 +240,6 @@ class Engine:
             self._budget.merge(other._budget)
         self.objective.merge(other.objective)
         self.family.merge(other.family, self.objective.weights, first)
-        self._settle()
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.family.reweigh(self.objective.weights)
         self._merge_intake(other)
@@ -320,8 +319,11 @@ class Engine:
         """The choice if it is harmless beside the default; else the best known if that is, and better; else that."""
         if harmless(belief, choice.point):
             return choice
-        best = self._proven(belief, PROVEN)
-        point = best if best is self.default or harmless(belief, best) else self.default
+        best, point = belief.best(), self.default
+        if best is not None:
+            best = self._legal(belief, best)
+            if self.beside(belief, best).mean < 0.0 and harmless(belief, best):
+                point = best
         mean, variance = predict_one(belief, point)
         return Choice(point, f"{'default' if point is self.default else 'best known'} ({why})", mean, variance)
 
@@ -352,12 +354,6 @@ class Engine:
     def _prices(self, level: Array, gap: Array) -> Array:
         prices: Array = np.clip(self.objective.relative(gap, level), -MOST_PRICE, MOST_PRICE)
         return prices
-
-    def _settle(self) -> None:
-        """Book what memory has dropped."""
-        for runs, level, gap in self.family.dropped():
-            if self._budget is not None:
-                self._budget.settle(runs, self.objective.relative(gap, level))
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
@@ -405,7 +401,6 @@ class Engine:
         if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
-        self._settle()
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
             self.objective.observe_level(error, self.beside(belief, point).level)

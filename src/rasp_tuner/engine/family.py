@@ -145,9 +145,6 @@ class Family(Stateful, Protocol[B]):
     def bill(self, prices: Prices) -> Bill | None:
         """What own trials in memory have cost; None where that is booked once and for all, or nothing ran."""
 
-    def dropped(self) -> list[tuple[float, float, float]]:
-        """Of trials that have left memory since: how many, y at the default, and how much more it was."""
-
     def reweigh(self, weights: Array) -> None:
         """From now on y = losses @ weights [K], for everything ever learned."""
 

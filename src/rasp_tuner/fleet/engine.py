@@ -141,13 +141,13 @@ class FleetEngine:
         harmless: Callable[[Against], Flags],
         versus: VersusDefault | None,
     ) -> Array:
-        """Points that are harmless beside the default; else the best known if that is better; else the default."""
+        """Points that are harmless beside the default; else the best known if that is, and better; else the default."""
         harmful = careful & ~harmless(self._beside(tuners, belief, points, versus))
-        places = np.flatnonzero(harmful)
-        if 2 * len(places) > len(points):
-            return np.where(harmful[:, None], self._proven(tuners, belief, PROVEN), points)
-        if len(places):
-            points[places] = self._proven(tuners.some(places), belief.some(places), PROVEN)
+        if harmful.any():
+            best = belief.best()
+            offer = self._beside(tuners, belief, best)
+            instead = np.where(((offer.mean < 0.0) & harmless(offer))[:, None], best, self.default)
+            points = np.where(harmful[:, None], instead, points)
         return points
 
     def _proven(self, tuners: Tuners, belief: Beliefs, probability: float) -> Array:

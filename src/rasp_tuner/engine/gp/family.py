@@ -110,7 +110,6 @@ class GpFamily:
         self._state = self._empty()
         self._fit: Fit | None = None
         self._kept = np.zeros(0, dtype=np.int64)  # [n] where each row is in the fit; -1: nowhere, or it was another one
-        self._gone: list[tuple[float, float, float]] = []  # runs, level and gap of rows that were dropped
 
     @property
     def samples(self) -> int:
@@ -165,10 +164,6 @@ class GpFamily:
 
     def bill(self, prices: Prices) -> Bill | None:
         return None if self._fit is None else Bill(self._fit, self._state["own"], prices)
-
-    def dropped(self) -> list[tuple[float, float, float]]:
-        gone, self._gone = self._gone, []
-        return gone
 
     def reweigh(self, weights: Array) -> None:
         s = self._state
@@ -311,13 +306,20 @@ class GpFamily:
             self._kept[one] = -1
         else:
             gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
-            if s["own"][gone]:
-                belief = self.believe(s["contexts"][gone])
-                level, gap, *_ = belief.against(s["points"][gone], self._knobs.default)
-                self._gone.append((float(s["own"][gone]), level, gap))
+            s["own"][self._nearest(gone, z)] += s["own"][gone]  # the bill still knows of its runs
         for name in ROW_ARRAYS:
             s[name] = np.delete(s[name], gone, axis=0)
         self._kept = np.delete(self._kept, gone)
+
+    def _nearest(self, row: int, z: Array) -> int:
+        """The row most like this one that is not the default's, unless this one is, or all others are."""
+        s, knobs = self._state, self._knobs
+        embedded = knobs.features(s["points"]).embedding
+        apart = ((embedded - embedded[row]) ** 2).sum(axis=1) + ((z - z[row]) ** 2).sum(axis=1)
+        defaults = (s["points"] == knobs.default).all(axis=1)
+        apart = np.where(defaults != defaults[row], LARGEST, apart)
+        apart[row] = np.inf
+        return int(apart.argmin())
 
     def _refit(self) -> None:
         """Scales of contexts, hyperparameters and trust move a little; the posterior follows."""

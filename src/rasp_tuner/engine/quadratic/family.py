@@ -57,9 +57,6 @@ class QuadraticFamily:
     def bill(self, prices: Prices) -> None:
         del prices  # booked once and for all: sums do not know which of them were suggested
 
-    def dropped(self) -> list[tuple[float, float, float]]:
-        return []
-
     @one_thread()
     def reweigh(self, weights: Array) -> None:
         reweigh(self.tuners, weights[None], True)
