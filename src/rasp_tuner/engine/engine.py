@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.core.state_checks import Field, broken, checked, under
@@ -18,7 +19,7 @@ from rasp_tuner.core.threads import one_thread
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Choice, Family, Forecast, Trial, predict_one
-from rasp_tuner.engine.intake import ALIKE, Intake
+from rasp_tuner.engine.intake import Intake
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (

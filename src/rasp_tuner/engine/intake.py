@@ -14,22 +14,22 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from rasp_tuner.core.context_bounds import ContextBounds
+from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import LearnResult
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
-from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.family import Belief, Family, Trial
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.engine.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES, SHORT
+from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES, SHORT
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 
 log = logging.getLogger("rasp_tuner")
 ALL = np.ones(1, dtype=bool)  # the one tuner that there is
 MOST_FIRST = 24  # trials kept: what fails counts for no metric
 LONG_AGO = -AGREE_WITHIN_SAMPLES
-ALIKE = 0.5  # similarity from which on two situations are called alike
 PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
 SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
 

@@ -18,7 +18,7 @@ from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
-from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
     FEW_ROWS,
@@ -42,7 +42,6 @@ MOST_ROWS = 128  # stored: a fit takes time with the cube of them
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
 REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
-ALIKE = 0.5  # likeness from which on what failed, or could not be had, there is not asked for here
 SURPRISING = 9.0  # squared deviations, beyond which a sample is none of its row
 CHANGE_RUN = 2  # surprises in a row that are a change, not mistakes
 BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation

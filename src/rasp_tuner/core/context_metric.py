@@ -1,4 +1,6 @@
-"""ContextMetric: how alike two contexts are. Robust, bounded scales, and a relevance for each dimension.
+"""ContextMetric: how alike two contexts are. The one definition: of the engine, of regimes, returns and reports.
+
+Robust, bounded scales, and a relevance for each dimension: learned by a family that learns one, else 1.
 
 z_k = sqrt(r_k / d_c) 3 asinh((c_k - median_k) / (3 dev_k)),   kc = exp(-|z - z'|^2 / 2)
 
@@ -15,6 +17,8 @@ LINEAR_DEVIATIONS = 3.0  # up to which a context counts linearly; beyond, logari
 TRIMMED_SHARE, TRIM_FROM = 0.02, 5  # of the rows on either side, at least one of so many
 EARLY_SAMPLES = 10.0  # at which the spread is believed to within a factor of two: before, more is expected to come
 FARTHEST = 1e6  # deviations
+LEAST_DEVIATION = 1e-220  # in a file: what is divided by it is finite
+ALIKE = 0.5  # likeness from which on two contexts are called alike
 
 
 class ContextMetric(NamedTuple):
@@ -37,11 +41,15 @@ class ContextMetric(NamedTuple):
         deviation = np.where(deviation > least, deviation, least / (n + 1.0))
         return cls(median, deviation * (1.0 + EARLY_SAMPLES / samples))
 
+    def deviations(self, contexts: Array) -> Array:
+        """Contexts [..., d_c] in deviations from the median; beyond three, their logarithm."""
+        far = (contexts - self.median) / (LINEAR_DEVIATIONS * self.deviation)
+        bounded: Array = LINEAR_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
+        return bounded
+
     def z(self, contexts: Array, relevance: Array) -> Array:
         """Contexts [..., d_c] in deviations, each dimension times the root of its relevance [d_c]."""
-        far = (contexts - self.median) / (LINEAR_DEVIATIONS * self.deviation)
-        bounded = LINEAR_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
-        z: Array = bounded * np.sqrt(relevance / max(len(relevance), 1))
+        z: Array = self.deviations(contexts) * np.sqrt(relevance / max(len(relevance), 1))
         return z
 
 

@@ -13,7 +13,7 @@ B, c     scalar   tuners; context dimensions
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.trusted_range import Flags, TrustedRange
+from rasp_tuner.core.trusted_range import Flags, TrustedRange
 
 WIDTHS = 1.0  # beyond either end that a value may move a scale: some new values are no mistakes
 
