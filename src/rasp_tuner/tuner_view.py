@@ -162,6 +162,13 @@ class TunerView:
         """The situations in memory, as copies; for people to look at."""
         return self._optimizer.slots()
 
+    def relevance(self) -> np.ndarray | None:
+        """[d_c] how much each dimension of the encoded context counts in the likeness of two contexts, as learned.
+
+        None where all knobs are continuous and under preset "paper": there it is not learned.
+        """
+        return self._optimizer.relevance()
+
     def context_report(self, progress: Callable[[int, int], None] | None = None) -> ContextReport:
         """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
 
@@ -312,7 +319,8 @@ class TunerView:
         metric, metrics = self._optimizer.own_metric, self._optimizer.metrics
         place = None if metric is None else list(metrics).index(metric)
         sign = 1.0 if metric is None or metrics[metric].direction == "min" else -1.0
-        self._before.update(self._record, self._ledger, Valued(place, sign, self._preset.name == "default"))
+        valued = Valued(place, sign, self._preset.name == "default")
+        self._before.update(self._record, self._ledger, valued, self._optimizer.relevance())
         return self._before
 
     def _contexts_on_record(self, most: int) -> list[Array]:

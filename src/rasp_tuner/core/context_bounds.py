@@ -21,6 +21,10 @@ WIDTHS = 1.0  # beyond either end that a value may move a scale: some new values
 class ContextBounds(TrustedRange):
     """Of c dimensions of each of B tuners."""
 
+    def clipped(self, contexts: Array) -> Array:
+        """Contexts [n, c] of the one tuner within the bounds."""
+        return np.clip(contexts, self.least[0], self.most[0])
+
     def outside(self, contexts: Array) -> Flags:
         """[B] whether contexts [B, c] lie outside of the bounds, in a dimension at least."""
         outside: Flags = np.any((contexts < self.least) | (contexts > self.most), axis=1)

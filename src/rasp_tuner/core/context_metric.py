@@ -18,6 +18,7 @@ TRIMMED_SHARE, TRIM_FROM = 0.02, 5  # of the rows on either side, at least one o
 EARLY_SAMPLES = 10.0  # at which the spread is believed to within a factor of two: before, more is expected to come
 FARTHEST = 1e6  # deviations
 LEAST_DEVIATION = 1e-220  # in a file: what is divided by it is finite
+RELEVANCE_STEP = 4.0  # between relevances by which situations are followed
 ALIKE = 0.5  # likeness from which on two contexts are called alike
 
 
@@ -51,6 +52,18 @@ class ContextMetric(NamedTuple):
         """Contexts [..., d_c] in deviations, each dimension times the root of its relevance [d_c]."""
         z: Array = self.deviations(contexts) * np.sqrt(relevance / max(len(relevance), 1))
         return z
+
+    def likeness(self, context: Array, others: Array, relevance: Array | None) -> Array:
+        """[n] from 0 to 1: how alike a context [d_c] is to others [n, d_c]; `relevance` [d_c], or 1."""
+        counts = np.ones(len(context)) if relevance is None else relevance
+        alike: Array = likeness(self.z(context[None], counts), self.z(others, counts))[0]
+        return alike
+
+
+def coarse(relevance: Array) -> Array:
+    """Relevances [d_c] in steps of a factor: a record that is followed by them is not seen anew at every sample."""
+    rounded: Array = RELEVANCE_STEP ** np.round(np.log(relevance) / np.log(RELEVANCE_STEP))
+    return rounded
 
 
 def squared_gaps(some: Array, others: Array) -> Array:

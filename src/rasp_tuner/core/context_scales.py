@@ -54,7 +54,7 @@ class ContextScales:
     def sample(self) -> Array:
         """[n, d_c] contexts that scales are made of, within bounds; something must have been seen."""
         contexts = self.kept if self.every == 1 else np.concatenate([self.kept, self.latest])
-        return np.clip(contexts, self.bounds.least[0], self.bounds.most[0])
+        return self.bounds.clipped(contexts)
 
     def metric(self) -> ContextMetric:
         """As of now; something must have been seen."""

@@ -129,6 +129,9 @@ class Optimizer(Stateful, Protocol):
         memory does not say. None where it counts no runs, and while the context is ignored.
         """
 
+    def relevance(self) -> Array | None:
+        """[d_c] how much each dimension of a context counts in the likeness of two; None where none is learned."""
+
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         """How far a point stays from each metric's limit; empty without limits, and while nothing is known."""
 

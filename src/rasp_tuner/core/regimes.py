@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.context_metric import ALIKE, LEAST_DEVIATION, ContextMetric, squared_gaps
+from rasp_tuner.core.context_metric import ALIKE, LEAST_DEVIATION, ContextMetric, coarse, squared_gaps
 from rasp_tuner.core.context_scales import ContextScales
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.running_centres import RunningCentres
@@ -134,7 +134,7 @@ class RegimeTimeline:
         lasting = 1.0 - np.minimum(steps / np.where(far > 0.0, far, 1.0), 1.0)
         lasting = np.where(moves, np.maximum(lasting, MIN_WEIGHT), 0.0)
         shares = lasting * (self.dim / max(float(lasting.sum()), MIN_WEIGHT))
-        self._relevance = shares if relevance is None else shares * relevance
+        self._relevance = shares if relevance is None else shares * coarse(relevance)
 
     def to_json(self) -> dict[str, Any]:
         return {

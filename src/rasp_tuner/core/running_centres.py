@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from rasp_tuner.core.distance import squared_distances
 from rasp_tuner.core.numerics import Array
 
 
@@ -34,7 +33,3 @@ class RunningCentres:
         self.counts[kept] += self.counts[gone]
         self.centres = np.delete(self.centres, gone, axis=0)
         self.counts = np.delete(self.counts, gone)
-
-    def squared_distances(self, contexts: Array, scale: Array) -> Array:
-        """[m, n] between contexts [m, d_c] and centres, with weights [d_c]; infinite where it overflows."""
-        return squared_distances(contexts, self.centres, scale)

@@ -111,6 +111,9 @@ class ContextGate:
     def alike(self, context: Array) -> tuple[float, float] | None:
         return self.seeing.alike(context) if self.trusted else None
 
+    def relevance(self) -> Array | None:
+        return self.seeing.relevance()
+
     def outlook(self, context: Array, points: Array) -> Array:
         return self.seeing.outlook(context, points) if self.trusted else self.blind.outlook(context[:0], points)
 

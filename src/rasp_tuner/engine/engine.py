@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.context_metric import ALIKE
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.core.state_checks import Field, broken, checked, under
@@ -173,8 +173,13 @@ class Engine:
     def alike(self, context: Array) -> tuple[float, float] | None:
         if not self.objective.seen:
             return 0.0, math.nan
-        slots, alike = self.slots(), self.believe(context).similar() >= ALIKE
+        slots = self.slots()
+        metric = ContextMetric.of(self._intake.contexts.clipped(slots.contexts), float(self.family.samples))
+        alike = metric.likeness(context, slots.contexts, self.relevance()) >= ALIKE
         return float(slots.visits[alike].sum()), float(slots.last[alike].min(initial=math.inf)) + 1.0
+
+    def relevance(self) -> Array | None:
+        return self.family.relevance
 
     def outlook(self, context: Array, points: Array) -> Array:
         """[n] the target expected at points [n, d]; something must have been learned."""

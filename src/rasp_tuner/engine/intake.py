@@ -19,11 +19,11 @@ from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import LearnResult
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
+from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES, SHORT
 from rasp_tuner.engine.family import Belief, Family, Trial
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES, SHORT
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 
 log = logging.getLogger("rasp_tuner")

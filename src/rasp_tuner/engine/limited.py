@@ -160,6 +160,9 @@ class LimitedEngine:
     def alike(self, context: Array) -> tuple[float, float] | None:
         return self.main.alike(context)
 
+    def relevance(self) -> Array | None:
+        return self.main.relevance()
+
     def budget(self) -> Budget | None:
         return self.main.budget()
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES
 from rasp_tuner.engine.intake import MOST_FIRST
 from rasp_tuner.engine.kernel.batch import Beliefs
 from rasp_tuner.engine.kernel.believe import believe
@@ -25,7 +26,6 @@ from rasp_tuner.engine.kernel.state import Dims, Places, State, blank
 from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.quadratic.family import PRIOR
 from rasp_tuner.engine.safety import LEAST_VARIANCE
-from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES
 from rasp_tuner.engine.unit_watch import Change, H
 from rasp_tuner.fleet.tuners import Tuners
 

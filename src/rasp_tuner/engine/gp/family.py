@@ -13,12 +13,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.engine.family import Forecast, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
-from rasp_tuner.core.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
     FEW_ROWS,
@@ -103,6 +103,10 @@ class GpFamily:
     @property
     def samples(self) -> int:
         return int(self._state["clock"][0])
+
+    @property
+    def relevance(self) -> Array:
+        return np.exp(self._state["theta"][len(self._prior.mean) - self._state["contexts"].shape[1] :])
 
     def believe(self, context: Array) -> GpBelief:
         s, fit = self._state, self._fit

@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.core.context_metric import ContextMetric, likeness, squared_gaps
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
-from rasp_tuner.core.context_metric import ContextMetric, likeness, squared_gaps
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
 
