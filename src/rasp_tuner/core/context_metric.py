@@ -7,6 +7,7 @@ z_k = sqrt(r_k / d_c) 3 asinh((c_k - median_k) / (3 dev_k)),   kc = exp(-|z - z'
 One value moves neither a median nor a trimmed deviation, and beyond three deviations only its logarithm counts.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,21 @@ class ContextMetric(NamedTuple):
         counts = np.ones(len(context)) if relevance is None else relevance
         alike: Array = likeness(self.z(context[None], counts), self.z(others, counts))[0]
         return alike
+
+
+def filled(context: Array, optional: Sequence[Sequence[int]], known: Array, relevance: Array | None) -> Array:
+    """A context [d_c] in which a feature that is missing for the first time is that of the context most like the rest.
+
+    `optional` are the dimensions of each feature that may be missing, the last a one where it is; `known` [n, d_c].
+    """
+    gone = [own for own in optional if context[own[-1]] == 1.0 and not known[:, own[-1]].any()]
+    if not gone or not len(known) or known.shape[1] != len(context):
+        return context
+    left, hidden = np.ones(len(context), dtype=bool), [i for own in gone for i in own]
+    left[hidden] = False
+    metric = ContextMetric.of(known[:, left], float(len(known)))
+    nearest = metric.likeness(context[left], known[:, left], None if relevance is None else relevance[left]).argmax()
+    return np.where(left, context, known[nearest])
 
 
 def coarse(relevance: Array) -> Array:
