@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Int, Tuner
-from rasp_tuner.core.context_metric import ALIKE, ContextMetric, coarse
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric, coarse, z_of_many
 from rasp_tuner.core.context_scales import MOST_KEPT, MOST_LATEST, ContextScales
 from rasp_tuner.core.regimes import RegimeTimeline
 from rasp_tuner.errors import SnapshotError
@@ -146,3 +146,16 @@ def test_columns_of_noise_do_not_make_every_visit_a_new_situation(columns):
 def test_a_metric_of_few_contexts_expects_more_to_come():
     few, many = (ContextMetric.of(np.array([[0.0], [1.0]]), samples) for samples in (2.0, 200.0))
     assert few.deviation[0] > 5.0 * many.deviation[0]
+
+
+def test_the_metric_of_many_streams_is_that_of_each():
+    rng = np.random.default_rng(0)
+    contexts, used = rng.normal(size=(9, 64, 3)) ** 3, rng.random((9, 64)) < np.linspace(0.0, 1.0, 9)[:, None]
+    contexts[:, :, 2] = 7.0
+    contexts[5, used[5].argmax(), 0] = 1e90
+    many = z_of_many(np.where(used[:, :, None], contexts, 1e50), used)
+    for own, flags, z in zip(contexts, used, many, strict=True):
+        if flags.any():
+            metric = ContextMetric.of(own[flags], float(flags.sum()))
+            assert z[flags] == pytest.approx(metric.z(own[flags], np.ones(3)))
+        assert not z[~flags].any()

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import LARGEST, Array
 
 LINEAR_DEVIATIONS = 3.0  # up to which a context counts linearly; beyond, logarithmically
 TRIMMED_SHARE, TRIM_FROM = 0.02, 5  # of the rows on either side, at least one of so many
@@ -36,11 +37,8 @@ class ContextMetric(NamedTuple):
         n = len(ordered)
         trimmed = max(1, int(np.ceil(TRIMMED_SHARE * n))) if n >= TRIM_FROM else 0
         median: Array = ordered[n // 2]
-        least = 1e-9 * np.abs(median) + 1e-200
-        deviation = np.abs(ordered[trimmed : n - trimmed] - median).mean(axis=0)
-        everything = np.abs(ordered - median).mean(axis=0)
-        deviation = np.where(deviation > least, deviation, everything)  # all but a few are equal
-        deviation = np.where(deviation > least, deviation, least / (n + 1.0))
+        inside = np.abs(ordered[trimmed : n - trimmed] - median).mean(axis=0)
+        deviation = _unless_tiny(inside, np.abs(ordered - median).mean(axis=0), median, n)
         return cls(median, deviation * (1.0 + EARLY_SAMPLES / samples))
 
     def deviations(self, contexts: Array) -> Array:
@@ -59,6 +57,27 @@ class ContextMetric(NamedTuple):
         counts = np.ones(len(context)) if relevance is None else relevance
         alike: Array = likeness(self.z(context[None], counts), self.z(others, counts))[0]
         return alike
+
+
+def z_of_many(contexts: Array, used: NDArray[np.bool_]) -> Array:
+    """[B, n, d_c] contexts of B streams, each by the metric of those in use [B, n], with a relevance of 1; else 0."""
+    counts, place = np.maximum(used.sum(axis=1), 1)[:, None, None], np.arange(used.shape[1])[:, None]
+    ordered = np.sort(np.where(used[:, :, None], contexts, LARGEST), axis=1)  # those in use come first
+    median = np.take_along_axis(ordered, counts // 2 * (counts > 1), axis=1)
+    trimmed = np.where(counts >= TRIM_FROM, np.maximum(np.ceil(TRIMMED_SHARE * counts), 1.0), 0.0)
+    far = np.where(place < counts, np.abs(ordered - median), 0.0)
+    inner = np.where((place >= trimmed) & (place < counts - trimmed), far, 0.0)
+    inside, everything = inner.sum(axis=1, keepdims=True), far.sum(axis=1, keepdims=True)
+    deviation = _unless_tiny(inside / (counts - 2.0 * trimmed), everything / counts, median, counts)
+    z = ContextMetric(median, deviation * (1.0 + EARLY_SAMPLES / counts)).deviations(contexts)
+    return np.where(used[:, :, None], z / np.sqrt(max(contexts.shape[2], 1)), 0.0)
+
+
+def _unless_tiny(inside: Array, everything: Array, median: Array, n: float | NDArray[np.int_]) -> Array:
+    """A mean deviation without the outer values; with them, if all but a few are equal; tiny, if all are."""
+    least = 1e-9 * np.abs(median) + 1e-200
+    deviation = np.where(inside > least, inside, everything)
+    return np.where(deviation > least, deviation, least / (n + 1.0))
 
 
 def filled(context: Array, optional: Sequence[Sequence[int]], known: Array, relevance: Array | None) -> Array:

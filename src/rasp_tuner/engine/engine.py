@@ -383,7 +383,10 @@ class Engine:
     def _scale_changes(self) -> bool:
         """The same, by a look at the latest samples; in NumPy also where families are compiled."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        changes = self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
+        points, contexts, relevance = recent.points[latest], recent.contexts[latest], self.relevance()
+        counts = np.ones(contexts.shape[1]) if relevance is None else relevance
+        z = ContextMetric.of(contexts, float(len(contexts))).z(contexts, counts)
+        changes = self.objective.choose_scale(z, points, recent.losses[latest])
         if changes:
             self._log_scales("it predicts the latest runs better")
         return bool(changes)
