@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Int, Tuner
-from rasp_tuner.core.context_metric import ALIKE, ContextMetric, coarse, z_of_many
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric, z_of_many
 from rasp_tuner.core.context_scales import MOST_KEPT, MOST_LATEST, ContextScales
-from rasp_tuner.core.regimes import RegimeTimeline
+from rasp_tuner.core.regimes import RegimeTimeline, coarse
 from rasp_tuner.errors import SnapshotError
 
 MOST_MOVED = 1.5  # factor by which one value may move a scale

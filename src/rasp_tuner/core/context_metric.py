@@ -19,8 +19,6 @@ LINEAR_DEVIATIONS = 3.0  # up to which a context counts linearly; beyond, logari
 TRIMMED_SHARE, TRIM_FROM = 0.02, 5  # of the rows on either side, at least one of so many
 EARLY_SAMPLES = 10.0  # at which the spread is believed to within a factor of two: before, more is expected to come
 FARTHEST = 1e6  # deviations
-LEAST_DEVIATION = 1e-220  # in a file: what is divided by it is finite
-RELEVANCE_STEP = 4.0  # between relevances by which situations are followed
 ALIKE = 0.5  # likeness from which on two contexts are called alike
 
 
@@ -93,12 +91,6 @@ def filled(context: Array, optional: Sequence[Sequence[int]], known: Array, rele
     metric = ContextMetric.of(known[:, left], float(len(known)))
     nearest = metric.likeness(context[left], known[:, left], None if relevance is None else relevance[left]).argmax()
     return np.where(left, context, known[nearest])
-
-
-def coarse(relevance: Array) -> Array:
-    """Relevances [d_c] in steps of a factor: a record that is followed by them is not seen anew at every sample."""
-    rounded: Array = RELEVANCE_STEP ** np.round(np.log(relevance) / np.log(RELEVANCE_STEP))
-    return rounded
 
 
 def squared_gaps(some: Array, others: Array) -> Array:

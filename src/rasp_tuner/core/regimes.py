@@ -21,13 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.context_metric import ALIKE, LEAST_DEVIATION, ContextMetric, coarse, squared_gaps
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric, squared_gaps
 from rasp_tuner.core.context_scales import ContextScales
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.running_centres import RunningCentres
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked, under
 
 MAX_REGIMES = 12
+RELEVANCE_STEP = 4.0  # between relevances by which situations are followed
+LEAST_DEVIATION = 1e-220  # in a file: what is divided by it is finite
 UNLIKE = -2.0 * math.log(ALIKE)  # squared distance of contexts that are just alike
 RADIUS = UNLIKE / 4.0  # squared, of a regime: any two contexts within it are alike; regimes this close are one
 MIN_WEIGHT = 0.01  # of a dimension of pure noise, relative to one that stays constant within regimes
@@ -253,6 +255,12 @@ class RegimeTimeline:
             else:
                 joined.append([label, start, end])
         self.segments = joined
+
+
+def coarse(relevance: Array) -> Array:
+    """Relevances [d_c] in steps of a factor: a record that is followed by them is not seen anew at every sample."""
+    rounded: Array = RELEVANCE_STEP ** np.round(np.log(relevance) / np.log(RELEVANCE_STEP))
+    return rounded
 
 
 def _renamed(segments: list[list[int]], names: Mapping[int, int]) -> list[list[int]]:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.context_metric import coarse
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.recovery import FAILED
-from rasp_tuner.core.regimes import RegimeTimeline
+from rasp_tuner.core.regimes import RegimeTimeline, coarse
 from rasp_tuner.core.returns import Return
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.visits import Arrival, StepSeen, Visits, return_coming, return_of
