@@ -97,8 +97,19 @@ def test_absurd_values_neither_merge_nor_split_situations(absurd):
     calm[:60] = False  # of the first visits
     assert len(set(expected[60:].tolist())) == 3
     assert len(set(zip(true[calm].tolist(), found[calm].tolist(), strict=True))) == 3
-    assert strays[hit[1:]].all()
     assert not strays[calm].any()
+    assert not set(found[hit[1:]].tolist()) & set(found[calm].tolist())  # of no situation that lasts
+
+
+def test_absurd_values_never_take_all_the_room():
+    contexts, true = blocks(3, 20, 600)
+    hit = np.arange(5, 600, 30)  # more than there is room for, each absurd in its own way
+    contexts[hit, 0] = 10.0 ** np.random.default_rng(0).uniform(3.0, 12.0, len(hit))
+    found, strays = situations_of(contexts)
+    late = np.arange(600) >= 300
+    late[hit] = False
+    assert not strays[late].any()
+    assert len(set(zip(true[late].tolist(), found[late].tolist(), strict=True))) == 3
 
 
 def test_situations_are_told_apart_after_a_change_of_scale():

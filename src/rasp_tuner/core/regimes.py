@@ -2,11 +2,11 @@
 
 A regime is a running mean of contexts, and how alike contexts are is what it is everywhere (context_metric.py). Two
 contexts of a regime are alike: so a context belongs to the nearest regime if it is half as far from it, else it opens a
-new one, up to twelve; after that it is a stray, shown with the nearest one. So is one that lies where no others did:
-one absurd value opens nothing, the third of a new kind does. The relevance of a dimension is that which the engine has
-learned, if it learns one; but a situation is something that lasts, so a dimension whose steps are as large as its
-whole spread has little weight. Regimes that move close together are merged, and the older label stays. The result
-depends only on the sequence of contexts and relevances.
+new one. There are up to twelve: regimes of one or two contexts, which may be absurd, make room for others; after that a
+context is a stray, shown with the nearest regime. The relevance of a dimension is that which the engine has learned, if
+it learns one; but a situation is something that lasts, so a dimension whose steps are as large as its whole spread has
+little weight. Regimes that move close together are merged, and the older label stays. The result depends only on the
+sequence of contexts and relevances.
 
 Noise alone opens regimes, too, as long as there is nothing larger. So a situation is one regime or several: those whose
 squared distance is at most `reach` times the noise, or that are linked by such. The noise is half the usual squared
@@ -33,6 +33,7 @@ LEAST_DEVIATION = 1e-220  # in a file: what is divided by it is finite
 UNLIKE = -2.0 * math.log(ALIKE)  # squared distance of contexts that are just alike
 RADIUS = UNLIKE / 4.0  # squared, of a regime: any two contexts within it are alike; regimes this close are one
 MIN_WEIGHT = 0.01  # of a dimension of pure noise, relative to one that stays constant within regimes
+LASTING_COUNT = 3.0  # contexts of a regime, below which it may go when there is room for no more
 LARGEST_MOVE = 9.0  # squared deviations that one step counts for at most
 RESCALE_EVERY_STEPS = 16  # after the first MERGE_EVERY_STEPS steps; before, at every step
 MERGE_EVERY_STEPS = 64
@@ -77,10 +78,9 @@ class RegimeTimeline:
         gaps = self._note_moves()
         nearest = int(gaps.argmin()) if len(gaps) else -1
         unlike = nearest < 0 or bool(gaps[nearest] > RADIUS)
-        opens = nearest < 0 or (unlike and self._scales.proven(context))
-        if opens and len(self.labels) >= MAX_REGIMES:  # room for what is twice as far: noise may have opened them all
-            self._merge_nearest(min(UNLIKE, float(gaps[nearest]) / 4.0))
-        if opens and len(self.labels) < MAX_REGIMES:
+        if unlike and len(self.labels) >= MAX_REGIMES:
+            self._make_room(context, float(gaps[nearest]))
+        if unlike and len(self.labels) < MAX_REGIMES:
             nearest = self._regimes.open(context)
             self.labels.append(self._opened)
             self._opened += 1
@@ -193,6 +193,27 @@ class RegimeTimeline:
         """Merge the two nearest regimes while they are close."""
         while self._merge_nearest(RADIUS):
             pass
+
+    def _make_room(self, context: Array, gap: float) -> None:
+        """Drop a regime that hardly any context is of: it may be absurd.
+
+        Else merge the nearest two, if they are half as far from each other as this context from all: noise may have
+        opened them. But not for one that lies where no others did.
+        """
+        rare = np.flatnonzero(self._regimes.counts < LASTING_COUNT)
+        if len(rare):
+            self._drop(int(rare[0]))
+        elif self._scales.proven(context):
+            self._merge_nearest(min(UNLIKE, gap / 4.0))
+
+    def _drop(self, place: int) -> None:
+        """A regime is no more; what was of it is shown with the nearest one, which stays where it is."""
+        gaps = self.squared_distances(self._regimes.centres[place][None])[0]
+        gaps[place] = np.inf
+        kept, gone = self.labels[int(gaps.argmin())], self.labels.pop(place)
+        self._regimes.drop(place)
+        self._relabel(gone, kept)
+        self.merged.append((gone, kept))
 
     def _merge_nearest(self, within: float) -> bool:
         """Merge the two nearest regimes if they are as close as this; the older label stays."""

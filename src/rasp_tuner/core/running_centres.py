@@ -31,5 +31,9 @@ class RunningCentres:
         share = self.counts[gone] / (self.counts[gone] + self.counts[kept])
         self.centres[kept] += share * (self.centres[gone] - self.centres[kept])
         self.counts[kept] += self.counts[gone]
+        self.drop(gone)
+
+    def drop(self, gone: int) -> None:
+        """Leave one out; later indices move down by one."""
         self.centres = np.delete(self.centres, gone, axis=0)
         self.counts = np.delete(self.counts, gone)
