@@ -24,6 +24,7 @@ LEVEL_RATIO = 6.0  # of the whole variance to that within a situation
 LIKELIER_FROM_SAMPLES, LIKELIER_NATS = 16, 0.7  # a sample
 FALSE_ONE_IN = 6  # the worst values are left out: false measurements would ask for a logarithm
 NOISES = (0.01, 0.3)  # of K, the better of which counts
+CONTEXT_WIDTH = 0.3  # of contexts that are nearly the same, in deviations: a wider one asks for logarithms in vain
 SHARED = 0.5  # of the kernel that all contexts have in common
 TINY = 1e-20  # of a size or variance whose logarithm is taken
 MOST_COMPILED = 64  # samples that compiled code takes
@@ -70,7 +71,7 @@ def easier_in_logs(contexts: Array, points: Array, logs: Array, used: Flags) -> 
     order = np.argsort(np.where(used, logs, np.inf), axis=1, stable=True)[:, : n - n // FALSE_ONE_IN]
     kept = np.arange(order.shape[1])[None] < (counts - counts // FALSE_ONE_IN)[:, None]
     contexts, u, logs = _taken(contexts, order), 2.0 * _taken(points, order) - 1.0, _taken(logs, order)
-    like = np.exp(-0.5 * _gaps(np.where(kept[:, :, None], contexts, 0.0)))
+    like = np.exp(_gaps(np.where(kept[:, :, None], contexts, 0.0)) / (-2.0 * CONTEXT_WIDTH**2))
     kernel = (SHARED + (1.0 - SHARED) * like) * (1.0 + (u @ u.mT) / u.shape[2]) ** 2
     one = np.eye(kernel.shape[1])
     kernel = np.where(kept[:, :, None] & kept[:, None], kernel, one)  # what is left out is alone

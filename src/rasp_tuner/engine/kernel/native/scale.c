@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define LIKELIER_NATS 0.7 /* a sample */
+#define CONTEXT_WIDTH 0.3 /* of contexts that are nearly the same, in deviations */
 #define SHARED 0.5        /* of the kernel that all contexts have in common */
 #define LEAST_SIZE 1e-20
 
@@ -30,13 +31,14 @@ static double median(int64_t n, const double *values) {
 static void make_kernel(int64_t n, int64_t d, int64_t c, const double *contexts, const double *points,
                         const int64_t *order, double *x, double *like, double *K) {
     double sizes[MOST_SAMPLES];
+    const double by = 1.0 / (-2.0 * CONTEXT_WIDTH * CONTEXT_WIDTH);
     for (int64_t s = 0; s < n; s++) memcpy(x + s * c, contexts + order[s] * c, sizeof(double) * (size_t)c);
     memset(like, 0, sizeof(double) * (size_t)(n * n));
     memset(K, 0, sizeof(double) * (size_t)(n * n));
     add_products(n, c, x, 1.0, like);
     for (int64_t i = 0; i < n; i++) sizes[i] = like[i * (n + 1)];
     for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j <= i; j++) like[i * n + j] = -0.5 * most(sizes[i] + sizes[j] - 2.0 * like[i * n + j], 0.0);
+        for (int64_t j = 0; j <= i; j++) like[i * n + j] = by * most(sizes[i] + sizes[j] - 2.0 * like[i * n + j], 0.0);
         exp_falling(i + 1, like + i * n);
     }
     for (int64_t s = 0; s < n; s++)
