@@ -73,7 +73,7 @@ class TunerView:
 
         None while too little is known, and under preset "paper".
         """
-        expected = self._optimizer.expect(self._encoded(context), self._default)
+        expected = self._optimizer.model.expect(self._encoded(context), self._default)
         return None if expected is None else expected.mean
 
     def default_levels(self, context: Context = None) -> dict[str, Expected]:
@@ -100,7 +100,7 @@ class TunerView:
             self._space.check_constraints(given)
         points = [point, self._default, recommended]
         own, default, best = map(self._forecast, [seen] * 3, points, [given, *settings], self._levels(seen, points))
-        alike = self._optimizer.alike(seen)
+        alike = self._optimizer.model.alike(seen)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return WhatIf(own, default, best, runs, ago)
 
@@ -110,11 +110,11 @@ class TunerView:
         optional = self._encoder.missing_flags if isinstance(self._encoder, KindEncoder) else []
         if not any(seen[own[-1]] == 1.0 for own in optional):
             return seen
-        return filled(seen, optional, self._optimizer.slots().contexts, self._optimizer.relevance())
+        return filled(seen, optional, self._optimizer.model.slots().contexts, self._optimizer.model.relevance())
 
     def _forecast(self, seen: Array, point: Array, params: Params, levels: dict[str, Expected]) -> Forecast:
         is_default = np.array_equal(point, self._default)
-        better = self._optimizer.better(seen, point) if levels and not is_default else None
+        better = self._optimizer.model.better(seen, point) if levels and not is_default else None
         return Forecast(params, levels, better, self._optimizer.margins(seen, point))
 
     def _levels(self, seen: Array, points: list[Array]) -> list[dict[str, Expected]]:
@@ -140,7 +140,7 @@ class TunerView:
 
     def budget(self) -> Budget | None:
         """What suggestions have cost and gained against the default so far; None without a budget."""
-        return self._optimizer.budget()
+        return self._optimizer.model.budget()
 
     @property
     def knobs(self) -> dict[str, Knob]:
@@ -165,18 +165,18 @@ class TunerView:
     @property
     def experts(self) -> tuple[str, ...]:
         """What each entry of `Explanation.gate` stands for, in words."""
-        return self._optimizer.experts
+        return self._optimizer.model.experts
 
     def slots(self) -> Slots:
         """The situations in memory, as copies; for people to look at."""
-        return self._optimizer.slots()
+        return self._optimizer.model.slots()
 
     def relevance(self) -> np.ndarray | None:
         """[d_c] how much each dimension of the encoded context counts in the likeness of two contexts, as learned.
 
         None where all knobs are continuous and under preset "paper": there it is not learned.
         """
-        return self._optimizer.relevance()
+        return self._optimizer.model.relevance()
 
     def context_report(self, progress: Callable[[int, int], None] | None = None) -> ContextReport:
         """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
@@ -185,7 +185,7 @@ class TunerView:
         """
         if self._encoder.dim == 0:
             return untested("this tuner was built without context")
-        seen, slots, names, memory = self._optimizer.recent(), self._optimizer.slots(), None, None
+        seen, slots, names, memory = self._optimizer.model.recent(), self._optimizer.model.slots(), None, None
         if seen.contexts.shape[1] == self._encoder.dim:
             names, known = self._encoder.labels, slots.contexts[slots.last >= LATEST_SAMPLES]
             memory = known if len(known) else None
@@ -258,9 +258,9 @@ class TunerView:
 
         `visits=False` leaves out whether the situation was seen before (docs/RETURNS.md), which takes longest.
         """
-        why, point, metric = self._ledger.explain(id), self._ledger.point(id), self._optimizer.own_metric
+        why, point, metric = self._ledger.explain(id), self._ledger.point(id), self._optimizer.model.own_metric
         waiting = self._ledger.pending.get(id)
-        alike = None if waiting is None else self._optimizer.alike(waiting.context)
+        alike = None if waiting is None else self._optimizer.model.alike(waiting.context)
         margins = {} if waiting is None else self._optimizer.margins(waiting.context, waiting.point)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return replace(
@@ -292,9 +292,9 @@ class TunerView:
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every knob with its range, its default and what is recommended now."""
-        contexts, dim = self._optimizer.recent().contexts, self._encoder.dim
+        contexts, dim = self._optimizer.model.recent().contexts, self._encoder.dim
         seen = contexts[-1] if len(contexts) else np.zeros(dim)
-        budget, waiting = self._optimizer.budget(), len(self._ledger.pending)
+        budget, waiting = self._optimizer.model.budget(), len(self._ledger.pending)
         notes = [f"{self._lineage.total} runs learned", f"{waiting} waiting for an answer"]
         return notebook.tuner_html(
             repr(self),
@@ -325,20 +325,20 @@ class TunerView:
             return None
         if self._before is None:
             self._before = SeenBefore(self._encoder.dim)
-        metric, metrics = self._optimizer.own_metric, self._optimizer.metrics
+        metric, metrics = self._optimizer.model.own_metric, self._optimizer.metrics
         place = None if metric is None else list(metrics).index(metric)
         sign = 1.0 if metric is None or metrics[metric].direction == "min" else -1.0
         valued = Valued(place, sign, self._preset.name == "default")
-        self._before.update(self._record, self._ledger, valued, self._optimizer.relevance())
+        self._before.update(self._record, self._ledger, valued, self._optimizer.model.relevance())
         return self._before
 
     def _contexts_on_record(self, most: int) -> list[Array]:
         """The latest so many; of samples or else of situations in memory where no steps are on record."""
         found = self._record.parts()[3] if self._record.keeps_context else np.zeros((0, 0))
         if not len(found):
-            found = self._optimizer.recent().contexts
+            found = self._optimizer.model.recent().contexts
         if not len(found) and not isinstance(self._encoder, KindEncoder):  # a mean of texts is no text
-            slots = self._optimizer.slots()
+            slots = self._optimizer.model.slots()
             visits = np.maximum(slots.visits, 1.0)
             found = np.repeat(slots.contexts, np.ceil(most * visits / visits.sum()).astype(int), axis=0)
         return list(found[-most:]) if found.shape[1] == self._encoder.dim else []
@@ -350,7 +350,7 @@ class TunerView:
         named = None if isinstance(encoder, ContextShield) else encoder.names
         if texts:
             decode = with_texts(decode, encoder.kinds if isinstance(encoder, KindEncoder) else {}, texts)
-        metric, metrics = self._optimizer.own_metric, self._optimizer.metrics
+        metric, metrics = self._optimizer.model.own_metric, self._optimizer.metrics
         return Names(
             self._space,
             self._default,

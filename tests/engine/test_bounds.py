@@ -5,6 +5,7 @@ import pytest
 
 from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, TrustedRange
+from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
@@ -177,13 +178,13 @@ def test_a_restated_objective_is_one_that_was_told_in_the_new_unit():
 
 def surprises(factors, points, watch=None):
     """A watch of one metric and one knob that was told of such changes."""
-    watch = UnitWatch(1, 1, 1) if watch is None else watch
+    watch = UnitWatch(Dims(1, 0, 0), 1, 1) if watch is None else watch
     rng = np.random.default_rng(0)
     objective, bounds = objective_of({"m": "min"}, rng.uniform(90, 110, (20, 1)))
     for factor, point in zip(factors, points, strict=True):
         losses = objective.to_minimise({"m": 100.0 * factor})
         found = changes(objective, losses, bounds, 100.0 * factor - 100.0, 5.0)
-        watch.put_aside(np.array([[point]]), found, watch.agreeing(found))
+        watch.put_aside(np.full((1, 4), point), found, watch.agreeing(found))
     return watch
 
 

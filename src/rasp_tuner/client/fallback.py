@@ -62,7 +62,7 @@ class RecommendationCache:
         if not alike:
             return None
         seen = np.array([self._recommended[i][0] for i in alike]).reshape(len(alike), len(where))
-        apart = ContextMetric.of(seen, float(len(seen))).deviations(np.concatenate([seen, where[None]]))
+        apart = ContextMetric.of(seen, float(len(seen))).bounded(np.concatenate([seen, where[None]]))
         far = ((apart[:-1] - apart[-1]) ** 2).sum(1)
         return alike[len(alike) - 1 - int(np.argmin(far[::-1]))]
 

@@ -107,7 +107,7 @@ def drifted(contexts: Array, memory: Array | None = None) -> list[str]:
     if len(known) < 2 * LATEST_SAMPLES or not kept.any():
         return []
     metric = ContextMetric.of(known[:, kept], float(len(known)))
-    old, new = metric.deviations(known[:, kept]), metric.deviations(contexts[-LATEST_SAMPLES:, kept])
+    old, new = metric.bounded(known[:, kept]), metric.bounded(contexts[-LATEST_SAMPLES:, kept])
     within = pairwise_squares(old)
     near = np.abs(np.subtract.outer(np.arange(len(old)), np.arange(len(old)))) < LATEST_SAMPLES
     within[near] = np.inf  # neighbours in time look alike anyhow

@@ -61,7 +61,7 @@ def standardised(contexts: Array) -> Array:
 def in_deviations(contexts: Array) -> Array:
     """[n, k] the dimensions that move, as the engine measures them, around their means."""
     kept = contexts[:, moving(contexts)]
-    x = ContextMetric.of(kept, float(len(kept))).deviations(kept)
+    x = ContextMetric.of(kept, float(len(kept))).bounded(kept)
     centred: Array = x - x.mean(axis=0)
     return centred
 

@@ -39,22 +39,27 @@ class ContextMetric(NamedTuple):
         deviation = _unless_tiny(inside, np.abs(ordered - median).mean(axis=0), median, n)
         return cls(median, deviation * (1.0 + EARLY_SAMPLES / samples))
 
-    def deviations(self, contexts: Array) -> Array:
-        """Contexts [..., d_c] in deviations from the median; beyond three, their logarithm."""
+    def bounded(self, contexts: Array) -> Array:
+        """Contexts [..., d_c] in deviations from the median, beyond three their logarithm."""
         far = (contexts - self.median) / (LINEAR_DEVIATIONS * self.deviation)
         bounded: Array = LINEAR_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
         return bounded
 
     def z(self, contexts: Array, relevance: Array) -> Array:
         """Contexts [..., d_c] in deviations, each dimension times the root of its relevance [d_c]."""
-        z: Array = self.deviations(contexts) * np.sqrt(relevance / max(len(relevance), 1))
-        return z
+        return weighted(self.bounded(contexts), relevance)
 
     def likeness(self, context: Array, others: Array, relevance: Array | None) -> Array:
         """[n] from 0 to 1: how alike a context [d_c] is to others [n, d_c]; `relevance` [d_c], or 1."""
         counts = np.ones(len(context)) if relevance is None else relevance
         alike: Array = likeness(self.z(context[None], counts), self.z(others, counts))[0]
         return alike
+
+
+def weighted(bounded: Array, relevance: Array) -> Array:
+    """Contexts in deviations [..., d_c], each dimension times the root of its relevance."""
+    z: Array = bounded * np.sqrt(relevance / max(len(relevance), 1))
+    return z
 
 
 def z_of_many(contexts: Array, used: NDArray[np.bool_]) -> Array:
@@ -67,7 +72,7 @@ def z_of_many(contexts: Array, used: NDArray[np.bool_]) -> Array:
     inner = np.where((place >= trimmed) & (place < counts - trimmed), far, 0.0)
     inside, everything = inner.sum(axis=1, keepdims=True), far.sum(axis=1, keepdims=True)
     deviation = _unless_tiny(inside / (counts - 2.0 * trimmed), everything / counts, median, counts)
-    z = ContextMetric(median, deviation * (1.0 + EARLY_SAMPLES / counts)).deviations(contexts)
+    z = ContextMetric(median, deviation * (1.0 + EARLY_SAMPLES / counts)).bounded(contexts)
     return np.where(used[:, :, None], z / np.sqrt(max(contexts.shape[2], 1)), 0.0)
 
 

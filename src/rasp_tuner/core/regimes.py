@@ -182,7 +182,7 @@ class RegimeTimeline:
     def _note_moves(self) -> Array:
         """[regimes] squared distances of the latest context; how far it moved is taken in."""
         latest = self._scales.latest[-2:]
-        apart = self._metric.deviations(np.concatenate([latest, self._regimes.centres]))
+        apart = self._metric.bounded(np.concatenate([latest, self._regimes.centres]))
         now = apart[len(latest) - 1]
         self._moves += np.minimum([0.5 * (now - apart[0]) ** 2, now * now], LARGEST_MOVE)
         gaps = apart[len(latest) :] - now

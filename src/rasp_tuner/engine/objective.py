@@ -12,8 +12,10 @@ array [B].
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.core.metric_table import MetricTable, reweighed
 from rasp_tuner.core.numerics import LARGEST, Array
@@ -97,6 +99,14 @@ class Objective(MetricTable):
     def batch(self) -> bool:
         """Whether it is of many tuners."""
         return not isinstance(self._zero, float)
+
+    def own_rows(self, rows: Array) -> Tensor:
+        """Rows [B, .] of all tuners as they are used here: of one tuner its row."""
+        return rows if self.batch else rows[0]
+
+    def own_numbers(self, array: NDArray[Any]) -> Any:
+        """Numbers or conditions [B] of all tuners as they are used here: of one tuner a float or bool."""
+        return array if self.batch else array.item()
 
     @property
     def logs(self) -> list[bool]:

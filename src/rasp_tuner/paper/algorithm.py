@@ -34,6 +34,10 @@ class PaperOptimizer:
     batch_size: int
 
     @property
+    def model(self) -> "PaperOptimizer":
+        return self
+
+    @property
     def metrics(self) -> Mapping[str, Metric]:
         return self.composer.metrics
 

@@ -37,6 +37,11 @@ class ContextPosterior:
         self.base: Array = fit.weights.level + h[VC] * self.kc + h[VT] * kt
         self.own_share, self.own_base = h[GS] + h[GC] + h[GT], fit.weights.level + h[VC] + h[VT]
 
+    @property
+    def row_share(self) -> Array:
+        """[n] how much of each row's effects holds here, now."""
+        return self.share if self.native is None else self.native.share
+
     @cached_property
     def visits(self) -> float:
         """How many samples there are of situations like this one."""
