@@ -14,6 +14,7 @@ from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import notebook, snapshot
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
+from rasp_tuner.core.context_metric import filled
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
@@ -56,14 +57,14 @@ class TunerView:
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
         """
-        return self._space.from_unit(self._recommended(self._encoder.encode_readonly(context)))
+        return self._space.from_unit(self._recommended(self._encoded(context)))
 
     def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
         """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
 
         Empty while nothing is known.
         """
-        seen = self._encoder.encode_readonly(context)
+        seen = self._encoded(context)
         point = self._recommended(seen) if params is None else self._space.to_unit(params)
         return self._optimizer.margins(seen, point)
 
@@ -72,7 +73,7 @@ class TunerView:
 
         None while too little is known, and under preset "paper".
         """
-        expected = self._optimizer.model.expect(self._encoder.encode_readonly(context), self._default)
+        expected = self._optimizer.model.expect(self._encoded(context), self._default)
         return None if expected is None else expected.mean
 
     def default_levels(self, context: Context = None) -> dict[str, Expected]:
@@ -81,7 +82,7 @@ class TunerView:
         Each with the interval that holds it nine times in ten. Empty while too little is known, and under preset
         "paper". With several metrics it takes as long as a few asks.
         """
-        return self._levels(self._encoder.encode_readonly(context), [self._default])[0]
+        return self._levels(self._encoded(context), [self._default])[0]
 
     def what_if(self, context: Context = None, params: Mapping[str, object] | None = None) -> WhatIf:
         """What these settings are expected to give in this context, beside the default and the recommendation.
@@ -90,7 +91,7 @@ class TunerView:
         must keep the constraints. Changes nothing. Without forecasts while too little is known, and under preset
         "paper".
         """
-        seen = self._encoder.encode_readonly(context)
+        seen = self._encoded(context)
         recommended = self._recommended(seen)
         settings = [self.default, self._space.from_unit(recommended)]
         given, point = settings[1], recommended
@@ -102,6 +103,14 @@ class TunerView:
         alike = self._optimizer.model.alike(seen)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return WhatIf(own, default, best, runs, ago)
+
+    def _encoded(self, context: Context) -> Array:
+        """A context [d_c] that is only looked at; what was never missing before does not count where it is now."""
+        seen = self._encoder.encode_readonly(context)
+        optional = self._encoder.missing_flags if isinstance(self._encoder, KindEncoder) else []
+        if not any(seen[own[-1]] == 1.0 for own in optional):
+            return seen
+        return filled(seen, optional, self._optimizer.model.slots().contexts, self._optimizer.model.relevance())
 
     def _forecast(self, seen: Array, point: Array, params: Params, levels: dict[str, Expected]) -> Forecast:
         is_default = np.array_equal(point, self._default)
@@ -161,6 +170,13 @@ class TunerView:
     def slots(self) -> Slots:
         """The situations in memory, as copies; for people to look at."""
         return self._optimizer.model.slots()
+
+    def relevance(self) -> np.ndarray | None:
+        """[d_c] how much each dimension of the encoded context counts in the likeness of two contexts, as learned.
+
+        None where all knobs are continuous and under preset "paper": there it is not learned.
+        """
+        return self._optimizer.model.relevance()
 
     def context_report(self, progress: Callable[[int, int], None] | None = None) -> ContextReport:
         """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
@@ -226,7 +242,7 @@ class TunerView:
         if contexts is not None:
             if not isinstance(contexts, Iterable) or isinstance(contexts, str | Mapping):
                 raise InvalidValue(f"contexts must be a list of contexts, got {show(contexts)}")
-            given = [(self._encoder.encode_readonly(context), context) for context in contexts]
+            given = [(self._encoded(context), context) for context in contexts]
             situations = [export.given_situation(fields, seen, context) for seen, context in given]
         else:
             decode, known = self._names(texts).decode, {name: set(own) for name, own in (texts or {}).items()}
@@ -312,7 +328,8 @@ class TunerView:
         metric, metrics = self._optimizer.model.own_metric, self._optimizer.metrics
         place = None if metric is None else list(metrics).index(metric)
         sign = 1.0 if metric is None or metrics[metric].direction == "min" else -1.0
-        self._before.update(self._record, self._ledger, Valued(place, sign, self._preset.name == "default"))
+        valued = Valued(place, sign, self._preset.name == "default")
+        self._before.update(self._record, self._ledger, valued, self._optimizer.model.relevance())
         return self._before
 
     def _contexts_on_record(self, most: int) -> list[Array]:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.engine.context_bounds import ContextBounds
+from rasp_tuner.core.context_bounds import ContextBounds
+from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, TrustedRange
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
-from rasp_tuner.engine.trusted_range import AGREE_WITHIN_SAMPLES, TrustedRange
 from rasp_tuner.engine.unit_watch import H, UnitWatch
 
 ONE = np.ones(1, dtype=bool)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int
+from rasp_tuner.core.context_metric import ContextMetric
 from rasp_tuner.engine.gp import knobs as knobs_module
-from rasp_tuner.engine.gp.context_metric import ContextMetric
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
     LEVEL_VARIANCE,

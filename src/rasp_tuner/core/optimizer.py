@@ -84,6 +84,9 @@ class Model(Protocol):
         memory does not say. None where it counts no runs, and while the context is ignored.
         """
 
+    def relevance(self) -> Array | None:
+        """[d_c] how much each dimension of a context counts in the likeness of two; None where none is learned."""
+
     def budget(self) -> Budget | None:
         """What own suggestions have cost against the default; None without a budget."""
 

@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.context_bounds import ContextBounds
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
+from rasp_tuner.core.trusted_range import SHORT
 from rasp_tuner.engine import intake
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
-from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, Trial, predict_one
-from rasp_tuner.engine.intake import ALIKE
 from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
@@ -42,7 +43,6 @@ from rasp_tuner.engine.safety import (
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.trials import Trials, trials_of
-from rasp_tuner.engine.trusted_range import SHORT
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
@@ -200,8 +200,13 @@ class Engine:
     def alike(self, context: Array) -> tuple[float, float] | None:
         if not self.objective.seen:
             return 0.0, math.nan
-        slots, alike = self.slots(), self.believe(context).similar() >= ALIKE
+        slots = self.slots()
+        metric = ContextMetric.of(self.contexts.clipped(slots.contexts), float(self.family.samples))
+        alike = metric.likeness(context, slots.contexts, self.relevance()) >= ALIKE
         return float(slots.visits[alike].sum()), float(slots.last[alike].min(initial=math.inf)) + 1.0
+
+    def relevance(self) -> Array | None:
+        return self.family.relevance
 
     def outlook(self, context: Array, points: Array) -> Array:
         """[n] the target expected at points [n, d]; something must have been learned."""
@@ -434,7 +439,10 @@ class Engine:
     def _scale_changes(self) -> bool:
         """The same, by a look at the latest samples; in NumPy also where families are compiled."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        changes = self.objective.choose_scale(recent.contexts[latest], recent.points[latest], recent.losses[latest])
+        points, contexts, relevance = recent.points[latest], recent.contexts[latest], self.relevance()
+        counts = np.ones(contexts.shape[1]) if relevance is None else relevance
+        z = ContextMetric.of(contexts, float(len(contexts))).z(contexts, counts)
+        changes = self.objective.choose_scale(z, points, recent.losses[latest])
         if changes:
             self._log_scales("it predicts the latest runs better")
         return bool(changes)

@@ -132,6 +132,10 @@ class Family(Stateful, Protocol[B]):
     def samples(self) -> int:
         """How many it has learned from, failures included."""
 
+    @property
+    def relevance(self) -> Array | None:
+        """[d_c] what each dimension counts in how alike two contexts are, as learned; None where it learns none."""
+
     def believe(self, context: Array) -> B:
         """Everything it knows about a context [d_c]; learns nothing, draws nothing."""
 

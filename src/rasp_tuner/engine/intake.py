@@ -18,8 +18,10 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from rasp_tuner.core.context_bounds import ContextBounds
+from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.context_bounds import ContextBounds
+from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES
 from rasp_tuner.engine.intake_notes import MOST_FIRST, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
@@ -27,10 +29,7 @@ from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, hasty, leaps, observe_extreme, says_nothing
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.trials import Trials, trials_of
-from rasp_tuner.engine.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES
 from rasp_tuner.engine.unit_watch import Change, H, UnitWatch
-
-ALIKE = 0.5  # similarity from which on two situations are called alike
 
 
 class Learners(Protocol):

@@ -7,9 +7,9 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
+from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.trials import Trials, rows_field, trials_of
-from rasp_tuner.engine.trusted_range import AGREE_WITHIN_SAMPLES
 
 MOST_FIRST = 24  # trials kept: what fails counts for no metric
 LONG_AGO = -AGREE_WITHIN_SAMPLES

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
+from rasp_tuner.core.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
 
 TIMES = 10.0  # the level or the width of what was seen, whichever is more: a ruinous setting must still look ruinous
 NEW_TIMES = 1000.0  # the same in a new situation

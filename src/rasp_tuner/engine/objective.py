@@ -252,6 +252,8 @@ class Objective(MetricTable):
     ) -> Condition:
         """Look again at the scale, by the latest samples [n, .] and their losses [n, C]; whether it changed.
 
+        Contexts are in units of their metric (core/context_metric.py).
+
         A logarithm is for levels that differ by factors between situations, and for values that it makes far easier to
         predict. The latter not if they come close to zero, as a distance does: they would never be close enough.
         Of B tuners all have a first axis; `used` [B, n] says which samples there are, `looked` whose turn it is.

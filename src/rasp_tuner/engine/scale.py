@@ -2,7 +2,7 @@
 
 symbol   shape      meaning
 B, n     scalar     tuners; samples of each, of which those in use count
-x, u     [B, n, .]  contexts in units of their deviation; points, from -1 to 1
+x, u     [B, n, .]  contexts in units of their metric (core/context_metric.py); points, from -1 to 1
 K        [B, n, n]  kernel: quadratics of the point, half shared by all contexts and half own to similar ones
 """
 
@@ -24,7 +24,7 @@ LEVEL_RATIO = 6.0  # of the whole variance to that within a situation
 LIKELIER_FROM_SAMPLES, LIKELIER_NATS = 16, 0.7  # a sample
 FALSE_ONE_IN = 6  # the worst values are left out: false measurements would ask for a logarithm
 NOISES = (0.01, 0.3)  # of K, the better of which counts
-CONTEXT_WIDTH = 0.3  # of contexts that are still similar, in deviations
+CONTEXT_WIDTH = 0.3  # of contexts that are nearly the same, in deviations: a wider one asks for logarithms in vain
 SHARED = 0.5  # of the kernel that all contexts have in common
 TINY = 1e-20  # of a size or variance whose logarithm is taken
 MOST_COMPILED = 64  # samples that compiled code takes
@@ -43,11 +43,11 @@ def due(seen: Number) -> Condition:
 def levels_apart(contexts: Array, logs: Array, used: Flags) -> Flags:
     """[B] whether the level of a metric differs by factors between situations, and by far less within one.
 
-    Of samples [B, n] in use, the contexts [B, n, c] and the logarithms [B, n] of the metric.
+    Of samples [B, n] in use, the contexts [B, n, c] in units of their metric, and the logarithms [B, n] of the values.
     """
     if logs.shape[1] < 2 * NEIGHBOURS:
         return np.zeros(len(used), dtype=bool)
-    far = np.where(used[:, None], _gaps(contexts, used), np.inf)
+    far = np.where(used[:, None], _gaps(np.where(used[:, :, None], contexts, 0.0)), np.inf)
     alike = np.argsort(far, axis=2, stable=True)[:, :, :NEIGHBOURS]
     near = _taken(logs, alike)
     within = _mean(np.var(near, axis=2, correction=1), used)
@@ -60,7 +60,7 @@ def levels_apart(contexts: Array, logs: Array, used: Flags) -> Flags:
 def easier_in_logs(contexts: Array, points: Array, logs: Array, used: Flags) -> Flags:
     """[B] whether samples are far likelier if their logarithms [B, n] are predicted instead of the values themselves.
 
-    Of samples [B, n] in use, at points [B, n, d] and in contexts [B, n, c].
+    Of samples [B, n] in use, at points [B, n, d] and in contexts [B, n, c] in units of their metric.
     """
     n = logs.shape[1]
     if n < LIKELIER_FROM_SAMPLES:
@@ -71,7 +71,7 @@ def easier_in_logs(contexts: Array, points: Array, logs: Array, used: Flags) -> 
     order = np.argsort(np.where(used, logs, np.inf), axis=1, stable=True)[:, : n - n // FALSE_ONE_IN]
     kept = np.arange(order.shape[1])[None] < (counts - counts // FALSE_ONE_IN)[:, None]
     contexts, u, logs = _taken(contexts, order), 2.0 * _taken(points, order) - 1.0, _taken(logs, order)
-    like = np.exp(_gaps(contexts, kept) / (-2.0 * CONTEXT_WIDTH**2 * max(contexts.shape[2], 1)))
+    like = np.exp(_gaps(np.where(kept[:, :, None], contexts, 0.0)) / (-2.0 * CONTEXT_WIDTH**2))
     kernel = (SHARED + (1.0 - SHARED) * like) * (1.0 + (u @ u.mT) / u.shape[2]) ** 2
     one = np.eye(kernel.shape[1])
     kernel = np.where(kept[:, :, None] & kept[:, None], kernel, one)  # what is left out is alone
@@ -104,14 +104,8 @@ def _function() -> Callable[..., None]:
     return native.function("rasp_easier_in_logs", [native.NUMBER] * 4 + [native.POINTER] * 5)
 
 
-def _gaps(contexts: Array, used: Flags) -> Array:
-    """[B, n, n] squared distances, each dimension in units of its deviation."""
-    shown = used[:, :, None]
-    counts = np.sum(used, axis=1)[:, None, None]
-    x = np.where(shown, contexts, 0.0)
-    x = np.where(shown, x - np.sum(x, axis=1, keepdims=True) / counts, 0.0)
-    spread = np.sqrt(np.sum(x * x, axis=1, keepdims=True) / counts)
-    x = x / np.where(spread > 0.0, spread, 1.0)
+def _gaps(x: Array) -> Array:
+    """[B, n, n] squared distances between contexts."""
     squares = np.sum(x * x, axis=2)
     gaps: Array = np.clip(squares[:, :, None] + squares[:, None] - 2.0 * (x @ x.mT), 0.0, None)
     return gaps

@@ -18,10 +18,10 @@ import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import Field, checked
+from rasp_tuner.core.trusted_range import Flags
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, numbers_of
 from rasp_tuner.engine.trials import rows_field
-from rasp_tuner.engine.trusted_range import Flags
 
 SURPRISING_DEVIATIONS = 5.0  # from what was expected: a normal number is never so far away
 LEAST_FACTOR, MOST_FACTOR = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit

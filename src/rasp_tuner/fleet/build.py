@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core import snapshot
+from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.loss_bounds import LossBounds

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from rasp_tuner.core.context_metric import z_of_many
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine import intake
 from rasp_tuner.engine.engine import SCALE_SAMPLES
@@ -197,7 +198,9 @@ class FleetEngine:
         for begin in range(0, len(turns), BLOCK_TUNERS):
             places = turns[begin : begin + BLOCK_TUNERS]
             part = tuners.some(places)
-            changed[places] = part.objective.choose_scale(*recent(part, self.default), looked=looked[places])
+            contexts, points, losses, used = recent(part, self.default)
+            z = z_of_many(contexts, used)
+            changed[places] = part.objective.choose_scale(z, points, losses, used, looked[places])
             tuners.put(places, part)
         return changed
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Stateful
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.context_bounds import ContextBounds
 from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.batch import Batch, Beliefs
 from rasp_tuner.engine.kernel.learn import FORGOTTEN

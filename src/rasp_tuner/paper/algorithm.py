@@ -140,6 +140,9 @@ class PaperOptimizer:
         del context
         return None if len(self.memory) else (0.0, math.nan)  # memory here does not count runs
 
+    def relevance(self) -> None:
+        return None
+
     def reweigh(self, weights: Mapping[str, float]) -> None:
         del weights
         raise InvalidValue("preset 'paper' cannot change weights; preset 'default' can")

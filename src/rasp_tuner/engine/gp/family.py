@@ -15,13 +15,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
 from rasp_tuner.engine.family import Forecast, Prices, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.bill import Bill
-from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
     FEW_ROWS,
@@ -49,7 +49,6 @@ MOST_ROWS = 128  # stored: a fit takes time with the cube of them
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
 REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
-ALIKE = 0.5  # likeness from which on what failed, or could not be had, there is not asked for here
 SURPRISING = 9.0  # squared deviations, beyond which a sample is none of its row
 CHANGE_RUN = 2  # surprises in a row that are a change, not mistakes
 BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation
@@ -114,6 +113,10 @@ class GpFamily:
     @property
     def samples(self) -> int:
         return int(self._state["clock"][0])
+
+    @property
+    def relevance(self) -> Array:
+        return np.exp(self._state["theta"][len(self._prior.mean) - self._state["contexts"].shape[1] :])
 
     def believe(self, context: Array) -> GpBelief:
         s, fit = self._state, self._fit

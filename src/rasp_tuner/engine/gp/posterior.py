@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
+from rasp_tuner.core.context_metric import likeness, squared_gaps
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.gp.context_metric import likeness, squared_gaps
 from rasp_tuner.engine.gp.model import GC, GS, GT, MEMORY_STEPS, VC, VR, VT, Fit
 from rasp_tuner.engine.gp.native_gp import Features, NativeHere
 

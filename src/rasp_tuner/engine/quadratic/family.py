@@ -71,6 +71,10 @@ class QuadraticFamily:
             getattr(fresh, name)[:] = getattr(self.tuners, name)
         self._hold(fresh)
 
+    @property
+    def relevance(self) -> None:
+        return None
+
     def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
         state = self.tuners
         state.context_least[0], state.context_most[0] = least, most

@@ -2,14 +2,14 @@
 
    symbol   shape    meaning
    n        scalar   samples that count: all in use but the worst
-   x, u     [n, .]   contexts in units of their deviation; points, from -1 to 1
+   x, u     [n, .]   contexts in units of their metric; points, from -1 to 1
    K        [n, n]   kernel: quadratics of the point, half shared by all contexts and half own to similar ones */
 #include "learn.h"
 
 #include <string.h>
 
 #define LIKELIER_NATS 0.7 /* a sample */
-#define CONTEXT_WIDTH 0.3 /* of contexts that are still similar, in deviations */
+#define CONTEXT_WIDTH 0.3 /* of contexts that are nearly the same, in deviations */
 #define SHARED 0.5        /* of the kernel that all contexts have in common */
 #define LEAST_SIZE 1e-20
 
@@ -22,20 +22,6 @@ static void add_products(int64_t n, int64_t width, const double *x, double by, d
         for (int64_t j = 0; j <= i; j++) out[i * n + j] += by * dot(width, x + i * width, x + j * width);
 }
 
-/* The samples whose numbers are in `order`, each dimension less its mean; and in units of its deviation. */
-static void standardise(int64_t n, int64_t width, const double *contexts, const int64_t *order, double *x) {
-    for (int64_t j = 0; j < width; j++) {
-        double mean = 0.0, square = 0.0;
-        for (int64_t s = 0; s < n; s++) mean += contexts[order[s] * width + j] / (double)n;
-        for (int64_t s = 0; s < n; s++) {
-            x[s * width + j] = contexts[order[s] * width + j] - mean;
-            square += x[s * width + j] * x[s * width + j];
-        }
-        const double spread = sqrt(square / (double)n);
-        for (int64_t s = 0; s < n && spread > 0.0; s++) x[s * width + j] /= spread;
-    }
-}
-
 static double median(int64_t n, const double *values) {
     const double half = (double)(1 + (n - 1) / 2), middle = value_reaching(n, values, NULL, half);
     return n % 2 ? middle : 0.5 * (middle + value_reaching(n, values, NULL, half + 1.0));
@@ -45,8 +31,8 @@ static double median(int64_t n, const double *values) {
 static void make_kernel(int64_t n, int64_t d, int64_t c, const double *contexts, const double *points,
                         const int64_t *order, double *x, double *like, double *K) {
     double sizes[MOST_SAMPLES];
-    const double by = 1.0 / (-2.0 * CONTEXT_WIDTH * CONTEXT_WIDTH * (double)(c > 1 ? c : 1));
-    standardise(n, c, contexts, order, x);
+    const double by = 1.0 / (-2.0 * CONTEXT_WIDTH * CONTEXT_WIDTH);
+    for (int64_t s = 0; s < n; s++) memcpy(x + s * c, contexts + order[s] * c, sizeof(double) * (size_t)c);
     memset(like, 0, sizeof(double) * (size_t)(n * n));
     memset(K, 0, sizeof(double) * (size_t)(n * n));
     add_products(n, c, x, 1.0, like);
