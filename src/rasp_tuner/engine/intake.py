@@ -207,11 +207,7 @@ def _learn_believed(to: Learners, trials: Trials, again: bool = False) -> None:
     if changed.any():
         to.rescaled(changed, again)
     losses = np.where(trials.failed[:, None], trials.losses, bounds.bounded(trials.losses))
-    beyond = losses != trials.losses
-    if beyond.any():
-        places = np.flatnonzero(beyond.any(axis=1))
-        new = places[~_familiar(to, places, trials)]
-        losses[new] = bounds.bounded_if_new(trials.losses)[new]
+    if (losses != trials.losses).any():
         trials = trials.with_losses(losses)
     nothing = told & says_nothing(objective, own)
     learn = _learn_again if again else see_and_learn
