@@ -10,7 +10,7 @@ The tuner and CMA-ES take turns of a few steps, so that other load slows both al
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import cmaes
 import numpy as np
@@ -34,9 +34,19 @@ def eleven_discrete() -> dict[str, Knob]:
     return {**ints, **choices, **{f"s{i}": Categorical([False, True]) for i in range(2)}}
 
 
-def tuner(space: Mapping[str, Knob], context_dim: int, preset: str = "default") -> Step:
+def mixed() -> dict[str, Knob]:
+    """With a knob that exists only sometimes."""
+    several = {"i0": Int(0, 4), "c0": Categorical(["a", "b", "c"]), "s0": Categorical([False, True])}
+    return {**floats(2), **several, "i1": Int(0, 100, when={"s0": True})}
+
+
+def tuner(
+    space: Mapping[str, Knob], context_dim: int, preset: str = "default", constraints: Sequence[str] = ()
+) -> Step:
     middle = Tuner(space, {"loss": "min"}, preset=preset).recommend()  # what runs today
-    rasp = Tuner(space, {"loss": "min"}, context=context_dim, default=middle, preset=preset)
+    rasp = Tuner(
+        space, {"loss": "min"}, context=context_dim, default=middle, preset=preset, constraints=list(constraints)
+    )
     rng = np.random.default_rng(0)
 
     def step() -> None:
@@ -48,6 +58,8 @@ def tuner(space: Mapping[str, Knob], context_dim: int, preset: str = "default") 
 
 
 def distance(value: object) -> float:
+    if value is None:  # a knob that does not exist now
+        return 0.3
     return float(value) if isinstance(value, (int, float)) else {"a": 0.0, "b": 0.5, "c": 1.0}[str(value)]
 
 
@@ -84,6 +96,8 @@ def rows(steps: int, long: int) -> list[dict[str, object]]:
         "rasp, 5 floats, 3 context dimensions": tuner(floats(5), 3),
         "rasp, 5 floats, 768 context dimensions": tuner(floats(5), 768),
         "rasp, 11 discrete knobs": tuner(eleven_discrete(), 3),
+        "rasp, 11 discrete, 768 context dimensions": tuner(eleven_discrete(), 768),
+        "rasp, mixed, a condition, a constraint": tuner(mixed(), 3, constraints=["x0 + x1 <= 1.5"]),
         "rasp, 64 floats": tuner(floats(64), 3),
     }
     took = milliseconds(agents, steps)

@@ -12,6 +12,7 @@ from rasp_tuner import (
     Flag,
     Fleet,
     Float,
+    Int,
     InvalidSpace,
     InvalidValue,
     Name,
@@ -47,6 +48,23 @@ def test_a_new_category_starts_from_what_is_common():
     run(tuner, [{"region": f"r{i % 4}"} for i in range(60)], lambda _: 0.1)
     assert tuner.recommend({"region": "never seen"})["x"] == pytest.approx(0.1, abs=0.05)
     assert tuner.recommend({})["x"] == pytest.approx(0.1, abs=0.05)
+
+
+@pytest.mark.parametrize("space", [SPACE, {"x": Int(0, 10)}])
+def test_what_is_missing_for_the_first_time_does_not_count(space):
+    """By the known part alone; what was missing before is a situation of its own."""
+    kinds = {"load": Number(), "region": Category(["eu", "us"]), "user": Name()}
+    tuner = Tuner(space, LOSS, kinds)
+    top = 1.0 if space is SPACE else 10.0
+    for i in range(120):
+        context = {"load": 100.0 * (i // 4 % 2), "region": "eu", "user": f"u{i % 3}"}
+        s = tuner.ask(context)
+        tuner.tell(s.id, {"loss": 1.0 + (s.params["x"] / top - (0.8 if context["load"] else 0.3)) ** 2})
+    for load, best in ((0.0, 0.3), (100.0, 0.8)):
+        whole = tuner.recommend({"load": load, "region": "eu", "user": "u1"})["x"]
+        assert whole / top == pytest.approx(best, abs=0.11)
+        assert tuner.recommend({"load": load})["x"] == pytest.approx(whole, abs=0.05 * top)
+        assert tuner.recommend({"load": load, "user": "u2"})["x"] == pytest.approx(whole, abs=0.05 * top)
 
 
 def test_names_with_the_kind_number_are_a_list_of_names():

@@ -17,6 +17,7 @@ import pytest
 
 import rasp_tuner
 from rasp_tuner.core.extras import EXTRAS
+from rasp_tuner.engine.kernel import build
 
 SOURCE = Path(rasp_tuner.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -153,6 +154,11 @@ def test_the_table_of_constants_is_current():
     found = table["constants"]()
     assert (ROOT / "docs" / "ENGINE_CONSTANTS.md").read_text() == table["page"](found)
     assert [one for one in found if not one.bounds] == []  # each has a comment that says what it bounds
+
+
+def test_the_constants_in_c_are_those_of_python():
+    """`python -m rasp_tuner.engine.kernel.build` writes them."""
+    assert build.HEADER.read_text() == build.header()
 
 
 def test_constants_are_found_however_they_are_written(tmp_path):

@@ -13,22 +13,25 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ENGINE = ROOT / "src" / "rasp_tuner" / "engine"
+CORE = ROOT / "src" / "rasp_tuner" / "core"
+SHARED = [CORE / name for name in ("context_bounds.py", "context_metric.py", "trusted_range.py")]
 PAGE = ROOT / "docs" / "ENGINE_CONSTANTS.md"
 PRIORS = "PRIORS"  # of gp/model.py: a dict of prior medians and deviations, each of which is a constant
 EXTREME = 1e5  # and its inverse: a number beyond only keeps arithmetic finite, or files sane
 HEAD = """\
 # Constants of the engine
 
-A reference, written by `python tools/engine_constants.py` from the source and comments of `src/rasp_tuner/engine`:
-{count} constants. What is computed from others is left out. {extreme} of them are above 1e5 or below 1e-5: those only
-keep arithmetic finite, files sane, or equal numbers equal. [ENGINE.md](ENGINE.md) says what the others are used for.
+A reference, written by `python tools/engine_constants.py` from the source and comments of `src/rasp_tuner/engine`, and
+of what it takes from `core`: {count} constants. What is computed from others is left out. {extreme} of them are
+above 1e5 or below 1e-5: those only keep arithmetic finite, files sane, or equal numbers equal.
+[ENGINE.md](ENGINE.md) says what the others are used for.
 `PRIORS` are pairs: the prior median of a hyperparameter, and the deviation of its logarithm.
 """
 COLUMNS = ["| name | value | what it bounds |", "|---|---|---|"]
 
 
 class Constant(NamedTuple):
-    file: str  # relative to the engine
+    file: str  # relative to the engine, or core/...
     name: str
     value: str  # as written
     bounds: str  # what its comment says; empty without one
@@ -37,7 +40,9 @@ class Constant(NamedTuple):
 def constants(folder: Path = ENGINE) -> list[Constant]:
     """Of all modules of a folder, file by file, in the order of their lines."""
     files = sorted(folder.rglob("*.py"), key=lambda file: (len(file.relative_to(folder).parts), file))
-    return [found for file in files for found in _of_file(file, file.relative_to(folder).as_posix())]
+    own = [found for file in files for found in _of_file(file, file.relative_to(folder).as_posix())]
+    shared = SHARED if folder == ENGINE else []
+    return [*own, *(found for file in shared for found in _of_file(file, f"core/{file.name}"))]
 
 
 def page(found: list[Constant]) -> str:

@@ -14,6 +14,7 @@ from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import notebook, snapshot
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
+from rasp_tuner.core.context_metric import filled
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
@@ -56,14 +57,14 @@ class TunerView:
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
         """
-        return self._space.from_unit(self._recommended(self._encoder.encode_readonly(context)))
+        return self._space.from_unit(self._recommended(self._encoded(context)))
 
     def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
         """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
 
         Empty while nothing is known.
         """
-        seen = self._encoder.encode_readonly(context)
+        seen = self._encoded(context)
         point = self._recommended(seen) if params is None else self._space.to_unit(params)
         return self._optimizer.margins(seen, point)
 
@@ -72,7 +73,7 @@ class TunerView:
 
         None while too little is known, and under preset "paper".
         """
-        expected = self._optimizer.expect(self._encoder.encode_readonly(context), self._default)
+        expected = self._optimizer.model.expect(self._encoded(context), self._default)
         return None if expected is None else expected.mean
 
     def default_levels(self, context: Context = None) -> dict[str, Expected]:
@@ -81,7 +82,7 @@ class TunerView:
         Each with the interval that holds it nine times in ten. Empty while too little is known, and under preset
         "paper". With several metrics it takes as long as a few asks.
         """
-        return self._levels(self._encoder.encode_readonly(context), [self._default])[0]
+        return self._levels(self._encoded(context), [self._default])[0]
 
     def what_if(self, context: Context = None, params: Mapping[str, object] | None = None) -> WhatIf:
         """What these settings are expected to give in this context, beside the default and the recommendation.
@@ -90,7 +91,7 @@ class TunerView:
         must keep the constraints. Changes nothing. Without forecasts while too little is known, and under preset
         "paper".
         """
-        seen = self._encoder.encode_readonly(context)
+        seen = self._encoded(context)
         recommended = self._recommended(seen)
         settings = [self.default, self._space.from_unit(recommended)]
         given, point = settings[1], recommended
@@ -99,13 +100,21 @@ class TunerView:
             self._space.check_constraints(given)
         points = [point, self._default, recommended]
         own, default, best = map(self._forecast, [seen] * 3, points, [given, *settings], self._levels(seen, points))
-        alike = self._optimizer.alike(seen)
+        alike = self._optimizer.model.alike(seen)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return WhatIf(own, default, best, runs, ago)
 
+    def _encoded(self, context: Context) -> Array:
+        """A context [d_c] that is only looked at; what was never missing before does not count where it is now."""
+        seen = self._encoder.encode_readonly(context)
+        optional = self._encoder.missing_flags if isinstance(self._encoder, KindEncoder) else []
+        if not any(seen[own[-1]] == 1.0 for own in optional):
+            return seen
+        return filled(seen, optional, self._optimizer.model.slots().contexts, self._optimizer.model.relevance())
+
     def _forecast(self, seen: Array, point: Array, params: Params, levels: dict[str, Expected]) -> Forecast:
         is_default = np.array_equal(point, self._default)
-        better = self._optimizer.better(seen, point) if levels and not is_default else None
+        better = self._optimizer.model.better(seen, point) if levels and not is_default else None
         return Forecast(params, levels, better, self._optimizer.margins(seen, point))
 
     def _levels(self, seen: Array, points: list[Array]) -> list[dict[str, Expected]]:
@@ -131,7 +140,7 @@ class TunerView:
 
     def budget(self) -> Budget | None:
         """What suggestions have cost and gained against the default so far; None without a budget."""
-        return self._optimizer.budget()
+        return self._optimizer.model.budget()
 
     @property
     def knobs(self) -> dict[str, Knob]:
@@ -156,11 +165,18 @@ class TunerView:
     @property
     def experts(self) -> tuple[str, ...]:
         """What each entry of `Explanation.gate` stands for, in words."""
-        return self._optimizer.experts
+        return self._optimizer.model.experts
 
     def slots(self) -> Slots:
         """The situations in memory, as copies; for people to look at."""
-        return self._optimizer.slots()
+        return self._optimizer.model.slots()
+
+    def relevance(self) -> np.ndarray | None:
+        """[d_c] how much each dimension of the encoded context counts in the likeness of two contexts, as learned.
+
+        None where all knobs are continuous and under preset "paper": there it is not learned.
+        """
+        return self._optimizer.model.relevance()
 
     def context_report(self, progress: Callable[[int, int], None] | None = None) -> ContextReport:
         """Is the context any good? By the latest samples in memory, 128 of them or fewer (docs/CONTEXT.md).
@@ -169,7 +185,7 @@ class TunerView:
         """
         if self._encoder.dim == 0:
             return untested("this tuner was built without context")
-        seen, slots, names, memory = self._optimizer.recent(), self._optimizer.slots(), None, None
+        seen, slots, names, memory = self._optimizer.model.recent(), self._optimizer.model.slots(), None, None
         if seen.contexts.shape[1] == self._encoder.dim:
             names, known = self._encoder.labels, slots.contexts[slots.last >= LATEST_SAMPLES]
             memory = known if len(known) else None
@@ -226,7 +242,7 @@ class TunerView:
         if contexts is not None:
             if not isinstance(contexts, Iterable) or isinstance(contexts, str | Mapping):
                 raise InvalidValue(f"contexts must be a list of contexts, got {show(contexts)}")
-            given = [(self._encoder.encode_readonly(context), context) for context in contexts]
+            given = [(self._encoded(context), context) for context in contexts]
             situations = [export.given_situation(fields, seen, context) for seen, context in given]
         else:
             decode, known = self._names(texts).decode, {name: set(own) for name, own in (texts or {}).items()}
@@ -242,9 +258,9 @@ class TunerView:
 
         `visits=False` leaves out whether the situation was seen before (docs/RETURNS.md), which takes longest.
         """
-        why, point, metric = self._ledger.explain(id), self._ledger.point(id), self._optimizer.own_metric
+        why, point, metric = self._ledger.explain(id), self._ledger.point(id), self._optimizer.model.own_metric
         waiting = self._ledger.pending.get(id)
-        alike = None if waiting is None else self._optimizer.alike(waiting.context)
+        alike = None if waiting is None else self._optimizer.model.alike(waiting.context)
         margins = {} if waiting is None else self._optimizer.margins(waiting.context, waiting.point)
         runs, ago = (None, None) if alike is None else [x if math.isfinite(x) else None for x in alike]
         return replace(
@@ -276,9 +292,9 @@ class TunerView:
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every knob with its range, its default and what is recommended now."""
-        contexts, dim = self._optimizer.recent().contexts, self._encoder.dim
+        contexts, dim = self._optimizer.model.recent().contexts, self._encoder.dim
         seen = contexts[-1] if len(contexts) else np.zeros(dim)
-        budget, waiting = self._optimizer.budget(), len(self._ledger.pending)
+        budget, waiting = self._optimizer.model.budget(), len(self._ledger.pending)
         notes = [f"{self._lineage.total} runs learned", f"{waiting} waiting for an answer"]
         return notebook.tuner_html(
             repr(self),
@@ -309,19 +325,20 @@ class TunerView:
             return None
         if self._before is None:
             self._before = SeenBefore(self._encoder.dim)
-        metric, metrics = self._optimizer.own_metric, self._optimizer.metrics
+        metric, metrics = self._optimizer.model.own_metric, self._optimizer.metrics
         place = None if metric is None else list(metrics).index(metric)
         sign = 1.0 if metric is None or metrics[metric].direction == "min" else -1.0
-        self._before.update(self._record, self._ledger, Valued(place, sign, self._preset.name == "default"))
+        valued = Valued(place, sign, self._preset.name == "default")
+        self._before.update(self._record, self._ledger, valued, self._optimizer.model.relevance())
         return self._before
 
     def _contexts_on_record(self, most: int) -> list[Array]:
         """The latest so many; of samples or else of situations in memory where no steps are on record."""
         found = self._record.parts()[3] if self._record.keeps_context else np.zeros((0, 0))
         if not len(found):
-            found = self._optimizer.recent().contexts
+            found = self._optimizer.model.recent().contexts
         if not len(found) and not isinstance(self._encoder, KindEncoder):  # a mean of texts is no text
-            slots = self._optimizer.slots()
+            slots = self._optimizer.model.slots()
             visits = np.maximum(slots.visits, 1.0)
             found = np.repeat(slots.contexts, np.ceil(most * visits / visits.sum()).astype(int), axis=0)
         return list(found[-most:]) if found.shape[1] == self._encoder.dim else []
@@ -333,7 +350,7 @@ class TunerView:
         named = None if isinstance(encoder, ContextShield) else encoder.names
         if texts:
             decode = with_texts(decode, encoder.kinds if isinstance(encoder, KindEncoder) else {}, texts)
-        metric, metrics = self._optimizer.own_metric, self._optimizer.metrics
+        metric, metrics = self._optimizer.model.own_metric, self._optimizer.metrics
         return Names(
             self._space,
             self._default,

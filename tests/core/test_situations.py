@@ -68,7 +68,9 @@ def test_what_was_kept_goes_on():
     assert again.to_json() == regimes.to_json()
 
 
-@pytest.mark.parametrize("name", ["centres", "counts", "moments", "scale", "changes"])
+@pytest.mark.parametrize(
+    "name", ["centres", "counts", "median", "deviation", "relevance", "moves", "recent", "scales/kept", "scales/latest"]
+)
 def test_what_could_not_be_is_refused(name):
     regimes, _ = timeline((np.arange(60) // 15 % 2 * 9.0)[:, None])
     state = regimes.state()

@@ -207,9 +207,10 @@ def test_a_thirteenth_situation_is_not_taken_for_one_of_the_twelve():
         for place, corner in enumerate(corners):
             labels = set()
             for _ in range(12):
-                labels.add(seen.add(corner))
+                label = seen.add(corner)
+                labels |= set() if seen.stray else {label}
                 strays.append((place, seen.stray))
-            assert len(labels) == 1
+            assert len(labels) <= 1
     assert not any(stray for place, stray in strays if place < 12)
     assert all(stray for place, stray in strays if place >= 12)
     assert all(seen.known_situation(corner) is None for corner in corners[12:])

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Categorical, Float, Int, Tuner
-from rasp_tuner.engine.gp.family import MOST_ROWS
+from rasp_tuner.engine.family import Trial
+from rasp_tuner.engine.gp.family import MOST_ROWS, GpFamily
+from rasp_tuner.space import Space
 
 SPACE = {"codec": Categorical(["none", "lz4", "zstd"]), "pool": Int(1, 6), "batch": Float(0.0, 1.0)}
 DEFAULT = {"codec": "none", "pool": 3, "batch": 0.5}
@@ -73,6 +75,34 @@ def test_a_saved_tuner_goes_on_with_the_same_bits():
         assert again.to_bytes() == tuner.to_bytes()
         assert play(again, 12, 5) == play(tuner, 12, 5)
         assert again.to_bytes() == tuner.to_bytes()
+
+
+@pytest.mark.parametrize("dimensions", [0, 2, 40])
+def test_a_fit_that_takes_over_from_the_last_has_the_bits_of_one_made_anew(dimensions):
+    """Through new rows, repeats, failures, rows that become one and rows that go."""
+    space = Space(SPACE)
+    layout = space.layout(space.to_unit(DEFAULT))
+    rng, family = np.random.default_rng(0), GpFamily(layout, dimensions, 1, 0)
+    family.reweigh(np.ones(1))
+    took_over = 0
+    for t in range(2 * MOST_ROWS):
+        point = space.snap(rng.random(3) if t % 3 else np.array([0.0, 0.5, 0.5]))
+        context = rng.normal(size=dimensions) if t % 5 else np.zeros(dimensions)
+        before = family._fit
+        family.learn(Trial(point, context, rng.normal(size=1), t % 17 == 16), None, None)
+        took_over += before is not None and family._fit.theta is before.theta
+        if t % 4 == 3 or t > 2 * MOST_ROWS - 40:
+            again = GpFamily(layout, dimensions, 1, 0)
+            again.restore(family.state())
+            for name in ("alpha", "z", "noises", "scale", "center"):
+                np.testing.assert_array_equal(getattr(again._fit, name), getattr(family._fit, name))
+            for array, anew in zip(matrices(family._fit), matrices(again._fit), strict=True):
+                np.testing.assert_array_equal(np.tril(array), np.tril(anew))
+    assert took_over > MOST_ROWS
+
+
+def matrices(fit):
+    return (fit.half,) if fit.native is None else (fit.native.root, fit.native.kernel)
 
 
 def test_whichever_of_two_takes_the_other_in_knows_the_same():

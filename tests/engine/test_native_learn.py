@@ -6,7 +6,7 @@ import pytest
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.belief import Belief, shapes
-from rasp_tuner.engine.kernel.believe import REFRESH_EVERY_STEPS
+from rasp_tuner.engine.kernel.believe import MOVING_LOOK_EVERY_STEPS
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys
 from rasp_tuner.engine.kernel.learn import learn, start
@@ -111,7 +111,9 @@ def test_it_is_the_arrays_version(dims: Dims, steps: int) -> None:
         logs = belief.forecast(points, (losses * state.weights).sum(axis=1))[2]
         arrays, same = copied(state), Belief(**{name: getattr(belief, name).copy() for name in shapes(dims)})
         belief.learn(points, contexts, losses, failed, logs)
-        if step < 50 or step % REFRESH_EVERY_STEPS >= REFRESH_EVERY_STEPS - 2:  # with a fit and without; at merges
+        if (
+            step < 50 or step % MOVING_LOOK_EVERY_STEPS >= MOVING_LOOK_EVERY_STEPS - 2
+        ):  # with a fit and without; at merges
             learn(dims, arrays, same, default, points, contexts, losses, failed, logs)
             assert_same(dims, copied(state), arrays, step)
     assert (state.steps == steps).all()

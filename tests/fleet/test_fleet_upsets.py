@@ -90,7 +90,7 @@ def test_what_is_put_aside_is_saved_and_travels(tmp_path):
     for step in range(43):
         contexts = worlds.contexts()
         many.tell({"ms": worlds.at(step, many.ask(contexts).points)})
-    assert many[1]._optimizer._intake.watch.count[0] == 3.0
+    assert many[1]._optimizer.watch.count[0] == 3.0
     many.save(tmp_path / "fleet")
     again = type(many).load(tmp_path / "fleet")
     again[1] = again[1]
@@ -101,4 +101,4 @@ def test_what_is_put_aside_is_saved_and_travels(tmp_path):
         told = {"ms": worlds.at(step, points)}
         many.tell(told)
         again.tell(told)
-    assert many[1]._optimizer._intake.watch.count[0] == 0.0
+    assert many[1]._optimizer.watch.count[0] == 0.0

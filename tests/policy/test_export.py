@@ -42,8 +42,8 @@ def test_a_policy_says_what_the_tuner_recommends(tuner, tmp_path):
     report = tuner.export(tmp_path / "policy.json")
     policy = load(tmp_path / "policy.json")
     assert policy == json.loads(json.dumps(report.policy))
-    for qps in (110.0, 910.0):
-        context = {"qps": qps, "region": "eu", "tenant": "a"}
+    whole = [{"qps": qps, "region": "eu", "tenant": "a"} for qps in (110.0, 910.0)]
+    for context in (*whole, {"qps": 110.0}, {"qps": 910.0}):
         assert params_of(policy, context)["pool"] == pytest.approx(tuner.recommend(context)["pool"], rel=0.3)
     assert params_of(policy, {"qps": "many"}) == policy["default"]
     assert 2 <= report.leaves <= 16

@@ -11,7 +11,8 @@ import numpy as np
 
 from rasp_tuner.contexts import Category
 from rasp_tuner.core.checks import same_names
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.context_metric import ContextMetric
+from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.errors import AlreadyAnswered, UnknownSuggestion
 from rasp_tuner.space import Params
 
@@ -56,14 +57,13 @@ class RecommendationCache:
             return dict(self._default if nearest is None else self._recommended[nearest][1])
 
     def _nearest(self, where: Array) -> int | None:
-        """The index of the nearest context; each feature is scaled by its observed range."""
+        """The index of the context most like this one, the newest on a tie."""
         alike = [i for i, (known, _) in enumerate(self._recommended) if known.shape == where.shape]
         if not alike:
             return None
         seen = np.array([self._recommended[i][0] for i in alike]).reshape(len(alike), len(where))
-        low, high = (np.minimum(seen.min(0), where), np.maximum(seen.max(0), where)) if len(where) else (where, where)
-        width = np.where(high / 2 > low / 2, high / 2 - low / 2, 1.0)  # halves: their difference cannot overflow
-        far = (((seen / 2 - where / 2) / width) ** 2).sum(1)
+        apart = ContextMetric.of(seen, float(len(seen))).bounded(np.concatenate([seen, where[None]]))
+        far = ((apart[:-1] - apart[-1]) ** 2).sum(1)
         return alike[len(alike) - 1 - int(np.argmin(far[::-1]))]
 
 
@@ -162,7 +162,8 @@ class FallbackShare:
 def _position(context: Any) -> Array:
     """A context as sent -> its numbers [d_c], sorted by name or in order; texts as a category has them."""
     values = [context[name] for name in sorted(context)] if isinstance(context, dict) else list(context or ())
-    return np.array([x for value in values for x in _numbers(value)], dtype=np.float64)
+    numbers = np.array([x for value in values for x in _numbers(value)], dtype=np.float64)
+    return np.clip(numbers, -LARGEST, LARGEST)
 
 
 def _numbers(value: str | float | None) -> list[float]:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rasp_tuner.context_report.likelihood import NOISES, drifting, errors_left, log_likelihoods, shape_of
-from rasp_tuner.context_report.shifts import MAX_FEATURES, distances, features_of, moving, standardised
-from rasp_tuner.core.distance import pairwise_squares, squared_distances
+from rasp_tuner.context_report.shifts import MAX_FEATURES, distances, features_of, in_deviations, moving, standardised
+from rasp_tuner.core.context_metric import ContextMetric, squared_gaps
+from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 
 SAME_CORRELATION = 0.999  # correlation from which on two dimensions are one
@@ -105,13 +106,13 @@ def drifted(contexts: Array, memory: Array | None = None) -> list[str]:
     kept = moving(known) if len(known) else np.zeros(contexts.shape[1], dtype=bool)
     if len(known) < 2 * LATEST_SAMPLES or not kept.any():
         return []
-    scale = known[:, kept].std(axis=0)
-    old, new = known[:, kept] / scale, contexts[-LATEST_SAMPLES:, kept] / scale
+    metric = ContextMetric.of(known[:, kept], float(len(known)))
+    old, new = metric.bounded(known[:, kept]), metric.bounded(contexts[-LATEST_SAMPLES:, kept])
     within = pairwise_squares(old)
     near = np.abs(np.subtract.outer(np.arange(len(old)), np.arange(len(old)))) < LATEST_SAMPLES
     within[near] = np.inf  # neighbours in time look alike anyhow
     usual = float(np.median(np.sqrt(within.min(axis=1))))
-    far = np.sqrt(squared_distances(new, old, np.ones(new.shape[1]))).min(axis=1)
+    far = np.sqrt(squared_gaps(new, old)).min(axis=1)
     times = float(np.median(far)) / max(usual, 0.05 * np.sqrt(kept.sum()))
     if times < FAR_RATIO:
         return []
@@ -129,7 +130,7 @@ def _moving_features(contexts: Array, names: Sequence[str]) -> dict[str, list[in
 def _nearness(feature: Array) -> Array:
     """[n, n] from 0 to 1, between the values [n, k] of a feature."""
     if feature.shape[1] > 1:
-        near: Array = np.exp(-distances(standardised(feature)))
+        near: Array = np.exp(-distances(in_deviations(feature)))
     else:
         near = np.exp(-pairwise_squares(_ranks(feature[:, 0])[:, None] / len(feature)) * SMOOTHNESS)
     return near

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rasp_tuner.context_report import flaws
-from rasp_tuner.context_report.shifts import compare, features_of, moving, reduced, standardised
+from rasp_tuner.context_report.shifts import compare, features_of, in_deviations, moving, reduced
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.threads import one_thread
@@ -109,7 +109,7 @@ def screen(
     warnings += flaws.leakage(contexts, names, losses, points)
     warnings += flaws.drifted(contexts, memory)
     by_name = features_of([name for name, moves in zip(names, moving(contexts), strict=True) if moves])
-    x, features = reduced(standardised(contexts), list(by_name.values()))
+    x, features = reduced(in_deviations(contexts), list(by_name.values()))
     tested = compare(x, features, points, losses, progress=progress)
     looks = np.array([n / min(memory_of(x[:, i]) for i in own) for own in features])
     labels = list(by_name) if len(features) == len(by_name) else [f"component {i + 1}" for i in range(len(features))]

@@ -8,7 +8,7 @@ x* = explained + shifted (x - explained).
 The gain of the true context is ranked among the gains of such x*.
 
 symbol   shape      meaning
-x        [n, k]     contexts, standardised; of many features their leading principal components
+x        [n, k]     contexts in deviations (core/context_metric.py); of many features their leading components
 features f          columns of x that belong together: one each, but for texts and the like
 views    v          ways to look at x: each feature by itself, and all together
 gains    [s, v]     of each view at each shift
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rasp_tuner.context_report.likelihood import explained, explained_by_points, fit_blind, gain
+from rasp_tuner.core.context_metric import ContextMetric
 from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 
@@ -57,6 +58,14 @@ def standardised(contexts: Array) -> Array:
     return scaled
 
 
+def in_deviations(contexts: Array) -> Array:
+    """[n, k] the dimensions that move, as the engine measures them, around their means."""
+    kept = contexts[:, moving(contexts)]
+    x = ContextMetric.of(kept, float(len(kept))).bounded(kept)
+    centred: Array = x - x.mean(axis=0)
+    return centred
+
+
 def features_of(names: Sequence[str]) -> dict[str, list[int]]:
     """The dimensions of each feature, by the name that each dimension has."""
     found: dict[str, list[int]] = {}
@@ -71,6 +80,7 @@ def reduced(x: Array, features: Sequence[Sequence[int]]) -> tuple[Array, list[li
         return x, [list(own) for own in features]
     left, sizes, _ = np.linalg.svd(x, full_matrices=False)
     kept = min(MAX_FEATURES, int((sizes > 1e-9 * sizes[0]).sum()))
+    sizes *= np.sqrt(kept / x.shape[1])  # together they count as all columns do
     return left[:, :kept] * sizes[:kept], [[i] for i in range(min(SINGLE_COMPONENTS, kept))]
 
 
@@ -109,18 +119,15 @@ def compare(
 
 
 def distances(x: Array) -> Array:
-    """Squared distances [n, n] between rows of x [n, k], in units of the usual one."""
+    """[n, n] between rows of x [n, k], contexts in deviations: minus the logarithm of their likeness."""
     far = pairwise_squares(x)
-    others = far[~np.eye(len(far), dtype=bool)]
-    far /= float(np.median(others)) or float(others.mean())  # most contexts may be the same one
+    far /= 2.0 * max(x.shape[1], 1)
     return far
 
 
 def _views(x: Array, spread: Array, features: Sequence[Sequence[int]]) -> list[Array]:
-    """Squared distances [n, n]: by each feature, and by all columns."""
-    views = [
-        pairwise_squares(x[:, own] / spread[own]) / 2.0 if len(own) == 1 else distances(x[:, own]) for own in features
-    ]
+    """Distances [n, n]: by each feature, one column in units of its spread; and by all columns."""
+    views = [distances(x[:, own] / spread[own] if len(own) == 1 else x[:, own]) for own in features]
     if x.shape[1] > 1 and [len(own) for own in features] != [x.shape[1]]:
         views.append(distances(x))
     return views

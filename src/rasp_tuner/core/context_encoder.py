@@ -142,6 +142,12 @@ class KindEncoder(ContextEncoder):
         return [list(range(end - kind.dim, end)) for kind, end in zip(self.kinds.values(), ends, strict=True)]
 
     @property
+    def missing_flags(self) -> list[list[int]]:
+        """The dimensions of each feature that may be missing; the last of them is a one where it is."""
+        pairs = zip(self.kinds.values(), self.features, strict=True)
+        return [own for kind, own in pairs if kind.may_be_missing]
+
+    @property
     def optional(self) -> frozenset[str]:
         return frozenset(name for name, kind in self.kinds.items() if kind.may_be_missing)
 

@@ -59,12 +59,8 @@ class Expected(NamedTuple):
     high: float
 
 
-class Optimizer(Stateful, Protocol):
-    """The stages of one preset, joined: identify, predict, choose; then learn."""
-
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        """The declared metrics, with the weights they have now."""
+class Model(Protocol):
+    """What an optimizer knows of the errors that it minimises."""
 
     @property
     def own_metric(self) -> str | None:
@@ -73,6 +69,47 @@ class Optimizer(Stateful, Protocol):
     @property
     def experts(self) -> tuple[str, ...]:
         """Whose weights an explanation's gate holds, in words."""
+
+    def expect(self, context: Array, point: Array) -> Expected | None:
+        """The error expected at a point; None where that is not known."""
+
+    def better(self, context: Array, point: Array) -> float | None:
+        """Probability that a point beats the default in this context; None where nobody forecasts.
+
+        Something must have been learned.
+        """
+
+    def alike(self, context: Array) -> tuple[float, float] | None:
+        """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where
+        memory does not say. None where it counts no runs, and while the context is ignored.
+        """
+
+    def relevance(self) -> Array | None:
+        """[d_c] how much each dimension of a context counts in the likeness of two; None where none is learned."""
+
+    def budget(self) -> Budget | None:
+        """What own suggestions have cost against the default; None without a budget."""
+
+    def slots(self) -> Slots:
+        """The situations in memory, as copies."""
+
+    def recent(self) -> Samples:
+        """The latest samples, as copies; none where their order is not kept."""
+
+
+class Optimizer(Stateful, Protocol):
+    """The stages of one preset, joined: identify, predict, choose; then learn."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """The declared metrics, with the weights they have now."""
+
+    @property
+    def scales(self) -> dict[str, str]:
+        """On which scale each metric is compared now: "linear" or "log"."""
 
     @property
     def uses_blas(self) -> bool:
@@ -83,10 +120,6 @@ class Optimizer(Stateful, Protocol):
 
         Only the generator moves.
         """
-
-    @property
-    def scales(self) -> dict[str, str]:
-        """On which scale each metric is compared now: "linear" or "log"."""
 
     def tell(
         self,
@@ -112,28 +145,11 @@ class Optimizer(Stateful, Protocol):
     def best_known(self, context: Array) -> Array | None:
         """The best point for this context without exploring; None while nothing is known."""
 
-    def expect(self, context: Array, point: Array) -> Expected | None:
-        """The error expected at a point; None where that is not known."""
-
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
-        """The same of one metric, as a loss in its own units. It may change weights: to be asked of a copy."""
-
-    def better(self, context: Array, point: Array) -> float | None:
-        """Probability that a point beats the default in this context; None where nobody forecasts.
-
-        Something must have been learned.
-        """
-
-    def alike(self, context: Array) -> tuple[float, float] | None:
-        """How many earlier runs were in a situation like this, and how many runs ago the latest was; not finite where
-        memory does not say. None where it counts no runs, and while the context is ignored.
-        """
+        """The loss expected of one metric in its own units. It may change weights: to be asked of a copy."""
 
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         """How far a point stays from each metric's limit; empty without limits, and while nothing is known."""
-
-    def budget(self) -> Budget | None:
-        """What own suggestions have cost against the default; None without a budget."""
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         """Other weights of some metrics, for all of history at once; an InvalidValue where that cannot be."""
@@ -143,9 +159,3 @@ class Optimizer(Stateful, Protocol):
 
         Its samples are others than these. `first`: whether these come first, where order makes a difference.
         """
-
-    def slots(self) -> Slots:
-        """The situations in memory, as copies."""
-
-    def recent(self) -> Samples:
-        """The latest samples, as copies; none where their order is not kept."""

@@ -1,11 +1,12 @@
 """RegimeTimeline: which situations a stream of contexts has met, for people to see. No engine uses it.
 
-A regime is a running mean of contexts. A context belongs to the nearest regime, unless it is farther than
-`NEW_REGIME_DISTANCE` from all of them: then it opens a new one, up to twelve; after that it is a stray, shown with the
-nearest one. The distance is the mean over dimensions
-of the squared difference divided by the dimension's variance; a dimension whose steps are as large as its whole spread
-has little weight. Regimes that move close together are merged, and the older label stays. The result depends only on
-the sequence of contexts.
+A regime is a running mean of contexts, and how alike contexts are is what it is everywhere (context_metric.py). Two
+contexts of a regime are alike: so a context belongs to the nearest regime if it is half as far from it, else it opens a
+new one. There are up to twelve: regimes of one or two contexts, which may be absurd, make room for others; after that a
+context is a stray, shown with the nearest regime. The relevance of a dimension is that which the engine has learned, if
+it learns one; but a situation is something that lasts, so a dimension whose steps are as large as its whole spread has
+little weight. Regimes that move close together are merged, and the older label stays. The result depends only on the
+sequence of contexts and relevances.
 
 Noise alone opens regimes, too, as long as there is nothing larger. So a situation is one regime or several: those whose
 squared distance is at most `reach` times the noise, or that are linked by such. The noise is half the usual squared
@@ -14,26 +15,31 @@ as much as they differ, so they are one situation. The reach is 16 in one dimens
 averages out. Situations that were apart become one only well within it.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.distance import squared_distances
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric, squared_gaps
+from rasp_tuner.core.context_scales import ContextScales
+from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.running_centres import RunningCentres
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
+from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked, under
 
 MAX_REGIMES = 12
-NEW_REGIME_DISTANCE = 0.5  # squared; a context farther than this opens a new regime
-FAR_DISTANCE = 8.0  # squared; a context farther than this opens a regime even if there are twelve: two of them merge
-MERGE_DISTANCE = 0.2  # squared; regimes closer than this are merged
-MIN_WEIGHT = 0.05  # of a dimension of pure noise, relative to one that stays constant within regimes
+RELEVANCE_STEP = 4.0  # between relevances by which situations are followed
+LEAST_DEVIATION = 1e-220  # in a file: what is divided by it is finite
+UNLIKE = -2.0 * math.log(ALIKE)  # squared distance of contexts that are just alike
+RADIUS = UNLIKE / 4.0  # squared, of a regime: any two contexts within it are alike; regimes this close are one
+MIN_WEIGHT = 0.01  # of a dimension of pure noise, relative to one that stays constant within regimes
+LASTING_COUNT = 3.0  # contexts of a regime, below which it may go when there is room for no more
+LARGEST_MOVE = 9.0  # squared deviations that one step counts for at most
 RESCALE_EVERY_STEPS = 16  # after the first MERGE_EVERY_STEPS steps; before, at every step
 MERGE_EVERY_STEPS = 64
 MAX_SEGMENTS = 500  # of the timeline
-RECENT_CHANGES = 64  # from which the noise of contexts is estimated
-USUAL_SHARE = 0.9  # of those changes; the largest may be switches
+RECENT_STEPS = 64  # from which the noise of contexts is estimated
+USUAL_SHARE = 0.9  # of their changes; the largest may be switches
 REACH = 10.6  # standard deviations of a squared distance by noise: in one dimension four of a distance
 JOIN_SHARE = 0.5  # of the reach, within which situations become one that were apart before
 MAX_INDEPENDENT_DIMS = 16  # more count as correlated
@@ -55,29 +61,32 @@ class RegimeTimeline:
         self.stray = False  # whether the latest context is of none of them: there is room for no more
         self._opened = 0
         self._regimes = RunningCentres(dim)
-        self._moments = np.zeros((4, dim))  # mean, squares around it, half squared changes, latest
-        self._scale = np.zeros(dim)
-        self._spread = False  # whether any dimension has a weight yet
+        self._scales = ContextScales(dim)
+        self._metric = ContextMetric(np.zeros(dim), np.ones(dim))
+        self._relevance = np.zeros(dim)  # times how much a dimension lasts; what z divides by d_c is undone
+        self._moves = np.zeros((2, dim))  # half the squared steps of each dimension, and squared distances; summed
         self._looked_at = np.linspace(0, dim - 1, min(dim, MAX_NOISE_DIMS)).astype(int)
-        self._changes = np.zeros((RECENT_CHANGES, len(self._looked_at)))  # half squared changes, of the latest steps
+        self._recent = np.zeros((0, len(self._looked_at)))  # the latest contexts
 
-    def add(self, context: Array) -> int:
-        """The label of the next context [d_c]."""
+    def add(self, context: Array, relevance: Array | None = None) -> int:
+        """The label of the next context [d_c]; `relevance` [d_c] is what the engine has learned, None: 1."""
         self.merged, self.joined, opened = [], [], self._opened
-        self._observe(context)
-        if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0 or not self._spread:
-            self._rescale()
-        gaps = self.squared_distances(context[None])[0]
+        self._scales.observe(context)
+        self._recent = np.concatenate([self._recent, context[None, self._looked_at]])[-RECENT_STEPS - 1 :]
+        if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0 or not self._relevance.any():
+            self._rescale(relevance)
+        gaps = self._note_moves()
         nearest = int(gaps.argmin()) if len(gaps) else -1
-        if len(self.labels) >= MAX_REGIMES and gaps[nearest] > FAR_DISTANCE:
-            self._merge_nearest(FAR_DISTANCE)  # makes room: noise may have opened all of them
-        if nearest < 0 or (gaps[nearest] > NEW_REGIME_DISTANCE and len(self.labels) < MAX_REGIMES):
+        unlike = nearest < 0 or bool(gaps[nearest] > RADIUS)
+        if unlike and len(self.labels) >= MAX_REGIMES:
+            self._make_room(context, float(gaps[nearest]))
+        if unlike and len(self.labels) < MAX_REGIMES:
             nearest = self._regimes.open(context)
             self.labels.append(self._opened)
             self._opened += 1
             self.stray = False
         else:
-            self.stray = bool(gaps[nearest] > NEW_REGIME_DISTANCE)
+            self.stray = unlike
             if not self.stray:  # it would make a mixture of the regime, in which nobody knows what was seen before
                 self._regimes.add(nearest, context)
         label = self.labels[nearest]
@@ -110,21 +119,24 @@ class RegimeTimeline:
         """The situation that a context [d_c] belongs to; None if it is far from all regimes."""
         gaps = self.squared_distances(context[None])[0]
         nearest = int(gaps.argmin()) if len(gaps) else -1
-        return self.situations[self.labels[nearest]] if nearest >= 0 and gaps[nearest] <= NEW_REGIME_DISTANCE else None
+        return self.situations[self.labels[nearest]] if nearest >= 0 and gaps[nearest] <= RADIUS else None
 
     def squared_distances(self, contexts: Array) -> Array:
-        """[n, regimes] squared distances."""
-        return self._regimes.squared_distances(contexts, self._scale)
+        """[n, regimes] squared distances: -2 log(likeness)."""
+        return squared_gaps(self._z(contexts), self._z(self._regimes.centres))
 
-    def _rescale(self) -> None:
-        """Update the weight of a squared difference in each dimension."""
-        _, squares, changes, _ = self._moments
-        variance = squares / max(self.steps, 1)
-        moving = variance > 1e-200
-        stability = 1.0 - np.minimum(changes / max(self.steps - 1, 1) / np.where(moving, variance, 1.0), 1.0)
-        weights = np.where(moving, np.maximum(stability, MIN_WEIGHT), 0.0)
-        self._scale = weights / np.where(moving, variance, 1.0) / max(float(weights.sum()), MIN_WEIGHT)
-        self._spread = bool(moving.any())
+    def _z(self, contexts: Array) -> Array:
+        return self._metric.z(contexts, self._relevance)
+
+    def _rescale(self, relevance: Array | None) -> None:
+        """Update the metric, and what each dimension counts."""
+        self._metric = self._scales.metric()
+        steps, far = self._moves
+        moves = np.ptp(self._scales.sample(), axis=0) > 0.0
+        lasting = 1.0 - np.minimum(steps / np.where(far > 0.0, far, 1.0), 1.0)
+        lasting = np.where(moves, np.maximum(lasting, MIN_WEIGHT), 0.0)
+        shares = lasting * (self.dim / max(float(lasting.sum()), MIN_WEIGHT))
+        self._relevance = shares if relevance is None else shares * coarse(relevance)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -136,44 +148,72 @@ class RegimeTimeline:
         }
 
     def state(self) -> dict[str, Array]:
-        regimes = {"centres": self._regimes.centres, "counts": self._regimes.counts}
-        arrays = {**regimes, "moments": self._moments, "scale": self._scale, "changes": self._changes}
-        return {name: array.copy() for name, array in arrays.items()}
+        arrays = {
+            "centres": self._regimes.centres,
+            "counts": self._regimes.counts,
+            "median": self._metric.median,
+            "deviation": self._metric.deviation,
+            "relevance": self._relevance,
+            "moves": self._moves,
+            "recent": self._recent,
+        }
+        scales = {f"scales/{name}": array for name, array in self._scales.state().items()}
+        return {**{name: array.copy() for name, array in arrays.items()}, **scales}
 
     def restore(self, data: Mapping[str, Any], state: Mapping[str, Array]) -> None:
         labels = list(data["labels"])
         fields = {
-            "centres": Field(("n", self.dim)),
+            "centres": Field(("n", self.dim), -LARGEST, LARGEST),
             "counts": Field(("n",), 1.0, MOST_SAMPLES),
-            "moments": Field((4, self.dim)),
-            "scale": Field((self.dim,), 0.0),
-            "changes": Field(self._changes.shape, 0.0),
+            "median": Field((self.dim,), -LARGEST, LARGEST),
+            "deviation": Field((self.dim,), LEAST_DEVIATION),
+            "relevance": Field((self.dim,), 0.0, LARGEST),
+            "moves": Field((2, self.dim), 0.0),
+            "recent": Field(("m", len(self._looked_at)), -LARGEST, LARGEST),
         }
-        arrays = checked(state, fields, {"n": len(labels)})
+        arrays = checked(state, fields, {"n": len(labels), "m": range(RECENT_STEPS + 2)})
+        self._scales.restore(under("scales/", state))
         self.steps, self._opened, self.labels = data["steps"], data["opened"], labels
         self.segments, self.situations = [list(segment) for segment in data["segments"]], dict(data["situations"])
         self._regimes.centres, self._regimes.counts = arrays["centres"], arrays["counts"]
-        self._moments, self._scale, self._changes = (arrays[name] for name in ("moments", "scale", "changes"))
-        self._spread = bool(self._scale.any())
+        self._metric = ContextMetric(arrays["median"], arrays["deviation"])
+        self._relevance, self._moves, self._recent = (arrays[name] for name in ("relevance", "moves", "recent"))
 
-    def _observe(self, context: Array) -> None:
-        mean, squares, changes, latest = self._moments
-        if self.steps:
-            change = context - latest
-            halves = 0.5 * change * change
-            changes += halves
-            self._changes[self.steps % RECENT_CHANGES] = (
-                halves if self.dim <= MAX_NOISE_DIMS else halves[self._looked_at]
-            )
-        gap = context - mean
-        mean += gap / (self.steps + 1)
-        squares += gap * (context - mean)
-        latest[:] = context
+    def _note_moves(self) -> Array:
+        """[regimes] squared distances of the latest context; how far it moved is taken in."""
+        latest = self._scales.latest[-2:]
+        apart = self._metric.bounded(np.concatenate([latest, self._regimes.centres]))
+        now = apart[len(latest) - 1]
+        self._moves += np.minimum([0.5 * (now - apart[0]) ** 2, now * now], LARGEST_MOVE)
+        gaps = apart[len(latest) :] - now
+        distances: Array = (gaps * gaps) @ (self._relevance / max(self.dim, 1))
+        return distances
 
     def _merge_close_regimes(self) -> None:
         """Merge the two nearest regimes while they are close."""
-        while self._merge_nearest(MERGE_DISTANCE):
+        while self._merge_nearest(RADIUS):
             pass
+
+    def _make_room(self, context: Array, gap: float) -> None:
+        """Drop a regime that hardly any context is of: it may be absurd.
+
+        Else merge the nearest two, if they are half as far from each other as this context from all: noise may have
+        opened them. But not for one that lies where no others did.
+        """
+        rare = np.flatnonzero(self._regimes.counts < LASTING_COUNT)
+        if len(rare):
+            self._drop(int(rare[0]))
+        elif self._scales.proven(context):
+            self._merge_nearest(min(UNLIKE, gap / 4.0))
+
+    def _drop(self, place: int) -> None:
+        """A regime is no more; what was of it is shown with the nearest one, which stays where it is."""
+        gaps = self.squared_distances(self._regimes.centres[place][None])[0]
+        gaps[place] = np.inf
+        kept, gone = self.labels[int(gaps.argmin())], self.labels.pop(place)
+        self._regimes.drop(place)
+        self._relabel(gone, kept)
+        self.merged.append((gone, kept))
 
     def _merge_nearest(self, within: float) -> bool:
         """Merge the two nearest regimes if they are as close as this; the older label stays."""
@@ -192,17 +232,18 @@ class RegimeTimeline:
 
     def _find_situations(self) -> None:
         """Regimes that noise cannot tell apart are one situation; so are those that are linked by such."""
-        seen = np.sort(self._changes[1 : self.steps] if self.steps < RECENT_CHANGES else self._changes, axis=0)
-        weights = self._scale[self._looked_at]
-        noise = float(seen[: max(int(USUAL_SHARE * len(seen)), 1)].mean(axis=0) @ weights) if len(seen) else 0.0
-        shares = weights / max(float(weights.max(initial=0.0)), 1e-300)  # weights of tiny contexts have no square
+        looked_at = ContextMetric(*(part[self._looked_at] for part in self._metric))
+        weights = self._relevance[self._looked_at] * (len(self._looked_at) / max(self.dim, 1))
+        halves = np.sort(0.5 * np.diff(looked_at.z(self._recent, weights), axis=0) ** 2, axis=0)
+        noise = float(halves[: max(int(USUAL_SHARE * len(halves)), 1)].mean(axis=0).sum()) if len(halves) else 0.0
+        shares = weights / max(float(weights.max(initial=0.0)), 1e-300)
         independent = float(shares.sum()) ** 2 / max(float(shares @ shares), 1e-300)
         reach = 1.0 + REACH * (2.0 / min(max(independent, 1.0), MAX_INDEPENDENT_DIMS)) ** 0.5
-        centres = self._regimes.centres[:, self._looked_at]
+        centres = looked_at.z(self._regimes.centres[:, self._looked_at], weights)
         before, self.situations = self.situations, {}
         known = np.array([before.get(label, -1) for label in self.labels])
         parted = (known[:, None] != known) & (known[:, None] >= 0) & (known >= 0)
-        linked = squared_distances(centres, centres, weights) <= np.where(parted, JOIN_SHARE, 1.0) * reach * noise
+        linked = squared_gaps(centres, centres) <= np.where(parted, JOIN_SHARE, 1.0) * reach * noise
         for place, label in enumerate(self.labels):
             if label in self.situations:
                 continue
@@ -235,6 +276,12 @@ class RegimeTimeline:
             else:
                 joined.append([label, start, end])
         self.segments = joined
+
+
+def coarse(relevance: Array) -> Array:
+    """Relevances [d_c] in steps of a factor: a record that is followed by them is not seen anew at every sample."""
+    rounded: Array = RELEVANCE_STEP ** np.round(np.log(relevance) / np.log(RELEVANCE_STEP))
+    return rounded
 
 
 def _renamed(segments: list[list[int]], names: Mapping[int, int]) -> list[list[int]]:

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from rasp_tuner.core.distance import squared_distances
 from rasp_tuner.core.numerics import Array
 
 
@@ -32,9 +31,9 @@ class RunningCentres:
         share = self.counts[gone] / (self.counts[gone] + self.counts[kept])
         self.centres[kept] += share * (self.centres[gone] - self.centres[kept])
         self.counts[kept] += self.counts[gone]
+        self.drop(gone)
+
+    def drop(self, gone: int) -> None:
+        """Leave one out; later indices move down by one."""
         self.centres = np.delete(self.centres, gone, axis=0)
         self.counts = np.delete(self.counts, gone)
-
-    def squared_distances(self, contexts: Array, scale: Array) -> Array:
-        """[m, n] between contexts [m, d_c] and centres, with weights [d_c]; infinite where it overflows."""
-        return squared_distances(contexts, self.centres, scale)

@@ -17,8 +17,7 @@ from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers
 from rasp_tuner.types import Budget
 
 START_STEPS = 200  # whose budget may be spent in advance
-CONFIDENCE_DEVIATIONS = 1.645  # 95%, one side
-PRICE_DEVIATIONS = 1.0  # added to the expected price of a suggestion that is not surely better
+DEVIATIONS = 1.0  # added to what is expected, of a price and of the whole bill
 MOST_PRICE = 3.0  # of one run, or its gain
 
 FIELDS = {
@@ -42,12 +41,13 @@ class BudgetLedger:
         """Of as many tuners as there are zeros [B]."""
         return cls(share, zero, zero, zero)
 
-    def allows(self, price: Number, deviation: Number) -> Condition:
-        """Whether a suggestion of this expected price may be tried: it is surely a gain, or within the budget."""
-        sure = price + CONFIDENCE_DEVIATIONS * deviation <= 0.0
-        if sure is True:
-            return True
-        return sure | (price + PRICE_DEVIATIONS * deviation <= self.left(self.steps + 1))
+    def allows(self, price: Number, deviation: Number, owed: Number = 0.0) -> Condition:
+        """Whether a suggestion of this expected price may be tried: it lowers the bill, or the budget is not spent.
+
+        `deviation`: what it adds to that of the whole bill. `owed`: what memory says own steps cost, with deviations.
+        """
+        left = self.left(self.steps + 1) - owed
+        return price + DEVIATIONS * deviation <= numbers_of(left).clip(left, 0.0, None)
 
     def left(self, steps: Number) -> Number:
         """What may be spent by the end of so many steps."""
@@ -69,9 +69,10 @@ class BudgetLedger:
         for name in FIELDS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-    def report(self) -> Budget:
-        """Of one tuner."""
-        return Budget(self.share, self.steps, self.spent, self.earned, self.left(self.steps))
+    def report(self, spent: float = 0.0, earned: float = 0.0, deviation: float = 0.0) -> Budget:
+        """Of one tuner; with what memory says own steps cost and gained."""
+        left = self.left(self.steps) - (spent - earned + DEVIATIONS * deviation)
+        return Budget(self.share, self.steps, self.spent + spent, self.earned + earned, left)
 
     def state(self) -> dict[str, Array]:
         return {name: saved([getattr(self, name)])[0, ...] for name in FIELDS}

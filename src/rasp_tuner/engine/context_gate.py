@@ -12,15 +12,18 @@ rate.
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal, Samples
+from rasp_tuner.core.optimizer import LearnResult, Proposal
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked, under
-from rasp_tuner.engine.engine import Engine
-from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
+from rasp_tuner.engine.engine import Engine, EngineSettings
+from rasp_tuner.engine.family import Family
+from rasp_tuner.engine.objective import Objective
+from rasp_tuner.space import Layout
+from rasp_tuner.types import Explanation, Why
 
 log = logging.getLogger("rasp_tuner")
 TRUSTED_NATS = 3.0  # odds of twenty to one
@@ -44,33 +47,24 @@ class NotTrusted(NamedTuple):
         return replace(made, source=f"{made.source} ({NOT_TRUSTED})", in_context=False)
 
 
-class ContextGate:
-    """Two engines that differ only in whether they see the context [d_c]."""
+class ContextGate(Engine):
+    """The engine that sees the context, with one beside it that does not, and answers while the context is ignored."""
 
-    def __init__(self, seeing: Engine, blind: Engine) -> None:
-        self.seeing, self.blind = seeing, blind
+    def __init__(
+        self, objective: Objective, family: Family[Any], layout: Layout, context_dim: int, settings: EngineSettings,
+        blind: Engine,
+    ) -> None:  # fmt: skip
+        super().__init__(objective, family, layout, context_dim, settings)
+        self.blind = blind
         self.evidence = 0.0
         self.trusted = False  # whether the context is used
 
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        return self.seeing.metrics
-
-    @property
-    def own_metric(self) -> str | None:
-        return self.seeing.own_metric
-
-    @property
-    def experts(self) -> tuple[str, ...]:
-        return self.seeing.experts
-
-    @property
-    def uses_blas(self) -> bool:
-        return self.seeing.uses_blas or self.blind.uses_blas
+    def answers(self, context: Array) -> tuple[Engine, Array]:
+        return (self, context) if self.trusted else (self.blind, context[:0])
 
     def propose(self, context: Array, current: Array, rng: np.random.Generator) -> Proposal | None:
         if self.trusted:
-            return self.seeing.propose(context, current, rng)
+            return super().propose(context, current, rng)
         proposal = self.blind.propose(context[:0], current, rng)
         return None if proposal is None else Proposal(proposal.point, NotTrusted(proposal.why))
 
@@ -83,82 +77,49 @@ class ContextGate:
         asked: Array | None = None,
     ) -> LearnResult:
         compare = self._comparable(point)
-        seen = self.seeing.tell(context, point, metrics, rng, asked)
+        seen = super().tell(context, point, metrics, rng, asked)
         return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng, asked))
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         compare = self._comparable(point)
-        seen = self.seeing.tell_error(context, point, error, rng)
+        seen = super().tell_error(context, point, error, rng)
         return self._scored(compare, seen, self.blind.tell_error(context[:0], point, error, rng))
 
     def tell_failed(
         self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
     ) -> LearnResult:
         self.blind.tell_failed(context[:0], point, rng, asked)
-        return self.seeing.tell_failed(context, point, rng, asked)
-
-    def best_known(self, context: Array) -> Array | None:
-        return self.seeing.best_known(context) if self.trusted else self.blind.best_known(context[:0])
-
-    def expect(self, context: Array, point: Array) -> Expected | None:
-        return self.seeing.expect(context, point) if self.trusted else self.blind.expect(context[:0], point)
-
-    def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
-        if self.trusted:
-            return self.seeing.expect_alone(name, context, point)
-        return self.blind.expect_alone(name, context[:0], point)
+        return super().tell_failed(context, point, rng, asked)
 
     def alike(self, context: Array) -> tuple[float, float] | None:
-        return self.seeing.alike(context) if self.trusted else None
-
-    def outlook(self, context: Array, points: Array) -> Array:
-        return self.seeing.outlook(context, points) if self.trusted else self.blind.outlook(context[:0], points)
-
-    def better(self, context: Array, point: Array) -> float:
-        return self.seeing.better(context, point) if self.trusted else self.blind.better(context[:0], point)
-
-    def margins(self, context: Array, point: Array) -> dict[str, Margin]:
-        del context, point
-        return {}
-
-    def budget(self) -> Budget | None:
-        return (self.seeing if self.trusted else self.blind).budget()
-
-    @property
-    def scales(self) -> dict[str, str]:
-        return self.seeing.scales
+        return super().alike(context) if self.trusted else None
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
-        for engine in (self.seeing, self.blind):
-            engine.reweigh(weights)
+        super().reweigh(weights)
+        self.blind.reweigh(weights)
 
-    def merge(self, other: "ContextGate", first: bool) -> None:
-        self.seeing.merge(other.seeing, first)
+    def merge(self, other: Engine, first: bool) -> None:
+        assert isinstance(other, ContextGate)  # noqa: S101 - of the same kind, as the caller checked
+        super().merge(other, first)
         self.blind.merge(other.blind, first)
         self.evidence = max(self.evidence + other.evidence, LEAST_NATS)
         self.trusted = self.trusted or other.trusted or self.evidence > TRUSTED_NATS
 
-    def slots(self) -> Slots:
-        return self.seeing.slots()
-
-    def recent(self) -> Samples:
-        return self.seeing.recent()
-
     def state(self) -> dict[str, Array]:
-        seeing = {f"seeing/{name}": array for name, array in self.seeing.state().items()}
+        seeing = {f"seeing/{name}": array for name, array in super().state().items()}
         blind = {f"blind/{name}": array for name, array in self.blind.state().items()}
         own = {"evidence": np.array(self.evidence), "trusted": np.array(float(self.trusted))}
         return {**seeing, **blind, **own}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         own = checked(state, FIELDS, {})
-        self.seeing.restore(under("seeing/", state))
+        super().restore(under("seeing/", state))
         self.blind.restore(under("blind/", state))
         self.evidence, self.trusted = float(own["evidence"]), bool(own["trusted"])
 
     def _comparable(self, point: Array) -> bool:
         """Whether the next sample will count as evidence."""
-        return not self.trusted and self.seeing.objective.seen >= len(point) + COMPARE_FROM_SAMPLES
+        return not self.trusted and self.objective.seen >= len(point) + COMPARE_FROM_SAMPLES
 
     def _scored(self, compare: bool, seen: LearnResult, blind: LearnResult) -> LearnResult:
         """Add how much likelier the answer was to the engine that sees the context."""

@@ -7,72 +7,95 @@ tell   metrics -> losses -> intake -> forecast of this sample -> calibrate, book
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rasp_tuner.core.context_bounds import ContextBounds
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
-from rasp_tuner.engine.budget import BudgetLedger
+from rasp_tuner.core.trusted_range import SHORT
+from rasp_tuner.engine import intake
+from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
-from rasp_tuner.engine.family import Belief, Choice, Family, Forecast, Trial, predict_one
-from rasp_tuner.engine.intake import ALIKE, Intake
+from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, Trial, predict_one
+from rasp_tuner.engine.intake_notes import IntakeNotes
+from rasp_tuner.engine.kernel.masks import Flags
+from rasp_tuner.engine.kernel.state import Dims, Places
+from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
-    GUARD_DEVIATIONS,
     LEAST_VARIANCE,
     NORMAL_90,
     PROVEN,
     Against,
     Calibration,
     against,
+    cost,
+    within_budget,
+    within_guard,
     worth_switching,
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
-from rasp_tuner.space import Rules
+from rasp_tuner.engine.trials import Trials, trials_of
+from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
+from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
 log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
 SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
+Harmless = Callable[[Belief, Array], bool]
+ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
+PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
+SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
-MOST_DEVIATIONS = 1e6  # of a surprise
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Of a preset."""
+
+    switching_cost: float = 0.0
+    guard: float | None = None
+    budget: float | None = None
+    screen: bool = False  # whether the context is ignored until it improves predictions
 
 
 class Engine:
     """A family of experts, with a budget, a guard and a cost of switching around its choice."""
 
     def __init__(
-        self,
-        objective: Objective,
-        family: Family[Any],
-        default: Array,
-        context_dim: int,
-        *,
-        switching_cost: float = 0.0,
-        guard: float | None = None,
-        budget: float | None = None,
-        densities: bool = False,
-        rules: Rules | None = None,
+        self, objective: Objective, family: Family[Any], layout: Layout, context_dim: int, settings: EngineSettings
     ) -> None:
-        self.objective, self.family, self.default = objective, family, default
-        self.switching_cost, self.guard = switching_cost, guard
-        self.densities = densities  # whether results say how likely each answer was
-        self._rules = rules  # what ties knobs together, if anything does
-        self._first_looks = len(default) + 1
+        self.objective, self.family, self.settings = objective, family, settings
+        self.default: Array = layout.default
+        self._rules = layout.rules  # what ties knobs together, if anything does
+        self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
-        self._budget = None if budget is None else BudgetLedger(budget)
+        self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
         self._calibration = Calibration()
-        self._intake = Intake(default, context_dim, objective)
+        self.dims = Dims(len(self.default), context_dim, objective.columns)
+        self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
+        self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
+        self._result: LearnResult | None = None  # of the latest trial that was learned
+        self._restated = ""  # how a metric has just changed, in words
         self._early: list[Array] = []  # points, then contexts, of what failed before anything succeeded
         self._latest: tuple[Array, Belief] | None = None  # context and belief, until something is learned
-        self._expected: tuple[Array, float, Forecast] | None = None  # of a point and its target, by that belief
+        self._expected: tuple[Belief, Array, float, Forecast] | None = None  # of a point and its target, by a belief
         self._compared: dict[bytes, Against] = {}  # points beside the default, by that belief
+        self._owed: Bill | None = None  # what own steps have cost, by that belief
         family.reweigh(objective.weights)
+
+    @property
+    def model(self) -> "Engine":
+        return self
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -97,7 +120,7 @@ class Engine:
         if latest is not None and (latest[0] is context or np.array_equal(latest[0], context)):
             return latest[1]
         belief: Belief = self.family.believe(context)
-        self._latest, self._compared = (context, belief), {}
+        self._latest, self._compared, self._owed = (context, belief), {}, None
         return belief
 
     @property
@@ -111,14 +134,13 @@ class Engine:
         if self.objective.seen == 0:
             return Proposal(rng.random(len(self.default)), Explanation(source="a random point: all so far failed"))
         belief = self.believe(context)
-        if self._intake.watch.count[0]:
+        if self.watch.count[0]:
             return self._check_of_unit(belief, current)
         choice = self._legal_choice(belief, belief.choose(rng))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
-            if self.guard is not None:
+            if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
-            if self.switching_cost > 0.0:
-                choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
+            choice = self._worth_switching(belief, choice, current)
             if self._budget is not None:
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
         return Proposal(choice.point, self._reasons(belief, choice))
@@ -132,56 +154,69 @@ class Engine:
         asked: Array | None = None,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        outcome = self._intake.tell(self, Trial(point, context, self.objective.to_minimise(metrics), False, asked))
+        outcome = self._tell(Trial(point, context, self.objective.to_minimise(metrics), False, asked))
         self._learn_early_failures()
         return outcome
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         del rng
-        return self._intake.tell(self, Trial(point, context, self.objective.of_error(error), False))
+        return self._tell(Trial(point, context, self.objective.of_error(error), False))
 
     def tell_failed(
         self, context: Array, point: Array, rng: np.random.Generator, asked: Array | None = None
     ) -> LearnResult:
         del rng
         if self.objective.seen:
-            return self.learn(Trial(point, context, self.objective.worst(), True, asked))
+            return self._see_and_learn(Trial(point, context, self.objective.worst(), True, asked))
         self._early = [*self._early, np.concatenate([point, context])][-EARLY_FAILURES:]
         return LearnResult(
             FAILED_ERROR, reason="failed before anything succeeded: kept until it is known what bad means"
         )
 
+    def answers(self, context: Array) -> tuple["Engine", Array]:
+        """The engine that is asked about a context now, and as much as it sees of it."""
+        return self, context
+
     def best_known(self, context: Array) -> Array | None:
-        return self._proven(self.believe(context), PROVEN) if self.objective.seen else None
+        engine, context = self.answers(context)
+        return engine._proven(engine.believe(context), PROVEN) if engine.objective.seen else None
 
     def expect(self, context: Array, point: Array) -> Expected | None:
-        if not self.objective.seen:
+        engine, context = self.answers(context)
+        if not engine.objective.seen:
             return None
-        mean, variance = predict_one(self.believe(context), point)
-        half = NORMAL_90 * max(self.factor, 1.0) * math.sqrt(max(variance, 0.0))
-        return Expected(*(self.objective.own_units(y) for y in (mean, mean - half, mean + half)))
+        mean, variance = predict_one(engine.believe(context), point)
+        half = NORMAL_90 * max(engine.factor, 1.0) * math.sqrt(max(variance, 0.0))
+        return Expected(*(engine.objective.own_units(y) for y in (mean, mean - half, mean + half)))
 
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
         if self.own_metric is None:
             self.reweigh({other: 1.0 if other == name else IGNORED for other in self.metrics})
-        expected = self.expect(context, point)
+        expected, objective = self.expect(context, point), self.answers(context)[0].objective
         if expected is None or self.own_metric is not None:
             return expected
-        return Expected(*(self.objective.own_units_of(name, y) for y in expected))
+        return Expected(*(objective.own_units_of(name, y) for y in expected))
 
     def alike(self, context: Array) -> tuple[float, float] | None:
         if not self.objective.seen:
             return 0.0, math.nan
-        slots, alike = self.slots(), self.believe(context).similar() >= ALIKE
+        slots = self.slots()
+        metric = ContextMetric.of(self.contexts.clipped(slots.contexts), float(self.family.samples))
+        alike = metric.likeness(context, slots.contexts, self.relevance()) >= ALIKE
         return float(slots.visits[alike].sum()), float(slots.last[alike].min(initial=math.inf)) + 1.0
+
+    def relevance(self) -> Array | None:
+        return self.family.relevance
 
     def outlook(self, context: Array, points: Array) -> Array:
         """[n] the target expected at points [n, d]; something must have been learned."""
-        return self.believe(context).predict(points)[0]
+        engine, context = self.answers(context)
+        return engine.believe(context).predict(points)[0]
 
     def better(self, context: Array, point: Array) -> float:
         """Probability that a point beats the default in this context; something must have been learned."""
-        return float(self.beside(self.believe(context), point).better)
+        engine, context = self.answers(context)
+        return float(engine.beside(engine.believe(context), point).better)
 
     @property
     def factor(self) -> float:
@@ -193,12 +228,15 @@ class Engine:
         return {}
 
     def budget(self) -> Budget | None:
-        return None if self._budget is None else self._budget.report()
+        engine = self.answers(self.default[:0])[0]
+        ledger, bill = engine._budget, engine.family.bill(engine._prices)
+        if ledger is None or bill is None:
+            return None if ledger is None else ledger.report()
+        return ledger.report(bill.spent, bill.earned, max(engine.factor, 1.0) * math.sqrt(bill.variance))
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
-        self.family.reweigh(self.objective.weights)
-        self._latest = None
+        self._reweigh_family()
 
     def merge(self, other: "Engine", first: bool) -> None:
         n, m = self.objective.seen, other.objective.seen
@@ -209,7 +247,7 @@ class Engine:
         self.family.merge(other.family, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
             self.family.reweigh(self.objective.weights)
-        self._intake.merge(self, other._intake)
+        self._merge_intake(other)
         early = [*self._early, *other._early] if first else [*other._early, *self._early]
         self._early, self._latest = early[-EARLY_FAILURES:], None
         if self.objective.seen:
@@ -237,13 +275,15 @@ class Engine:
         if not np.array_equal(own, self.objective.weights):
             raise broken(state, "family/weights", f"be those of the metrics, {self.objective.weights}", own.tolist())
         self._early = list(early)
-        self._intake.bound_contexts(self, mend=False)
+        self.bound_contexts(ONE, ONE[:0])
         self._latest = None
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
         yield "objective", self.objective
         yield "family", self.family
-        yield "intake", self._intake
+        parts: dict[str, Stateful]
+        parts = {"contexts": self.contexts, "losses": self.losses, "watch": self.watch, "notes": self.notes}
+        yield from ((f"intake/{name}", part) for name, part in parts.items())
         yield "calibration", self._calibration
         if self._budget is not None:
             yield "budget", self._budget
@@ -280,33 +320,49 @@ class Engine:
         mean, variance = predict_one(belief, point)
         return choice._replace(point=point, mean=mean, variance=variance)
 
-    def _replaced(self, belief: Belief, choice: Choice, harmless: Callable[[Against], bool], why: str) -> Choice:
-        """The choice if it is harmless beside the default; else the best known if that is better; else the default."""
-        if harmless(self.beside(belief, choice.point)):
+    def _replaced(self, belief: Belief, choice: Choice, harmless: Harmless, why: str) -> Choice:
+        """The choice if it is harmless beside the default; else the best known if that is, and better; else that."""
+        if harmless(belief, choice.point):
             return choice
-        point = self._proven(belief, PROVEN)
+        best, point = belief.best(), self.default
+        if best is not None:
+            best = self._legal(belief, best)
+            if self.beside(belief, best).mean < 0.0 and harmless(belief, best):
+                point = best
         mean, variance = predict_one(belief, point)
         return Choice(point, f"{'default' if point is self.default else 'best known'} ({why})", mean, variance)
 
-    def _within_guard(self, offer: Against) -> bool:
-        worst = offer.mean + GUARD_DEVIATIONS * offer.deviation
-        return self.guard is None or self.objective.relative(worst, offer.level) <= self.guard
+    def _within_guard(self, belief: Belief, point: Array) -> bool:
+        guard = self.settings.guard
+        return guard is None or bool(within_guard(self.objective, guard, self.beside(belief, point)))
 
-    def _within_budget(self, offer: Against) -> bool:
+    def _within_budget(self, belief: Belief, point: Array) -> bool:
+        """Whether the bill stays within the budget, with its deviation; or falls."""
+        offer, ledger, bill = self.beside(belief, point), self._budget, self._bill()
+        if ledger is None or offer.deviation == 0.0:
+            return True
+        if bill is None:
+            return bool(within_budget(self.objective, ledger, offer))
         price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
-        return self._budget is None or self._budget.allows(price, worse - price)
+        wider, deviation = max(self.factor, 1.0), worse - price
+        before = wider * math.sqrt(bill.variance)
+        shared = wider**2 * belief.billed(bill, point) * deviation / offer.deviation
+        after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
+        price = min(max(price, -MOST_PRICE), MOST_PRICE)
+        return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
 
-    def _account(self, belief: Belief, point: Array, y: float, failed: bool) -> None:
-        """Book what an own suggestion cost against the default, as it is known after it ran."""
-        if self._budget is None or self.objective.seen <= self._first_looks:  # those are free
-            return
-        offer = self.beside(belief, point)
-        gap = y - offer.level if failed else offer.after(y, belief.noise)
-        self._budget.record(self.objective.relative(gap, offer.level))
+    def _bill(self) -> Bill | None:
+        if self._owed is None:
+            self._owed = self.family.bill(self._prices)
+        return self._owed
+
+    def _prices(self, level: Array, gap: Array) -> Array:
+        prices: Array = np.clip(self.objective.relative(gap, level), -MOST_PRICE, MOST_PRICE)
+        return prices
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
-        own, others = (int(count[0]) for count in self._intake.watch.at_default(self.default))
+        own, others = (int(count[0]) for count in self.watch.at_default(self.default))
         point = self.default if others > 1 and not own else self._proven(belief, PROVEN)
         if own > 1 and not others and point is self.default:
             recent = self.recent()
@@ -314,40 +370,41 @@ class Engine:
             point = recent.points[tried][int(recent.errors[tried].argmin())] if tried.any() else point
         name = "default" if point is self.default else "best known"
         choice = Choice(point, f"{name} (has the metric changed?)", *predict_one(belief, point))
-        if self.switching_cost > 0.0:
-            choice = worth_switching(belief, choice, current, self.switching_cost, self.objective.own_units)
+        choice = self._worth_switching(belief, choice, current)
         return Proposal(choice.point, self._reasons(belief, choice))
+
+    def _worth_switching(self, belief: Belief, choice: Choice, current: Array) -> Choice:
+        cost = self.settings.switching_cost
+        return worth_switching(belief, choice, current, cost, self.objective.own_units) if cost > 0.0 else choice
 
     def _learn_early_failures(self) -> None:
         while self._early:
             failed_at, failed_in = np.split(self._early.pop(0), [len(self.default)])
-            self.learn(Trial(failed_at, failed_in, self.objective.worst(), True))
+            self._see_and_learn(Trial(failed_at, failed_in, self.objective.worst(), True))
 
-    def surprise(self, trial: Trial, y: float) -> tuple[float, float]:
+    def _surprise(self, trial: Trial, y: float) -> tuple[float, float]:
         """How far y lies from what was expected of a trial, and the deviation of that, calibrated."""
         belief = self.believe(trial.context)
-        forecast = belief.forecast(trial.point, y)
-        self._expected = trial.point, y, forecast
+        forecast = self._forecast(belief, trial.point, y)
+        self._expected = belief, trial.point, y, forecast
         unsure = math.sqrt(max(forecast.variance + belief.noise, LEAST_VARIANCE))
         return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
 
-    def stale(self) -> None:
-        self._latest = self._expected = None
-
-    def learn(self, trial: Trial) -> LearnResult:
+    def _learn(self, trial: Trial) -> LearnResult:
         """Book, score and learn a trial."""
-        self._intake.see(self, trial)
         point, context, losses, failed, asked = trial
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.family.samples
         belief = self.believe(context) if samples else None
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
-        if belief is not None and asked is not None:
-            self._account(belief, point, error, failed)
+        counts = asked is not None and self.objective.seen > self._first_looks  # those are free
+        if belief is not None and counts and self._budget is not None:
+            offer = self.beside(belief, point)
+            paid = 0.0 if self.family.hindsight else cost(self.objective, offer, error, belief.noise, failed)
+            self._budget.record(paid)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
-            unsure = max(forecast.variance + belief.noise, LEAST_VARIANCE)
-            self._calibration.observe(min(abs(error - forecast.mean) / math.sqrt(unsure), MOST_DEVIATIONS))
+            self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
         changed = not failed and self.objective.observe(losses)
         if belief is not None and not failed and self.objective.may_rescale:
@@ -356,15 +413,20 @@ class Engine:
         if changed:
             self.family.reweigh(self.objective.weights)
         self._latest = None
-        if belief is None or forecast is None or not self.densities:
+        if belief is None or forecast is None or not self.settings.screen:
             return LearnResult(told)
         return LearnResult(told, log_density=log_mean(forecast.log_densities, belief.weights))
 
     def _forecast(self, belief: Belief, point: Array, y: float) -> Forecast:
         """What was expected at a point where y came out; it was looked at before, as a rule."""
         known, self._expected = self._expected, None
-        if known is not None and known[0] is point and known[1] == y:
-            return known[2]
+        if (
+            known is not None
+            and known[0] is belief
+            and known[2] == y
+            and (known[1] is point or np.array_equal(known[1], point))
+        ):
+            return known[3]
         return belief.forecast(point, y)
 
     def _rescaled(self) -> bool:
@@ -377,7 +439,10 @@ class Engine:
     def _scale_changes(self) -> bool:
         """The same, by a look at the latest samples; in NumPy also where families are compiled."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
-        changes = self.objective.choose_scale(recent.contexts[latest], recent.losses[latest])
+        contexts, relevance = recent.contexts[latest], self.relevance()
+        counts = np.ones(contexts.shape[1]) if relevance is None else relevance
+        z = ContextMetric.of(contexts, float(len(contexts))).z(contexts, counts)
+        changes = self.objective.choose_scale(z, recent.losses[latest])
         if changes:
             self._log_scales("levels differ by factors between situations")
         return bool(changes)
@@ -396,3 +461,98 @@ class Engine:
         return Reasons(
             choice, self.default, beside, similar, weights, self.family.experts, belief.noise, factor, *units
         )
+
+    def _tell(self, trial: Trial) -> LearnResult:
+        """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
+        y = float(self.objective.target(trial.losses))
+        self._result, self._restated = None, ""
+        if self.family.samples < 2 or not self.objective.seen or not self._may_be_restated(trial, y):  # as a rule
+            if not self.notes.open[0] and self.losses.usual(trial.losses):
+                return self._see_and_learn(trial)
+            intake.learn_losses(self, Trials.of(trial))
+        else:
+            intake.tell(self, Trials.of(trial))
+        aside = PUT_ASIDE if self.watch.count[0] else SAYS_NOTHING
+        result = self._result or LearnResult(self.objective.own_units(y), reason=aside)
+        return result._replace(path="restated", reason=self._restated) if self._restated else result
+
+    def _may_be_restated(self, trial: Trial, y: float) -> bool:
+        """Whether a target is so far from what was expected that a metric may have changed its unit, or just has."""
+        gap, deviation = self._surprise(trial, y)
+        least = min(SURPRISING_DEVIATIONS * deviation, 4.0 * abs(y)) if self.objective.one else deviation
+        return abs(gap) > least or bool(self.watch.count[0])
+
+    def _see_and_learn(self, trial: Trial) -> LearnResult:
+        """Learn a trial that is as usual, or failed."""
+        usual = not self.notes.open[0] and len(trial.context) <= SHORT and self.contexts.usual(trial.context)
+        if not usual:  # of many numbers some are unusual
+            intake.see(self, Trials.of(trial))
+        return self._learn(trial)
+
+    def _merge_intake(self, other: "Engine") -> None:
+        """Take in what another one was told; of two, nobody knows what came first."""
+        aside = [one.watch.trials[:, i].copy() for one in (self, other) for i in range(int(one.watch.count[0]))]
+        self.watch.clear(ONE == 0)
+        self.contexts.merge(other.contexts)
+        self.losses.merge(other.losses)
+        self.notes.close()
+        self.bound_contexts(ONE, ONE)
+        for row in aside:
+            intake.learn_losses(self, trials_of(row, self.dims))
+
+    # What the intake asks for: as one of its Learners.
+
+    def some(self, places: Places) -> "Engine":
+        del places  # the only one
+        return self
+
+    def put(self, places: Places, part: "Engine") -> None:
+        """It is this one."""
+
+    def samples(self) -> Array:
+        return np.array([float(self.family.samples)])
+
+    def surprise(self, trials: Trials) -> tuple[Array, Array]:
+        trial = trials.one()
+        gap, deviation = self._surprise(trial, float(self.objective.target(trial.losses)))
+        return np.array([gap]), np.array([deviation])
+
+    def likeness(self, contexts: Array) -> Array:
+        return np.array([self.believe(contexts[0]).similar().max()])
+
+    def learn_trials(self, trials: Trials, again: bool) -> None:
+        result = self._learn(trials.one())
+        self._result = self._result if again else result
+
+    def rescaled(self, changed: Flags, again: bool) -> None:
+        del changed
+        if not again:  # else it was told
+            self._log_scales("values far beyond all before them")
+        self._reweigh_family()
+
+    def restate(self, factors: Array, shifts: Array) -> None:
+        times, moves = (changed[0].tolist() for changed in self.watch.change())
+        self.family.restate(factors[0], shifts[0], self.objective.weights)
+        self._latest = None
+        words = [
+            f"{name} is {factor:.3g} times what it was" if factor != 1.0 else f"{name} has moved by {shift:.3g}"
+            for name, factor, shift in zip(self.metrics, times, moves, strict=True)
+            if factor != 1.0 or shift
+        ]
+        self._restated = f"{', '.join(words)}, whatever the settings: all that was learned is seen in the new unit"
+        log.warning("a metric has changed: %s", self._restated)
+
+    def forget(self) -> None:
+        self.objective.forget()
+        self.family.forget()
+        self._reweigh_family()
+
+    def bound_contexts(self, moved: Places, mend: Places) -> None:
+        if len(moved) or len(mend):
+            self.family.bound_contexts(self.contexts.least[0], self.contexts.most[0], bool(len(mend)))
+        if len(mend):
+            self._latest = None
+
+    def _reweigh_family(self) -> None:
+        self.family.reweigh(self.objective.weights)
+        self._latest = None

@@ -1,6 +1,7 @@
 """Family and Belief: what the engine needs from a kind of model. Another family would touch preset.py only."""
 
-from typing import NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -46,6 +47,17 @@ class Comparison(NamedTuple):
     variances: tuple[float, float]  # of y at the point, and at the default
 
 
+class Bill(Protocol):
+    """What own steps have cost against the default, as it is seen today; in steps of the default's loss."""
+
+    spent: float
+    earned: float
+    variance: float  # of the difference
+
+
+Prices = Callable[[Array, Array], Array]  # of y at the default and of how much more it is: shares of the default's loss
+
+
 class Belief(Protocol):
     """What a family of E experts holds true in one context; y is the target, lower is better. Pure."""
 
@@ -65,6 +77,9 @@ class Belief(Protocol):
 
     def against(self, point: Array, default: Array) -> Comparison:
         """`predict` at two points [d], and `compare` of them."""
+
+    def billed(self, bill: Any, point: Array) -> float:
+        """Covariance of the family's bill and of y at a point less that at the default, here."""
 
     def forecast(self, point: Array, y: float) -> Forecast:
         """What was expected at `point` [d], where y came out."""
@@ -107,6 +122,7 @@ class Family(Stateful, Protocol[B]):
     """A kind of model: proposes, predicts, and learns from every sample whoever proposed it."""
 
     experts: tuple[str, ...]  # names of its E hypotheses, in words
+    hindsight: bool  # whether it has a bill
 
     @property
     def uses_blas(self) -> bool:
@@ -115,6 +131,10 @@ class Family(Stateful, Protocol[B]):
     @property
     def samples(self) -> int:
         """How many it has learned from, failures included."""
+
+    @property
+    def relevance(self) -> Array | None:
+        """[d_c] what each dimension counts in how alike two contexts are, as learned; None where it learns none."""
 
     def believe(self, context: Array) -> B:
         """Everything it knows about a context [d_c]; learns nothing, draws nothing."""
@@ -125,6 +145,9 @@ class Family(Stateful, Protocol[B]):
         `belief` is the one about its context (None for the first trial), `forecast` its forecast of this trial (None
         for the first two).
         """
+
+    def bill(self, prices: Prices) -> Bill | None:
+        """What own trials in memory have cost; None where that is booked once and for all, or nothing ran."""
 
     def reweigh(self, weights: Array) -> None:
         """From now on y = losses @ weights [K], for everything ever learned."""

@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal, Samples
+from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal
 from rasp_tuner.core.state_checks import Field, checked, under
-from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Layout
-from rasp_tuner.types import KEPT, Budget, Margin, Metric, Slots
+from rasp_tuner.types import KEPT, Margin, Metric
 
 MOST_CREDIT = 2.0  # broken limits that may be risked at once: at the start, and after a long time without any
 LIKELY_KEPT = 0.5  # probability: below, only a first step is tried while something better is known
@@ -40,7 +39,7 @@ class LimitedEngine:
 
     def __init__(
         self,
-        main: Engine | ContextGate,
+        main: Engine,
         limits: Sequence[LimitModel],
         table: MetricTable,
         minimised: Sequence[str],
@@ -59,12 +58,8 @@ class LimitedEngine:
         return {name: self.main.metrics.get(name, metric) for name, metric in self._table.metrics.items()}
 
     @property
-    def own_metric(self) -> str | None:
-        return self.main.own_metric
-
-    @property
-    def experts(self) -> tuple[str, ...]:
-        return self.main.experts
+    def model(self) -> Engine:
+        return self.main
 
     @property
     def scales(self) -> dict[str, str]:
@@ -145,23 +140,11 @@ class LimitedEngine:
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         return {model.name: model.margin(context, point) for model in self.limits} if self._know else {}
 
-    def expect(self, context: Array, point: Array) -> Expected | None:
-        return self.main.expect(context, point)
-
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
         limited = {model.name: model for model in self.limits}
         if name in limited and name not in self._minimised:
             return limited[name].engine.expect(context, point)
         return self.main.expect_alone(name, context, point)
-
-    def better(self, context: Array, point: Array) -> float:
-        return self.main.better(context, point)
-
-    def alike(self, context: Array) -> tuple[float, float] | None:
-        return self.main.alike(context)
-
-    def budget(self) -> Budget | None:
-        return self.main.budget()
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         for name in weights if isinstance(weights, Mapping) else ():
@@ -170,16 +153,10 @@ class LimitedEngine:
         self.main.reweigh(weights)
 
     def merge(self, other: "LimitedEngine", first: bool) -> None:
-        self.main.merge(other.main, first)  # type: ignore[arg-type]  # of the same kind, as the caller checked
+        self.main.merge(other.main, first)
         for own, theirs in zip(self.limits, other.limits, strict=True):
             own.engine.merge(theirs.engine, first)
         self._credit = min(self._credit, other._credit)
-
-    def slots(self) -> Slots:
-        return self.main.slots()
-
-    def recent(self) -> Samples:
-        return self.main.recent()
 
     def state(self) -> dict[str, Array]:
         parts = {

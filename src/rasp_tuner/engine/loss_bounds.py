@@ -1,8 +1,8 @@
 """LossBounds: losses as models see them, and what a few of them prove.
 
 A value far beyond all others is very bad, or very good, but not without bound: what 1e9 milliseconds mean beside 100 is
-that something went wrong. So it counts as ten times what was seen (trusted_range.py), or a thousand times in a
-situation that was never met, for levels may differ by that much. A new level is taken in full from its third sample on.
+that something went wrong. So it counts as a thousand times what was seen (trusted_range.py): settings may be ruinous,
+and levels of situations may differ by that much. A new level is taken in full from its third sample on.
 No rule that holds for ever believes one value: two must show it.
 
 symbol   shape    meaning
@@ -15,10 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
+from rasp_tuner.core.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
 
-TIMES = 10.0  # the level or the width of what was seen, whichever is more: a ruinous setting must still look ruinous
-NEW_TIMES = 1000.0  # the same in a new situation
+TIMES = 1000.0  # the level or the width of what was seen, whichever is more: settings may be ruinous, levels may differ
 GOOD_SHARE = 0.1  # of that, for what is better than all before: enough to be the best, and to be looked at again
 FIRST_SAMPLES = 5.0  # up to which one value proves as much as two: what is normal is not known yet
 
@@ -33,11 +32,6 @@ class LossBounds(TrustedRange):
     def bounded(self, losses: Array) -> Array:
         """Losses [B, C] as models see them."""
         return np.minimum(np.maximum(losses, self.least), self.most)
-
-    def bounded_if_new(self, losses: Array) -> Array:
-        """The same in situations that were never met."""
-        least, most = self._bounds(NEW_TIMES)
-        return np.minimum(np.maximum(losses, least), most)
 
     def proven(self) -> Array:
         """[B, 2 C] upper ends that two values have reached, or one of the first few: of the columns, then turned."""

@@ -12,8 +12,10 @@ array [B].
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rasp_tuner.core.metric_table import MetricTable, reweighed
 from rasp_tuner.core.numerics import LARGEST, Array
@@ -94,6 +96,14 @@ class Objective(MetricTable):
     def batch(self) -> bool:
         """Whether it is of many tuners."""
         return not isinstance(self._zero, float)
+
+    def own_rows(self, rows: Array) -> Tensor:
+        """Rows [B, .] of all tuners as they are used here: of one tuner its row."""
+        return rows if self.batch else rows[0]
+
+    def own_numbers(self, array: NDArray[Any]) -> Any:
+        """Numbers or conditions [B] of all tuners as they are used here: of one tuner a float or bool."""
+        return array if self.batch else array.item()
 
     @property
     def logs(self) -> list[bool]:
@@ -232,6 +242,7 @@ class Objective(MetricTable):
         """Look again at the scale, by the latest samples [n, .] and their losses [n, C]; whether it changed.
 
         A logarithm is for levels that differ by factors between situations; not while one of the samples has none.
+        Contexts are in units of their metric (core/context_metric.py).
         Of B tuners all have a first axis; `used` [B, n] says which samples there are, `looked` whose turn it is.
         """
         n, now = numbers_of(self._zero), self.uses_log[0]

@@ -1,6 +1,5 @@
 """The settings of preset `default`, and which families of experts a space gets."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.engine.context_gate import ContextGate
-from rasp_tuner.engine.engine import Engine
+from rasp_tuner.engine.engine import Engine, EngineSettings
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES
@@ -32,16 +31,6 @@ FEW_LEVELS = 8  # of a knob that is switched, rather than moved
 SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """The same, typed."""
-
-    switching_cost: float
-    guard: float | None
-    budget: float | None
-    screen: bool
-
-
 def _check(key: str, value: object) -> Setting:
     if key == "screen":
         if not isinstance(value, bool | np.bool_):
@@ -59,21 +48,18 @@ def _check(key: str, value: object) -> Setting:
 
 def _build(
     settings: Settings, layout: Layout, context_dim: int, metrics: Metrics, _: np.random.Generator
-) -> Engine | ContextGate | LimitedEngine:
+) -> Engine | LimitedEngine:
     typed = EngineSettings(**settings)  # type: ignore[arg-type]  # each was checked
     table = MetricTable(metrics)
     minimised = {name: metric for name, metric in table.metrics.items() if metric.weight > 0.0}
     if not minimised:
         raise InvalidSpace("every metric is a limit: give one that is to be minimised or maximised a weight")
-    seeing = _engine(typed, layout, context_dim, minimised)
-    screened = typed.screen and context_dim
-    main = ContextGate(seeing, _engine(typed, layout, 0, minimised)) if screened else seeing
-    plain = EngineSettings(0.0, None, None, False)
+    main = _engine(typed, layout, context_dim, minimised)
     limits = []
     for name, metric in table.metrics.items():
         if metric.limit is not None:
             own = {name: Metric(metric.direction, scale=metric.scale)}
-            limits.append(LimitModel(name, metric, metric.limit, _engine(plain, layout, context_dim, own)))
+            limits.append(LimitModel(name, metric, metric.limit, _engine(EngineSettings(), layout, context_dim, own)))
     return LimitedEngine(main, limits, table, list(minimised), layout) if limits else main
 
 
@@ -91,17 +77,10 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
         family = GpFamily(layout, context_dim, objective.columns, WINDOW_SAMPLES)
     else:
         family = QuadraticFamily(layout.default, context_dim, objective.columns)
-    return Engine(
-        objective,
-        family,
-        layout.default,
-        context_dim,
-        switching_cost=settings.switching_cost,
-        guard=settings.guard,
-        budget=settings.budget,
-        densities=settings.screen,
-        rules=layout.rules,
-    )
+    given = objective, family, layout, context_dim, settings
+    if settings.screen and context_dim:
+        return ContextGate(*given, _engine(settings, layout, 0, metrics))
+    return Engine(*given)
 
 
 def _least_numbers(settings: Settings, layout: Layout, context_dim: int) -> int:

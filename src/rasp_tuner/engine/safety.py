@@ -12,7 +12,9 @@ import numpy as np
 
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import Field
+from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Belief, Choice, predict_one
+from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, erfc, numbers_of, restored, saved
 
 GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
@@ -24,6 +26,7 @@ CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
 WIDER, NARROWER = math.exp(CALIBRATION_RATE * (1.0 - MISSED_SHARE)), math.exp(-CALIBRATION_RATE * MISSED_SHARE)
 FAR = 40.0  # deviations, beyond which a probability is 0 or 1
+MOST_DEVIATIONS = 1e6  # of a surprise
 LEAST_FACTOR, MOST_FACTOR = 0.2, 20.0  # of intervals as believed
 NORMAL_90 = 1.645  # deviations on either side that hold the other nine in ten, of a normal distribution
 
@@ -63,6 +66,21 @@ def against(belief: Belief, point: Array, default: Array, wider: float = 1.0) ->
     return Against(level, mean, math.sqrt(variance) * wider, expected, variances)
 
 
+def within_guard(objective: Objective, share: float, offer: Against) -> Condition:
+    """Whether a point is at most this share of the default's loss worse."""
+    return objective.relative(offer.mean + GUARD_DEVIATIONS * offer.deviation, offer.level) <= share
+
+
+def within_budget(objective: Objective, budget: BudgetLedger, offer: Against) -> Condition:
+    price, worse = objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
+    return budget.allows(price, worse - price)
+
+
+def cost(objective: Objective, offer: Against, y: Number, noise: Number, failed: Condition) -> Number:
+    """What a point cost against the default, as it is known after it ran, as a share of the default's loss."""
+    return objective.relative(chosen(failed, y - offer.level, offer.after(y, noise)), offer.level)
+
+
 def worth_switching(
     belief: Belief, choice: Choice, current: Array, cost: float, own_units: Callable[[float], float]
 ) -> Choice:
@@ -80,9 +98,10 @@ class Calibration:
 
     factor: Number = 1.0
 
-    def observe(self, surprise: Number, told: Condition = True) -> None:
-        """Take in one outcome, `surprise` believed deviations from its mean; not of tuners that were not told."""
+    def observe(self, gap: Number, told: Condition = True, variance: Number = 1.0) -> None:
+        """Take in an outcome this far from its mean, of such a variance; not of tuners that were not told."""
         n = numbers_of(self.factor)
+        surprise = n.clip(n.abs(gap) / n.sqrt(n.clip(variance, LEAST_VARIANCE, None)), None, MOST_DEVIATIONS)
         moved = n.where(surprise > NORMAL_90 * self.factor, WIDER * self.factor, NARROWER * self.factor)
         self.factor = chosen(told, n.clip(moved, LEAST_FACTOR, MOST_FACTOR), self.factor)
 

@@ -1,6 +1,7 @@
 """Whether a metric is compared by its logarithm: where its levels differ by factors between situations.
 
-B are tuners, n samples of each, of which those in use count.
+Contexts are in units of their metric (core/context_metric.py). B are tuners, n samples of each, of which those in use
+count.
 """
 
 import numpy as np
@@ -29,11 +30,11 @@ def due(seen: Number) -> Condition:
 def levels_apart(contexts: Array, logs: Array, used: Flags) -> Flags:
     """[B] whether the level of a metric differs by factors between situations, and by far less within one.
 
-    Of samples [B, n] in use, the contexts [B, n, c] and the logarithms [B, n] of the metric.
+    Of samples [B, n] in use, the contexts [B, n, c] in units of their metric, and the logarithms [B, n] of the values.
     """
     if logs.shape[1] < 2 * NEIGHBOURS:
         return np.zeros(len(used), dtype=bool)
-    far = np.where(used[:, None], _gaps(contexts, used), np.inf)
+    far = np.where(used[:, None], _gaps(np.where(used[:, :, None], contexts, 0.0)), np.inf)
     alike = np.argsort(far, axis=2, stable=True)[:, :, :NEIGHBOURS]
     near = _taken(logs, alike)
     within = _mean(np.var(near, axis=2, correction=1), used)
@@ -43,14 +44,8 @@ def levels_apart(contexts: Array, logs: Array, used: Flags) -> Flags:
     return apart
 
 
-def _gaps(contexts: Array, used: Flags) -> Array:
-    """[B, n, n] squared distances, each dimension in units of its deviation."""
-    shown = used[:, :, None]
-    counts = np.sum(used, axis=1)[:, None, None]
-    x = np.where(shown, contexts, 0.0)
-    x = np.where(shown, x - np.sum(x, axis=1, keepdims=True) / counts, 0.0)
-    spread = np.sqrt(np.sum(x * x, axis=1, keepdims=True) / counts)
-    x = x / np.where(spread > 0.0, spread, 1.0)
+def _gaps(x: Array) -> Array:
+    """[B, n, n] squared distances between contexts."""
     squares = np.sum(x * x, axis=2)
     gaps: Array = np.clip(squares[:, :, None] + squares[:, None] - 2.0 * (x @ x.mT), 0.0, None)
     return gaps

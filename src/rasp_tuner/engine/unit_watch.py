@@ -18,8 +18,10 @@ import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import Field, checked
+from rasp_tuner.core.trusted_range import Flags
+from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, numbers_of
-from rasp_tuner.engine.trusted_range import Flags
+from rasp_tuner.engine.trials import rows_field
 
 SURPRISING_DEVIATIONS = 5.0  # from what was expected: a normal number is never so far away
 LEAST_FACTOR, MOST_FACTOR = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
@@ -30,7 +32,6 @@ H = 5  # samples that agree are a change: fewer may be chance where outliers are
 
 FIELDS = {
     "count": Field(("tuners",), 0, H, whole=True),
-    "trials": Field(("tuners", H, "width"), -LARGEST, LARGEST),
     "sizes": Field(("tuners", H, "metrics"), -LARGEST, LARGEST),
     "variances": Field(("tuners", H, "metrics"), 0.0, LARGEST * LARGEST),
     "factor": Field(("tuners", "metrics"), 0, 1, whole=True),
@@ -56,11 +57,12 @@ class Change(NamedTuple):
 
 
 class UnitWatch:
-    """Of each of B tuners. A trial is a row of numbers, its point first."""
+    """Of each of B tuners. A trial is a row of numbers (trials.py), its point first."""
 
-    def __init__(self, width: int, metrics: int, tuners: int) -> None:
+    def __init__(self, dims: Dims, metrics: int, tuners: int) -> None:
+        self._fields = {**FIELDS, "trials": rows_field(dims, "tuners", H)}
         self.count = np.zeros(tuners)  # [B] samples that are put aside
-        self.trials = np.zeros((tuners, H, width))
+        self.trials = np.zeros((tuners, H, *map(int, rows_field(dims).shape)))
         self.sizes = np.zeros((tuners, H, metrics))  # of the changes that would explain them
         self.variances = np.zeros((tuners, H, metrics))
         self.factor = np.zeros((tuners, metrics))  # 1 if they are of a factor
@@ -117,11 +119,11 @@ class UnitWatch:
         self.count[tuners] = 0.0
 
     def state(self) -> dict[str, Array]:
-        return {name: getattr(self, name) for name in FIELDS}
+        return {name: getattr(self, name) for name in self._fields}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        sizes = {"tuners": len(self.count), "width": self.trials.shape[2], "metrics": self.factor.shape[1]}
-        for name, array in checked(state, FIELDS, sizes).items():
+        sizes = {"tuners": len(self.count), "metrics": self.factor.shape[1]}
+        for name, array in checked(state, self._fields, sizes).items():
             setattr(self, name, array)
 
     def _used(self) -> Flags:

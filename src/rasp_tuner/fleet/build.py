@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from rasp_tuner.core import snapshot
+from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.context_bounds import ContextBounds
-from rasp_tuner.engine.intake import trial_width
+from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import Objective
@@ -20,7 +20,6 @@ from rasp_tuner.engine.unit_watch import UnitWatch
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.fleet import records
 from rasp_tuner.fleet.device import Device
-from rasp_tuner.fleet.intake_notes import IntakeNotes
 from rasp_tuner.fleet.tuners import Tuners, mapped
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
@@ -94,7 +93,7 @@ def blank(plan: Plan, device: Device, size: int, first: int) -> Tuners:
         records.blank(size, plan.default, plan.dims.context, first),
         ContextBounds(plan.dims.context, size),
         LossBounds(objective.logs, size),
-        UnitWatch(trial_width(plan.dims.knobs, plan.dims.context, plan.dims.columns), len(plan.metrics), size),
+        UnitWatch(plan.dims, len(plan.metrics), size),
         IntakeNotes.blank(plan.dims, size),
     )
     tuners.know("weights", objective.weights)

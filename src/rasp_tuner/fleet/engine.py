@@ -6,19 +6,23 @@ tell   metrics -> losses -> book the cost, forecast, calibrate -> learn -> scale
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from rasp_tuner.core.context_metric import z_of_many
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.engine import MOST_DEVIATIONS, SCALE_SAMPLES
+from rasp_tuner.engine import intake
+from rasp_tuner.engine.engine import SCALE_SAMPLES
 from rasp_tuner.engine.kernel.batch import Beliefs, VersusDefault
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, Places
-from rasp_tuner.engine.safety import EARN_BACK_STEPS, GUARD_DEVIATIONS, LEAST_VARIANCE, PROVEN, Against
+from rasp_tuner.engine.safety import EARN_BACK_STEPS, PROVEN, Against, cost, within_budget, within_guard
 from rasp_tuner.engine.scalar_or_batch import BLOCK_TUNERS
 from rasp_tuner.engine.scale import due
-from rasp_tuner.fleet.intake import FleetIntake, Trials
+from rasp_tuner.engine.trials import Trials
+from rasp_tuner.fleet.intake import FleetLearners, check_points
 from rasp_tuner.fleet.records import LOCATED
 from rasp_tuner.fleet.tuners import Tuners
 
@@ -48,7 +52,6 @@ class FleetEngine:
 
     def __init__(self, dims: Dims, default: Array, settings: Settings) -> None:
         self.dims, self.default, self.settings = dims, default, settings
-        self._intake = FleetIntake(dims, default, self._learn)
 
     def propose(self, tuners: Tuners, contexts: Array) -> tuple[Array, Beliefs | None]:
         """The next points [n, d], and what was believed."""
@@ -65,7 +68,8 @@ class FleetEngine:
         careful = seen > self.dims.knobs + 1  # before, nothing could be learned by standing still
         if careful.any():
             points = self._checked(tuners, beliefs, points, careful, offer)
-        points = self._intake.check_points(tuners, points, lambda places: self._known_best(tuners, beliefs, places))
+        best = partial(self._known_best, tuners, beliefs)
+        points = check_points(tuners, self.default, points, best)
         return points if known.all() else np.where(known[:, None], points, self._starts(tuners)), beliefs
 
     def _known_best(self, tuners: Tuners, beliefs: Beliefs, places: Places) -> Array:
@@ -92,10 +96,13 @@ class FleetEngine:
         objective, failed = tuners.objective, samples.failed
         losses = np.where(failed[:, None], objective.worst(), objective.losses_of(samples.values))
         waiting = ~failed & (tuners.records.failures > 0.0)
-        asked = np.full(tuners.size, samples.asked)
-        self._intake.tell(tuners, Trials(samples.points, samples.contexts, losses, failed, asked), belief)
+        asked, points = np.full(tuners.size, samples.asked), samples.points
+        intake.tell(self._learners(tuners, belief), Trials(points, samples.contexts, losses, failed, points, asked))
         if waiting.any():
             self._learn_failures(tuners, waiting)
+
+    def _learners(self, tuners: Tuners, belief: Beliefs | None) -> FleetLearners:
+        return FleetLearners(self.dims, self.default, self._learn, tuners, belief)
 
     def best_known(self, tuners: Tuners, contexts: Array) -> Array:
         """[n, d] the best points without exploring; the default while nothing better is proven."""
@@ -109,11 +116,13 @@ class FleetEngine:
     ) -> Array:
         """The points [n, d] unless guard, cost of switching or budget forbid them; `versus` is of these, if known."""
         if self.settings.guard is not None:
-            points, versus = self._replaced(tuners, belief, points, careful, self._within_guard, versus), None
+            harmless = partial(within_guard, tuners.objective, self.settings.guard)
+            points, versus = self._replaced(tuners, belief, points, careful, harmless, versus), None
         if self.settings.switching_cost > 0.0:
             points, versus = np.where(careful[:, None], self._worth(tuners, belief, points), points), None
         if tuners.budget is not None:
-            points = self._replaced(tuners, belief, points, careful, _within_budget, versus)
+            harmless = partial(within_budget, tuners.objective, tuners.budget)
+            points = self._replaced(tuners, belief, points, careful, harmless, versus)
         return points
 
     def _worth(self, tuners: Tuners, belief: Beliefs, points: Array) -> Array:
@@ -130,22 +139,17 @@ class FleetEngine:
         belief: Beliefs,
         points: Array,
         careful: Flags,
-        harmless: Callable[[Tuners, Against], Flags],
+        harmless: Callable[[Against], Flags],
         versus: VersusDefault | None,
     ) -> Array:
-        """Points that are harmless beside the default; else the best known if that is better; else the default."""
-        harmful = careful & ~harmless(tuners, self._beside(tuners, belief, points, versus))
-        places = np.flatnonzero(harmful)
-        if 2 * len(places) > len(points):
-            return np.where(harmful[:, None], self._proven(tuners, belief, PROVEN), points)
-        if len(places):
-            points[places] = self._proven(tuners.some(places), belief.some(places), PROVEN)
+        """Points that are harmless beside the default; else the best known if that is, and better; else the default."""
+        harmful = careful & ~harmless(self._beside(tuners, belief, points, versus))
+        if harmful.any():
+            best = belief.best()
+            offer = self._beside(tuners, belief, best)
+            instead = np.where(((offer.mean < 0.0) & harmless(offer))[:, None], best, self.default)
+            points = np.where(harmful[:, None], instead, points)
         return points
-
-    def _within_guard(self, tuners: Tuners, offer: Against) -> Flags:
-        worst = offer.mean + GUARD_DEVIATIONS * offer.deviation
-        within: Flags = tuners.objective.relative(worst, offer.level) <= self.settings.guard
-        return within
 
     def _proven(self, tuners: Tuners, belief: Beliefs, probability: float) -> Array:
         """[n, d] the best point known where it is so likely better than the default; else the default."""
@@ -165,15 +169,9 @@ class FleetEngine:
             variances=(np.where(other, own, unsure), unsure),
         )
 
-    def _account(self, tuners: Tuners, offer: Against, y: Array, noise: Array, failed: Flags, counts: Flags) -> None:
-        """Book what own suggestions cost against the default, as it is known after they ran."""
-        assert tuners.budget is not None  # noqa: S101 - asked for only then
-        gap = np.where(failed, y - offer.level, offer.after(y, noise))
-        tuners.budget.record(tuners.objective.relative(gap, offer.level), counts)
-
     def _learn(self, tuners: Tuners, trials: Trials, beliefs: Beliefs | None) -> None:
         """Book, score and learn trials."""
-        points, contexts, losses, failed, asked = vars(trials).values()
+        points, contexts, losses, failed, _, asked = vars(trials).values()
         objective, belief = tuners.objective, tuners.believe(contexts) if beliefs is None else beliefs
         told, y = ~failed, (losses * objective.weights).sum(axis=1)
         steps, noise = tuners.known("steps"), belief.noise()
@@ -183,10 +181,8 @@ class FleetEngine:
         versus, mean, variance = belief.tell(points, contexts, losses, failed, y)
         if tuners.budget is not None and counts.any():
             offer = self._beside(tuners, belief, points, versus)
-            self._account(tuners, offer, y, noise, failed, counts)
-        surprise = np.abs(y - mean) / np.sqrt(np.clip(variance + noise, LEAST_VARIANCE, None))
-        surprise = np.clip(surprise, None, MOST_DEVIATIONS)
-        tuners.calibration.observe(surprise, told & (steps >= 2.0) & (objective.seen >= 2))
+            tuners.budget.record(cost(objective, offer, y, noise, failed), counts)
+        tuners.calibration.observe(y - mean, told & (steps >= 2.0) & (objective.seen >= 2), variance + noise)
         if begun.any():  # what the fleet knew of the level was not relative to the first sample
             tuners.know("level", tuners.known("level") - np.where(begun, y, 0.0))
         changed = objective.observe(losses, told)
@@ -202,7 +198,9 @@ class FleetEngine:
         for begin in range(0, len(turns), BLOCK_TUNERS):
             places = turns[begin : begin + BLOCK_TUNERS]
             part = tuners.some(places)
-            changed[places] = part.objective.choose_scale(*recent(part), looked=looked[places])
+            contexts, losses, used = recent(part)
+            z = z_of_many(contexts, used)
+            changed[places] = part.objective.choose_scale(z, losses, used, looked[places])
             tuners.put(places, part)
         return changed
 
@@ -216,7 +214,8 @@ class FleetEngine:
             part = tuners.some(places)
             points, contexts = part.records.failed_at[:, i, :d], part.records.failed_at[:, i, d:]
             failed = np.ones(len(places), dtype=bool)
-            self._intake.see_and_learn(part, Trials(points, contexts, part.objective.worst(), failed, ~failed), None)
+            trials = Trials(points, contexts, part.objective.worst(), failed, points, ~failed)
+            intake.see_and_learn(self._learners(part, None), trials)
             tuners.put(places, part)
         tuners.records.failures[waiting] = 0.0
 
@@ -227,11 +226,3 @@ def recent(tuners: Tuners) -> tuple[Array, Array, Flags]:
     each, place = np.arange(tuners.size)[:, None], sample % WINDOW_SAMPLES
     contexts, losses = (tuners.known(name)[each, place] for name in ("window_contexts", "window_losses"))
     return contexts, losses + tuners.known("first")[:, None], sample >= 0
-
-
-def _within_budget(tuners: Tuners, offer: Against) -> Flags:
-    assert tuners.budget is not None  # noqa: S101 - asked for only then
-    price = tuners.objective.relative(offer.mean, offer.level)
-    worse = tuners.objective.relative(offer.mean + offer.deviation, offer.level)
-    allowed: Flags = tuners.budget.allows(price, worse - price)
-    return allowed

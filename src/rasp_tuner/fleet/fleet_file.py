@@ -24,7 +24,6 @@ from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, broken, under
 from rasp_tuner.engine.engine import EARLY_FAILURES
-from rasp_tuner.engine.intake import check_trials
 from rasp_tuner.engine.kernel.convert import SLOTS, from_packed, to_packed
 from rasp_tuner.engine.kernel.state import Dims, Places, shapes
 from rasp_tuner.errors import RaspError, SnapshotError, SnapshotFileError
@@ -149,8 +148,6 @@ def unpack(plan: Plan, size: int, arrays: Mapping[str, Array]) -> Tuners:
     state = from_packed(plan.dims, size, under("state/", arrays))
     for name, its in part.stateful().items():
         its.restore(under(f"{name}/", arrays))
-    for name, rows in (("intake/notes/first", part.notes.first), ("intake/watch/trials", part.watch.trials)):
-        check_trials(arrays, name, rows, plan.dims.knobs)
     if not np.array_equal(state.weights, part.objective.weights):
         raise broken(arrays, "state/weights", "be those of the metrics", state.weights.tolist())
     if (part.objective.seen > state.steps).any():

@@ -19,7 +19,7 @@ from rasp_tuner.fleet.tuners import Tuners
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
-FAMILY, OBJECTIVE, INTAKE = "family/", "objective/", "intake/"  # in the snapshot of a tuner
+FAMILY, OBJECTIVE = "family/", "objective/"  # in the snapshot of a tuner
 
 
 def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tuner:
@@ -35,11 +35,8 @@ def tuner_of(plan: Plan, one: Tuners, lineage: Mapping[str, Any] | None) -> Tune
     arrays |= {"calibration/" + name: array[..., 0] for name, array in one.calibration.state().items()}
     if one.budget is not None:
         arrays |= {"budget/" + name: array[..., 0] for name, array in one.budget.state().items()}
-    for name, part in (("contexts", one.contexts), ("losses", one.losses), ("watch", one.watch)):
-        arrays |= {f"{INTAKE}{name}/{key}": array for key, array in part.state().items()}
-    notes = one.notes
-    arrays[INTAKE + "first"] = notes.first[0, : int(notes.kept[0])]
-    arrays[INTAKE + "notes"] = np.array([notes.open[0], notes.left_out_at[0], notes.changed_at[0]])
+    for name, part in one.intake().items():
+        arrays |= {f"{name}/{key}": array for key, array in part.state().items()}
     failures = int(records["failures"])
     arrays["early"] = records["failed_at"][:failures]
     arrays["current"] = records["current"]
@@ -71,12 +68,8 @@ def tuners_of(plan: Plan, tuner: object, number: float) -> tuple[Tuners, Mapping
     one.calibration.restore({name: array[..., None] for name, array in under("calibration/", arrays).items()})
     if one.budget is not None:
         one.budget.restore({name: array[..., None] for name, array in under("budget/", arrays).items()})
-    intake, notes = under(INTAKE, arrays), one.notes
-    for name, part in (("contexts", one.contexts), ("losses", one.losses), ("watch", one.watch)):
-        part.restore(under(f"{name}/", intake))
-    first = intake["first"]
-    notes.first[0, : len(first)], notes.kept[0] = first, len(first)
-    notes.open[0], notes.left_out_at[0], notes.changed_at[0] = intake["notes"].tolist()
+    for name, part in one.intake().items():
+        part.restore(under(f"{name}/", arrays))
     issued, early = int(header["ledger"]["issued"]), arrays["early"]
     one.make_room_for_failures(len(early))
     waiting = len(arrays["ledger/points"]) > 0

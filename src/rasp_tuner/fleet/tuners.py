@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Stateful
 from rasp_tuner.engine.budget import BudgetLedger
-from rasp_tuner.engine.context_bounds import ContextBounds
+from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.batch import Batch, Beliefs
 from rasp_tuner.engine.kernel.learn import FORGOTTEN
 from rasp_tuner.engine.kernel.masks import Flags, Rows
@@ -20,7 +21,6 @@ from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Calibration
 from rasp_tuner.engine.unit_watch import UnitWatch
-from rasp_tuner.fleet.intake_notes import IntakeNotes
 from rasp_tuner.fleet.records import Records
 
 
@@ -52,9 +52,13 @@ class Tuners:
         parts: dict[str, Stateful] = {"objective": self.objective, "calibration": self.calibration}
         if self.budget is not None:
             parts["budget"] = self.budget
-        intake: dict[str, Stateful]
-        intake = {"contexts": self.contexts, "losses": self.losses, "watch": self.watch, "notes": self.notes}
-        return parts | {f"intake/{name}": part for name, part in intake.items()}
+        return parts | self.intake()
+
+    def intake(self) -> dict[str, Stateful]:
+        """The parts that remember what they were told, by their names in files."""
+        parts: dict[str, Stateful]
+        parts = {"contexts": self.contexts, "losses": self.losses, "watch": self.watch, "notes": self.notes}
+        return {f"intake/{name}": part for name, part in parts.items()}
 
     def arrays(self) -> Iterator[Array]:
         """But for those of the batch."""

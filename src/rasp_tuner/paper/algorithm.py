@@ -34,6 +34,10 @@ class PaperOptimizer:
     batch_size: int
 
     @property
+    def model(self) -> "PaperOptimizer":
+        return self
+
+    @property
     def metrics(self) -> Mapping[str, Metric]:
         return self.composer.metrics
 
@@ -135,6 +139,9 @@ class PaperOptimizer:
     def alike(self, context: Array) -> tuple[float, float] | None:
         del context
         return None if len(self.memory) else (0.0, math.nan)  # memory here does not count runs
+
+    def relevance(self) -> None:
+        return None
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         del weights

@@ -113,7 +113,7 @@ def policy_of(source: Source, situations: Sequence[Situation], leaves: int) -> P
         "tree": tree,
     }
     loss = _measured(model, tree, points, held_out, rng)
-    metric = source.optimizer.own_metric
+    metric = source.optimizer.model.own_metric
     report = PolicyReport(len(points), len(grown_from), len(held_out), metric, loss, _notes(source.fields, grown_from))
     said = {"metric": metric, "contexts": len(held_out), **asdict(loss)} if loss is not None else None
     return replace(report, policy={**policy, "loss": said, "words": str(report)})
@@ -125,7 +125,7 @@ class _Forecasts:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._points: dict[bytes, Array] = {}
-        self.in_units = source.optimizer.own_metric is not None  # whether losses are in units of a metric
+        self.in_units = source.optimizer.model.own_metric is not None  # whether losses are in units of a metric
 
     def recommended(self, context: Array) -> Array:
         key = context.tobytes()
@@ -136,7 +136,7 @@ class _Forecasts:
     def expected(self, context: Array, points: Sequence[Array]) -> tuple[Array, Array] | None:
         """Losses [k] of points, and which of them break a limit [k]; None where nothing is forecast."""
         optimizer = self._source.optimizer
-        found = [optimizer.expect(context, point) for point in points]
+        found = [optimizer.model.expect(context, point) for point in points]
         means = np.array([np.nan if one is None else one.mean for one in found])
         if not np.isfinite(means).all():
             return None
@@ -145,7 +145,9 @@ class _Forecasts:
 
     def least_gain(self, contexts: Sequence[Array], own: Sequence[Array]) -> float:
         """What a split must gain over these contexts to be more than the forecasts could tell apart."""
-        found = [self._source.optimizer.expect(context, point) for context, point in zip(contexts, own, strict=True)]
+        found = [
+            self._source.optimizer.model.expect(context, point) for context, point in zip(contexts, own, strict=True)
+        ]
         return TOLD_APART * sum(one.high - one.low for one in found if one is not None)
 
     def costs(self, contexts: Sequence[Array], own: Sequence[Array], candidates: Sequence[Array]) -> Array:

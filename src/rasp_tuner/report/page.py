@@ -56,7 +56,7 @@ class Shown:
 def tuner_page(shown: Shown) -> str:
     """The whole page, with nothing to fetch and no script."""
     title = shown.title or f"Tuner of {some_of(list(shown.names.space.knobs), ' and others')}"
-    first = SETTLED if shown.optimizer.own_metric is None else 0
+    first = SETTLED if shown.optimizer.model.own_metric is None else 0
     gains = running_gain(shown.history, shown.names.sign, first)
     body = [
         f"<h1>{escape(title)}</h1>",
@@ -92,7 +92,7 @@ def _headline(shown: Shown, gains: Sequence[Gain]) -> str:
 def _compared(shown: Shown, gain: Gain) -> tuple[str, str, str]:
     """Colour, sentence and interval: in percent if that makes sense, else in units of the target."""
     colour = "good" if gain.total > gain.half else "bad" if gain.total < -gain.half else ""
-    name = shown.optimizer.own_metric
+    name = shown.optimizer.model.own_metric
     word = "higher" if (gain.total < 0.0) == (shown.names.sign > 0.0) else "lower"
     if name is not None and gain.share is not None:
         share, low, high = gain.share
@@ -171,7 +171,7 @@ def _contexts(shown: Shown) -> list[Array]:
     if not shown.names.context:
         return [np.zeros(0)]
     if not len(shown.record):
-        slots = shown.optimizer.slots().contexts
+        slots = shown.optimizer.model.slots().contexts
         found = list(slots) if slots.shape[1] == len(shown.names.context) or shown.record.keeps_context else []
     elif not shown.record.keeps_context:
         return []
@@ -187,7 +187,7 @@ def _named(shown: Shown, context: Array) -> dict[str, Any]:
 def _gain(shown: Shown, gains: Sequence[Gain]) -> list[str]:
     if len(gains) < 2:
         return []
-    metric = shown.optimizer.own_metric
+    metric = shown.optimizer.model.own_metric
     label = f"gain so far, in {metric}" if metric else "gain so far, in units of the target"
     rows = [(float(g.step), g.total, g.total - g.half, g.total + g.half) for g in gains]
     note = (
@@ -203,7 +203,7 @@ def _metrics(shown: Shown) -> list[str]:
     if not len(history):
         return [f'<p class="note">{escape(str(history))}</p>']
     pictures = [_metric(shown, name, metric) for name, metric in list(shown.optimizer.metrics.items())[:MOST_METRICS]]
-    dashes = "; short dashes: what was expected of it" if shown.optimizer.own_metric else ""
+    dashes = "; short dashes: what was expected of it" if shown.optimizer.model.own_metric else ""
     legend = [key(f"the default{dashes}")] if any(pictures) else ['<p class="note">No run on record has any.</p>']
     more = _left_out(len(shown.optimizer.metrics) - MOST_METRICS, "metrics")
     return ["<h2>Metrics over steps</h2>", *pictures, *legend, *more]
@@ -211,7 +211,9 @@ def _metrics(shown: Shown) -> list[str]:
 
 def _metric(shown: Shown, name: str, metric: Metric) -> str:
     points = [Point(float(row["step"]), _value(row, name), _mark(row), _note(row)) for row in shown.history]
-    known = [row for row in shown.history if row["expected_default"] is not None and name == shown.optimizer.own_metric]
+    known = [
+        row for row in shown.history if row["expected_default"] is not None and name == shown.optimizer.model.own_metric
+    ]
     usual = [(float(row["step"]), _drawn(row["expected_default"])) for row in known]
     limit = metric.limit
     if limit is None or limit.relative:
@@ -245,7 +247,7 @@ def _knobs(shown: Shown) -> list[str]:
 def _experts(shown: Shown) -> list[str]:
     """How much weight each expert had in the latest answers."""
     latest = [why.explanation().gate for why in list(shown.ledger.answered.values())[-LATEST_ANSWERS:]]
-    names = shown.optimizer.experts
+    names = shown.optimizer.model.experts
     gates = [gate for gate in latest if len(gate) == len(names) and gate]
     if not gates:
         return []
@@ -256,7 +258,7 @@ def _experts(shown: Shown) -> list[str]:
 
 
 def _budget(shown: Shown) -> list[str]:
-    budget = shown.optimizer.budget()
+    budget = shown.optimizer.model.budget()
     if budget is None:
         return []
     facts = [

@@ -1,7 +1,9 @@
 """SeenBefore: the visits among the steps that a tuner has on record. Made when somebody looks; nothing learns from it.
 
-It follows the record from its first step on. Once steps fall out of a full record, it starts anew at every 64th, so
-that it depends on the record alone, however often somebody looks. Which visit was the first is not known any more then.
+It follows the record from its first step on. Once steps fall out of a full record, it starts anew at every 64th. So it
+depends on the record, and on what the tuner has learned of its context by now, however often somebody looks: it starts
+anew, too, when the relevance of a dimension has changed by a factor of about four. Which visit was the first is not
+known any more once steps have fallen out.
 """
 
 import math
@@ -13,7 +15,7 @@ import numpy as np
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.recovery import FAILED
-from rasp_tuner.core.regimes import RegimeTimeline
+from rasp_tuner.core.regimes import RegimeTimeline, coarse
 from rasp_tuner.core.returns import Return
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.visits import Arrival, StepSeen, Visits, return_coming, return_of
@@ -47,19 +49,21 @@ class SeenBefore:
         self._dim = dim
         self._begin(0.0)
 
-    def _begin(self, start: float) -> None:
+    def _begin(self, start: float, relevance: Array | None = None) -> None:
         self.regimes, self.visits = RegimeTimeline(self._dim), Visits(distance, from_the_start=start == 0.0)
+        self._relevance = relevance  # that it follows the record by, from its first step on
         self._start = self._next = start  # the first step that it knows, and the first one that it does not
 
-    def update(self, record: StepRecord, ledger: Ledger, valued: Valued) -> None:
-        """Take in the steps since it was looked at."""
+    def update(self, record: StepRecord, ledger: Ledger, valued: Valued, relevance: Array | None = None) -> None:
+        """Take in the steps since it was looked at; `relevance` [d_c] is what the tuner has learned by now."""
+        relevance = None if relevance is None else coarse(relevance)
         numbers, metrics, points, contexts = record.parts()
         start = _start(numbers[:, 0])
-        if start != self._start:
-            self._begin(start)
+        if start != self._start or not _same(relevance, self._relevance):
+            self._begin(start, relevance)
         for i in np.flatnonzero(numbers[:, 0] >= self._next).tolist():
             step, asked, failed = numbers[i].tolist()
-            label = self.regimes.add(contexts[i])
+            label = self.regimes.add(contexts[i], self._relevance)
             for gone, kept in self.regimes.joined:
                 self.visits.merge(gone, kept)
             if asked >= 0 and not self.regimes.stray:
@@ -96,6 +100,10 @@ class SeenBefore:
 def distance(one: Array, other: Array) -> float:
     """Root mean square over knobs between points [d] of the unit box."""
     return math.sqrt(float(np.mean((one - other) ** 2))) if len(one) else 0.0
+
+
+def _same(one: Array | None, other: Array | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
 def _start(steps: Array) -> float:

@@ -5,9 +5,10 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast
+from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.model import FREEDOM
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
-from rasp_tuner.engine.gp.search import SOURCES, best_rows, candidates, descend
+from rasp_tuner.engine.gp.search import SOURCES, best_rows, candidates, descents
 from rasp_tuner.engine.gp.value import knowledge_gradient
 
 BASELINE = "default, which did not run here yet"
@@ -50,6 +51,9 @@ class GpBelief:
         variance = max(own + other - 2.0 * shared, 0.0)
         both = max(own, LEAST_VARIANCE) * unit, max(other, LEAST_VARIANCE) * unit
         return Comparison(level, expected - level, variance * unit, expected, both)
+
+    def billed(self, bill: Bill, point: Array) -> float:
+        return bill.covariance(self._here, point) * self.fit.scale
 
     def forecast(self, point: Array, y: float) -> Forecast:
         mean, variance = (float(part[0]) for part in self.predict(point[None]))
@@ -95,7 +99,7 @@ class GpBelief:
         """The least mean, by a descent from the best tried and from the default."""
         tried = best_rows(self._here, self._barred, 1)
         starts = [*tried, self.fit.knobs.default]
-        ends = [end for end in (descend(self._here, start) for start in starts) if end[0].tobytes() not in self._barred]
+        ends = [end for end in descents(self._here, starts) if end[0].tobytes() not in self._barred]
         return min(ends, key=lambda end: end[1])[0] if ends else None
 
     def similar(self) -> Array:

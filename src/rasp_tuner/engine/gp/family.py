@@ -10,15 +10,18 @@ C          scalar     loss columns
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
-from rasp_tuner.engine.family import Forecast, Trial
+from rasp_tuner.engine.family import Forecast, Prices, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
-from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness
+from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
     FEW_ROWS,
@@ -28,13 +31,17 @@ from rasp_tuner.engine.gp.model import (
     MOST_SPREAD,
     Climb,
     Fit,
+    Older,
     Prior,
+    Ready,
     Rows,
+    Targets,
     climbed,
     fitted,
     trusted,
 )  # fmt: skip
 from rasp_tuner.engine.gp.posterior import ContextPosterior
+from rasp_tuner.engine.gp.search import point_keys
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 
@@ -42,7 +49,6 @@ MOST_ROWS = 128  # stored: a fit takes time with the cube of them
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
 REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
-ALIKE = 0.5  # likeness from which on what failed, or could not be had, there is not asked for here
 SURPRISING = 9.0  # squared deviations, beyond which a sample is none of its row
 CHANGE_RUN = 2  # surprises in a row that are a change, not mistakes
 BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation
@@ -53,7 +59,7 @@ MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
 
-ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust")
+ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust", "own")
 FIELDS = {
     "points": Field(("n", "d"), 0.0, 1.0),
     "contexts": Field(("n", "c"), -LARGEST, LARGEST),
@@ -62,6 +68,7 @@ FIELDS = {
     "times": Field(("n",), 0.0, MOST_SAMPLES),
     "failed": Field(("n",), 0.0, 1.0, whole=True),
     "trust": Field(("n",), LEAST_TRUST, 1.0),
+    "own": Field(("n",), 0.0, MOST_SAMPLES),  # samples that answer a suggestion
     "theta": Field(("theta",), -FARTHEST_THETA, FARTHEST_THETA),
     "momentum": Field(("theta",), -LARGEST, LARGEST),
     "squares": Field(("theta",), 0.0, LARGEST),
@@ -87,6 +94,7 @@ class GpFamily:
 
     uses_blas = True
     experts: tuple[str, ...] = ("one model",)
+    hindsight = True
 
     def __init__(self, layout: Layout, context_dim: int, columns: int, window: int) -> None:
         self._knobs = Knobs(layout)
@@ -100,10 +108,15 @@ class GpFamily:
         self._bounds = np.full(context_dim, -LARGEST), np.full(context_dim, LARGEST)  # that scales are made within
         self._state = self._empty()
         self._fit: Fit | None = None
+        self._kept = np.zeros(0, dtype=np.int64)  # [n] where each row is in the fit; -1: nowhere, or it was another one
 
     @property
     def samples(self) -> int:
         return int(self._state["clock"][0])
+
+    @property
+    def relevance(self) -> Array:
+        return np.exp(self._state["theta"][len(self._prior.mean) - self._state["contexts"].shape[1] :])
 
     def believe(self, context: Array) -> GpBelief:
         s, fit = self._state, self._fit
@@ -111,10 +124,12 @@ class GpFamily:
             raise RuntimeError("nothing was learned yet")
         context = np.clip(context, -LARGEST, LARGEST)
         here = ContextPosterior(fit, context, float(s["clock"][0]))
-        barred = {point.tobytes() for point in s["points"][(s["failed"] > 0.0) & (here.kc > ALIKE)]}
+        barred: set[bytes] = set()
+        if s["failed"].any():
+            barred = set(point_keys(s["points"][(s["failed"] > 0.0) & (here.kc > ALIKE)]))
         if len(s["unreached"]):
             z = fit.metric.z(np.stack([context, *s["unreached_in"]]), fit.weights.relevance)
-            barred |= {point.tobytes() for point in s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]}
+            barred |= set(point_keys(s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]))
         runs = (s["points"] == self._knobs.default).all(axis=1)  # rows, each a situation of its own
         unknown = float(here.kc @ np.where(runs, s["counts"], 0.0)) < ALIKE and self._knobs.default_key not in barred
         unknown = unknown and int(runs.sum()) < 1.0 + BASELINE_SHARE * float(s["clock"][0])
@@ -143,11 +158,15 @@ class GpFamily:
             self._join(row, context, losses, now)
         else:
             self._append(trial.point, context, losses, now, trial.failed)
+        s["own"][row] += trial.asked is not None  # of the last one, if it is new
         self._judge(gap, odd, row, now)
         s["clock"] = s["clock"] + [1.0, 0.0]
         while len(s["points"]) > MOST_ROWS:
             self._shrink()
         self._refit()
+
+    def bill(self, prices: Prices) -> Bill | None:
+        return None if self._fit is None else Bill(self._fit, self._state["own"], prices)
 
     def reweigh(self, weights: Array) -> None:
         s = self._state
@@ -166,6 +185,7 @@ class GpFamily:
 
     def forget(self) -> None:
         self._state, self._fit = {**self._empty(), "weights": self._state["weights"]}, None
+        self._kept = np.zeros(0, dtype=np.int64)
 
     def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
         """What is trimmed away holds one or two absurd values (context_metric.py); the bounds hold more."""
@@ -215,7 +235,7 @@ class GpFamily:
             raise broken(state, "deviation", "be above 0, and reach a share", s["deviation"].tolist())
         if (np.abs(s["momentum"]) > MOST_MOMENTUM * np.sqrt(s["squares"]) + TINY).any():
             raise broken(state, "momentum", "be in proportion to the squares", s["momentum"].tolist())
-        self._state, self._fit = s, None
+        self._state, self._fit, self._kept = s, None, np.zeros(0, dtype=np.int64)
         if len(s["points"]):
             try:
                 self._fit = self._fitted()
@@ -239,12 +259,14 @@ class GpFamily:
         s["contexts"][row] += share * (context - s["contexts"][row])
         s["counts"][row] = count + 1.0
         s["times"][row] = now
+        self._kept[row] = -1
 
     def _append(self, point: Array, context: Array, losses: Array, now: float, failed: bool) -> None:
         s = self._state
-        numbers = (np.array(number) for number in (1.0, now, float(failed), 1.0))
+        numbers = (np.array(number) for number in (1.0, now, float(failed), 1.0, 0.0))
         for name, entry in zip(ROW_ARRAYS, (point, context, losses, *numbers), strict=True):
             s[name] = np.concatenate([s[name], entry[None]])
+        self._kept = np.append(self._kept, -1)
 
     def _judge(self, gap: float, odd: float, row: int, now: float) -> None:
         """Trust a new row as little as it surprises; a second surprise of the same sign in a row is a change."""
@@ -264,22 +286,43 @@ class GpFamily:
         s, fit = self._state, self._fit
         if fit is None:
             raise RuntimeError("nothing was learned yet")
-        z = fit.metric.z(s["contexts"], fit.weights.relevance)
-        alike = likeness(z, z)
-        alike *= (s["points"][:, None] == s["points"]).all(axis=2) & (s["failed"][:, None] == s["failed"])
-        alike[np.tril_indices(len(alike))] = 0.0
-        one, two = np.unravel_index(int(alike.argmax()), alike.shape)
-        gone = int(two)
-        if alike[one, two] > ALIKE:
+        groups: dict[tuple[bytes, float], list[int]] = {}
+        for i, key in enumerate(zip(point_keys(s["points"]), s["failed"].tolist(), strict=True)):
+            groups.setdefault(key, []).append(i)
+        most, one, two = 0.0, 0, 0
+        z = Older(fit, self._kept).z(s["contexts"])
+        for group in groups.values():
+            if len(group) > 1:
+                alike = likeness(z[group], z[group])
+                alike[_lower(len(group))] = 0.0
+                at, to = divmod(int(alike.argmax()), len(group))
+                if alike[at, to] > most:
+                    most, one, two = float(alike[at, to]), group[at], group[to]
+        gone = two
+        if most > ALIKE:
             share = s["counts"][two] / (s["counts"][one] + s["counts"][two])
             for name in ("losses", "contexts", "trust"):
                 s[name][one] += share * (s[name][two] - s[name][one])
             s["counts"][one] += s["counts"][two]
+            s["own"][one] += s["own"][two]
             s["times"][one] = max(s["times"][one], s["times"][two])
+            self._kept[one] = -1
         else:
             gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
+            s["own"][self._nearest(gone, z)] += s["own"][gone]  # the bill still knows of its runs
         for name in ROW_ARRAYS:
             s[name] = np.delete(s[name], gone, axis=0)
+        self._kept = np.delete(self._kept, gone)
+
+    def _nearest(self, row: int, z: Array) -> int:
+        """The row most like this one that is not the default's, unless this one is, or all others are."""
+        s, knobs = self._state, self._knobs
+        embedded = knobs.features(s["points"]).embedding
+        apart = ((embedded - embedded[row]) ** 2).sum(axis=1) + ((z - z[row]) ** 2).sum(axis=1)
+        defaults = (s["points"] == knobs.default).all(axis=1)
+        apart = np.where(defaults != defaults[row], LARGEST, apart)
+        apart[row] = np.inf
+        return int(apart.argmin())
 
     def _refit(self) -> None:
         """Scales of contexts, hyperparameters and trust move a little; the posterior follows."""
@@ -297,14 +340,16 @@ class GpFamily:
         scale = 0.0 if self._fit is None else self._fit.scale
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
-        climb, level, odd = climbed(self._knobs, self._rows(), metric, climb, self._prior, scale, steps, s["repeats"])
+        rows = self._rows()
+        ready = Ready.of(rows, metric) if steps else Ready(Targets.of(rows.y), None)
+        climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], ready)
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])
         if odd is not None and n >= TRUST_FROM_ROWS:
             run = abs(float(s["run"][0]))
             change = s["times"] > s["clock"][0] - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
             s["trust"] = np.where(change | (s["counts"] > 1.0), 1.0, trusted(s["trust"], odd))
-        self._fit = self._fitted()
+        self._fit = self._fitted(rows._replace(trust=s["trust"].copy()), ready)
 
     def _rows(self) -> Rows:
         s = self._state
@@ -313,11 +358,14 @@ class GpFamily:
         copies = (s[name].copy() for name in ("counts", "trust", "times"))  # a fit is never changed, rows are
         return Rows(s["points"], features, s["contexts"].copy(), y, *copies)
 
-    def _fitted(self) -> Fit:
-        """The fit to the state as it is."""
+    def _fitted(self, rows: Rows | None = None, ready: Ready | None = None) -> Fit:
+        """The fit to the state as it is; its rows and what is known of them, if they were made already."""
         s = self._state
         metric = ContextMetric(s["median"], s["deviation"])
-        return fitted(self._knobs, self._rows(), metric, s["theta"], float(s["level"][0]))
+        older = None if self._fit is None else Older(self._fit, self._kept)
+        fit = fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]), older, ready)
+        self._kept = np.arange(len(s["points"]), dtype=np.int64)
+        return fit
 
     def _note_reach(self, trial: Trial, context: Array) -> None:
         """Take in whether a new point ran as it was asked for."""
@@ -353,6 +401,12 @@ class GpFamily:
 def refit_every(rows: int) -> int:
     """Samples between refits, whose cost grows with the cube of the rows."""
     return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 4
+
+
+@lru_cache(maxsize=64)
+def _lower(size: int) -> NDArray[np.bool_]:
+    """[size, size] where a pair was seen before, or is none."""
+    return np.tri(size, dtype=bool)
 
 
 def _joined(one: Mapping[str, Array], two: Mapping[str, Array], window: int) -> dict[str, Array]:

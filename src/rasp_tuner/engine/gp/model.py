@@ -20,10 +20,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rasp_tuner.core.context_metric import ContextMetric, likeness, squared_gaps, weighted
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
-from rasp_tuner.engine.gp.context_metric import ContextMetric, likeness, squared_gaps
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
 
@@ -122,17 +123,44 @@ class Fit(NamedTuple):
     center: float
     scale: float  # a
     native: native_gp.NativeFit | None  # the same where compiled code computes
+    theta: Array
 
     @property
     def noise(self) -> float:
         """s2."""
         return float(self.weights.h[S2])
 
+    def solve(self, b: Array) -> Array:
+        """The covariance of the rows with noise, its inverse times b [n]."""
+        if self.native is not None:
+            return native_gp.solve(self.native, b)
+        solution: Array = self.half.T @ (self.half @ b)  # type: ignore[union-attr, operator]
+        return solution
+
     def spare(self) -> Array:
         """[n] variance of each row given the others, without its noise."""
-        half = np.linalg.inv(self.native.root) if self.native is not None else self.half
-        spare: Array = 1.0 / (half**2).sum(axis=0) - self.noises  # type: ignore[operator]
+        if self.native is not None:
+            return native_gp.spare(self.native)
+        spare: Array = 1.0 / (self.half**2).sum(axis=0) - self.noises  # type: ignore[operator]
         return spare
+
+
+class Older(NamedTuple):
+    """A fit to some of the same rows."""
+
+    fit: Fit
+    kept: NDArray[np.int64]  # [n] where each row was in it, ascending; -1: nowhere
+
+    def is_of(self, theta: Array, metric: ContextMetric) -> bool:
+        """Whether it has the very same weights: these arrays are replaced, never changed."""
+        return self.fit.theta is theta and all(a is b for a, b in zip(self.fit.metric, metric, strict=True))
+
+    def z(self, contexts: Array) -> Array:
+        """Contexts [n, d_c] of the rows in deviations, as the fit sees them."""
+        z: Array = self.fit.z[self.kept]
+        new = self.kept < 0
+        z[new] = self.fit.metric.z(contexts[new], self.fit.weights.relevance)
+        return z
 
 
 class Parts(NamedTuple):
@@ -246,9 +274,11 @@ class Pass(NamedTuple):
 
 
 def numpy_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
-) -> Pass:
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool,
+    older: Older | None = None,
+) -> Pass:  # fmt: skip
     """The noise of greatest evidence, of `factors` times s2 with `priors` taken off; with slopes if theta `climbs`."""
+    del older  # the covariance of all rows at once is as fast
     parts = covariance(weights, knobs, rows, z)
     tried = [solve(parts, rows, y, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
     best = int(np.argmax([one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]))
@@ -258,16 +288,20 @@ def numpy_pass(
 
 
 def native_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
-) -> Pass:
-    """The same, compiled."""
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool,
+    older: Older | None = None,
+) -> Pass:  # fmt: skip
+    """The same, compiled. What an older fit with the same weights knows of the covariance is taken from it."""
     tables = knobs.compiled()
     made = native_gp.prepared(
         tables, weights.h, (weights.effects, weights.choices, weights.embedding), weights.level,
         (rows.points, *rows.features, rows.counts, rows.trust, rows.times, y), z,
     )  # fmt: skip
     size = H + knobs.dim + z.shape[1] if climbs else 0
-    scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, size)
+    known = None
+    if older is not None and older.fit.native is not None:
+        known = native_gp.Known(older.fit.native.pairs, older.kept)
+    scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, size, known)
     return Pass(best, scale, made.alpha, made.noises, None, made, slope, odd)
 
 
@@ -281,7 +315,8 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, raw: Array) -> "Targets":
-        center = float(np.median(raw))
+        ordered, half = np.sort(raw), len(raw) // 2
+        center = float(ordered[half] if len(raw) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))  # the median
         spread = _deviation(raw - center)
         unit = GUESS_SHARE * spread if spread > SAME_SHARE * abs(center) else UNTOLD_SHARE * abs(center) + LEAST_UNIT
         return cls((raw - center) / unit, center, unit, spread / unit)
@@ -289,6 +324,17 @@ class Targets(NamedTuple):
     def level(self, scale: float) -> float:
         """v0, if a was last so many units; 0 if it was never known."""
         return LEVEL_VARIANCE * (1.0 + (min(self.spread / scale, MOST_SPREAD) ** 2 if scale else 0.0))
+
+
+class Ready(NamedTuple):
+    """What all looks at the same rows share."""
+
+    targets: Targets
+    bounded: Array | None  # [n, d_c] contexts in the metric, without relevance; None where an older fit has them
+
+    @classmethod
+    def of(cls, rows: Rows, metric: ContextMetric) -> "Ready":
+        return cls(Targets.of(rows.y), metric.bounded(rows.contexts))
 
 
 def climbed(
@@ -300,20 +346,25 @@ def climbed(
     scale: float,
     steps: int,
     repeats: Array,
+    ready: Ready | None = None,
 ) -> tuple[Climb, float, Array | None]:
     """Theta after so many steps; v0 for the fit; and, if theta moved, how surprising each row is [n].
 
     `scale` is the last a; 0 if there was none. `repeats`: how many samples joined a row, and their squared distances.
     """
-    targets, odd = Targets.of(rows.y), None
+    (targets, bounded), odd = ready or Ready.of(rows, metric), None
     scale /= targets.unit
     look = numpy_pass if knobs.tables is None else native_pass
     for step in range(steps):
         weights = Weights.of(climb.theta, knobs, targets.level(scale))
-        z = metric.z(rows.contexts, weights.relevance)
+        z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]  # it is there if theta moves
         factors = NOISE_FACTORS if step == 0 and len(rows.y) < FEW_ROWS else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
-        found = look(knobs, rows, targets.y, z, weights, factors, 0.5 * off * off, True)
+        against = 0.5 * off * off
+        if scale:
+            count, apart = float(repeats[0]), math.sqrt(float(repeats[1])) / targets.unit / scale
+            against += 0.5 * (count * np.log(factors) + min(apart, MOST_SPREAD) ** 2 / weights.h[S2] / factors)
+        found = look(knobs, rows, targets.y, z, weights, factors, against, True)
         scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
             theta, momentum = climb.theta.copy(), climb.momentum.copy()
@@ -326,20 +377,38 @@ def climbed(
     return climb, targets.level(scale), odd
 
 
-def fitted(knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float) -> Fit:
-    """The posterior of the rows: of these arguments alone, so that a restored one has the same bits."""
-    targets, weights = Targets.of(rows.y), Weights.of(theta, knobs, level)
-    z = metric.z(rows.contexts, weights.relevance)
+def fitted(
+    knobs: Knobs,
+    rows: Rows,
+    metric: ContextMetric,
+    theta: Array,
+    level: float,
+    older: Older | None = None,
+    ready: Ready | None = None,
+) -> Fit:
+    """The posterior of the rows: of the first arguments alone, so that a restored one has the same bits.
+
+    An older one, and what is ready, only save time: they give the same bits.
+    """
+    targets = ready.targets if ready is not None else Targets.of(rows.y)
+    if older is not None and older.is_of(theta, metric):
+        weights, z = older.fit.weights._replace(level=level), older.z(rows.contexts)
+    else:
+        weights, older = Weights.of(theta, knobs, level), None
+        bounded = None if ready is None else ready.bounded
+        z = weighted(metric.bounded(rows.contexts) if bounded is None else bounded, weights.relevance)
     look = numpy_pass if knobs.tables is None else native_pass
-    found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
+    found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False, older)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit, found.native)
-    return Fit(knobs, rows, metric, weights, z, *parts)
+    return Fit(knobs, rows, metric, weights, z, *parts, theta)
 
 
 def _deviation(y: Array) -> float:
     """Of y [n] with any finite numbers up to LARGEST."""
-    size = max(float(np.abs(y).max()), 1e-300)
-    return size * float((y / size).std())
+    size = max(float(y.max()), -float(y.min()), 1e-300)
+    y = y / size
+    y -= y.sum() / len(y)
+    return size * math.sqrt(float(y @ y) / len(y))
 
 
 def trusted(trust: Array, odd: Array) -> Array:

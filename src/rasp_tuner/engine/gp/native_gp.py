@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
-    "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 6]),
+    "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 3, COUNT, *[POINTER] * 5]),
+    "spare": (None, [POINTER, POINTER, POINTER]),
+    "beside": (None, [*[POINTER] * 3, NUMBER, NUMBER, *[POINTER] * 3]),
+    "solve": (None, [POINTER, POINTER, POINTER]),
     "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER]),
     "means": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 3]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
     "moves": (COUNT, [POINTER, POINTER, NUMBER, POINTER, POINTER]),
-    "descend": (NUMBER, [POINTER, POINTER, POINTER, POINTER, COUNT, POINTER]),
+    "descend": (None, [POINTER, POINTER, POINTER, COUNT, POINTER, POINTER, COUNT, COUNT, POINTER]),
     "value": (
         None,
         [POINTER, COUNT, POINTER, COUNT, *[POINTER] * 4, NUMBER, POINTER, COUNT, *[POINTER] * 3],
@@ -51,10 +54,11 @@ _own = threading.local()
 
 def scratch(size: int) -> int:
     """The address of memory of this thread for one call."""
-    found: Array | None = getattr(_own, "scratch", None)
-    if found is None or len(found) < size:
-        found = _own.scratch = np.empty(2 * size)
-    return address(found)
+    found: tuple[Array, int, int] | None = getattr(_own, "scratch", None)
+    if found is None or found[1] < size:
+        made = np.empty(2 * size)
+        found = _own.scratch = made, len(made), address(made)
+    return found[2]
 
 
 class Features(NamedTuple):
@@ -112,10 +116,18 @@ class NativeFit(NamedTuple):
 
     struct: bytes
     owners: tuple[Array, ...]
+    context_dim: int
     root: Array
+    pairs: Array  # [2, n, n] covariance without level and noise, and kc; up to the diagonal
     alpha: Array
     noises: Array
-    context: int  # dimensions of a context
+
+
+class Known(NamedTuple):
+    """The pairs of an older fit with the same weights."""
+
+    pairs: Array  # [2, m, m]
+    kept: NDArray[np.int64]  # [n] where each row was there, ascending; -1: nowhere
 
 
 def prepared(
@@ -124,55 +136,58 @@ def prepared(
     """Memory for a fit; weights of effects, choices and embedding; rows: points, features, counts, trust, times, y."""
     points, effects, curved, mean, embedding, counts, trust, times, y = rows
     n = len(y)
-    embedded, sizes, root, alpha, noises = (
-        np.empty((n, tables.e)),
-        np.empty(n),
-        np.empty((n, n)),
-        np.empty(n),
-        np.empty(n),
-    )
-    owners = tuple(
-        np.ascontiguousarray(a, dtype=np.float64)
-        for a in (
-            h,
-            *weights,
-            points,
-            effects,
-            curved,
-            mean,
-            embedding,
-            z,
-            counts,
-            trust,
-            times,
-            y,
-            embedded,
-            sizes,
-            root,
-            alpha,
-            noises,
-        )
-    )
+    embedded, turned = np.empty((tables.e, n)), np.empty((2 * tables.p + tables.q, n))
+    root, pairs, alpha, noises = np.empty((n, n)), np.empty((2, n, n)), np.empty(n), np.empty(n)
+    given = (h, *weights, points, effects, curved, mean, embedding, z, counts, trust, times, y)
+    owners = (
+        *(np.ascontiguousarray(a, dtype=np.float64) for a in given), embedded, turned, root, *pairs, alpha, noises,
+    )  # fmt: skip
     packed = struct.pack(f"2qd{len(owners)}Q", n, z.shape[1], level, *map(address, owners))
-    return NativeFit(packed, owners, root, alpha, noises, z.shape[1])
+    return NativeFit(packed, owners, z.shape[1], root, pairs, alpha, noises)
 
 
 def fit(
-    tables: KnobTables, made: NativeFit, factors: Array, priors: Array, slopes: int
+    tables: KnobTables, made: NativeFit, factors: Array, priors: Array, slopes: int, known: Known | None = None
 ) -> tuple[float, int, Array | None, Array | None]:
     """The scale, which factor of the noise; slopes of the evidence and how odd each row is, if `slopes` > 0."""
     n = len(made.alpha)
     slope, odd = (np.empty(slopes), np.empty(n)) if slopes else (None, None)
     out = np.empty(2)
-    widest = max(tables.p, tables.q, tables.e, made.context, slopes)
-    memory = scratch(8 * n * n + max(n, 8) * (widest + 8) + 4 * widest + n * n)
-    none = 0 if slope is None or odd is None else address(slope)
+    widths = tables.p + tables.e + made.context_dim
+    memory = scratch(7 * n * n + n * (widths + 8) + 2 * widths)
+    if known is not None and slopes:
+        raise ValueError("slopes need all parts of the covariance")
+    of_known = (0, 0, 0) if known is None else (address(known.pairs), known.pairs.shape[1], address(known.kept))
     if functions()["fit"](
-        tables.struct, made.struct, len(factors), address(factors), address(priors), none,
-        0 if odd is None else address(odd), address(out), memory,
+        tables.struct, made.struct, len(factors), address(factors), address(priors), *of_known,
+        0 if slope is None else address(slope), 0 if odd is None else address(odd), address(out), memory,
     ):  # fmt: skip
         raise np.linalg.LinAlgError("the covariance of the rows is not positive definite")
     return float(out[0]), int(out[1]), slope if slope is None else 0.5 * slope, odd
+
+
+def spare(made: NativeFit) -> Array:
+    """[n] the variance of each row given the others, without its noise."""
+    n = len(made.alpha)
+    out = np.empty(n)
+    functions()["spare"](made.struct, address(out), scratch(2 * n * n))
+    return out
+
+
+def beside(made: NativeFit, lin: Array, choice: Array, own: float, own_choice: float) -> tuple[Array, Array]:
+    """See bill.py; lin, choice [n]: what each row shares with the default."""
+    n = len(made.alpha)
+    out = np.empty((n, n)), np.empty((n, n))
+    memory = scratch(n)
+    functions()["beside"](made.struct, address(lin), address(choice), own, own_choice, *map(address, out), memory)
+    return out
+
+
+def solve(made: NativeFit, b: Array) -> Array:
+    """The covariance of the rows with noise, its inverse times b [n]."""
+    out = np.empty(len(b))
+    functions()["solve"](made.struct, address(b), address(out))
+    return out
 
 
 class NativeHere:
@@ -181,7 +196,7 @@ class NativeHere:
     def __init__(self, tables: KnobTables, made: NativeFit, z: Array, now: float) -> None:
         self._tables, self._made, n = tables, made, len(made.alpha)
         self._arrays = [np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(tables.p), np.empty(tables.q)]
-        self.kc, *_, self.effects, self.curved = self._arrays
+        self.kc, self.share, *_, self.effects, self.curved = self._arrays
         self._struct = ctypes.create_string_buffer(struct.pack("3d6Q", 0.0, 0.0, 0.0, *map(address, self._arrays)))
         functions()["here"](tables.struct, made.struct, self._struct, address(np.ascontiguousarray(z)), now)
 
@@ -194,20 +209,24 @@ class NativeHere:
     def joint(self, points: Array) -> tuple[Array, Array]:
         t, points, m, n = self._tables, np.ascontiguousarray(points), len(points), len(self.kc)
         mean, covariance = np.empty(m), np.empty((m, m))
-        memory = scratch(m * (t.p + t.q + t.e) + n * (t.e + t.p + t.q + 2 * m + 1) + m)
+        memory = scratch(2 * m * (t.p + t.q + t.e) + n * (2 * m + 4) + 3 * t.p + t.q)
         functions()["joint"](
             t.struct, self._made.struct, self._struct, m, address(points), address(mean), address(covariance), memory
         )
         return mean, covariance
 
-    def descend(self, x: Array) -> tuple[Array, float]:
-        t, most, end = self._tables, self._tables.most_moves, np.array(x)
-        memory = scratch(most * (t.d + 3) + 2 * t.d + 2 + self._means_room(most))
-        return end, functions()["descend"](t.struct, self._made.struct, self._struct, address(end), most, memory)
+    def descend(self, starts: list[Array], steps: int) -> list[tuple[Array, float]]:
+        t, most, count, ends = self._tables, self._tables.most_moves, len(starts), np.array(starts)
+        means = np.empty(count)
+        memory = scratch(most * (t.d + 3) + 2 * t.d + 2 + self._means_room(most) + count * steps * (2 * t.d + 1))
+        functions()["descend"](
+            t.struct, self._made.struct, self._struct, count, address(ends), address(means), steps, most, memory
+        )
+        return list(zip(ends, means.tolist(), strict=True))
 
     def _means_room(self, m: int) -> int:
         t, n = self._tables, len(self.kc)
-        return m * (t.p + t.q + t.e) + n * (t.e + 1) + 1
+        return m * (t.p + t.q + t.e) + 2 * n + 1
 
 
 def moves(tables: KnobTables, x: Array, width: float) -> tuple[Array, NDArray[np.intp]]:

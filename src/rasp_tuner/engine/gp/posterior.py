@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
+from rasp_tuner.core.context_metric import likeness, squared_gaps
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.gp.context_metric import likeness, squared_gaps
 from rasp_tuner.engine.gp.model import GC, GS, GT, MEMORY_STEPS, VC, VR, VT, Fit
 from rasp_tuner.engine.gp.native_gp import Features, NativeHere
 
@@ -36,6 +36,11 @@ class ContextPosterior:
         self.share: Array = h[GS] + h[GC] * self.kc + h[GT] * kt
         self.base: Array = fit.weights.level + h[VC] * self.kc + h[VT] * kt
         self.own_share, self.own_base = h[GS] + h[GC] + h[GT], fit.weights.level + h[VC] + h[VT]
+
+    @property
+    def row_share(self) -> Array:
+        """[n] how much of each row's effects holds here, now."""
+        return self.share if self.native is None else self.native.share
 
     @cached_property
     def visits(self) -> float:

@@ -72,52 +72,61 @@ def parabola(x: Array, f: Array) -> tuple[Array, Array]:
     return one - bend * x[0], bend
 
 
-def descend(here: ContextPosterior, x: Array) -> tuple[Array, float]:
-    """The end of a coordinate descent of the mean from x [d], and the mean there.
+def descents(here: ContextPosterior, starts: list[Array]) -> list[tuple[Array, float]]:
+    """The ends of coordinate descents of the mean from points [d], and the means there.
 
     All improving moves at once, which is exact without interactions, or the best single one.
     """
+    if here.native is not None and here.fit.knobs.rules is None:
+        return here.native.descend(starts, DESCENTS)
+    ends, steps = [], dict[bytes, tuple[Array, float]]()  # those that descents have in common are made once
+    means = here.mean(np.array(starts)).tolist()
+    for x, least in zip(starts, means, strict=True):
+        for _ in range(DESCENTS):
+            key = x.tobytes()
+            if key not in steps:
+                steps[key] = _step(here, x, least)
+            if steps[key][0] is x:
+                break
+            x, least = steps[key]
+        ends.append((x.copy(), least))
+    return ends
+
+
+def _step(here: ContextPosterior, x: Array, least: float) -> tuple[Array, float]:
+    """Where one step from x [d], of mean `least`, leads to, and the mean there; x itself if it is the end."""
     knobs = here.fit.knobs
-    if here.native is not None and knobs.rules is None:
-        return here.native.descend(x)
-    x, least = x.copy(), float(here.mean(x[None])[0])
-    for _ in range(DESCENTS):
-        points, knob = moves(knobs, x, NEAR)
-        mean = here.mean(points)
-        together, single, single_mean = x.copy(), x, least
-        for j in range(knobs.dim):
-            own = np.flatnonzero(knob == j)
-            if knobs.levels[j] is None:
-                slope, bend = (float(v) for v in parabola(points[own, j] - x[j], mean[own] - least))
-                step = -slope / (2.0 * bend) if bend > LEAST_CURVATURE else -math.copysign(MOST_MOVE, slope)
-                together[j] = min(max(x[j] + min(max(step, -MOST_MOVE), MOST_MOVE), 0.0), 1.0)
-            else:
-                best = int(own[mean[own].argmin()])
-                if mean[best] < least - 1e-9:
-                    together[j] = points[best, j]
-                if mean[best] < single_mean:
-                    single, single_mean = points[best], float(mean[best])
-        together = knobs.lawful(together[None])[0]
-        single = knobs.lawful(single[None])[0]
-        pair = here.mean(np.stack([together, single]))
-        best = int(pair.argmin())
-        if pair[best] > least - 1e-7:
-            break
-        x, least = (together, single)[best].copy(), float(pair[best])
-    return x, least
+    points, knob = moves(knobs, x, NEAR)
+    means, first = here.mean(points).tolist(), knob.searchsorted(np.arange(knobs.dim + 1)).tolist()
+    together, single, single_mean = x.copy(), x, least
+    for j, at in enumerate(x.tolist()):
+        own = range(first[j], first[j + 1])
+        if knobs.levels[j] is None:
+            slope, bend = parabola(points[own, j] - at, np.array([means[i] - least for i in own]))
+            step = -slope / (2.0 * bend) if bend > LEAST_CURVATURE else -math.copysign(MOST_MOVE, slope)
+            together[j] = min(max(at + min(max(step, -MOST_MOVE), MOST_MOVE), 0.0), 1.0)
+        else:
+            best = min(own, key=means.__getitem__)
+            if means[best] < least - 1e-9:
+                together[j] = points[best, j]
+            if means[best] < single_mean:
+                single, single_mean = points[best], means[best]
+    both = knobs.lawful(np.stack([together, single]))
+    pair = here.mean(both).tolist()
+    best = int(pair[1] < pair[0])
+    return (x, least) if pair[best] > least - 1e-7 else (both[best], pair[best])
 
 
 def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Array]:
     """Different stored points, least mean first, without those that are barred; the residual decides among a few."""
     points = here.fit.rows.points
-    seen, found = set(barred), []
+    seen, found, keys = set(barred), [], point_keys(points)
     for i in here.linear_means().argsort(kind="stable").tolist():
-        key = points[i].tobytes()
-        if key not in seen:
-            seen.add(key)
+        if keys[i] not in seen:
+            seen.add(keys[i])
             found.append(points[i])
-        if len(found) == SHORTLIST:
-            break
+            if len(found) == SHORTLIST:
+                break
     if not found:
         return []
     order = here.mean(np.array(found)).argsort(kind="stable")[:count]
@@ -128,29 +137,44 @@ def candidates(here: ContextPosterior, barred: set[bytes], rng: np.random.Genera
     """Points that may be worth a look; those that are barred are left out."""
     knobs = here.fit.knobs
     tried = best_rows(here, barred, BEST_ROWS) or [knobs.default]
-    ends = [descend(here, start) for start in [tried[0], knobs.default, *tried[1:2]]]
+    ends = descents(here, [tried[0], knobs.default, *tried[1:2]])
     ends = [end for end in ends if end[0].tobytes() not in barred] or [(tried[0], 0.0)]
     x0 = min(ends, key=lambda end: end[1])[0]
     lines, line_knob = moves(knobs, x0, STEP)
-    several = np.repeat(x0[None], SEVERAL, axis=0)
     counts = np.minimum(1 + rng.geometric(0.5, SEVERAL), knobs.dim)
     order = rng.random((SEVERAL, knobs.dim)).argsort(axis=1)
     pick, normal = rng.random((SEVERAL, knobs.dim)), rng.normal(size=(SEVERAL, knobs.dim))
-    own = [np.flatnonzero(line_knob == j) for j in range(knobs.dim)]
-    for i in range(SEVERAL):
-        for j in order[i, : counts[i]].tolist():
+    first = line_knob.searchsorted(np.arange(knobs.dim + 1)).tolist()  # line of each knob
+    moved_to, at = lines[np.arange(len(lines)), line_knob].tolist(), x0.tolist()
+    moved: list[tuple[int, int, float]] = []  # candidate, knob, where to
+    for i, (js, count) in enumerate(zip(order.tolist(), counts.tolist(), strict=True)):
+        for j in js[:count]:
             if knobs.levels[j] is None:
-                several[i, j] = min(max(x0[j] + WIDE * normal[i, j], 0.0), 1.0)
+                to = min(max(at[j] + WIDE * float(normal[i, j]), 0.0), 1.0)
             else:
-                several[i, j] = lines[own[j][int(pick[i, j] * len(own[j]))], j]
-    away = np.repeat(x0[None], ELSEWHERE if knobs.scale.any() else 0, axis=0)
-    away += LITTLE * rng.normal(size=away.shape)
-    away = snapped(knobs, np.where(knobs.scale, away, x0))
-    groups = ([x0], [end for end, _ in ends] + tried, [knobs.default], lines, several, away)
-    points = knobs.lawful(np.concatenate([np.array(g).reshape(-1, knobs.dim) for g in groups]))
-    source = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-    first = len(source) - len(away) - len(several) - len(lines)
-    return Candidates(points, source, first + np.arange(len(lines)), line_knob)
+                to = moved_to[first[j] + int(float(pick[i, j]) * (first[j + 1] - first[j]))]
+            moved.append((i, j, to))
+    groups = [1, len(ends) + len(tried), 1, len(lines), SEVERAL, ELSEWHERE if knobs.scale.any() else 0]
+    *_, lined, moved_at, away_at, end = np.cumsum([0, *groups]).tolist()
+    points = np.empty((end, knobs.dim))
+    points[0], points[lined - 1] = x0, knobs.default
+    points[1 : lined - 1] = [point for point, _ in ends] + tried
+    points[lined:moved_at] = lines
+    several = points[moved_at:away_at]
+    several[:] = x0
+    rows, columns, values = zip(*moved, strict=True)
+    several[rows, columns] = values
+    if away_at < end:
+        away = x0 + LITTLE * rng.normal(size=(ELSEWHERE, knobs.dim))
+        points[away_at:] = snapped(knobs, np.where(knobs.scale, away, x0))
+    source = np.repeat(np.arange(len(groups)), groups)
+    return Candidates(knobs.lawful(points), source, np.arange(lined, moved_at), line_knob)
+
+
+def point_keys(points: Array) -> list[bytes]:
+    """A key of each point [m, d], as `tobytes` of it would give."""
+    raw, width = points.tobytes(), points.shape[1] * points.itemsize
+    return [raw[at : at + width] for at in range(0, len(raw), width)]
 
 
 def snapped(knobs: Knobs, points: Array) -> Array:

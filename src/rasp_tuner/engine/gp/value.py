@@ -9,6 +9,8 @@ mean       [m]      of the candidates, x0 first
 moved      [m, m]   deviation by which a look at the first moves the mean of the second
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
@@ -62,6 +64,7 @@ def fall(mean: Array, moved: Array, weights: Array) -> Array:
     return fallen
 
 
+@lru_cache(maxsize=256)
 def node_weights(rows: int) -> Array:
     """[12] of Student's t: hyperparameters that were fitted to few rows are not known well."""
     tail = TAIL + rows / TAIL_ROWS

@@ -39,9 +39,12 @@ from rasp_tuner.engine.kernel.state import Dims, L, Places, State
 
 RECENT_STEPS = 20.0  # that the short memory lasts
 NARROW_WIDTH = 0.3  # of the narrow kernel, in deviations of the context
-FARTHEST = 26.0  # widths of a kernel: beyond, it would underflow
+FARTHEST_GAP = 26.0  # widths of a kernel: beyond, it would underflow
 LEAST_CURVATURE = 0.15  # of a: what a minimiser is computed with at least
-SETTLED_SAMPLES, REFRESH_EVERY_STEPS = 100, 4  # after so many, what changes little is looked at one step in so many
+MOVING_SETTLED_SAMPLES, MOVING_LOOK_EVERY_STEPS = (
+    100,
+    4,
+)  # after so many, what changes little is looked at one step in so many
 MOVING_IDLE_NATS = -7.0  # behind the leader: from there on the moving optimum is idle
 PIN_VARIANCE = 0.01  # of a bowl's least y around the shared level, besides what is known of it
 TINY = 1e-300  # no samples: a sum to divide by
@@ -102,7 +105,7 @@ def minimisers(low: Array, high: Array, mean: Array, a: Array) -> Array:
 
 def refresh_now(steps: Array | float) -> Mask:
     """Whether to spend time on what changes little: always while young, then now and then; of [B] or of one number."""
-    return (steps < SETTLED_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0)
+    return (steps < MOVING_SETTLED_SAMPLES) | (steps % MOVING_LOOK_EVERY_STEPS == 0.0)
 
 
 def _kernels(dims: Dims, state: State, contexts: Array, n: int) -> Array:
@@ -110,7 +113,7 @@ def _kernels(dims: Dims, state: State, contexts: Array, n: int) -> Array:
     near = gaps(dims, state, contexts, n)
     near[:, 0] /= reach(state)[:, None]
     near[:, 1] /= 2.0 * NARROW_WIDTH**2
-    near = np.minimum(near, FARTHEST)
+    near = np.minimum(near, FARTHEST_GAP)
     age = (state.last[:, :n] - (state.steps - 1.0)[:, None]) / RECENT_STEPS
     used = _rows(n) < state.count[:, None]
     kernels = np.zeros((state.size, L, dims.rows))

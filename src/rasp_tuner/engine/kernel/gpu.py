@@ -25,7 +25,7 @@ from rasp_tuner.engine.kernel.moving import sketch
 from rasp_tuner.engine.kernel.native import ARGUMENTS as TAKEN
 from rasp_tuner.engine.kernel.native import NUMBER, POINTER, as_given
 from rasp_tuner.engine.kernel.native_batch import BESIDE, CompiledBeliefs, Given
-from rasp_tuner.engine.kernel.shared_structs import MOST_KNOBS, StateStruct
+from rasp_tuner.engine.kernel.shared_structs import MOST_COMPILED_KNOBS, StateStruct
 from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, E, L, Places, State, shapes
 
 THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together
@@ -61,7 +61,7 @@ def blank_batch(dims: Dims, default: Array, size: int, name: str) -> "GpuBatch":
     if not native.wanted():
         raise CompileError("compiled code is turned off by RASP_NATIVE=0, and a GPU runs nothing else")
     if not native.serves(dims):
-        raise CompileError(f"a GPU takes up to {MOST_KNOBS} knobs, got {dims.knobs}")
+        raise CompileError(f"a GPU takes up to {MOST_COMPILED_KNOBS} knobs, got {dims.knobs}")
     try:
         device = _device(name)
         return GpuBatch(dims, default, device, _blank(dims, size, device))

@@ -18,7 +18,7 @@ from rasp_tuner.engine.kernel.build import SOURCES
 from rasp_tuner.engine.kernel.state import Dims
 
 MAIN = "device.cu"
-HEADERS = ("kernel.h", "linear.h")  # that the files it includes include
+HEADERS = ("constants.h", "kernel.h", "linear.h")  # that the files it includes include
 # no multiplication is fused with an addition: a CPU's are not, and results shall be the same to rounding
 OPTIONS = ("--std=c++20", "--device-as-default-execution-space", "--fmad=false", "--diag-suppress=161")
 PRELUDE = """

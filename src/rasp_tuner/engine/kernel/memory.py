@@ -23,7 +23,7 @@ LEAST_SHARE = 0.0025  # of the spread: contexts that move smoothly still have ne
 REACH_DEVIATIONS = 1.36  # deviations of the usual distance between neighbours that still count as near
 ALIKE_REACHES = 2.0  # times that reach: beyond, a situation has nothing in common with another
 LARGEST_DISTANCE = 4.0  # the most that one distance adds to those statistics: twice its mean
-SETTLED_SAMPLES = 32  # samples from which on one more hardly changes the scales of the context
+SCALES_SETTLED_SAMPLES = 32  # samples from which on one more hardly changes the scales of the context
 
 
 class Scales(NamedTuple):
@@ -40,7 +40,7 @@ def scales(dims: Dims, state: State, contexts: Array | None = None) -> Scales:
     now = _scales(state.mean, state.moment, changes)
     if contexts is None or not dims.context:
         return now
-    young = (state.steps < SETTLED_SAMPLES) | (now.moved < dims.context)
+    young = (state.steps < SCALES_SETTLED_SAMPLES) | (now.moved < dims.context)
     if collapse_mask(young) is False:
         return now
     relative, young = contexts - state.origin, young[:, None]
@@ -115,7 +115,7 @@ def seen_before(state: State, rows: Rows, slots: Places, n: int) -> Flags:
     mean, moment, changes = (array[rows][:, None] for array in (state.mean, state.moment, state.changes))
     changes = changes / np.maximum(steps - 1.0, 1.0)
     own = _scales(mean, moment, changes)
-    young = (steps < SETTLED_SAMPLES) | (own.moved < keys.shape[2])[:, :, None]
+    young = (steps < SCALES_SETTLED_SAMPLES) | (own.moved < keys.shape[2])[:, :, None]
     mean = np.where(young, (steps * mean + now) / (steps + 1.0), mean)
     moment = np.where(young, (steps * moment + now**2) / (steps + 1.0), moment)
     scale = _scales(mean, moment, changes).both[:, :, 0]

@@ -34,7 +34,7 @@ from rasp_tuner.engine.kernel.pooled_prior import centred_level, noise_variances
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State
 
 SLOPE_VARIANCE = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
-REFRESH_EVERY_STEPS = 8  # between looks at the principal components, once there are PLENTY_SAMPLES
+COMPONENTS_EVERY_STEPS = 8  # between looks at the principal components, once there are PLENTY_SAMPLES
 PLENTY_SAMPLES = 40  # after which principal components change little
 YOUNG_SAMPLES, YOUNG_EXTRA_STEPS = 50, 3  # samples up to which every fit takes so many steps more
 LARGEST_TARGET = 1e12  # in units of the curvature: a constant metric that jumps must not overflow
@@ -99,7 +99,7 @@ def fit(dims: Dims, state: State, a: Array, offset: Array, mask: Mask, seen: Bat
     """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask."""
     # here, and not when a sample comes: theta and its covariance must be in the same encoding
     steps, n = seen.steps(state), min(int(seen.most), WINDOW_SAMPLES)
-    rows = rows_where(mask & ((steps < PLENTY_SAMPLES) | (steps % REFRESH_EVERY_STEPS == 0.0)))
+    rows = rows_where(mask & ((steps < PLENTY_SAMPLES) | (steps % COMPONENTS_EVERY_STEPS == 0.0)))
     if rows is not None:
         _refresh(dims, state, rows)
     mean, precision = _prior(dims, state, centred_level(state, offset, a))

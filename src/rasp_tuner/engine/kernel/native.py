@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.build import LIBRARY, digest
 from rasp_tuner.engine.kernel.moving import sketch
-from rasp_tuner.engine.kernel.shared_structs import MOST_KNOBS, DimsStruct, StateStruct, difference
+from rasp_tuner.engine.kernel.shared_structs import MOST_COMPILED_KNOBS, DimsStruct, StateStruct, difference
 from rasp_tuner.engine.kernel.state import Dims, State, shapes
 
 THREADS_FROM_TUNERS = 256  # fewer are done before threads have begun
@@ -92,12 +92,12 @@ def function(name: str, arguments: list[Any], result: Any = None) -> Callable[..
 
 def serves(dims: Dims) -> bool:
     """Whether compiled code is the faster way for tuners of this size."""
-    return dims.knobs <= MOST_KNOBS
+    return dims.knobs <= MOST_COMPILED_KNOBS
 
 
 def dims_struct(dims: Dims, default: Array) -> Owned:
     if not serves(dims):
-        raise ValueError(f"compiled code takes up to {MOST_KNOBS} knobs, got {dims.knobs}")
+        raise ValueError(f"compiled code takes up to {MOST_COMPILED_KNOBS} knobs, got {dims.knobs}")
     own = as_given(np.array(default), 1, dims.knobs)
     matrix = np.ascontiguousarray(sketch(dims)) if dims.context > dims.width else np.zeros(1)
     struct = DimsStruct(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.evidence import FARTHEST
 from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, assign_where, row_max
 from rasp_tuner.engine.kernel.state import NOISES, Dims, E, L, State
 
@@ -29,11 +30,10 @@ LOCAL_ODDS = 3.0  # nats against every local expert but the blind one
 FAMILIAR = 0.5  # of the wide kernel: likeness from which on a situation was seen before
 KEEP = 0.97  # of scores, a step: old ones fade
 FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end a hypothesis
-FARTHEST = 1e150  # deviations: beyond, squares overflow
-STUDENT = math.lgamma((FREEDOM + 1.0) / 2.0) - math.lgamma(FREEDOM / 2.0) - 0.5 * math.log(FREEDOM * math.pi)
+STUDENT_NORM = math.lgamma((FREEDOM + 1.0) / 2.0) - math.lgamma(FREEDOM / 2.0) - 0.5 * math.log(FREEDOM * math.pi)
 
-ESTIMATE_NOISES = np.logspace(-4.0, 0.0, 5)  # rho that the curvature is estimated with
-ESTIMATE_ODDS = NOISE_ODDS * np.abs(np.log10(ESTIMATE_NOISES / START_NOISE))  # nats against them
+ESTIMATE_NOISES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # rho that the curvature is estimated with
+ESTIMATE_ODDS = NOISE_ODDS * np.abs(np.log10(np.array(ESTIMATE_NOISES) / START_NOISE))  # nats against them
 NOISE_LOGS = np.log(np.logspace(-4.0, 0.0, NOISES))  # of the rho that are weighed
 NOISE_VARIANCES = np.exp(NOISE_LOGS)
 NOISE_PRIOR = -DECADE_ODDS * np.abs(NOISE_LOGS - np.log(START_NOISE)) / np.log(10.0)  # their scores before any sample
@@ -79,7 +79,7 @@ def estimate(prior: Prior, G: Array, b: Array, rest: Array, level: Array) -> Arr
 
     For each noise the evidence is largest at one curvature, in closed form; then the noises are weighed by it.
     """
-    noises, n = ESTIMATE_NOISES, np.maximum(G[:, :1, 0], TINY)
+    noises, n = np.array(ESTIMATE_NOISES), np.maximum(G[:, :1, 0], TINY)
     rest = (rest - level * (2.0 * b[:, 0] - level * n[:, 0]))[:, None]
     b = b - level[:, None] * G[:, :, 0]
     precision = G[:, None] / noises[:, None, None] + prior.precision[:, None]
@@ -155,5 +155,5 @@ def observe_noise(state: State, errors: Array, unsure: Array, rows: Mask) -> Non
 def log_student(gap: Array, variance: Array) -> Array:
     """Log density of Student's t, `gap` away from its centre; finite for every gap up to 1e100 and variance > 0."""
     far = np.minimum(np.abs(gap) / np.sqrt(FREEDOM * variance), FARTHEST)
-    log: Array = STUDENT - 0.5 * np.log(variance) - 0.5 * (FREEDOM + 1.0) * np.log1p(far**2)
+    log: Array = STUDENT_NORM - 0.5 * np.log(variance) - 0.5 * (FREEDOM + 1.0) * np.log1p(far**2)
     return log

@@ -34,12 +34,12 @@ class OneStruct(ctypes.Structure):
     ]
 
 
-MOST_KNOBS = 64  # beyond, matrices are large enough for NumPy's linear algebra
+MOST_COMPILED_KNOBS = 64  # beyond, matrices are large enough for NumPy's linear algebra
 STRUCTS: dict[str, type[ctypes.Structure]] = {"Dims": DimsStruct, "State": StateStruct, "One": OneStruct}
 NUMBERS = {
     "L": s.L, "E": s.E, "SLOTS": s.SLOTS, "SPARE_SLOTS": s.SPARE_SLOTS, "WINDOW": s.WINDOW_SAMPLES,
     "EARLY": s.EARLY_SAMPLES, "NOISES": s.NOISES, "SKETCH_DIMENSIONS": s.SKETCH_DIMENSIONS, "RANK": s.RANK,
-    "MOST_KNOBS": MOST_KNOBS,
+    "MOST_KNOBS": MOST_COMPILED_KNOBS,
 }  # fmt: skip
 
 

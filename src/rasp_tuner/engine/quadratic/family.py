@@ -11,7 +11,7 @@ import numpy as np
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Samples
 from rasp_tuner.core.threads import one_thread
-from rasp_tuner.engine.family import Forecast, Trial
+from rasp_tuner.engine.family import Forecast, Prices, Trial
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
 from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
@@ -24,6 +24,7 @@ from rasp_tuner.types import Slots
 
 FIRST = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PRIOR = ("location", "location_variance")  # what a fleet knew before the first sample
+KEPT = ("weights", "context_least", "context_most", *PRIOR)  # by whoever learns the first trials again
 QuadraticBelief = NumpyBelief | NativeBelief
 
 
@@ -31,6 +32,7 @@ class QuadraticFamily:
     """Bounded slots of sufficient statistics; every belief is one weighted regression, solved exactly."""
 
     experts: tuple[str, ...] = (*LOCAL_EXPERTS, MOVING_EXPERT)
+    hindsight = False
 
     def __init__(self, default: Array, context_dim: int, metrics: int) -> None:
         self.default = default
@@ -52,6 +54,9 @@ class QuadraticFamily:
         """Score the experts, then take the trial in; a failed one counts like any other, but is never an outlier."""
         self.one.learn(trial, belief, forecast)
 
+    def bill(self, prices: Prices) -> None:
+        del prices  # booked once and for all: sums do not know which of them were suggested
+
     @one_thread()
     def reweigh(self, weights: Array) -> None:
         reweigh(self.tuners, weights[None], True)
@@ -62,9 +67,13 @@ class QuadraticFamily:
 
     def forget(self) -> None:
         fresh = blank(self.dims, 1, start(self.dims))
-        for name in ("weights", "context_least", "context_most", *PRIOR):
+        for name in KEPT:
             getattr(fresh, name)[:] = getattr(self.tuners, name)
         self._hold(fresh)
+
+    @property
+    def relevance(self) -> None:
+        return None
 
     def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
         state = self.tuners

@@ -46,6 +46,7 @@ class Step(NamedTuple):
     expected: Mapping[str, Expected]  # of the default, before this was learned; by metric
     late: bool = False
     known_context: bool = True
+    relevance: Array | None = None  # of each dimension of the context, as learned by then
 
 
 class History:
@@ -69,10 +70,10 @@ class History:
 
     def add_step(self, told: Step) -> None:
         """Add a step."""
-        at, context, params, metrics, reasons, expected, late, known_context = told
+        at, context, params, metrics, reasons, expected, late, known_context, relevance = told
         why = None if reasons is None else reasons.explanation()
         step, names = self.trace.steps, self._definition.metrics
-        regime = self._regime(context) if known_context else None
+        regime = self._regime(context, relevance) if known_context else None
         error = self._error(metrics, why)
         if regime is not None and why is not None and not self.regimes.stray:
             value = None if self._definition.preset == "paper" else error  # its errors are relative to their time
@@ -237,8 +238,8 @@ class History:
         self.regimes.restore(data["regimes"], under("regimes/", state))
         self.visits.restore(data.get("visits"))
 
-    def _regime(self, context: Any) -> int:
-        regime = self.regimes.add(self._encoder.encode(context))
+    def _regime(self, context: Any, relevance: Array | None) -> int:
+        regime = self.regimes.add(self._encoder.encode(context), relevance)
         for gone, kept in self.regimes.merged:
             self.gains.merge_regimes(gone, kept)
         for gone, kept in self.regimes.joined:

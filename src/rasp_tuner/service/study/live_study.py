@@ -161,7 +161,18 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell(id, metrics, record.ran), metrics)
         late = self._close_ask(event, replace(record, status="told", metrics=metrics))
         self.counts.tells += 1
-        self._charts.add(Step(event.at, record.context, record.learned_params, metrics, why, expected, late))
+        self._charts.add(
+            Step(
+                event.at,
+                record.context,
+                record.learned_params,
+                metrics,
+                why,
+                expected,
+                late,
+                relevance=self.tuner.relevance(),
+            )
+        )
 
     def _apply_failed(self, event: Event) -> None:
         record = self._ask_answered_by(event)
@@ -169,7 +180,9 @@ class LiveStudy:
         why = self._learn(record, lambda id: self.tuner.tell_failed(id, reason, record.ran), None)
         late = self._close_ask(event, replace(record, status="failed", reason=reason))
         self.counts.failures += 1
-        self._charts.add(Step(event.at, record.context, record.learned_params, None, why, {}, late))
+        self._charts.add(
+            Step(event.at, record.context, record.learned_params, None, why, {}, late, relevance=self.tuner.relevance())
+        )
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
@@ -179,7 +192,7 @@ class LiveStudy:
         self.counts.observations += 1
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
-        self._charts.add(Step(event.at, context, params, metrics, None, expected))
+        self._charts.add(Step(event.at, context, params, metrics, None, expected, relevance=self.tuner.relevance()))
 
     def _apply_freeze(self, event: Event) -> None:
         serves = event.body.get("at")

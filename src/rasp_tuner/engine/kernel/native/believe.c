@@ -9,17 +9,12 @@
 #include "learn.h"
 #include "quadratic.h"
 
-static const double RECENT_STEPS = 20.0;   /* that the short memory lasts */
-static const double NARROW_WIDTH = 0.3;    /* of the narrow kernel, in deviations of the context */
-static const double FARTHEST_GAP = 26.0;   /* beyond, a kernel is no smaller */
 static const double LEAST_COUNTED = 1e-250; /* a smaller weight changes nothing, but its products are slow */
-static const double MOVING_IDLE_NATS = -7.0; /* behind the leader: from there on the moving optimum is idle */
 #ifdef RASP_KNOBS
 enum { MOST_SIDE_BY_SIDE = 0 };
 #else
 enum { MOST_SIDE_BY_SIDE = 33 }; /* features: larger matrices are inverted one by one, for the sake of the cache */
 #endif
-enum { MOVING_SETTLED_SAMPLES = 100, MOVING_LOOK_EVERY_STEPS = 4 };
 
 typedef struct {
     double *gaps, *W, *sums, *A, *inverse, *side, *Sf, *estimate;
@@ -127,7 +122,7 @@ WIDER static void pin(const Dims *dims, const State *one, double level, double *
     minimiser(dims, mean, one->curvature[0], u);
     features(dims, u, f);
     symmetric_times_shared(p, S, f, s->Sf);
-    double by = 1.0 / (dot(p, f, s->Sf) + one->level_variance[0] + 0.01);
+    double by = 1.0 / (dot(p, f, s->Sf) + one->level_variance[0] + PIN_VARIANCE);
     double gap = level - dot(p, f, mean);
     EACH(i, p) {
         double gain = s->Sf[i] * by;

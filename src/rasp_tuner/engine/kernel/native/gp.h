@@ -22,8 +22,11 @@ typedef struct {                   /* as in gp/native_gp.py: rows with their wei
     const double *effect_weight, *choice_weight, *embedding_weight; /* [p], [p], [e] */
     const double *points, *effects, *curved, *mean, *embedding, *z; /* features of the rows; contexts [n, c] */
     const double *counts, *trust, *times, *y;
-    double *embedded, *sizes;      /* [n, e] embedding times its weight; [n] squared lengths */
-    double *root, *alpha, *noises; /* [n, n] Cholesky factor; [n]; [n] */
+    double *embedded;              /* [e, n] embedding times its weight, turned */
+    double *turned;                /* [2 p + q, n] effects, those of choices, and curved, times roots of weights */
+    double *root;                  /* [n, n] Cholesky factor */
+    double *kernel, *alike;        /* [n, n] covariance without level and noise, and kc, up to the diagonal */
+    double *alpha, *noises;        /* [n]; [n] */
 } GpFit;
 
 typedef struct {                   /* as in gp/native_gp.py: a fit in one context, see posterior.py */
@@ -31,8 +34,6 @@ typedef struct {                   /* as in gp/native_gp.py: a fit in one contex
     double *kc, *share, *base, *residual; /* [n] each; residual: coefficients of the residual in the mean */
     double *effects, *curved;      /* [p], [q] coefficients of the mean */
 } GpHere;
-
-enum { MOST_DESCENTS = 4 };
 
 void gp_features(const GpKnobs *k, int64_t m, const double *points, double *effects, double *curved, double *mean,
                  double *embedding); /* gp_features.c */

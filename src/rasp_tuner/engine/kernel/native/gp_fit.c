@@ -6,88 +6,151 @@
 #include "linear.h"
 
 int cholesky(int64_t n, const double *A, double *lower); /* linear.c */
-int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch);
+void inverse_of_root(int64_t n, double *root, double *inverse);
 
+enum { WIDE = 16, STRIP = 32 }; /* numbers in a context from which on pairs of rows are gone through along them */
 static const double MEMORY_STEPS = 20.0, JITTER = 1e-8, GUESS_ROWS = 2.0;
 
-/* Lower triangles [n, n] of the parts of the covariance. */
+/* Parts of the covariance: lower triangles [n, n] of pairs of rows, or one row of them where the stride is 0. */
 typedef struct {
-    double *kc, *kt, *lin, *choice, *res, *gap, *whole;
+    double *kc, *kt, *lin, *choice, *res, *gap;
+    int64_t stride;
 } Parts;
 
-static Parts parts_in(double *scratch, int64_t n) {
-    const int64_t s = n * n;
-    const Parts parts = {scratch, scratch + s, scratch + 2 * s, scratch + 3 * s, scratch + 4 * s, scratch + 5 * s, scratch + 6 * s};
+static Parts parts_in(double *scratch, int64_t n, int whole) {
+    const int64_t s = whole ? n * n : n;
+    const Parts parts = {scratch, scratch + s, scratch + 2 * s, scratch + 3 * s, scratch + 4 * s, scratch + 5 * s, whole ? n : 0};
     return parts;
 }
 
-/* out [0 .. i] = sum_k w_k x_ik x_jk over rows j <= i of x [n, k]; columns [k, n] are the same, turned. */
-static inline void weighted_products(int64_t n, int64_t i, int64_t width, const double *row, const double *weight,
-                                     const double *columns, double *restrict out) {
-    for (int64_t j = 0; j <= i; j++) out[j] = 0.0;
+/* Features of the rows [width, n], turned; effects, choices and curved ones times the roots of their weights. */
+typedef struct {
+    double *embedded, *z, *effects, *choices, *curved;
+    int gaps_known; /* of contexts: they are in `kc` already */
+} Columns;
+
+static void turned(int64_t n, int64_t width, const double *rows, const double *weight, double *columns) {
     for (int64_t k = 0; k < width; k++) {
-        const double w = weight[k] * row[k];
-        if (w != 0.0) add_scaled(i + 1, w, columns + k * n, out);
+        const double by = weight ? sqrt(weight[k]) : 1.0;
+        for (int64_t i = 0; i < n; i++) columns[k * n + i] = by * rows[i * width + k];
     }
 }
 
-static void turned(int64_t n, int64_t width, const double *rows, double *columns) {
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < width; k++) columns[k * n + i] = rows[i * width + k];
+/* Most of them are kept in f. scratch: n c. */
+static Columns columns_of(const GpKnobs *k, const GpFit *f, double *scratch) {
+    const int64_t n = f->n;
+    Columns c = {.gaps_known = 0};
+    c.embedded = f->embedded, c.z = scratch, c.effects = f->turned, c.choices = c.effects + n * k->p;
+    c.curved = c.choices + n * k->p;
+    for (int64_t a = 0; a < k->e; a++)
+        for (int64_t i = 0; i < n; i++) c.embedded[a * n + i] = f->embedding[i * k->e + a] * f->embedding_weight[a];
+    if (f->c < WIDE) turned(n, f->c, f->z, NULL, c.z);
+    turned(n, k->p, f->effects, f->effect_weight, c.effects);
+    turned(n, k->p, f->effects, f->choice_weight, c.choices);
+    turned(n, k->q, f->curved, k->curved_variance, c.curved);
+    return c;
 }
 
-static inline void squared_gaps(int64_t n, int64_t i, int64_t width, const double *row, const double *columns,
+/* out [count] += products of row i with the first rows */
+static inline void add_products(int64_t n, int64_t i, int64_t count, int64_t width, const double *columns,
                                 double *restrict out) {
-    for (int64_t j = 0; j <= i; j++) out[j] = 0.0;
     for (int64_t k = 0; k < width; k++) {
-        const double *column = columns + k * n, own = row[k];
-        for (int64_t j = 0; j <= i; j++) out[j] += (column[j] - own) * (column[j] - own);
+        const double *column = columns + k * n, own = column[i];
+        if (own != 0.0) add_scaled(count, own, column, out);
     }
 }
 
-/* columns: room for n times the widest of effects, embedding, curved and context. */
-WIDER static void covariance(const GpKnobs *k, const GpFit *f, Parts s, double *columns) {
+static inline void squared_gaps(int64_t n, int64_t i, int64_t count, int64_t width, const double *columns,
+                                double *restrict out) {
+    for (int64_t j = 0; j < count; j++) out[j] = 0.0;
+    for (int64_t k = 0; k < width; k++) {
+        const double *column = columns + k * n, own = column[i];
+        for (int64_t j = 0; j < count; j++) out[j] += (column[j] - own) * (column[j] - own);
+    }
+}
+
+/* The same of contexts z [n, c] with many numbers each: of STRIP of them after the other, which stay close at hand. */
+static inline void context_gaps(int64_t i, int64_t count, int64_t from, int64_t c, const double *z, double *restrict out) {
+    const double *own = z + i * c + from;
+    const int64_t width = c - from < STRIP ? c - from : STRIP;
+    for (int64_t j = 0; j < count; j++) {
+        const double *other = z + j * c + from;
+        double sums[4] = {0.0, 0.0, 0.0, 0.0};
+        int64_t a = 0;
+        for (; a + 4 <= width; a += 4)
+            for (int b = 0; b < 4; b++) sums[b] += (own[a + b] - other[a + b]) * (own[a + b] - other[a + b]);
+        for (; a < width; a++) sums[0] += (own[a] - other[a]) * (own[a] - other[a]);
+        out[j] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    }
+}
+
+/* The covariance of row i with the first `count` rows, without level and noise, and its parts [count] each.
+ * Two rows have the same bits, whichever comes first. */
+static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *c, int64_t i, int64_t count, Parts s,
+                               double *restrict whole) {
     const double *h = f->hyper;
     const int64_t n = f->n;
-    for (int64_t i = 0; i < n; i++) {
-        double size = 0.0;
-        for (int64_t a = 0; a < k->e; a++) {
-            const double x = f->embedding[i * k->e + a] * f->embedding_weight[a];
-            f->embedded[i * k->e + a] = x;
-            size += x * x;
-        }
-        f->sizes[i] = size;
+    double *restrict kc = s.kc, *restrict kt = s.kt, *restrict lin = s.lin, *restrict choice = s.choice;
+    double *restrict res = s.res, *restrict gap = s.gap;
+    squared_gaps(n, i, count, k->e, c->embedded, gap);
+    if (f->c < WIDE) squared_gaps(n, i, count, f->c, c->z, kc);
+    else if (!c->gaps_known) {
+        for (int64_t j = 0; j < count; j++) kc[j] = 0.0;
+        for (int64_t from = 0; from < f->c; from += STRIP) context_gaps(i, count, from, f->c, f->z, kc);
     }
-    turned(n, k->e, f->embedded, columns);
-    for (int64_t i = 0; i < n; i++) squared_gaps(n, i, k->e, f->embedded + i * k->e, columns, s.gap + i * n);
-    turned(n, f->c, f->z, columns);
-    for (int64_t i = 0; i < n; i++) {
-        double *kc = s.kc + i * n, *kt = s.kt + i * n, *res = s.res + i * n, *gap = s.gap + i * n;
-        squared_gaps(n, i, f->c, f->z + i * f->c, columns, kc);
-        for (int64_t j = 0; j <= i; j++) {
-            kc[j] *= -0.5;
-            kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
-            res[j] = -0.5 * gap[j];
-        }
-        exp_falling(i + 1, kc);
-        exp_falling(i + 1, kt);
-        exp_falling(i + 1, res);
+    for (int64_t j = 0; j < count; j++) {
+        kc[j] *= -0.5;
+        kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
+        res[j] = -0.5 * gap[j];
+        lin[j] = choice[j] = whole[j] = 0.0;
     }
-    turned(n, k->p, f->effects, columns);
-    for (int64_t i = 0; i < n; i++) {
-        weighted_products(n, i, k->p, f->effects + i * k->p, f->effect_weight, columns, s.lin + i * n);
-        weighted_products(n, i, k->p, f->effects + i * k->p, f->choice_weight, columns, s.choice + i * n);
+    exp_falling(count, kc);
+    exp_falling(count, kt);
+    exp_falling(count, res);
+    add_products(n, i, count, k->p, c->effects, lin);
+    add_products(n, i, count, k->p, c->choices, choice);
+    add_products(n, i, count, k->q, c->curved, whole);
+    for (int64_t j = 0; j < count; j++) {
+        res[j] *= h[VR];
+        const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
+        whole[j] += h[VC] * kc[j] + h[VT] * kt[j] + (lin[j] + res[j]) * sharing + choice[j] * kc[j];
     }
-    turned(n, k->q, f->curved, columns);
-    for (int64_t i = 0; i < n; i++) {
-        double *whole = s.whole + i * n, *res = s.res + i * n;
-        const double *kc = s.kc + i * n, *kt = s.kt + i * n, *lin = s.lin + i * n, *choice = s.choice + i * n;
-        weighted_products(n, i, k->q, f->curved + i * k->q, k->curved_variance, columns, whole);
-        for (int64_t j = 0; j <= i; j++) {
-            res[j] *= h[VR];
-            const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
-            whole[j] += f->level + h[VC] * kc[j] + h[VT] * kt[j] + (lin[j] + res[j]) * sharing + choice[j] * kc[j];
+}
+
+/* The lower triangles of f->kernel, without level and noise, and f->alike. Of rows that are those of an older fit with the same weights,
+ * `kept` [n] says where they were there, ascending; -1: nowhere. */
+WIDER static void covariance(const GpKnobs *k, const GpFit *f, const double *older, int64_t old_n, const int64_t *kept,
+                             Parts s, double *scratch) {
+    const int64_t n = f->n;
+    Columns columns = columns_of(k, f, scratch);
+    if (!older && f->c >= WIDE && s.stride) {
+        columns.gaps_known = 1;
+        for (int64_t i = 0; i < n; i++) memset(s.kc + i * n, 0, sizeof(double) * (size_t)n);
+        for (int64_t from = 0; from < f->c; from += STRIP)
+            for (int64_t i = 0; i < n; i++) context_gaps(i, i + 1, from, f->c, f->z, s.kc + i * n);
+    }
+    if (!older)
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = i * s.stride;
+            const Parts row = {s.kc + at, s.kt + at, s.lin + at, s.choice + at, s.res + at, s.gap + at, 0};
+            covariances(k, f, &columns, i, i + 1, row, f->kernel + i * n);
+            memcpy(f->alike + i * n, row.kc, sizeof(double) * (size_t)(i + 1));
         }
+    else {
+        double *row = scratch + n * f->c; /* [n] */
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j <= i && kept[i] >= 0; j++)
+                if (kept[j] >= 0) {
+                    const int64_t at = kept[i] * old_n + kept[j];
+                    f->kernel[i * n + j] = older[at];
+                    f->alike[i * n + j] = older[old_n * old_n + at];
+                }
+        for (int64_t i = 0; i < n; i++)
+            if (kept[i] < 0) {
+                covariances(k, f, &columns, i, n, s, row); /* of the parts, the first row */
+                for (int64_t j = 0; j <= i; j++) f->kernel[i * n + j] = row[j], f->alike[i * n + j] = s.kc[j];
+                for (int64_t j = i + 1; j < n; j++) f->kernel[j * n + i] = row[j], f->alike[j * n + i] = s.kc[j];
+            }
     }
 }
 
@@ -105,12 +168,11 @@ typedef struct {
 } Solved;
 
 /* The factor and alpha under a noise of s2; `noises`, `alpha` and `root` of f are written. Not finite: not definite. */
-static Solved solved(const GpFit *f, const double *whole, double s2, double *of_y,
-                     double *of_mean) {
+static Solved solved(const GpFit *f, double s2, double *of_y, double *of_mean) {
     const int64_t n = f->n;
     Solved out = {0.0, -INFINITY};
     for (int64_t i = 0; i < n; i++) {
-        memcpy(f->root + i * n, whole + i * n, sizeof(double) * (size_t)(i + 1));
+        for (int64_t j = 0; j <= i; j++) f->root[i * n + j] = f->kernel[i * n + j] + f->level;
         f->noises[i] = s2 / (f->counts[i] * f->trust[i]);
         f->root[i * n + i] += f->noises[i] + JITTER * f->level;
     }
@@ -135,7 +197,11 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
     const double *h = f->hyper;
     const int64_t n = f->n, d = k->d;
     double *sharing = scratch, *of_kc = sharing + n, *of_res = of_kc + n, *context = of_res + n;
-    double *by_effect = context + n, *by_choice = by_effect + k->p, *by_axis = by_choice + k->p, *row = by_axis + k->e;
+    double *by_effect = context + n, *by_choice = by_effect + k->p, *by_axis = by_choice + k->p, *gaps = by_axis + k->e;
+    double *pairs = gaps + n, *sums = pairs + n; /* [n] weights of each row; [c] */
+    memset(pairs, 0, sizeof(double) * (size_t)n);
+    double *columns = sums + f->c; /* effects [p, n] */
+    turned(n, k->p, f->effects, NULL, columns);
     memset(slope, 0, sizeof(double) * (size_t)(HYPERS + d + f->c));
     memset(by_effect, 0, sizeof(double) * (size_t)(2 * k->p + k->e));
     for (int64_t i = 0; i < n; i++) {
@@ -168,24 +234,33 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
         slope[VT] += h[VT] * vt;
         slope[VR] += vr;
         slope[ELL] += 0.5 * ell;
-        for (int64_t a = 0; a < k->p; a++) row[a] = 0.0;
-        for (int64_t j = 0; j <= i; j++) add_scaled(k->p, sharing[j], f->effects + j * k->p, row);
-        for (int64_t a = 0; a < k->p; a++) by_effect[a] += f->effects[i * k->p + a] * row[a];
-        for (int64_t a = 0; a < k->p; a++) row[a] = 0.0;
-        for (int64_t j = 0; j <= i; j++) add_scaled(k->p, of_kc[j], f->effects + j * k->p, row);
-        for (int64_t a = 0; a < k->p; a++) by_choice[a] += f->effects[i * k->p + a] * row[a];
-        for (int64_t a = 0; a < k->e; a++) row[a] = 0.0;
-        for (int64_t j = 0; j <= i; j++) { /* -(x_i - x_j)^2 / 2 each, of a pair that counts twice already */
-            const double *other = f->embedded + j * k->e, *own = f->embedded + i * k->e;
-            for (int64_t a = 0; a < k->e; a++) row[a] -= 0.5 * of_res[j] * (own[a] - other[a]) * (own[a] - other[a]);
+        for (int64_t a = 0; a < k->p; a++) { /* most effects of a point are 0 */
+            const double own = f->effects[i * k->p + a];
+            if (own == 0.0) continue;
+            by_effect[a] += own * dot(i + 1, sharing, columns + a * n);
+            if (f->choice_weight[a] != 0.0) by_choice[a] += own * dot(i + 1, of_kc, columns + a * n);
         }
-        for (int64_t a = 0; a < k->e; a++) by_axis[a] += row[a];
-        for (int64_t j = 0; j <= i; j++) {
-            const double *other = f->z + j * f->c, *own = f->z + i * f->c, by = -0.5 * context[j];
-            double *to = slope + HYPERS + d;
-            for (int64_t a = 0; a < f->c; a++) to[a] += by * (own[a] - other[a]) * (own[a] - other[a]);
+        for (int64_t a = 0; a < k->e; a++) { /* -(x_i - x_j)^2 / 2 each, of a pair that counts twice already */
+            const double *other = f->embedded + a * n, own = other[i];
+            for (int64_t j = 0; j <= i; j++) gaps[j] = (own - other[j]) * (own - other[j]);
+            by_axis[a] -= 0.5 * dot(i + 1, of_res, gaps);
+        }
+        /* -(z_i - z_j)^2 / 2 each: products of two now, squares of one below */
+        const double *own = f->z + i * f->c;
+        double *to = slope + HYPERS + d;
+        int64_t j = 0;
+        for (int64_t a = 0; a < f->c; a++) sums[a] = 0.0;
+        for (; j + 4 <= i; j += 4) add_four(f->c, context + j, 1, f->z + j * f->c, f->c, sums);
+        for (; j < i; j++) add_scaled(f->c, context[j], f->z + j * f->c, sums);
+        for (int64_t a = 0; a < f->c; a++) to[a] += own[a] * sums[a];
+        for (j = 0; j < i; j++) {
+            pairs[i] += context[j];
+            pairs[j] += context[j];
         }
     }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t a = 0; a < f->c; a++)
+            slope[HYPERS + d + a] -= 0.5 * pairs[i] * f->z[i * f->c + a] * f->z[i * f->c + a];
     for (int64_t a = 0; a < k->p; a++) {
         const double by = f->effect_weight[a] * by_effect[a] + f->choice_weight[a] * by_choice[a];
         slope[HYPERS + k->effect_knob[a]] += by;
@@ -197,17 +272,19 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
 /* Fit the rows. Of `factors` times the noise the one of greatest evidence is taken, with `priors` [count] taken off the
  * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [n] are written, too.
  * out [2]: the scale, and which factor. Returns 0, or 1 if no covariance was positive definite.
- * scratch: 8 n^2 + n (widest + 8) + 4 widest, the widest of p, q, e and c. */
+ * With `older` [2, old_n, old_n], kernel and alike of another fit, see `covariance`.
+ * scratch: 7 n^2 + n (c + p + 8) + 2 p + e + c. */
 GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors,
-                           const double *priors, double *slope, double *odd, double *out, double *scratch) {
+                           const double *priors, const double *older, int64_t old_n, const int64_t *kept, double *slope,
+                           double *odd, double *out, double *scratch) {
     const int64_t n = f->n;
-    const Parts s = parts_in(scratch, n);
-    double *inverse = scratch + 7 * n * n, *rest = scratch + 8 * n * n, best = -INFINITY;
-    covariance(k, f, s, rest);
+    const Parts s = parts_in(scratch, n, slope != NULL || f->c >= WIDE);
+    double *inverse = scratch + 6 * n * n, *rest = scratch + 7 * n * n, best = -INFINITY;
+    covariance(k, f, older, old_n, kept, s, rest);
     int64_t chosen = -1, last = -1;
     Solved found = {0.0, -INFINITY};
     for (int64_t i = 0; i < count; i++) {
-        const Solved one = solved(f, s.whole, factors[i] * f->hyper[S2], rest, rest + n);
+        const Solved one = solved(f, factors[i] * f->hyper[S2], rest, rest + n);
         last = i;
         if (one.evidence - priors[i] > best) {
             best = one.evidence - priors[i];
@@ -216,13 +293,45 @@ GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, cons
         }
     }
     if (chosen < 0) return 1;
-    if (chosen != last) found = solved(f, s.whole, factors[chosen] * f->hyper[S2], rest, rest + n);
+    if (chosen != last) found = solved(f, factors[chosen] * f->hyper[S2], rest, rest + n);
     out[0] = found.scale;
     out[1] = (double)chosen;
     if (slope) {
-        for (int64_t i = 0; i < n; i++) s.whole[i * n + i] += f->noises[i] + JITTER * f->level;
-        if (inverse_spd(n, s.whole, inverse, rest)) return 1;
+        memcpy(f->kernel, f->root, sizeof(double) * (size_t)(n * n)); /* nobody needs it: theta moves on */
+        inverse_of_root(n, f->kernel, inverse);
         slopes(k, f, s, inverse, slope, odd, rest);
     }
     return 0;
 }
+
+/* spare [n]: the variance of each row given the others, without its noise. scratch: 2 n^2. */
+GP_API void rasp_gp_spare(const GpFit *f, double *spare, double *scratch) {
+    const int64_t n = f->n;
+    memcpy(scratch, f->root, sizeof(double) * (size_t)(n * n));
+    inverse_of_root(n, scratch, scratch + n * n);
+    for (int64_t i = 0; i < n; i++) spare[i] = 1.0 / scratch[n * n + i * (n + 1)] - f->noises[i];
+}
+
+/* beside, between [n, n] of bill.py. lin, choice [n]: effects and residual of each row with those of the default, and of
+ * choices; own, own_choice: of the default with itself. scratch: n. */
+GP_API WIDER void rasp_gp_beside(const GpFit *f, const double *lin, const double *choice, double own, double own_choice,
+                                 double *beside, double *between, double *kt) {
+    const double *h = f->hyper;
+    const int64_t n = f->n;
+    for (int64_t i = 0; i < n; i++) {
+        const double *kc = f->alike + i * n;
+        for (int64_t j = 0; j <= i; j++) kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
+        exp_falling(i + 1, kt);
+        for (int64_t j = 0; j <= i; j++) {
+            const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
+            const double apart = f->kernel[i * n + j] - h[VC] * kc[j] - h[VT] * kt[j]; /* the level is shared */
+            const double with_j = lin[j] * sharing + choice[j] * kc[j], with_i = lin[i] * sharing + choice[i] * kc[j];
+            beside[i * n + j] = apart - with_j;
+            beside[j * n + i] = apart - with_i;
+            between[i * n + j] = between[j * n + i] = apart - with_i - with_j + own * sharing + own_choice * kc[j];
+        }
+    }
+}
+
+/* x [n]: the covariance of the rows with noise, its inverse times b. */
+GP_API void rasp_gp_solve(const GpFit *f, const double *b, double *x) { solve(f->n, f->root, b, x); }

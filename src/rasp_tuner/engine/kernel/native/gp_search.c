@@ -68,16 +68,31 @@ GP_API int64_t rasp_gp_moves(const GpKnobs *k, const double *x, double width, do
     return gp_moves(k, x, width, points, knob);
 }
 
-/* x [d] becomes the end of a descent of the mean from it; returns the mean there.
+/* Steps that descents made so far, to be made again by others: where from, where to, and the mean there. */
+typedef struct {
+    int64_t count;
+    double *from, *to, *mean; /* [count, d], [count, d], [count] */
+} Steps;
+
+/* x [d] becomes the end of a descent of the mean from it, of so many steps at most; returns the mean there.
  * scratch: most (d + 2) + 3 d, and that of gp_means for as many points; most: moves there can be. */
-GP_API double rasp_gp_descend(const GpKnobs *k, const GpFit *f, const GpHere *here, double *x, int64_t most,
-                              double *scratch) {
+static double descended(const GpKnobs *k, const GpFit *f, const GpHere *here, double *x, int64_t most_steps,
+                        int64_t most, Steps *steps, double *scratch) {
     const int64_t d = k->d;
+    const size_t size = sizeof(double) * (size_t)d;
     double *points = scratch, *mean = points + most * d, *ends = mean + most, least;
     int64_t *knob = (int64_t *)(ends + 2 * d + 2);
     double *rest = ends + 2 * d + 2 + most;
     gp_means(k, f, here, 1, x, &least, rest);
-    for (int step = 0; step < MOST_DESCENTS; step++) {
+    for (int64_t step = 0; step < most_steps; step++) {
+        int64_t known = 0;
+        while (known < steps->count && memcmp(steps->from + known * d, x, size)) known++;
+        if (known < steps->count) {
+            if (!memcmp(steps->to + known * d, x, size)) break;
+            memcpy(x, steps->to + known * d, size);
+            least = steps->mean[known];
+            continue;
+        }
         const int64_t count = gp_moves(k, x, NEAR, points, knob);
         double *together = ends, *single = ends + d, single_mean = least, both[2];
         gp_means(k, f, here, count, points, mean, rest);
@@ -104,31 +119,57 @@ GP_API double rasp_gp_descend(const GpKnobs *k, const GpFit *f, const GpHere *he
             i = end;
         }
         gp_means(k, f, here, 2, ends, both, rest);
-        const int better = both[1] < both[0];
-        if (!(both[better] <= least - 1e-7)) break;
-        memcpy(x, ends + better * d, sizeof(double) * (size_t)d);
-        least = both[better];
+        const int better = both[1] < both[0], lower = both[better] <= least - 1e-7;
+        memcpy(steps->from + known * d, x, size);
+        if (lower) {
+            memcpy(x, ends + better * d, size);
+            least = both[better];
+        }
+        memcpy(steps->to + known * d, x, size);
+        steps->mean[known] = least;
+        steps->count++;
+        if (!lower) break;
     }
     return least;
 }
 
+/* Descents from each of x [count, d], see above; mean [count] at their ends.
+ * scratch: most (d + 2) + 3 d + count most_steps (2 d + 1), and that of gp_means for `most` points. */
+GP_API void rasp_gp_descend(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t count, double *x, double *mean,
+                            int64_t most_steps, int64_t most, double *scratch) {
+    const int64_t d = k->d, room = count * most_steps;
+    Steps steps = {0, scratch, scratch + room * d, scratch + 2 * room * d};
+    for (int64_t i = 0; i < count; i++)
+        mean[i] = descended(k, f, here, x + i * d, most_steps, most, &steps, scratch + room * (2 * d + 1));
+}
+
+/* Two numbers that are worked on at once, on every processor. */
+typedef double Pair __attribute__((vector_size(16), aligned(8), may_alias));
+typedef uint64_t PairBits __attribute__((vector_size(16), aligned(8), may_alias));
+
 /* out [m] += min(mean) - E min(mean + moved z), where `at` [count] names the columns that count. */
-static void add_fall(int64_t m, int64_t count, const int64_t *at, const double *mean, const double *moved,
-                     const double *node, const double *weight, double *out) {
-    double least = mean[at[0]];
-    for (int64_t i = 1; i < count; i++) least = mean[at[i]] < least ? mean[at[i]] : least;
+PART_OF_EACH void add_fall(int64_t m, int64_t count, const int64_t *at, const double *mean, const double *moved,
+                           const double *node, const double *weight, double *out) {
+    int64_t best = at[0];
+    for (int64_t i = 1; i < count; i++) best = mean[at[i]] < mean[best] ? at[i] : best;
+    const double least = mean[best], farthest = fmax(fabs(node[0]), fabs(node[NODES - 1]));
+    const Pair *nodes = (const Pair *)node, *weights = (const Pair *)weight;
     for (int64_t r = 0; r < m; r++) {
-        const double *row = moved + r * m;
-        double lowest[NODES], expected = 0.0;
-        for (int z = 0; z < NODES; z++) lowest[z] = INFINITY;
+        const double *row = moved + r * m, most = least + farthest * fabs(row[best]);
+        Pair lowest[NODES / 2];
+        for (int q = 0; q < NODES / 2; q++) lowest[q] = row[best] * nodes[q] + least;
         for (int64_t i = 0; i < count; i++) {
             const double mu = mean[at[i]], by = row[at[i]];
-            for (int z = 0; z < NODES; z++) {
-                const double value = mu + by * node[z];
-                lowest[z] = value < lowest[z] ? value : lowest[z];
+            if (mu - farthest * fabs(by) > most) continue; /* it is never the least */
+            for (int q = 0; q < NODES / 2; q++) {
+                const Pair value = by * nodes[q] + mu;
+                const PairBits less = (PairBits)(value < lowest[q]);
+                lowest[q] = (Pair)(((PairBits)value & less) | ((PairBits)lowest[q] & ~less));
             }
         }
-        for (int z = 0; z < NODES; z++) expected += weight[z] * lowest[z];
+        Pair sum = {0.0};
+        for (int q = 0; q < NODES / 2; q++) sum += weights[q] * lowest[q];
+        const double expected = sum[0] + sum[1];
         out[r] += least - expected > 0.0 ? least - expected : 0.0;
     }
 }

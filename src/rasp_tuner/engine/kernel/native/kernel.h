@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "constants.h"
 #include "linear.h"
 
-enum { L = 4, E = 5, SLOTS = 192, SPARE_SLOTS = 8, WINDOW = 128, EARLY = 40, NOISES = 9 };
-enum { SKETCH_DIMENSIONS = 32, RANK = 3 }; /* that a longer context is projected to; components of it */
+enum { L = 4, E = 5, WINDOW = WINDOW_SAMPLES, EARLY = EARLY_SAMPLES };
 
 typedef struct Dims {
 #ifdef RASP_KNOBS /* compiled for a GPU, as C++, for one size: loops are unrolled, and small arrays are registers */
@@ -32,7 +32,7 @@ typedef struct Dims {
 #ifdef RASP_KNOBS
 enum { MOST_KNOBS = Dims::d, MOST_ROOTS = Dims::d > Dims::w ? Dims::d : Dims::w, MOST_ROWS = Dims::m };
 #else
-enum { MOST_KNOBS = 64, MOST_ROOTS = MOST_KNOBS, MOST_ROWS = 1 + MOST_KNOBS + MOST_KNOBS * (1 + RANK) };
+enum { MOST_KNOBS = MOST_COMPILED_KNOBS, MOST_ROOTS = MOST_KNOBS, MOST_ROWS = 1 + MOST_KNOBS + MOST_KNOBS * (1 + RANK) };
 #endif
 enum { MOST_FEATURES = 1 + 2 * MOST_KNOBS };
 
@@ -78,13 +78,8 @@ typedef struct {
 Belief belief_at(const Dims *dims, double *buffer);
 int64_t belief_length(const Dims *dims);
 
-#define FREEDOM 5.0    /* of the Student-t density: one sample in the tail does not end a hypothesis */
-#define STUDENT_NORM -0.9686195890547249 /* log of its norm */
-#define FARTHEST 1e150 /* deviations: beyond, squares overflow */
 
-#define FAMILIAR 0.5   /* of the wide kernel: likeness from which on a situation was seen before */
-#define LOCAL_ODDS 3.0 /* nats against every local expert but the blind one, before any sample */
-
+/* Nats of an expert before any sample. */
 static inline double expert_prior(int expert) { return expert > 0 && expert < L ? -LOCAL_ODDS : 0.0; }
 
 /* Scratch memory of so many numbers, taken once a call; on a GPU a thread has its own. */

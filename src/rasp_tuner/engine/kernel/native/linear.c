@@ -22,12 +22,13 @@ void features(const Dims *dims, const double *u, double *phi) {
 }
 
 /* x = n log 2 + r with a whole n and |r| <= log(2) / 2: e^r by its Taylor series, and n goes into the exponent.
- * Nothing branches, so that both loops are vectorised. */
+ * Nothing branches, so that all loops are vectorised. */
+#define TO_WHOLE 6755399441055744.0 /* 1.5 * 2^52: a sum with it has no digits after the point */
+#ifdef RASP_KNOBS
 WIDER void exp_falling(int64_t n, double *x) {
-    const double to_whole = 6755399441055744.0; /* 1.5 * 2^52: a sum with it has no digits after the point */
     EACH(i, n) x[i] = x[i] > -708.0 ? x[i] : -708.0;
     EACH(i, n) {
-        double shifted = x[i] * 1.4426950408889634 + to_whole, whole = shifted - to_whole, scale;
+        double shifted = x[i] * 1.4426950408889634 + TO_WHOLE, whole = shifted - TO_WHOLE, scale;
         double r = (x[i] - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10; /* log 2, in two */
         double series = 1.0 / 6227020800.0;
         series = series * r + 1.0 / 479001600.0;
@@ -50,6 +51,38 @@ WIDER void exp_falling(int64_t n, double *x) {
     }
     JOIN();
 }
+#else
+enum { QUADS = 2 }; /* while one waits for a product, the other goes on */
+
+PART_OF_EACH void exp_some(Quad *x) {
+    Quad r[QUADS], series[QUADS], scale[QUADS];
+    for (int i = 0; i < QUADS; i++) {
+        const Quad least = {-708.0, -708.0, -708.0, -708.0};
+        const QuadBits above = (QuadBits)(x[i] > least);
+        const Quad from = (Quad)(((QuadBits)x[i] & above) | ((QuadBits)least & ~above));
+        const Quad shifted = from * 1.4426950408889634 + TO_WHOLE, whole = shifted - TO_WHOLE;
+        r[i] = (from - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10; /* log 2, in two */
+        scale[i] = (Quad)(((QuadBits)shifted + 1023) << 52); /* the last bits of `shifted` are those of n */
+        series[i] = r[i] * (1.0 / 6227020800.0) + 1.0 / 479001600.0;
+    }
+    const double rest[] = {1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0,
+                           1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5};
+    for (int term = 0; term < 10; term++)
+        for (int i = 0; i < QUADS; i++) series[i] = series[i] * r[i] + rest[term];
+    for (int i = 0; i < QUADS; i++) x[i] = (1.0 + (r[i] + r[i] * r[i] * series[i])) * scale[i];
+}
+
+WIDER void exp_falling(int64_t n, double *x) {
+    int64_t i = 0;
+    for (; i + 4 * QUADS <= n; i += 4 * QUADS) exp_some((Quad *)(x + i));
+    if (i < n) {
+        Quad last[QUADS] = {{0.0}};
+        memcpy(last, x + i, sizeof(double) * (size_t)(n - i));
+        exp_some(last);
+        memcpy(x + i, last, sizeof(double) * (size_t)(n - i));
+    }
+}
+#endif
 
 #if defined(RASP_LANES) && RASP_LANES > 1
 int cholesky(int64_t n, const double *A, double *lower) {
@@ -125,9 +158,8 @@ WIDER int cholesky(int64_t n, const double *A, double *lower) {
     return 0;
 }
 
-/* Of a symmetric positive definite A, from its lower triangle; scratch [n, n]. Returns 0 if A is positive definite. */
-WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
-    if (cholesky(n, A, scratch)) return 1;
+/* inverse [n, n] of A = scratch scratch', a lower triangle that is used up. */
+WIDER void inverse_of_root(int64_t n, double *scratch, double *inverse) {
     for (int64_t i = 0; i < n; i++) { /* scratch becomes its own inverse, row by row */
         double *row = inverse, *own = scratch + i * n, by = 1.0 / own[i]; /* room that is not needed yet */
         int64_t k = 0;
@@ -145,6 +177,12 @@ WIDER int inverse_spd(int64_t n, const double *A, double *inverse, double *scrat
         for (; k < n; k++) add_scaled(i + 1, scratch[k * n + i], scratch + k * n, row);
         for (int64_t j = 0; j < i; j++) inverse[j * n + i] = row[j];
     }
+}
+
+/* Of a symmetric positive definite A, from its lower triangle; scratch [n, n]. Returns 0 if A is positive definite. */
+int inverse_spd(int64_t n, const double *A, double *inverse, double *scratch) {
+    if (cholesky(n, A, scratch)) return 1;
+    inverse_of_root(n, scratch, inverse);
     return 0;
 }
 

@@ -64,6 +64,7 @@ static inline Quad operator*(Quad x, Quad y) { for (int i = 0; i < 4; i++) x.of[
 static inline Quad operator*(double x, Quad y) { for (int i = 0; i < 4; i++) y.of[i] *= x; return y; }
 #else
 typedef double Quad __attribute__((vector_size(32), aligned(8), may_alias));
+typedef uint64_t QuadBits __attribute__((vector_size(32), aligned(8), may_alias));
 #endif
 
 /* Four sums side by side, so that one addition need not wait for the last. */

@@ -4,17 +4,8 @@
 
 #include <string.h>
 
-#define JUMP_TIMES 6.0        /* a change beyond so many times the usual one tells of a new situation */
-#define LEAST_SHARE 0.0025    /* of the spread: contexts that move smoothly still have neighbours */
-#define ALIKE_REACHES 2.0     /* times the reach: beyond, a situation has nothing in common with another */
-#define LARGEST_DISTANCE 4.0  /* the most that one distance adds to those statistics: twice its mean */
-#define SAME_PLACE 1e-12      /* of the size of two keys: a smaller squared distance is rounding */
-#define LARGEST_GAP 1e300     /* a distance that overflows is still shorter than one that is ruled out */
-#define SHARP_STEPS 64.0      /* steps in which a slot is not merged: what is recent stays sharp */
-#define REACH_DEVIATIONS 1.36 /* deviations of the usual distance between neighbours that still count as near */
 
-enum { SCALES_SETTLED_SAMPLES = 32 /* samples from which on one more hardly changes the scales of the context */ };
-enum { CANDIDATES = 32 /* slots that look for a partner when slots are merged; they take turns */ };
+enum { CANDIDATES = MERGE_CANDIDATES /* slots that look for a partner when slots are merged; they take turns */ };
 enum { BLOCK = 256, SUMS = 8 }; /* dimensions that are dealt with at a time; sums that are formed side by side */
 
 /* How the dimensions of a context are measured. */

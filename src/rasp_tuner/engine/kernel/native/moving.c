@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#define FARTHEST_OPTIMUM 1e3 /* in u: one absurd context must not throw the others out */
 
 /* A long context is projected at random to fewer dimensions [w]. */
 WIDER static void reduce_context(const Dims *dims, const double *context, double *reduced) {
@@ -38,7 +37,7 @@ void encode_reduced(const Dims *dims, const State *one, const double *reduced, d
     for (int64_t j = 0; j < r; j++) {
         double sum = 0.0;
         for (int64_t i = 0; i < w; i++) sum += (reduced[i] - one->centre[i]) * one->encode[i * r + j];
-        x[1 + j] = clip(sum, -3.0, 3.0);
+        x[1 + j] = clip(sum, -FARTHEST_COMPONENT, FARTHEST_COMPONENT);
     }
 }
 

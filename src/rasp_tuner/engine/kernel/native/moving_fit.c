@@ -14,13 +14,9 @@
 
 #include <string.h>
 
-#define SLOPE_VARIANCE 0.6  /* of how the optimum moves with x, in units of the variance of the optimum itself */
-#define LARGEST_TARGET 1e12 /* in units of the curvature: a constant metric that jumps must not overflow */
 
-enum { PLENTY_SAMPLES = 40, COMPONENTS_EVERY_STEPS = 8 }; /* from so many on, so long between looks */
-enum { YOUNG_SAMPLES = 50, YOUNG_EXTRA_STEPS = 3 };    /* up to so many, every fit takes so many steps more */
 enum { TALL = 4, WIDE = 8 };                           /* the part of a product that is formed at once */
-static const double STEP_LENGTHS[] = {1.0, 0.4, 0.1};  /* tried in turn */
+static const double LENGTHS[] = STEP_LENGTHS;           /* tried in turn */
 
 /* One fit: its data, its prior, and where it stands. */
 typedef struct {
@@ -318,8 +314,8 @@ static int improve(Fit *fit) {
     const int64_t m = fit->dims->m;
     const double cost = pull_to_prior(fit, fit->theta) + cost_of(fit, fit->residual);
     if (fit->n < m ? step_by_samples(fit) : step_by_coefficients(fit)) return -1;
-    for (size_t i = 0; i < sizeof STEP_LENGTHS / sizeof *STEP_LENGTHS; i++) {
-        EACH(j, m) fit->moved[j] = fit->theta[j] + STEP_LENGTHS[i] * fit->step[j];
+    for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
+        EACH(j, m) fit->moved[j] = fit->theta[j] + LENGTHS[i] * fit->step[j];
         JOIN();
         measure_residual(fit, fit->moved, fit->after, fit->left);
         if (cost_of(fit, fit->left) + pull_to_prior(fit, fit->moved) <= cost) {

@@ -3,20 +3,11 @@
 
 #include <string.h>
 
-#define OWN_DEVIATION 0.3       /* of a knob's own curvature, in units of a */
-#define COMMON_DEVIATION 0.4    /* of the curvature that the knobs have in common, in units of a */
-#define LEVEL_VARIANCE 25.0     /* of the least y, in units of a, while nothing is known */
-#define LARGEST_LEVEL 1e30      /* in units of a: a metric that jumps must not overflow */
-#define TINY 1e-100             /* a curvature where y is constant, so that no logarithm sees a zero */
-#define KEEP 0.97               /* of scores, a step: what is true may change */
-#define CURVATURE_RATE 0.3      /* of one step towards the curvature that is likeliest now */
-#define RATE 0.1                /* of one step towards what the leading expert sees */
 #define TRACK_FROM_SAMPLES 5.0  /* on, the curvature is tracked instead of estimated */
 #define LEAST_TRACKED_CURVATURE 1e-95 /* below, nothing has moved y yet */
-#define NOISE_ODDS 2.0          /* nats against each of the next for each place from the middle */
 
 enum { TRIED = 5 };
-static const double TRIED_NOISES[TRIED] = {1e-4, 1e-3, 1e-2, 1e-1, 1.0}; /* that the curvature is estimated with */
+static const double TRIED_NOISES[TRIED] = ESTIMATE_NOISES; /* that the curvature is estimated with */
 
 void make_prior(const Dims *dims, const State *one, Prior *prior) {
     const int64_t d = dims->d, p = dims->p;

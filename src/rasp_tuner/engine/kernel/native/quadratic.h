@@ -7,7 +7,6 @@
 #include "kernel.h"
 #include "linear.h"
 
-#define LEAST_CURVATURE 0.15 /* of a: what a minimiser is computed with at least */
 
 /* Parts of scratch memory, of so many numbers each. */
 typedef struct {

@@ -13,13 +13,17 @@ B, c     scalar   tuners; context dimensions
 import numpy as np
 
 from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.engine.trusted_range import Flags, TrustedRange
+from rasp_tuner.core.trusted_range import Flags, TrustedRange
 
 WIDTHS = 1.0  # beyond either end that a value may move a scale: some new values are no mistakes
 
 
 class ContextBounds(TrustedRange):
     """Of c dimensions of each of B tuners."""
+
+    def clipped(self, contexts: Array) -> Array:
+        """Contexts [n, c] of the one tuner within the bounds."""
+        return np.clip(contexts, self.least[0], self.most[0])
 
     def outside(self, contexts: Array) -> Flags:
         """[B] whether contexts [B, c] lie outside of the bounds, in a dimension at least."""

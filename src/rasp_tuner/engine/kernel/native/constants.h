@@ -1,0 +1,65 @@
+/* Written by build.py: the constants of these Python files, whose comments say what they bound. */
+
+/* evidence.py */
+#define FARTHEST 1e+150
+
+/* believe.py */
+#define RECENT_STEPS 20.0
+#define NARROW_WIDTH 0.3
+#define FARTHEST_GAP 26.0
+#define LEAST_CURVATURE 0.15
+#define MOVING_SETTLED_SAMPLES 100
+#define MOVING_LOOK_EVERY_STEPS 4
+#define MOVING_IDLE_NATS (-7.0)
+#define PIN_VARIANCE 0.01
+
+/* memory.py */
+#define SHARP_STEPS 64
+#define MERGE_CANDIDATES 32
+#define SAME_PLACE 1e-12
+#define LARGEST_GAP 1e+300
+#define JUMP_TIMES 6.0
+#define LEAST_SHARE 0.0025
+#define REACH_DEVIATIONS 1.36
+#define ALIKE_REACHES 2.0
+#define LARGEST_DISTANCE 4.0
+#define SCALES_SETTLED_SAMPLES 32
+
+/* moving.py */
+#define SLOPE_VARIANCE 0.6
+#define COMPONENTS_EVERY_STEPS 8
+#define PLENTY_SAMPLES 40
+#define YOUNG_SAMPLES 50
+#define YOUNG_EXTRA_STEPS 3
+#define LARGEST_TARGET 1000000000000.0
+#define FARTHEST_COMPONENT 3.0
+#define FARTHEST_OPTIMUM 1000.0
+#define STEP_LENGTHS {1.0, 0.4, 0.1}
+
+/* pooled_prior.py */
+#define OWN_DEVIATION 0.3
+#define COMMON_DEVIATION 0.4
+#define LEVEL_VARIANCE 25.0
+#define LARGEST_LEVEL 1e+30
+#define TINY 1e-100
+#define CURVATURE_RATE 0.3
+#define RATE 0.1
+#define NOISE_ODDS 2.0
+#define LOCAL_ODDS 3.0
+#define FAMILIAR 0.5
+#define KEEP 0.97
+#define FREEDOM 5.0
+#define STUDENT_NORM (-0.9686195890547249)
+#define ESTIMATE_NOISES {0.0001, 0.001, 0.01, 0.1, 1.0}
+
+/* shared_structs.py */
+#define MOST_COMPILED_KNOBS 64
+
+/* state.py */
+#define SLOTS 192
+#define SPARE_SLOTS 8
+#define WINDOW_SAMPLES 128
+#define EARLY_SAMPLES 40
+#define RANK 3
+#define SKETCH_DIMENSIONS 32
+#define NOISES 9
