@@ -1,7 +1,7 @@
 """The table of the engine's constants, docs/ENGINE_CONSTANTS.md, from the source: `python tools/engine_constants.py`.
 
 A constant is an UPPER_CASE name of a module that is set to numbers; what is computed from other constants is none. The
-comment behind it, or the one right above, says what it bounds. It prints how many there are in each file.
+comment behind it, or the one right above, says what it bounds. It prints how many there are of each kind.
 """
 
 import ast
@@ -18,16 +18,69 @@ SHARED = [CORE / name for name in ("context_bounds.py", "context_metric.py", "tr
 PAGE = ROOT / "docs" / "ENGINE_CONSTANTS.md"
 PRIORS = "PRIORS"  # of gp/model.py: a dict of prior medians and deviations, each of which is a constant
 EXTREME = 1e5  # and its inverse: a number beyond only keeps arithmetic finite, or files sane
+JUDGEMENT, MEMORY, FINITE = "Judgement", "Sizes of memory and work", "Arithmetic kept finite, equal numbers equal"
+NAMES = {  # of the kinds but the first; a number beyond EXTREME is of the last
+    MEMORY: [
+        "SCALE_SAMPLES",
+        "EARLY_FAILURES",
+        "MOST_FIRST",
+        "TRIED",
+        "SHOWN_SLOTS",
+        "BLOCK_TUNERS",
+        "SHORT",
+        "AT_ONCE",
+        "MOST_ROWS",
+        "UNREACHED",
+        "SLOTS",
+        "SPARE_SLOTS",
+        "WINDOW_SAMPLES",
+        "RANK",
+        "SKETCH_DIMENSIONS",
+        "MERGE_CANDIDATES",
+        "CHUNK",
+        "THREADS",
+        "WARP",
+        "ALONE",
+        "MOST_SCRATCH",
+        "MOST_LOCKED",
+        "DYNAMIC_SHARED_MEMORY",
+        "THREADS_FROM_TUNERS",
+        "MOST_COMPILED_KNOBS",
+    ],
+    FINITE: [
+        "FAR",
+        "FARTHEST_LOG",
+        "FARTHEST_GAP",
+        "FARTHEST_THETA",
+        "FARTHEST_OPTIMUM",
+        "LEAST_TOP",
+        "MOST_NATS",
+        "MOST_MOMENTUM",
+        "ROUNDING",
+        "TINY",
+        "SAME_LEVEL",
+        "JITTER",
+        "TIE",
+        "EQUAL_WEIGHTS",
+        "LEAST_WEIGHT",
+    ],
+}
 HEAD = """\
 # Constants of the engine
 
 A reference, written by `python tools/engine_constants.py` from the source and comments of `src/rasp_tuner/engine`, and
-of what it takes from `core`: {count} constants. What is computed from others is left out. {extreme} of them are
-above 1e5 or below 1e-5: those only keep arithmetic finite, files sane, or equal numbers equal.
-[ENGINE.md](ENGINE.md) says what the others are used for.
+of what it takes from `core`: {count} constants. What is computed from others is left out.
+[ENGINE.md](ENGINE.md) says what they are used for.
+
+| kind | constants | what they do |
+|---|---|---|
+| judgement | {judgement} | decide what is believed and chosen; of these {priors} are priors of hyperparameters |
+| sizes of memory and work | {memory} | bound memory and time |
+| arithmetic kept finite | {finite} | bound what no ordinary data reach: overflow, rounding, files |
+
 `PRIORS` are pairs: the prior median of a hyperparameter, and the deviation of its logarithm.
 """
-COLUMNS = ["| name | value | what it bounds |", "|---|---|---|"]
+COLUMNS = ["| file | name | value | what it bounds |", "|---|---|---|---|"]
 
 
 class Constant(NamedTuple):
@@ -47,11 +100,20 @@ def constants(folder: Path = ENGINE) -> list[Constant]:
 
 def page(found: list[Constant]) -> str:
     """The page as Markdown."""
-    parts = [HEAD.format(count=len(found), extreme=sum(map(is_extreme, found)))]
-    for file, count in Counter(one.file for one in found).items():
-        rows = [f"| `{one.name}` | {one.value} | {one.bounds} |" for one in found if one.file == file]
-        parts.append("\n".join([f"## {file}: {count}", "", *COLUMNS, *rows]))
-    return "\n".join([parts[0], "\n\n".join(parts[1:]), ""])
+    kinds = {kind: [one for one in found if kind_of(one) == kind] for kind in (JUDGEMENT, MEMORY, FINITE)}
+    judgement, memory, finite = map(len, kinds.values())
+    priors = sum(one.name.startswith(PRIORS) for one in found)
+    head = HEAD.format(count=len(found), judgement=judgement, memory=memory, finite=finite, priors=priors)
+    parts = []
+    for kind, ones in kinds.items():
+        rows = [f"| {one.file} | `{one.name}` | {one.value} | {one.bounds} |" for one in ones]
+        parts.append("\n".join([f"## {kind}: {len(ones)}", "", *COLUMNS, *rows]))
+    return "\n".join([head, "\n\n".join(parts), ""])
+
+
+def kind_of(constant: Constant) -> str:
+    named = (kind for kind, names in NAMES.items() if constant.name in names)
+    return next(named, FINITE if is_extreme(constant) else JUDGEMENT)
 
 
 def is_extreme(constant: Constant) -> bool:
@@ -94,6 +156,8 @@ def _pairs(target: ast.expr, value: ast.expr) -> tuple[list[str], list[ast.expr]
 def _is_number(value: ast.expr) -> bool:
     """Whether a value is made of numbers alone, by arithmetic, tuples, lists, math and NumPy."""
     nodes = list(ast.walk(value))
+    if any(isinstance(node, ast.Attribute) and node.attr in ("zeros", "ones") for node in nodes):
+        return False  # an array that is filled later, or a place
     numbers = [node for node in nodes if isinstance(node, ast.Constant)]
     names = {node.id for node in nodes if isinstance(node, ast.Name) and node.id not in ("math", "np", "i")}
     return (
@@ -125,11 +189,14 @@ def _cell(text: str) -> str:
 def main() -> None:
     found = constants()
     PAGE.write_text(page(found))
-    for file, count in Counter(one.file for one in found).items():
-        sys.stdout.write(f"{count:4d}  {file}\n")
-    missing = [f"{one.file}: {one.name}" for one in found if not one.bounds]
-    sys.stdout.write(f"{len(found):4d}  in all, {sum(map(is_extreme, found))} extreme\n")
-    sys.stdout.write("".join(f"no comment: {name}\n" for name in missing))
+    for kind, count in Counter(map(kind_of, found)).items():
+        sys.stdout.write(f"{count:4d}  {kind}\n")
+    missing = [f"no comment: {one.file}: {one.name}" for one in found if not one.bounds]
+    gone = {name for names in NAMES.values() for name in names} - {one.name for one in found}
+    sys.stdout.write(f"{len(found):4d}  in all\n")
+    sys.stdout.write(
+        "".join(f"{line}\n" for line in [*missing, *(f"no such constant: {name}" for name in sorted(gone))])
+    )
 
 
 if __name__ == "__main__":

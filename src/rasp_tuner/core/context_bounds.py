@@ -15,8 +15,6 @@ import numpy as np
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.trusted_range import Flags, TrustedRange
 
-WIDTHS = 1.0  # beyond either end that a value may move a scale: some new values are no mistakes
-
 
 class ContextBounds(TrustedRange):
     """Of c dimensions of each of B tuners."""
@@ -38,6 +36,6 @@ class ContextBounds(TrustedRange):
 
     def _derive(self) -> None:
         super()._derive()
-        slack = WIDTHS * (self.high - self.low)
+        slack = self.high - self.low  # some new values are no mistakes
         self.least = np.where(self.known, self.low - slack, -LARGEST)  # [B, c]
         self.most = np.where(self.known, self.high + slack, LARGEST)

@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 
 EPSILON = 1e-8  # the paper's epsilon: keeps z finite for a constant metric
 MOMENTUM = 0.97  # the paper's m: about 33 steps of memory
+SMALLEST = 1e-300  # of what is divided by, or whose logarithm is taken
 LARGEST = 1e100  # deviations and contexts saturate here, so that squares and sums of squares stay finite
 
 

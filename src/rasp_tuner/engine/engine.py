@@ -14,7 +14,7 @@ import numpy as np
 
 from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.context_metric import ALIKE, ContextMetric
-from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
@@ -30,7 +30,6 @@ from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
-    LEAST_VARIANCE,
     NORMAL_90,
     PROVEN,
     Against,
@@ -387,7 +386,7 @@ class Engine:
         belief = self.believe(trial.context)
         forecast = self._forecast(belief, trial.point, y)
         self._expected = belief, trial.point, y, forecast
-        unsure = math.sqrt(max(forecast.variance + belief.noise, LEAST_VARIANCE))
+        unsure = math.sqrt(max(forecast.variance + belief.noise, SMALLEST))
         return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
 
     def _learn(self, trial: Trial) -> LearnResult:

@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import SMALLEST, Array
 from rasp_tuner.engine.engine import Engine
-from rasp_tuner.engine.safety import FAR, LEAST_VARIANCE
+from rasp_tuner.engine.safety import FAR
 from rasp_tuner.engine.scalar_or_batch import erfc
 from rasp_tuner.types import Limit, Margin, Metric
 
@@ -60,7 +60,7 @@ class LimitModel:
             limit = engine.objective.target_of(value)
             return [own.level + own.mean for own in beside], [own.deviation for own in beside], limit
         means, variances = belief.predict(points)
-        wide = np.sqrt(np.maximum(variances + belief.noise, LEAST_VARIANCE)) * engine.factor
+        wide = np.sqrt(np.maximum(variances + belief.noise, SMALLEST)) * engine.factor
         return means.tolist(), wide.tolist(), engine.objective.target_of(self.limit.value)
 
 

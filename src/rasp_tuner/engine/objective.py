@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rasp_tuner.core.metric_table import MetricTable, reweighed
-from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken
 from rasp_tuner.engine.scalar_or_batch import (
     Condition,
@@ -38,8 +38,7 @@ from rasp_tuner.types import Direction, Metric, Scale
 
 ROUNDING = 1e-10  # of a metric's mean: a smaller deviation is none
 LEVEL_SPREAD = 0.5  # deviation of log(what the default would have come to), if levels are to differ
-LEAST_UNIT = 1e-300  # of what a difference is divided by
-LEAST_LOG = math.log(LEAST_UNIT)
+LEAST_LOG = math.log(SMALLEST)
 LARGEST_RATIO = 1e6  # of a loss to that of the default, when they are compared
 MOST_LOG_RATIO = math.log(LARGEST_RATIO)
 LEVELS = ("levels/count", "levels/mean", "levels/squares")  # in a snapshot
@@ -288,7 +287,7 @@ class Objective(MetricTable):
         if self._unit is None:
             self._unit = self._typical_loss()
         unit = n.maximum(n.abs(level), self._unit) if self.one else self._unit
-        unit = n.clip(unit, LEAST_UNIT, None)
+        unit = n.clip(unit, SMALLEST, None)
         shares = [n.clip(gap / unit, None, LARGEST_RATIO) for gap in gaps]
         return shares if log is False else [n.where(log, a, b) for a, b in zip(factors, shares, strict=True)]
 

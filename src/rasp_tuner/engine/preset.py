@@ -11,6 +11,7 @@ from rasp_tuner.engine.context_gate import ContextGate
 from rasp_tuner.engine.engine import Engine, EngineSettings
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gp.family import GpFamily
+from rasp_tuner.engine.gp.knobs import MOST_FEW
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES
 from rasp_tuner.engine.limited import LimitedEngine
 from rasp_tuner.engine.limits import LimitModel
@@ -27,7 +28,6 @@ DEFAULT: Settings = {
     "screen": False,  # whether the context is ignored until it improves predictions
 }
 
-FEW_LEVELS = 8  # of a knob that is switched, rather than moved
 SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
 
 
@@ -66,7 +66,7 @@ def _build(
 def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics: Metrics) -> Engine:
     family: Family[Any]
     discrete = [levels is not None for levels in layout.levels]
-    few = [levels is not None and len(levels) <= FEW_LEVELS for levels in layout.levels]
+    few = [levels is not None and len(levels) <= MOST_FEW for levels in layout.levels]
     choices = [
         own and levels is not None and len(levels) > 2
         for own, levels in zip(layout.unordered, layout.levels, strict=True)

@@ -10,25 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import SMALLEST, Array
 from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Belief, Choice, predict_one
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, erfc, numbers_of, restored, saved
 
-GUARD_DEVIATIONS = 1.0  # added to an expected loss before the guard compares it
 SURPRISE_DEVIATIONS = 2.0  # that one sample may move what a run is taken to have cost: more is an outlier
 PROVEN = 0.8  # probability of being better than the default from which on another point is recommended, or tried
 EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what it costs
-LEAST_VARIANCE = 1e-300  # to divide by
 CALIBRATION_RATE = 0.1  # of one step, in logarithms
 MISSED_SHARE = 0.1  # of outcomes that may lie outside of an interval
 WIDER, NARROWER = math.exp(CALIBRATION_RATE * (1.0 - MISSED_SHARE)), math.exp(-CALIBRATION_RATE * MISSED_SHARE)
 FAR = 40.0  # deviations, beyond which a probability is 0 or 1
-MOST_DEVIATIONS = 1e6  # of a surprise
+NORMAL_90 = 1.645  # deviations on either side that hold nine in ten, of a normal distribution
 LEAST_FACTOR, MOST_FACTOR = 0.2, 20.0  # of intervals as believed
-NORMAL_90 = 1.645  # deviations on either side that hold the other nine in ten, of a normal distribution
 
 
 class Against(NamedTuple):
@@ -51,7 +48,7 @@ class Against(NamedTuple):
         """Mean of the difference, once y was seen at the point with noise of this variance."""
         n, (own, default) = numbers_of(y), self.variances
         shared = 0.5 * (self.deviation**2 + own - default)  # covariance of the difference and what was seen
-        gain = shared / n.clip(own + noise, LEAST_VARIANCE, None)
+        gain = shared / n.clip(own + noise, SMALLEST, None)
         most = SURPRISE_DEVIATIONS * n.sqrt(own + noise)
         surprise = n.clip(y - self.expected, -most, most)
         return self.mean + gain * surprise
@@ -68,7 +65,7 @@ def against(belief: Belief, point: Array, default: Array, wider: float = 1.0) ->
 
 def within_guard(objective: Objective, share: float, offer: Against) -> Condition:
     """Whether a point is at most this share of the default's loss worse."""
-    return objective.relative(offer.mean + GUARD_DEVIATIONS * offer.deviation, offer.level) <= share
+    return objective.relative(offer.mean + offer.deviation, offer.level) <= share
 
 
 def within_budget(objective: Objective, budget: BudgetLedger, offer: Against) -> Condition:
@@ -101,7 +98,7 @@ class Calibration:
     def observe(self, gap: Number, told: Condition = True, variance: Number = 1.0) -> None:
         """Take in an outcome this far from its mean, of such a variance; not of tuners that were not told."""
         n = numbers_of(self.factor)
-        surprise = n.clip(n.abs(gap) / n.sqrt(n.clip(variance, LEAST_VARIANCE, None)), None, MOST_DEVIATIONS)
+        surprise = n.abs(gap) / n.sqrt(n.clip(variance, SMALLEST, None))
         moved = n.where(surprise > NORMAL_90 * self.factor, WIDER * self.factor, NARROWER * self.factor)
         self.factor = chosen(told, n.clip(moved, LEAST_FACTOR, MOST_FACTOR), self.factor)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import SMALLEST, Array
 from rasp_tuner.engine.kernel.batch import Beliefs
 from rasp_tuner.engine.kernel.believe import believe
 from rasp_tuner.engine.kernel.learn import start
@@ -13,7 +13,6 @@ from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import Dims, Places, State, blank
 from rasp_tuner.engine.quadratic.family import KEPT
-from rasp_tuner.engine.safety import LEAST_VARIANCE
 from rasp_tuner.engine.trials import Trials
 from rasp_tuner.fleet.tuners import Tuners
 
@@ -42,7 +41,7 @@ class FleetLearners:
         tuners = self._tuners
         believed = tuners.believe(trials.contexts) if self._beliefs is None else self._beliefs
         means, variances = believed.predict(trials.points[:, None])
-        unsure = np.sqrt(np.maximum(variances[:, 0] + believed.noise(), LEAST_VARIANCE))
+        unsure = np.sqrt(np.maximum(variances[:, 0] + believed.noise(), SMALLEST))
         deviation: Array = unsure * np.maximum(tuners.calibration.factor, 1.0)
         return (trials.losses * self.objective.weights).sum(axis=1) - means[:, 0], deviation
 

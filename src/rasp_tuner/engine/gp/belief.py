@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import SMALLEST, Array
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast
 from rasp_tuner.engine.gp.bill import Bill
@@ -14,7 +14,6 @@ from rasp_tuner.engine.gp.value import knowledge_gradient
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
 AT_ONCE = 256  # points that are predicted together
-LEAST_SQUARE = 1e-300  # of a deviation: where all targets are 0 it would underflow
 
 
 class GpBelief:
@@ -57,7 +56,7 @@ class GpBelief:
 
     def forecast(self, point: Array, y: float) -> Forecast:
         mean, variance = (float(part[0]) for part in self.predict(point[None]))
-        log = log_student(y - mean, max(variance + self.noise, LEAST_SQUARE), FREEDOM)
+        log = log_student(y - mean, max(variance + self.noise, SMALLEST), FREEDOM)
         return Forecast(mean, variance, np.array([log]))
 
     def choose(self, rng: np.random.Generator) -> Choice:

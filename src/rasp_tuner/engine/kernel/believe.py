@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.numerics import SMALLEST, Array
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.masks import (
     ALL_ROWS,
@@ -47,7 +47,6 @@ MOVING_SETTLED_SAMPLES, MOVING_LOOK_EVERY_STEPS = (
 )  # after so many, what changes little is looked at one step in so many
 MOVING_IDLE_NATS = -7.0  # behind the leader: from there on the moving optimum is idle
 PIN_VARIANCE = 0.01  # of a bowl's least y around the shared level, besides what is known of it
-TINY = 1e-300  # no samples: a sum to divide by
 
 
 def believe(dims: Dims, state: State, default: Array, contexts: Array) -> Belief:
@@ -130,7 +129,7 @@ def _pool(dims: Dims, state: State, kernels: Array, n: int) -> tuple[Array, Arra
     sums = np.take(packed, _unpacked(dims), axis=2).reshape((-1, L, q, q))
     G, by_y = sums[:, :, :p, :p], (sums[..., p:] @ w[:, None, :, None])[..., 0]
     b, sums = by_y[:, :, :p], G[:, :, 0]
-    offset = b[:, 0, 0] / np.maximum(sums[:, 0, 0], TINY)
+    offset = b[:, 0, 0] / np.maximum(sums[:, 0, 0], SMALLEST)
     shift = offset[:, None]
     rest = (by_y[:, :, p:] @ w[:, :, None])[..., 0] - shift * (2.0 * b[:, :, 0] - shift * sums[:, :, 0])
     return G, b - shift[..., None] * sums, rest, offset

@@ -1,6 +1,6 @@
 """Compiles the kernel's C files into one shared library beside them: `python -m rasp_tuner.engine.kernel.build`.
 
-Constants are typed in Python, and written into native/constants.h before.
+Constants are typed in Python, and written into two headers before.
 Used by the build of wheels, too, which loads this file by its path: it imports nothing but the standard library.
 """
 
@@ -16,40 +16,50 @@ LIBRARY = HERE / f"libraspkernel{SUFFIX}"
 # no flag asks for the processor at hand, and none lets a compiler reorder sums: every machine computes the same
 FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
 
-CONSTANTS = {  # of these modules C has these
-    "../evidence.py": "FARTHEST",
-    "believe.py": "RECENT_STEPS NARROW_WIDTH FARTHEST_GAP LEAST_CURVATURE MOVING_SETTLED_SAMPLES"
-    " MOVING_LOOK_EVERY_STEPS MOVING_IDLE_NATS PIN_VARIANCE",
-    "memory.py": "SHARP_STEPS MERGE_CANDIDATES SAME_PLACE LARGEST_GAP JUMP_TIMES LEAST_SHARE REACH_DEVIATIONS"
-    " ALIKE_REACHES LARGEST_DISTANCE SCALES_SETTLED_SAMPLES",
-    "moving.py": "SLOPE_VARIANCE COMPONENTS_EVERY_STEPS PLENTY_SAMPLES YOUNG_SAMPLES YOUNG_EXTRA_STEPS LARGEST_TARGET"
-    " FARTHEST_COMPONENT FARTHEST_OPTIMUM STEP_LENGTHS",
-    "pooled_prior.py": "OWN_DEVIATION COMMON_DEVIATION LEVEL_VARIANCE LARGEST_LEVEL TINY"
-    " CURVATURE_RATE RATE NOISE_ODDS LOCAL_ODDS FAMILIAR KEEP FREEDOM STUDENT_NORM ESTIMATE_NOISES",
-    "shared_structs.py": "MOST_COMPILED_KNOBS",
-    "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES EARLY_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
+CONSTANTS = {  # which constants of which modules each of these headers has
+    "constants.h": {
+        "../evidence.py": "FARTHEST",
+        "believe.py": "RECENT_STEPS NARROW_WIDTH FARTHEST_GAP LEAST_CURVATURE MOVING_SETTLED_SAMPLES"
+        " MOVING_LOOK_EVERY_STEPS MOVING_IDLE_NATS PIN_VARIANCE",
+        "memory.py": "SHARP_STEPS MERGE_CANDIDATES SAME_PLACE LARGEST_GAP JUMP_TIMES LEAST_SHARE REACH_DEVIATIONS"
+        " ALIKE_REACHES LARGEST_DISTANCE SCALES_SETTLED_SAMPLES",
+        "moving.py": "SLOPE_VARIANCE COMPONENTS_EVERY_STEPS PLENTY_SAMPLES YOUNG_SAMPLES YOUNG_EXTRA_STEPS"
+        " LARGEST_TARGET FARTHEST_COMPONENT FARTHEST_OPTIMUM STEP_LENGTHS",
+        "pooled_prior.py": "OWN_DEVIATION COMMON_DEVIATION LEVEL_VARIANCE LARGEST_LEVEL TINY"
+        " CURVATURE_RATE RATE NOISE_ODDS LOCAL_ODDS FAMILIAR KEEP FREEDOM STUDENT_NORM ESTIMATE_NOISES",
+        "shared_structs.py": "MOST_COMPILED_KNOBS",
+        "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES EARLY_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
+    },
+    "gp_constants.h": {
+        "../gp/knobs.py": "MOST_FEW CHOICE_APART SAME_LEVEL",
+        "../gp/model.py": "MEMORY_STEPS JITTER GUESS_ROWS",
+        "../gp/posterior.py": "LEAST_VARIANCE",
+        "../gp/search.py": "NEAR MOST_MOVE LEAST_CURVATURE",
+        "../gp/value.py": "LEAST_BEND MOST_SHIFT",
+    },
 }
-HEADER = SOURCES / "constants.h"
 
 
-def header() -> str:
-    """The text of native/constants.h."""
+def header(name: str) -> str:
+    """The text of one of these headers."""
     import ast  # here, as below: whoever only loads the library does without
     import math
 
     lines = ["/* Written by build.py: the constants of these Python files, whose comments say what they bound. */"]
-    for file, names in CONSTANTS.items():
+    for file, names in CONSTANTS[name].items():
         values: dict[str, object] = {}
         for node in ast.parse((HERE / file).read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.Assign):
                 continue
             target, value = node.targets[0], node.value  # A = 1, or A, B = 1, 2
-            targets, values_ = ([*part.elts] if isinstance(part, ast.Tuple) else [part] for part in (target, value))
-            for own, given in zip(targets, values_, strict=True) if len(targets) > 1 else ((target, value),):
+            pairs: list[tuple[ast.expr, ast.expr]] = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts, strict=True))
+            for own, given in pairs:
                 if isinstance(own, ast.Name) and own.id in names.split():
                     code = compile(ast.Expression(given), file, "eval")
                     values[own.id] = eval(code, {"math": math}, values)  # noqa: S307 - of our own source
-        defined = (f"#define {name} {_in_c(values[name])}" for name in names.split())
+        defined = (f"#define {own} {_in_c(values[own])}" for own in names.split())
         lines += ["", f"/* {file.split('/')[-1]} */", *defined]
     return "\n".join([*lines, ""])
 
@@ -92,8 +102,10 @@ def build(library: Path = LIBRARY, extra: tuple[str, ...] = ()) -> str | None:
     import tempfile
     from concurrent.futures import ThreadPoolExecutor
 
-    if SOURCES.exists() and not (HEADER.exists() and HEADER.read_text(encoding="utf-8") == header()):
-        HEADER.write_text(header(), encoding="utf-8")
+    for name in CONSTANTS if SOURCES.exists() else ():
+        file = SOURCES / name
+        if not file.exists() or file.read_text(encoding="utf-8") != header(name):
+            file.write_text(header(name), encoding="utf-8")
     command, made_of = compiler(), digest()
     if command is None or made_of is None:
         return "no C compiler" if command is None else "no C files"

@@ -3,6 +3,8 @@
 #ifndef RASP_GP_H
 #define RASP_GP_H
 
+#include "gp_constants.h"
+
 #include <stdint.h>
 
 enum { GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT, HYPERS }; /* places in theta, as in model.py */

@@ -3,8 +3,6 @@
 
 #include "gp.h"
 
-static const double SAME_LEVEL = 1e-6, CHOICE_APART = 0.7;
-
 void gp_features(const GpKnobs *k, int64_t m, const double *points, double *effects, double *curved, double *mean,
                  double *embedding) {
     const double unit = 1.0 / sqrt((double)k->d);

@@ -9,7 +9,6 @@ int cholesky(int64_t n, const double *A, double *lower); /* linear.c */
 void inverse_of_root(int64_t n, double *root, double *inverse);
 
 enum { WIDE = 16, STRIP = 32 }; /* numbers in a context from which on pairs of rows are gone through along them */
-static const double MEMORY_STEPS = 20.0, JITTER = 1e-8, GUESS_ROWS = 2.0;
 
 /* Parts of the covariance: lower triangles [n, n] of pairs of rows, or one row of them where the stride is 0. */
 typedef struct {

@@ -5,8 +5,6 @@
 #include "gp.h"
 #include "linear.h"
 
-static const double MEMORY_STEPS = 20.0;
-
 /* The coefficients of `here`, for a context z [c] at a time. */
 GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const double *z, double now) {
     const double *h = f->hyper;

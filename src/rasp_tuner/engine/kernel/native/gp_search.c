@@ -5,9 +5,7 @@
 #include "gp.h"
 #include "linear.h"
 
-static const double NEAR = 0.05, MOST_MOVE = 0.3, LEAST_CURVATURE = 1e-3;
-static const double LEAST_BEND = 0.2, MOST_SHIFT = 0.25, LEAST_VARIANCE = 1e-12;
-enum { MOST_FEW = 8, NODES = 12 };
+enum { NODES = 12 };
 
 static int64_t nearest(const double *levels, int64_t n, double x) {
     int64_t best = 0;

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-
 enum { CANDIDATES = MERGE_CANDIDATES /* slots that look for a partner when slots are merged; they take turns */ };
 enum { BLOCK = 256, SUMS = 8 }; /* dimensions that are dealt with at a time; sums that are formed side by side */
 

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-
 /* A long context is projected at random to fewer dimensions [w]. */
 WIDER static void reduce_context(const Dims *dims, const double *context, double *reduced) {
     const int64_t c = dims->c, w = dims->w;

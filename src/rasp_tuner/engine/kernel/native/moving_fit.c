@@ -14,7 +14,6 @@
 
 #include <string.h>
 
-
 enum { TALL = 4, WIDE = 8 };                           /* the part of a product that is formed at once */
 static const double LENGTHS[] = STEP_LENGTHS;           /* tried in turn */
 
