@@ -102,7 +102,7 @@ def test_a_fit_that_takes_over_from_the_last_has_the_bits_of_one_made_anew(dimen
 
 
 def matrices(fit):
-    return (fit.half,) if fit.native is None else (fit.native.root, fit.native.kernel)
+    return (fit.half,) if fit.native is None else (fit.native.root, *fit.native.pairs)
 
 
 def test_whichever_of_two_takes_the_other_in_knows_the_same():

@@ -9,6 +9,7 @@ from rasp_tuner import Categorical, Float, Int
 from rasp_tuner.core.context_metric import ContextMetric
 from rasp_tuner.engine.gp import knobs as knobs_module
 from rasp_tuner.engine.gp import native_gp
+from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
     LEVEL_VARIANCE,
@@ -120,6 +121,16 @@ def one_pass(world, look, knobs, factors, climbs=True):
     z = ContextMetric.of(world.contexts, len(world.contexts)).z(world.contexts, weights.relevance)
     priors = 0.1 * np.arange(len(factors))
     return look(knobs, world.rows(knobs), standard(world.y), z, weights, factors, priors, climbs)
+
+
+def test_bills_agree(world):
+    own = np.arange(len(world.y), dtype=float)
+    bills = []
+    for knobs in (world.compiled, world.arrays):
+        bill, here = Bill(world.fit(knobs, 0)[0], own, lambda level, gap: gap / (1.0 + abs(level))), world.here(knobs)
+        shared = [bill.covariance(here, point) for point in world.looks()]
+        bills.append([bill.spent, bill.earned, bill.variance, *shared])
+    close(*bills, 1e-6)
 
 
 def test_features_agree(world):
