@@ -311,7 +311,7 @@ class Objective(MetricTable):
         if self.is_log:
             return math.log1p(share)
         typical = float(self._typical_loss())
-        return share * max(abs(level) if self.one else 0.0, typical, LEAST_UNIT)
+        return share * max(abs(level) if self.one else 0.0, typical, SMALLEST)
 
     def _typical_loss(self) -> Number:
         """Of one metric its deviation; of several the size of their target, of which a share is taken."""
