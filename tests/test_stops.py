@@ -212,13 +212,25 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
         tuner.should_stop(id, {"cost": 1.0})
 
 
-def test_a_bound_before_any_value_is_refused() -> None:
+def test_a_bound_before_any_value_is_learned_as_it_came() -> None:
     tuner = plans_tuner()
     own = tuner.ask({"situation": 0})
-    before = tuner.to_bytes()
-    with pytest.raises(InvalidValue, match="ended"):
-        tuner.tell(own.id, {"cost": 3.0}, stopped=True)
-    assert tuner.to_bytes() == before
+    tuner.tell(own.id, {"cost": 3.0}, stopped=True)
+    assert "nothing is known yet" in str(tuner.explain(own.id))
+    assert tuner.default_levels({"situation": 0})["cost"].mean == pytest.approx(3.0, rel=0.01)
+
+
+def test_a_run_that_nobody_asked_for_may_have_been_ended() -> None:
+    tuner = plans_tuner()
+    for _ in range(3):
+        tuner.observe({"situation": 0}, {"plan": "a"}, {"cost": 1.0})
+        tuner.observe({"situation": 0}, {"plan": "b"}, {"cost": 1.5}, stopped=True)
+    assert tuner.history()[-1]["stopped"]
+    better = tuner.what_if({"situation": 0}, {"plan": "b"}).given.better
+    assert better is not None
+    assert better < 0.2
+    with pytest.raises(InvalidValue, match="stopped"):
+        tuner.observe({"situation": 0}, {"plan": "b"}, {"cost": 1.5}, stopped=1)  # type: ignore[arg-type]
 
 
 def test_preset_paper_refuses() -> None:

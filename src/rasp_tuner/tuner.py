@@ -167,9 +167,7 @@ class Tuner(TunerView):
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
         `stopped`: the run was ended here, and would have come to these metrics or worse.
         """
-        if not isinstance(stopped, bool):
-            raise InvalidValue(f"stopped must be True or False, got {show(stopped)}")
-        record = self._ledger.waiting(id)
+        stopped, record = _flag("stopped", stopped), self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
             outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point, stopped)
@@ -201,9 +199,16 @@ class Tuner(TunerView):
         """
         return Trial(lambda: self.ask(context), self)
 
-    def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
-        """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
-        self._observe(self._encoder.encode(context), params, metrics)
+    def observe(
+        self,
+        context: Context,
+        params: Mapping[str, object],
+        metrics: Mapping[str, float],
+        *,
+        stopped: bool = False,
+    ) -> None:
+        """Learn from a run nobody asked for: a log line, another tuner, a hand-made change; `stopped` as for `tell`."""
+        self._observe(self._encoder.encode(context), params, metrics, _flag("stopped", stopped))
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
@@ -371,10 +376,12 @@ class Tuner(TunerView):
             "preset": self._preset,
         }
 
-    def _observe(self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
+    def _observe(
+        self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float], stopped: bool = False
+    ) -> None:
         point = self._space.to_unit(params)
-        self._optimizer.tell(seen, point, metrics, self._rng)
-        self._note(None, seen, point, metrics)
+        self._optimizer.tell(seen, point, metrics, self._rng, stopped=stopped)
+        self._note(None, seen, point, metrics, stopped)
 
     def _note(
         self,
@@ -394,3 +401,9 @@ class Tuner(TunerView):
         planned = self._space.from_unit(suggested)
         ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{name} must be True or False, got {show(value)}")
+    return value

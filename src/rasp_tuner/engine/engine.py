@@ -44,7 +44,6 @@ from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.stops import can_stop, losses_from, stop_of
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
-from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
@@ -57,6 +56,7 @@ ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
 SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
 ENDED = "the run was ended there, and would have come to this or worse"
+NOTHING_BESIDE = "the run was ended, and nothing is known yet to compare it with: learned as it came"
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
@@ -399,7 +399,7 @@ class Engine:
     def _learn_bound(self, trial: Trial) -> LearnResult:
         """Learn that a run was ended: what is expected of it beyond that. It is no value: no range or scale moves."""
         if not self.objective.seen:
-            raise InvalidValue("a run that was ended says how bad it is beside others: tell one that was not, first")
+            return self._tell(trial)._replace(reason=NOTHING_BESIDE)
         belief, ended = self.believe(trial.context), float(self.objective.target(trial.losses))
         mean, variance = predict_one(belief, trial.point)
         losses = losses_from(self.objective, trial.losses, mean, variance + belief.noise)
