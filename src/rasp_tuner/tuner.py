@@ -147,27 +147,35 @@ class Tuner(TunerView):
         id = self._ledger.issue(seen, legal, proposal.why)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("ask %s: %s (%s)", id, params, proposal.why.explanation().source)
-        return Suggestion(id, params)
+        return Suggestion(id, params, proposal.why.stop)
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
         self._encoder.encode_readonly(context)
 
     @unguarded
-    def tell(self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None) -> None:
+    def tell(
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Mapping[str, object] | None = None,
+        *,
+        stopped: bool = False,
+    ) -> None:
         """Learn what the suggestion `id` led to.
 
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
+        `stopped`: the run was ended here, and would have come to these metrics or worse.
         """
-        record = self._ledger.waiting(id)
+        stopped, record = _flag("stopped", stopped), self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
-            outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point)
-            self._note(id, record.context, point, metrics)
+            outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point, stopped)
+            self._note(id, record.context, point, metrics, stopped)
         self._current = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("tell %s: %s", id, dict(metrics))
+            log.debug("tell %s: %s%s", id, dict(metrics), " (stopped)" if stopped else "")
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
         """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
@@ -191,9 +199,16 @@ class Tuner(TunerView):
         """
         return Trial(lambda: self.ask(context), self)
 
-    def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
-        """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
-        self._observe(self._encoder.encode(context), params, metrics)
+    def observe(
+        self,
+        context: Context,
+        params: Mapping[str, object],
+        metrics: Mapping[str, float],
+        *,
+        stopped: bool = False,
+    ) -> None:
+        """Learn from a run nobody asked for: a log line, another tuner, a hand-made change; `stopped` as for `tell`."""
+        self._observe(self._encoder.encode(context), params, metrics, _flag("stopped", stopped))
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
@@ -361,15 +376,24 @@ class Tuner(TunerView):
             "preset": self._preset,
         }
 
-    def _observe(self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
+    def _observe(
+        self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float], stopped: bool = False
+    ) -> None:
         point = self._space.to_unit(params)
-        self._optimizer.tell(seen, point, metrics, self._rng)
-        self._note(None, seen, point, metrics)
+        self._optimizer.tell(seen, point, metrics, self._rng, stopped=stopped)
+        self._note(None, seen, point, metrics, stopped)
 
-    def _note(self, id: str | None, context: Array, point: Array, metrics: Mapping[str, float] | None) -> None:
+    def _note(
+        self,
+        id: str | None,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float] | None,
+        stopped: bool = False,
+    ) -> None:
         """Put a sample that was learned on record."""
         asked = NOBODY if id is None else int(id[1:])
-        self._record.add(self._lineage.total, asked, context, point, metrics)
+        self._record.add(self._lineage.total, asked, context, point, metrics, stopped)
         self._lineage.add(context, point, metrics)
 
     def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
@@ -377,3 +401,9 @@ class Tuner(TunerView):
         planned = self._space.from_unit(suggested)
         ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{name} must be True or False, got {show(value)}")
+    return value

@@ -14,6 +14,7 @@ from rasp_tuner.client.study import STREAM_TIMEOUT_S
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.space import Params
+from rasp_tuner.trial import AsyncTrial
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
 from rasp_tuner.what_if import WhatIf
@@ -49,15 +50,31 @@ class AsyncStudy:
     async def ask_batch(self, contexts: Sequence[Context]) -> list[Suggestion]:
         return await self._run(self._calls.ask_batch(contexts))
 
+    def trial(self, context: Context = None) -> AsyncTrial:
+        return AsyncTrial(lambda: self.ask(context), self)
+
+    async def should_stop(self, id: str, partial: Mapping[str, float]) -> bool:
+        return await self._run(self._calls.should_stop(id, partial))
+
     async def tell(
-        self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Mapping[str, object] | None = None,
+        *,
+        stopped: bool = False,
     ) -> TellReply:
-        return await self._run(self._calls.tell(id, metrics, params))
+        return await self._run(self._calls.tell(id, metrics, params, stopped))
 
     async def tell_later(
-        self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None = None
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Mapping[str, object] | None = None,
+        *,
+        stopped: bool = False,
     ) -> TellReply:
-        return await self._run(self._calls.tell_later(id, metrics, params))
+        return await self._run(self._calls.tell_later(id, metrics, params, stopped))
 
     async def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
         return await self._run(self._calls.tell_failed(id, reason, params))

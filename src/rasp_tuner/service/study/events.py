@@ -14,10 +14,10 @@ class Event:
 
     kind      body
     ask       context, params (as answered); flag, if it answers the evaluation of one (flag_leases.py)
-    tell      metrics; ran, all knobs, if other parameters ran than suggested; asked_at, context and params (as
-              suggested) if the tuner's ledger had dropped the ask
+    tell      metrics; stopped, if the run was ended; ran, all knobs, if other parameters ran than suggested; asked_at,
+              context and params (as suggested) if the tuner's ledger had dropped the ask
     failed    reason; the same as for tell
-    observe   context, params, metrics
+    observe   context, params, metrics; stopped
     freeze    at: "default" if asks get the default and not the recommendation; by: who did it, not in version 0.1
     unfreeze  by
     forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and

@@ -27,6 +27,7 @@ class SuggestionRecord:
     inner: int | None = None  # the tuner's own number of it; differs from `number` after an erasure
     ran: dict[str, Any] | None = None  # all parameters that ran, if they are not the suggested ones
     flag: dict[str, str] | None = None  # of one that answers the evaluation of a flag: see flag_leases.py
+    stopped: bool = False  # the run was ended: the metrics are at least so bad
 
     @property
     def learned_params(self) -> dict[str, Any]:
@@ -44,7 +45,7 @@ class SuggestionRecord:
             "late": self.late and self.status != "pending",
             "explanation": explanation,
         }
-        told = {"ran": self.ran, "metrics": self.metrics, "reason": self.reason}
+        told = {"ran": self.ran, "metrics": self.metrics, "reason": self.reason, "stopped": self.stopped or None}
         return shown | {name: value for name, value in told.items() if value is not None}
 
     def what_ran(self, params: Mapping[str, Any] | None, space: Space) -> dict[str, Any] | None:
@@ -53,11 +54,16 @@ class SuggestionRecord:
         return None if ran == self.params else ran
 
     def check_same_answer(
-        self, metrics: Mapping[str, float] | None, reason: str, params: Mapping[str, Any] | None, space: Space
+        self,
+        metrics: Mapping[str, float] | None,
+        reason: str,
+        params: Mapping[str, Any] | None,
+        space: Space,
+        stopped: bool = False,
     ) -> "SuggestionRecord":
         """This record if it is the same answer as before, else a 409."""
         same = self.reason == reason if metrics is None else self.metrics == metrics
-        if not same or self.ran != self.what_ran(params, space):
+        if not same or self.stopped != stopped or self.ran != self.what_ran(params, space):
             raise HttpError(
                 409, "conflict", f"suggestion {ask_id(self.number)!r} was answered before with other values", "id"
             )
