@@ -2,8 +2,8 @@
 
 An ablation is a list of replacements: (where, name, instead), made for one run and undone after it. The product has no
 flags for them. Those of the quadratic family replace functions and constants of the kernel on arrays, which is what all
-runs of this study compute with: compiled code has no parts to take away. An expert is removed by a prior score of minus
-infinity; its minimiser is no candidate then, either.
+runs of this study compute with: compiled code has no parts to take away. An expert is removed by a hopeless prior
+score; its minimiser is no candidate then, either.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,7 @@ from rasp_tuner.engine.kernel.state import Dims, E, State
 BLIND, RECENT, WIDE, NARROW, MOVING = range(E)  # the experts
 FULL = "full engine"
 NONE = 1e-9  # of a variance or share that shall play no part
+NEVER = -1e6  # a score that no expert makes up for
 
 Replacement = tuple[object, str, object]
 
@@ -50,11 +51,11 @@ def _prior_scores(change: Callable[[np.ndarray], None]) -> Replacement:
 
 
 def _without(*experts: int) -> tuple[Replacement, ...]:
-    """Experts whose prior score is minus infinity; the mean of the others' minimisers stands where theirs were."""
+    """Experts whose prior score is hopeless; the mean of the others' minimisers stands where theirs were."""
     usual = choose._centres
 
     def remove(scores: np.ndarray) -> None:
-        scores[list(experts)] = -np.inf
+        scores[list(experts)] = NEVER
 
     def centres(belief: Belief, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         every = usual(belief, low, high)

@@ -11,7 +11,7 @@ from rasp_tuner import Categorical, Int, Tuner
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, START_STEPS, BudgetLedger
 
 shares = st.floats(0.0, 10.0)
-prices, deviations = st.floats(-3.0, 3.0), st.floats(0.0, 3.0)
+prices, deviations = st.floats(-MOST_PRICE, MOST_PRICE), st.floats(0.0, MOST_PRICE)
 runs = st.lists(prices, max_size=30)
 
 
@@ -22,7 +22,7 @@ def kept(share, booked):
     return ledger
 
 
-@given(shares, runs, st.floats(0.0, 3.0))
+@given(shares, runs, st.floats(0.0, MOST_PRICE))
 def test_spending_leaves_less_and_gaining_more(share, booked, price):
     ledger = kept(share, booked)
     steps, before = ledger.steps + 2, ledger.left(ledger.steps + 2)
@@ -33,9 +33,9 @@ def test_spending_leaves_less_and_gaining_more(share, booked, price):
     assert ledger.left(steps) == pytest.approx(before)
 
 
-@given(shares, runs, deviations, st.floats(0.0, 3.0))
+@given(shares, runs, deviations, st.floats(0.0, MOST_PRICE))
 def test_what_is_surely_a_gain_is_always_allowed(share, booked, deviation, gain):
-    ledger = kept(share, [3.0] * 20 + booked)
+    ledger = kept(share, [MOST_PRICE] * 20 + booked)
     assert ledger.allows(-DEVIATIONS * deviation - gain, deviation)
 
 
@@ -79,13 +79,13 @@ def test_the_allowance_may_be_spent_at_once_and_more_comes_with_time():
     ledger, nearly = BudgetLedger(0.02), 0.02 * START_STEPS - 0.1
     assert ledger.left(0) == pytest.approx(0.02 * START_STEPS)
     assert ledger.allows(nearly, 0.0)
-    for price in (0.5 * nearly, 0.5 * nearly):
-        ledger.record(price)
-    assert not ledger.allows(0.2, 0.0)
+    for _ in range(10):
+        ledger.record(0.1 * nearly)
+    assert not ledger.allows(0.4, 0.0)
     for _ in range(10):
         ledger.record(0.0)
-    assert ledger.allows(0.2, 0.0)
-    assert ledger.report().left == pytest.approx(0.02 * (START_STEPS + 12) - nearly)
+    assert ledger.allows(0.4, 0.0)
+    assert ledger.report().left == pytest.approx(0.02 * (START_STEPS + 20) - nearly)
 
 
 def test_one_run_costs_and_gains_a_bounded_amount():

@@ -330,11 +330,8 @@ class Engine:
         """The choice if it is harmless beside the default; else the best known if that is, and better; else that."""
         if harmless(belief, choice.point):
             return choice
-        best, point = belief.best(), self.default
-        if best is not None:
-            best = self._legal(belief, best)
-            if self.beside(belief, best).mean < 0.0 and harmless(belief, best):
-                point = best
+        best = self._proven(belief, PROVEN)
+        point = best if best is self.default or harmless(belief, best) else self.default
         mean, variance = predict_one(belief, point)
         return Choice(point, f"{'default' if point is self.default else 'best known'} ({why})", mean, variance)
 

@@ -147,7 +147,7 @@ class FleetEngine:
         if harmful.any():
             best = belief.best()
             offer = self._beside(tuners, belief, best)
-            instead = np.where(((offer.mean < 0.0) & harmless(offer))[:, None], best, self.default)
+            instead = np.where(((offer.better >= PROVEN) & harmless(offer))[:, None], best, self.default)
             points = np.where(harmful[:, None], instead, points)
         return points
 

@@ -362,8 +362,8 @@ def climbed(
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
         against = 0.5 * off * off
         if scale:
-            count, apart = float(repeats[0]), math.sqrt(float(repeats[1])) / targets.unit / scale
-            against += 0.5 * (count * np.log(factors) + min(apart, MOST_SPREAD) ** 2 / weights.h[S2] / factors)
+            count, scatter = float(repeats[0]), _scatter(repeats, targets.unit * scale)
+            against += 0.5 * (count * np.log(factors) + scatter / weights.h[S2] / factors)
         found = look(knobs, rows, targets.y, z, weights, factors, against, True)
         scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
@@ -371,8 +371,8 @@ def climbed(
             theta[S2] += math.log(factors[found.factor])
             momentum[S2] = 0.0
             climb = climb._replace(theta=theta, momentum=momentum)
-        count, apart = float(repeats[0]), math.sqrt(float(repeats[1])) / targets.unit / scale
-        slope[S2] += 0.5 * (min(apart, MOST_SPREAD) ** 2 / weights.h[S2] - count)  # type: ignore[index]
+        scatter = _scatter(repeats, targets.unit * scale)
+        slope[S2] += 0.5 * (scatter / weights.h[S2] - float(repeats[0]))  # type: ignore[index]
         climb = climb.moved(slope - (climb.theta - prior.mean) / prior.deviation**2)  # type: ignore[operator]
     return climb, targets.level(scale), odd
 
@@ -401,6 +401,11 @@ def fitted(
     found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False, older)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit, found.native)
     return Fit(knobs, rows, metric, weights, z, *parts, theta)
+
+
+def _scatter(repeats: Array, scale: float) -> float:
+    """The sum of squared distances of repeats from their rows, in units of a^2; none are closer than rounding."""
+    return min(math.sqrt(float(repeats[1])) / scale, MOST_SPREAD) ** 2 + JITTER * float(repeats[0])
 
 
 def _deviation(y: Array) -> float:

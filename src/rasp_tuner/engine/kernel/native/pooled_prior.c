@@ -87,7 +87,7 @@ double estimate_curvature(const Dims *dims, const Prior *prior, const double *G,
         double sizes = 0.0;
         for (int64_t i = 0; i < p; i++) sizes += log(lower[i * p + i]);
         evidence[t] = linear / a - 0.5 * square / (a * a) - n * log(a) - 0.5 * dot(p, by_prior, by_mean) / noise
-                      - 0.5 * (n * log(noise) + 2.0 * sizes) - NOISE_ODDS * fabs((double)t - 0.5 * (TRIED - 1));
+                      - 0.5 * (n * log(noise) + 2.0 * sizes) - NOISE_ODDS * (double)t;
         /* plus a little: too steep is safer than too flat */
         logs[t] = log(a) + least(0.5 / most(2.0 * square / (a * a) - linear / a, 0.5), 1.0);
         top = most(top, evidence[t]);
