@@ -43,7 +43,11 @@ def _server(p: Mapping[str, Any], load: float) -> float:
 WORLDS = {
     "smooth": World({"x": Float(0, 1), "y": Float(0, 1)}, {"x": 0.4, "y": 0.7}, _smooth, (0.0, 1.0)),
     "server": World(
-        {"threads": Int(1, 64, log=True), "balance": Categorical(["round robin", "least busy", "random"]), "cache": Bool()},
+        {
+            "threads": Int(1, 64, log=True),
+            "balance": Categorical(["round robin", "least busy", "random"]),
+            "cache": Bool(),
+        },
         {"threads": 2, "balance": "round robin", "cache": False},
         _server,
         (0.0, 1.0),

@@ -13,9 +13,9 @@ from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.ledger import Answered, Ledger, Pending
 from rasp_tuner.core.lineage import Lineage
+from rasp_tuner.core.metric_table import beside_control, checked_metrics
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
-from rasp_tuner.core.paired import beside_control, checked_metrics
 from rasp_tuner.core.savings import Draw, Drawn, SavingsLedger, checked_holdout
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.core.step_record import NOBODY, StepRecord
@@ -404,7 +404,7 @@ class Tuner(TunerView):
     ) -> dict[str, float]:
         """What the metrics would have been if the control had given what is expected of the default.
 
-        The control is learned as a run of the default where that is not known as well as one run would tell. A limit
+        The control is learned as a run of the default where that is not known about as well as one run would tell. A limit
         that is a fixed value is kept or broken by what was measured.
         """
         kinds = self._optimizer.metrics

@@ -16,6 +16,7 @@ from rasp_tuner.client.outbox import Outbox, QueuedRequest
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers, send
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
 from rasp_tuner.core.checks import show
+from rasp_tuner.core.savings import Savings
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
@@ -75,8 +76,14 @@ class StudyCalls:
         answer = yield from self._post("ask/batch", {"contexts": [context_json(context) for context in contexts]})
         return [Suggestion(one["id"], one["params"]) for one in answer["suggestions"]]
 
-    def tell(self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None) -> Steps[TellReply]:
-        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params)}
+    def tell(
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Mapping[str, object] | None,
+        control: Mapping[str, float] | None = None,
+    ) -> Steps[TellReply]:
+        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params), **_control_json(control)}
         if is_fallback(id):
             return (yield from self._tell_fallback(body))
         report = self.share.take_report()
@@ -89,9 +96,13 @@ class StudyCalls:
         return reply
 
     def tell_later(
-        self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Mapping[str, object] | None,
+        control: Mapping[str, float] | None = None,
     ) -> Steps[TellReply]:
-        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params)}
+        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params), **_control_json(control)}
         if is_fallback(id):
             return (yield from self._tell_fallback(body))
         yield from self._outbox.put(QueuedRequest(f"{self.path}/tell", body, self._ask_next))
@@ -192,6 +203,10 @@ class StudyCalls:
     def budget(self) -> Steps[Budget | None]:
         report = (yield from self.get("")).get("budget_report")  # servers of version 0.1 have none
         return None if report is None else Budget(**report)
+
+    def savings(self) -> Steps[Savings | None]:
+        report = (yield from self.get("")).get("savings")  # older servers have none
+        return None if report is None else Savings.from_json(report)
 
     def scales(self) -> Steps[dict[str, str]]:
         view = yield from self.get("")
@@ -302,12 +317,16 @@ def _tell_reply(answer: Mapping[str, Any]) -> TellReply:
 
 def _item_json(item: Mapping[str, Any]) -> Mapping[str, Any]:
     told = {**item, **({"metrics": metrics_json(item["metrics"])} if "metrics" in item else {})}
-    return {**told, **_ran_json(told.pop("params", None))}
+    return {**told, **_ran_json(told.pop("params", None)), **_control_json(told.pop("control", None))}
 
 
 def _ran_json(params: Mapping[str, object] | None) -> dict[str, Any]:
     """The field of a tell; left out if what was suggested ran, which servers of version 0.1 understand too."""
     return {} if params is None else {"params": params_json(params)}
+
+
+def _control_json(control: Mapping[str, float] | None) -> dict[str, Any]:
+    return {} if control is None else {"control": metrics_json(control)}
 
 
 def _text(field: str, value: object) -> str:

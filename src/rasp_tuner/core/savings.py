@@ -22,7 +22,7 @@ moves little, and the gain is a share. Other metrics are compared by differences
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -141,6 +141,14 @@ class Savings:
     metrics: dict[str, Gain]  # of each metric
     better_since: int | None = None  # step at which a gain was first proven
     worse_since: int | None = None  # step at which a loss was first proven
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Savings":
+        """What `dataclasses.asdict` gave; fields that are not known here are left out."""
+        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        gain = known["gain"]
+        metrics = {name: Gain(**found) for name, found in known["metrics"].items()}
+        return cls(**{**known, "gain": None if gain is None else Gain(**gain), "metrics": metrics})
 
     def __str__(self) -> str:
         """In words.

@@ -44,6 +44,7 @@ class Answer:
     metrics: dict[str, float] | None  # None: it failed
     reason: str = ""
     params: dict[str, Any] | None = None  # what ran; None: what was suggested
+    control: dict[str, float] | None = None  # metrics of the default, measured beside it
 
 
 class Service:
@@ -314,11 +315,12 @@ class Service:
         metrics: dict[str, float] | None,
         reason: str = "",
         params: dict[str, Any] | None = None,
+        control: dict[str, float] | None = None,
     ) -> dict[str, Any]:
         """The result of one tell; `metrics` None: it failed; `params`: what ran, if not what was suggested."""
 
         def run(work: UnitOfWork) -> dict[str, Any]:
-            return self.learn(work, work.study(name, writes=True), Answer(id, metrics, reason, params))
+            return self.learn(work, work.study(name, writes=True), Answer(id, metrics, reason, params, control))
 
         told: dict[str, Any] = await self.submit(run, writes=True, study=name)
         return told
@@ -352,7 +354,8 @@ class Service:
     def learn(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         """The result of one tell, within a job."""
         id, started = answer.id, time.perf_counter()
-        outcome = live.tell(id, work.now, work.event_log(live), answer.metrics, answer.reason, answer.params)
+        told = answer.metrics, answer.reason, answer.params, answer.control
+        outcome = live.tell(id, work.now, work.event_log(live), *told)
         if not isinstance(outcome, Event):
             return {"id": id, "status": "duplicate", "late": outcome.late}
         self.telemetry.tell(time.perf_counter() - started)

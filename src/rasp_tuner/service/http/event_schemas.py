@@ -5,7 +5,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from rasp_tuner.service.http.context_schemas import StrictModel, Word
-from rasp_tuner.service.http.schemas import ContextField, MetricsField, ParamsField, RanField, Reason, parse
+from rasp_tuner.service.http.schemas import (
+    ContextField,
+    ControlField,
+    MetricsField,
+    ParamsField,
+    RanField,
+    Reason,
+    parse,
+)
 from rasp_tuner.service.study.events import Kind
 
 MAX_ASKS = 10**15  # numbered in one study: an id has few enough digits to be told
@@ -43,6 +51,7 @@ class AnswerBody(StrictModel):
 
 class TellBody(AnswerBody):
     metrics: MetricsField
+    control: ControlField
 
 
 class FailedBody(AnswerBody):

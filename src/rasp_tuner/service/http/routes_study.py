@@ -46,14 +46,16 @@ async def ask_batch(service: Service, request: Request, asked: AskBatch) -> Any:
 
 
 async def tell(service: Service, request: Request, told: Tell) -> Any:
-    return await service.tell(request.study, told.id, told.metrics, params=told.params)
+    return await service.tell(request.study, told.id, told.metrics, params=told.params, control=told.control)
 
 
 async def tell_batch(service: Service, request: Request, told: TellBatch) -> Any:
     for i, one in enumerate(told.tells):
         if (one.metrics is None) == (one.failed is None):
             raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
-    tells = [Answer(one.id, one.metrics, one.failed or "", one.params) for one in told.tells]
+        if one.metrics is None and one.control is not None:
+            raise invalid(f"tells.{i}: a run that failed has no control", f"tells.{i}")
+    tells = [Answer(one.id, one.metrics, one.failed or "", one.params, one.control) for one in told.tells]
     return {"results": await service.tell_batch(request.study, tells)}
 
 
