@@ -13,7 +13,7 @@ from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import Schema, context_encoder
 from rasp_tuner.core.ledger import Answered, Ledger, Pending
 from rasp_tuner.core.lineage import Lineage
-from rasp_tuner.core.metric_table import beside_control, checked_metrics
+from rasp_tuner.core.metric_table import beside_control, checked_metrics, near_level
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
 from rasp_tuner.core.savings import Draw, Drawn, SavingsLedger, checked_holdout
@@ -404,17 +404,22 @@ class Tuner(TunerView):
     ) -> dict[str, float]:
         """What the metrics would have been if the control had given what is expected of the default.
 
-        The control is learned as a run of the default where that is not known about as well as one run would tell. A limit
-        that is a fixed value is kept or broken by what was measured.
+        The control is learned as a run of the default, without most of the noise that it shares with the run, where
+        the default is not known as well as one run would tell. A limit that is a fixed value is kept or broken by what
+        was measured.
         """
         kinds = self._optimizer.metrics
         told, beside = checked_metrics("metrics", metrics, kinds), checked_metrics("control", control, kinds)
         if self._preset.name == "paper":
             raise InvalidValue('preset "paper" does not forecast the default, so it cannot learn from a control')
-        if not self._optimizer.model.knows(context, self._default):
-            self._optimizer.tell(context, self._default, beside, self._rng)
-        self._note(None, context, self._default, beside)
         levels = self._levels(context, [self._default])[0]
+        if not self._optimizer.model.knows(context, self._default):
+            level = {
+                name: near_level(beside[name], *levels[name]) if name in levels else beside[name] for name in kinds
+            }
+            self._optimizer.tell(context, self._default, level, self._rng)
+            levels = self._levels(context, [self._default])[0]
+        self._note(None, context, self._default, beside)
         for name, level in levels.items():
             limit = kinds[name].limit
             if limit is None or limit.relative:

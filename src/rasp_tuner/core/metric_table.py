@@ -10,6 +10,8 @@ from rasp_tuner.core.numerics import LARGEST
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric
 
+NORMAL_90 = 1.645  # deviations on either side that hold nine in ten
+
 
 class MetricTable:
     """The declared metrics: their checks, directions and weights."""
@@ -49,6 +51,23 @@ def beside_control(value: float, control: float, level: float) -> float:
     """
     told = value / control * level if min(value, control, level) > 0.0 else value - control + level
     return min(max(told, -LARGEST), LARGEST)
+
+
+def near_level(control: float, mean: float, low: float, high: float) -> float:
+    """What a control says of the default's level, which is expected at `mean`, nine times in ten from `low` to `high`.
+
+    Noise that a control shares with its run is no part of the level: it moves by at most half its deviation.
+    """
+    deviation = (high - low) / (2.0 * NORMAL_90)
+    if min(control, mean) > 0.0:
+        return min(mean * math.exp(_damped(math.log(control) - math.log(mean), deviation / mean)), LARGEST)
+    return mean + _damped(control - mean, deviation)
+
+
+def _damped(gap: float, deviation: float) -> float:
+    """gap d^2 / (d^2 + gap^2), of any finite numbers."""
+    size = math.hypot(deviation, gap)
+    return gap * (deviation / size) ** 2 if size else 0.0
 
 
 def reweighed(metrics: Mapping[str, Metric], weights: object) -> dict[str, Metric]:

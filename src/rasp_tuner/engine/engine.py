@@ -54,7 +54,6 @@ Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
 SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
-KNOWN_DEVIATIONS = 2.0  # of one run, within which a point's mean must be known to need no further run
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
@@ -194,7 +193,7 @@ class Engine:
         if not engine.objective.seen:
             return False
         belief = engine.believe(context)
-        return predict_one(belief, point)[1] <= KNOWN_DEVIATIONS**2 * belief.noise
+        return predict_one(belief, point)[1] <= belief.noise
 
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
         if self.own_metric is None:
