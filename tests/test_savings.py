@@ -155,6 +155,33 @@ def test_runs_that_fail_count_as_the_worst_seen():
     assert saved(0.5).gain.low < 1.0 - 2.0**0.35 < saved(0.5).gain.high
 
 
+def test_a_run_that_was_stopped_counts_as_the_worst_seen():
+    """At least so bad is not so good."""
+    tuners = []
+    for stopped in (False, True):
+        tuner, rng = tuner_of(holdout=0.3), np.random.default_rng(0)
+        for mode in ("a", "c"):
+            tuner.observe(None, {"mode": mode}, {"ms": 10.0})
+        for step in range(40):
+            asked = tuner.ask()
+            cut = asked.params["mode"] != "a"
+            value = 10.0 * math.exp(0.05 * rng.normal()) * (2.0 if step == 0 else 1.0)
+            tuner.tell(asked.id, {"ms": value}, stopped=stopped and cut)
+        tuners.append(tuner)
+    whole, cut = (tuner.savings() for tuner in tuners)
+    assert cut.gain.value < whole.gain.value - 0.01
+
+
+def test_a_default_that_was_drawn_runs_to_its_end():
+    tuner = tuner_of(holdout=0.4)
+    stops = {"default (holdout)": [], "other": []}
+    for one in play(tuner, 60):
+        why = tuner.explain(one.id, visits=False)
+        stops["default (holdout)" if why.source == "default (holdout)" else "other"].append((one.stop, why.stop))
+    assert set(stops["default (holdout)"]) == {(None, None)}
+    assert any(stop is not None for stop, _ in stops["other"])
+
+
 def test_a_first_run_that_fails_does_not_count():
     ledger = SavingsLedger({"ms": 1.0}, 0.3)
     ledger.add(Draw(False, 0.3, None, None), None, None, {"ms": 1.0})

@@ -126,6 +126,7 @@ WORLDS: dict[str, Callable[[Rng], System]] = {
     "already best": already_best,
 }
 NO_BUDGET = "ruinous choice, no budget"
+WITH_STOPS = "ruinous choice, with stops"  # a run is ended where its suggestion says so, and costs what it came to then
 
 
 def run(cell: str, seed: int, options: Options) -> Values:
@@ -139,15 +140,24 @@ def run(cell: str, seed: int, options: Options) -> Values:
 def play(cell: str, system: System, tuner: Tuner, seed: int) -> Values:
     """What a run adds to the lines of the table; two neighbours of a half start in different situations."""
     order = situations(STEPS, seed // 2 % 2)
-    ran = []
+    ran, paid = [], 0.0
     for step, s in enumerate(order):
         suggestion = tuner.ask({"situation": s})
         ran.append(suggestion.params)
-        tuner.tell(suggestion.id, {"cost": noisy(system.cost(suggestion.params, s), seed, step)})
+        truth = system.cost(suggestion.params, s)
+        came, stop = noisy(truth, seed, step), suggestion.stop
+        if cell == WITH_STOPS and stop is not None and came >= stop:
+            tuner.tell(suggestion.id, {"cost": stop}, stopped=True)
+            paid += stop
+        else:
+            tuner.tell(suggestion.id, {"cost": came})
+            paid += truth
     recommended = [tuner.recommend({"situation": s}) for s in (0, 1)]
-    cost = sum(map(system.cost, ran, order)) / sum(system.cost(system.default, s) for s in order)
+    cost = paid / sum(system.cost(system.default, s) for s in order)
     found = sum(system.cost(p, s) <= NEAR * system.cost(system.best(s), s) for s, p in enumerate(recommended))
-    got: Values = {} if cell == NO_BUDGET else {"found": found, "cost / default": cost, "over 1.02": cost > MARGIN}
+    got: Values = (
+        {} if cell in (NO_BUDGET, WITH_STOPS) else {"found": found, "cost / default": cost, "over 1.02": cost > MARGIN}
+    )
     if cell.startswith("ruinous"):
         tried = any(system.cost(p, 0) == GOOD_HERE for p, s in zip(ran, order, strict=True) if s == 0)
         got |= {f"{cell}: cost / default": cost, f"{cell}: good one never tried": not tried}
@@ -163,9 +173,11 @@ BED = Bed(
         "over 1.02": Measure("count", wanted=0.0),
         "ruinous choice: cost / default": Measure(wanted=0.72, worst="run"),
         "ruinous choice: good one never tried": Measure("count", wanted=0.0),
+        f"{WITH_STOPS}: cost / default": Measure(wanted=0.72, worst="run"),
+        f"{WITH_STOPS}: good one never tried": Measure("count", wanted=0.0),
         f"{NO_BUDGET}: cost / default": Measure(worst="run"),
         f"{NO_BUDGET}: good one never tried": Measure("count", wanted=0.0),
     },
-    lambda _: [*WORLDS, NO_BUDGET],
+    lambda _: [*WORLDS, WITH_STOPS, NO_BUDGET],
     run,
 )

@@ -158,7 +158,7 @@ class Tuner(TunerView):
         id = self._ledger.issue(seen, legal, proposal.why)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("ask %s: %s (%s)", id, params, proposal.why.explanation().source)
-        return Suggestion(id, params)
+        return Suggestion(id, params, proposal.why.stop)
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
@@ -171,25 +171,27 @@ class Tuner(TunerView):
         metrics: Mapping[str, float],
         params: Mapping[str, object] | None = None,
         *,
+        stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> None:
         """Learn what the suggestion `id` led to.
 
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
+        `stopped`: the run was ended here, and would have come to these metrics or worse.
         `control` has the same metrics, measured at the same time on like work under the default: noise that both share
         cancels. Give one with every tell, or with none (docs/SAVINGS.md).
         """
-        record = self._ledger.waiting(id)
+        stopped, record = _flag("stopped", stopped), self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
             learned = metrics if control is None else self._beside_control(record.context, metrics, control)
-            outcome = self._optimizer.tell(record.context, point, learned, self._rng, record.point)
-            self._note(id, record.context, point, metrics)
-        self._count_savings(record, metrics, control)
+            outcome = self._optimizer.tell(record.context, point, learned, self._rng, record.point, stopped)
+            self._note(id, record.context, point, metrics, stopped)
+        self._count_savings(record, metrics, control, stopped)
         self._current = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("tell %s: %s", id, dict(metrics))
+            log.debug("tell %s: %s%s", id, dict(metrics), " (stopped)" if stopped else "")
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> None:
         """Learn that the suggestion `id` crashed or was invalid: as bad as errors get, and never a best.
@@ -214,9 +216,16 @@ class Tuner(TunerView):
         """
         return Trial(lambda: self.ask(context), self)
 
-    def observe(self, context: Context, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
-        """Learn from a run nobody asked for: a log line, another tuner, a hand-made change."""
-        self._observe(self._encoder.encode(context), params, metrics)
+    def observe(
+        self,
+        context: Context,
+        params: Mapping[str, object],
+        metrics: Mapping[str, float],
+        *,
+        stopped: bool = False,
+    ) -> None:
+        """Learn from a run nobody asked for: a log line, another tuner, a hand-made change; `stopped` as for `tell`."""
+        self._observe(self._encoder.encode(context), params, metrics, _flag("stopped", stopped))
 
     def observe_failed(self, context: Context, params: Mapping[str, object]) -> None:
         """Learn that a run nobody asked for crashed or was invalid."""
@@ -414,10 +423,10 @@ class Tuner(TunerView):
             raise InvalidValue('preset "paper" does not forecast the default, so it cannot learn from a control')
         levels = self._levels(context, [self._default])[0]
         if not self._optimizer.model.knows(context, self._default):
-            level = {
+            told_level = {
                 name: near_level(beside[name], *levels[name]) if name in levels else beside[name] for name in kinds
             }
-            self._optimizer.tell(context, self._default, level, self._rng)
+            self._optimizer.tell(context, self._default, told_level, self._rng)
             levels = self._levels(context, [self._default])[0]
         self._note(None, context, self._default, beside)
         for name, level in levels.items():
@@ -427,7 +436,11 @@ class Tuner(TunerView):
         return told
 
     def _count_savings(
-        self, record: Pending, metrics: Mapping[str, float] | None, control: Mapping[str, float] | None = None
+        self,
+        record: Pending,
+        metrics: Mapping[str, float] | None,
+        control: Mapping[str, float] | None = None,
+        stopped: bool = False,
     ) -> None:
         """Count a step where what runs was drawn, or has a control; and where the default was suggested."""
         if self._holdout is None and control is None:
@@ -440,17 +453,26 @@ class Tuner(TunerView):
         if drawn or not is_default:
             draw = Draw(is_default, share, why.instead if is_default else why.predicted, why.level)
         weights = {name: metric.weight for name, metric in self._optimizer.metrics.items()}
-        self._savings.add(draw, metrics, control, weights)
+        self._savings.add(draw, metrics, control, weights, stopped)
 
-    def _observe(self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float]) -> None:
+    def _observe(
+        self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float], stopped: bool = False
+    ) -> None:
         point = self._space.to_unit(params)
-        self._optimizer.tell(seen, point, metrics, self._rng)
-        self._note(None, seen, point, metrics)
+        self._optimizer.tell(seen, point, metrics, self._rng, stopped=stopped)
+        self._note(None, seen, point, metrics, stopped)
 
-    def _note(self, id: str | None, context: Array, point: Array, metrics: Mapping[str, float] | None) -> None:
+    def _note(
+        self,
+        id: str | None,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float] | None,
+        stopped: bool = False,
+    ) -> None:
         """Put a sample that was learned on record."""
         asked = NOBODY if id is None else int(id[1:])
-        self._record.add(self._lineage.total, asked, context, point, metrics)
+        self._record.add(self._lineage.total, asked, context, point, metrics, stopped)
         self._lineage.add(context, point, metrics)
 
     def _what_ran(self, suggested: Array, params: Mapping[str, object]) -> tuple[Array, Params | None]:
@@ -458,3 +480,9 @@ class Tuner(TunerView):
         planned = self._space.from_unit(suggested)
         ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{name} must be True or False, got {show(value)}")
+    return value

@@ -12,7 +12,7 @@ import numpy as np
 from rasp_tuner import context_report
 from rasp_tuner.context_report import LATEST_SAMPLES, ContextReport, untested
 from rasp_tuner.core import notebook, snapshot
-from rasp_tuner.core.checks import show, whole
+from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
 from rasp_tuner.core.context_metric import filled
 from rasp_tuner.core.ledger import Ledger
@@ -299,7 +299,32 @@ class TunerView:
     @property
     def pending(self) -> list[Suggestion]:
         """Suggestions that wait for an answer, oldest first; they survive save and load."""
-        return [Suggestion(id, self._space.from_unit(record.point)) for id, record in self._ledger.pending.items()]
+        return [
+            Suggestion(id, self._space.from_unit(record.point), record.why.stop)
+            for id, record in self._ledger.pending.items()
+        ]
+
+    def should_stop(self, id: str, partial: Mapping[str, float]) -> bool:
+        """Whether the run of the suggestion `id` should be ended, by what its metric came to so far.
+
+        End it then, and `tell(id, partial, stopped=True)`. False where the suggestion has no stop.
+        """
+        if self._preset.constants.get("budget") is None:
+            raise InvalidValue("a stop is measured against what runs today: give it as default={...}, with a budget")
+        record, name = self._ledger.waiting(id), self._optimizer.model.own_metric
+        if name is None or self._optimizer.metrics[name].direction == "max":
+            raise InvalidValue(
+                "a run has a stop where one metric is minimised: of one to be maximised a part of a run shows too"
+                f" little, and of several none decides alone; the metrics are {list(self._optimizer.metrics)}"
+            )
+        if not isinstance(partial, Mapping) or name not in partial:
+            raise InvalidValue(f"partial must hold {name!r} as it is so far, got {show(partial)}")
+        for other in partial:
+            if other not in self._optimizer.metrics:
+                raise InvalidValue(f"partial: no metric {show(other)}; there are {list(self._optimizer.metrics)}")
+        so_far = [number(f"partial[{key!r}]", value) for key, value in partial.items()]
+        stop = record.why.stop
+        return stop is not None and so_far[list(partial).index(name)] >= stop
 
     def _repr_html_(self) -> str:
         """A table for notebooks: every knob with its range, its default and what is recommended now."""

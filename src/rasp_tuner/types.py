@@ -138,6 +138,7 @@ class Suggestion:
 
     id: str
     params: Params
+    stop: float | None = None  # value of the metric from which on the run should be ended; None: let it run
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,7 @@ class Explanation:
     ran: Params | None = None  # what ran, if it was told and is not what was suggested; the sample is of these
     level: float | None = None  # what the default was expected to come to, in units of `predicted`
     in_context: bool = True  # whether the context had a part in it
+    stop: float | None = None  # value of the metric from which on the run should be ended
     propensity: float | None = None  # with which the holdout's draw chose what ran; None where nothing was drawn
     instead: float | None = None  # expected of the suggestion in whose place the default was drawn, if it was
     params: Params | None = None  # this and all below is added by `Tuner.explain`, which knows names
@@ -205,6 +207,7 @@ class Explanation:
             ran,
             self.level,
             self.in_context,
+            self.stop,
             self.propensity,
             self.instead,
             self.params,
@@ -224,6 +227,7 @@ class Explanation:
             self._forecast(),
             "" if self.better is None else f"Better than the default with a probability of {_chance(self.better)}.",
             *(f"Limit of {limit}." for limit in self.limits),
+            self._stop(),
             self._situation(),
             "" if self.seen is None else str(self.seen),
             self._model(),
@@ -266,6 +270,11 @@ class Explanation:
                 told += f": {abs(share):.0%} {'less' if share < 0.0 else 'more'}"
         return f"{told}."
 
+    def _stop(self) -> str:
+        if self.stop is None or self.path != "pending":
+            return ""
+        return f"The run should be ended if {self.metric or 'its metric'} reaches {self.stop:.4g}."
+
     def _situation(self) -> str:
         """Whether the situation is known."""
         if self.runs == 0.0 and not self.slots:
@@ -307,6 +316,10 @@ class Explanation:
 
 class Why(Protocol):
     """What an explanation is made of when somebody asks for one; an `Explanation` is one itself."""
+
+    @property
+    def stop(self) -> float | None:
+        """The value of the metric from which on the run should be ended."""
 
     def explanation(self) -> Explanation: ...
 

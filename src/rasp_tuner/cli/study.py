@@ -272,7 +272,7 @@ def ask(
     with talking(url, key) as client:
         suggestion = client.study(name, default={}).ask(context_of(context or []))
         if as_json:
-            emit({"id": suggestion.id, "params": suggestion.params})
+            emit({"id": suggestion.id, "params": suggestion.params, "stop": suggestion.stop})
             return
         _columns(suggestion.id, [(plain(knob), shown(value)) for knob, value in suggestion.params.items()])
 
@@ -289,6 +289,9 @@ def tell(
         list[str] | None,
         typer.Option(help="A knob that ran with another value than suggested, as in pool=16; may be repeated."),
     ] = None,
+    stopped: Annotated[
+        bool, flag("--stopped", "The run was ended: it would have come to these metrics or worse.")
+    ] = False,
     url: Url = URL,
     key: Key = None,
     as_json: Json = False,
@@ -302,10 +305,12 @@ def tell(
     with talking(url, key) as client:
         if (failed is None) == (not metrics):
             raise InvalidValue("give metrics, as in p99_ms=181.2, or --failed with a reason")
+        if failed is not None and stopped:
+            raise InvalidValue("a run that failed was not stopped: give --failed or --stopped")
         study = client.study(name, default={})
         params = settings(ran, study.view()["space"]) if ran else None
         if failed is None:
-            told = study.tell(id, numbers("metric", metrics or []), params)
+            told = study.tell(id, numbers("metric", metrics or []), params, stopped=stopped)
         else:
             told = study.tell_failed(id, failed, params)
         if as_json:

@@ -63,6 +63,9 @@ def tune_command(
     budget: Annotated[
         float | None, _option("For a live system: what exploring may cost, as a share of the default's.", min=0.0)
     ] = None,
+    redo: Annotated[
+        bool, flag("--redo", "Run the default after a run that was stopped or failed: its work gets done.")
+    ] = False,
     seed: Annotated[int | None, _option("Of all random choices.", min=0)] = None,
     name: Annotated[str | None, _option("Name of the study; by default the program's or the file's.")] = None,
     out: Annotated[Path | None, _option("Folder of the study; by default rasp-tune/NAME.")] = None,
@@ -95,6 +98,7 @@ def tune_command(
         "time": time,
         "final": final,
         "budget": budget,
+        "redo": redo or None,
         "seed": seed,
         "name": name,
     }

@@ -15,6 +15,7 @@ from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, Tel
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.core.savings import Savings
 from rasp_tuner.space import Params
+from rasp_tuner.trial import AsyncTrial
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
 from rasp_tuner.what_if import WhatIf
@@ -50,15 +51,22 @@ class AsyncStudy:
     async def ask_batch(self, contexts: Sequence[Context]) -> list[Suggestion]:
         return await self._run(self._calls.ask_batch(contexts))
 
+    def trial(self, context: Context = None) -> AsyncTrial:
+        return AsyncTrial(lambda: self.ask(context), self)
+
+    async def should_stop(self, id: str, partial: Mapping[str, float]) -> bool:
+        return await self._run(self._calls.should_stop(id, partial))
+
     async def tell(
         self,
         id: str,
         metrics: Mapping[str, float],
         params: Mapping[str, object] | None = None,
         *,
+        stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> TellReply:
-        return await self._run(self._calls.tell(id, metrics, params, control))
+        return await self._run(self._calls.tell(id, metrics, params, stopped, control))
 
     async def tell_later(
         self,
@@ -66,9 +74,10 @@ class AsyncStudy:
         metrics: Mapping[str, float],
         params: Mapping[str, object] | None = None,
         *,
+        stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> TellReply:
-        return await self._run(self._calls.tell_later(id, metrics, params, control))
+        return await self._run(self._calls.tell_later(id, metrics, params, stopped, control))
 
     async def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
         return await self._run(self._calls.tell_failed(id, reason, params))

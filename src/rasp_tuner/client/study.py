@@ -8,6 +8,7 @@ from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, Tel
 from rasp_tuner.client.transport import Transport
 from rasp_tuner.core.savings import Savings
 from rasp_tuner.space import Params
+from rasp_tuner.trial import Trial
 from rasp_tuner.tuner import Context
 from rasp_tuner.types import Budget, Explanation, Margin, Suggestion
 from rasp_tuner.what_if import WhatIf
@@ -58,20 +59,33 @@ class Study:
         """A suggestion for each context, in one request; no fallback: ServerUnavailable if there is no answer."""
         return self._run(self._calls.ask_batch(contexts))
 
+    def trial(self, context: Context = None) -> Trial:
+        """One ask and its answer around a block, as `Tuner.trial`; `t.check(...)` asks the server."""
+        return Trial(lambda: self.ask(context), self)
+
+    def should_stop(self, id: str, partial: Mapping[str, float]) -> bool:
+        """Whether the run of `id` should be ended, by what its metric came to so far; False for a fallback.
+
+        End it then, and `tell(id, partial, stopped=True)`.
+        """
+        return self._run(self._calls.should_stop(id, partial))
+
     def tell(
         self,
         id: str,
         metrics: Mapping[str, float],
         params: Mapping[str, object] | None = None,
         *,
+        stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> TellReply:
         """The result, once it is on the server's disk; a fallback is queued and sent later as an observation.
 
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
-        `control` has the same metrics, measured at the same time under the default; of a fallback it is not sent.
+        `stopped`: the run was ended here, and would have come to these metrics or worse. `control` has the same
+        metrics, measured at the same time under the default; of a fallback it is not sent.
         """
-        return self._run(self._calls.tell(id, metrics, params, control))
+        return self._run(self._calls.tell(id, metrics, params, stopped, control))
 
     def tell_later(
         self,
@@ -79,10 +93,11 @@ class Study:
         metrics: Mapping[str, float],
         params: Mapping[str, object] | None = None,
         *,
+        stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> TellReply:
         """Queue it and send it in the background, for code that may not wait. The queue is in memory only."""
-        return self._run(self._calls.tell_later(id, metrics, params, control))
+        return self._run(self._calls.tell_later(id, metrics, params, stopped, control))
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
         """The result; the failure of a fallback is dropped, because `observe` has no failures."""

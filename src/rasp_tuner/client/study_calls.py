@@ -64,7 +64,7 @@ class StudyCalls:
                 return Suggestion(self._fallbacks.make(seen, params), params)
             yield from self._refresh(seen)
         self.share.count(False)
-        return Suggestion(answer["id"], answer["params"])
+        return _suggestion(answer)
 
     def ask_ahead(self, context: Context) -> Steps[None]:
         seen = context_json(context)
@@ -74,16 +74,24 @@ class StudyCalls:
 
     def ask_batch(self, contexts: Sequence[Context]) -> Steps[list[Suggestion]]:
         answer = yield from self._post("ask/batch", {"contexts": [context_json(context) for context in contexts]})
-        return [Suggestion(one["id"], one["params"]) for one in answer["suggestions"]]
+        return [_suggestion(one) for one in answer["suggestions"]]
+
+    def should_stop(self, id: str, partial: Mapping[str, float]) -> Steps[bool]:
+        body = {"id": _text("id", id), "metrics": metrics_json(partial)}
+        if is_fallback(id):
+            return False
+        stop: bool = (yield from self._post("partial", body))["stop"]
+        return stop
 
     def tell(
         self,
         id: str,
         metrics: Mapping[str, float],
         params: Mapping[str, object] | None,
+        stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> Steps[TellReply]:
-        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params), **_control_json(control)}
+        body = _tell_json(id, metrics, params, stopped, control)
         if is_fallback(id):
             return (yield from self._tell_fallback(body))
         report = self.share.take_report()
@@ -100,9 +108,10 @@ class StudyCalls:
         id: str,
         metrics: Mapping[str, float],
         params: Mapping[str, object] | None,
+        stopped: bool = False,
         control: Mapping[str, float] | None = None,
     ) -> Steps[TellReply]:
-        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params), **_control_json(control)}
+        body = _tell_json(id, metrics, params, stopped, control)
         if is_fallback(id):
             return (yield from self._tell_fallback(body))
         yield from self._outbox.put(QueuedRequest(f"{self.path}/tell", body, self._ask_next))
@@ -273,7 +282,8 @@ class StudyCalls:
         made = self._fallbacks.tell(id, metrics, told.get("params"))
         if made is None:
             return TellReply(id, "duplicate")
-        body = {"context": made.context, "params": made.ran, "metrics": metrics, "key": id}
+        stopped = _stopped_json(told.get("stopped", False))
+        body = {"context": made.context, "params": made.ran, "metrics": metrics, "key": id, **stopped}
         yield from self._outbox.put(QueuedRequest(f"{self.path}/observe", body))
         return TellReply(id, "queued")
 
@@ -315,9 +325,31 @@ def _tell_reply(answer: Mapping[str, Any]) -> TellReply:
     return TellReply(answer["id"], answer["status"], bool(answer.get("late")), error["message"] if error else None)
 
 
+def _tell_json(
+    id: str,
+    metrics: Mapping[str, float],
+    params: Mapping[str, object] | None,
+    stopped: bool,
+    control: Mapping[str, float] | None,
+) -> dict[str, Any]:
+    told = {"id": _text("id", id), "metrics": metrics_json(metrics)}
+    return {**told, **_ran_json(params), **_stopped_json(stopped), **_control_json(control)}
+
+
 def _item_json(item: Mapping[str, Any]) -> Mapping[str, Any]:
     told = {**item, **({"metrics": metrics_json(item["metrics"])} if "metrics" in item else {})}
     return {**told, **_ran_json(told.pop("params", None)), **_control_json(told.pop("control", None))}
+
+
+def _suggestion(answer: Mapping[str, Any]) -> Suggestion:
+    return Suggestion(answer["id"], answer["params"], answer.get("stop"))
+
+
+def _stopped_json(stopped: object) -> dict[str, Any]:
+    """The field of a tell; left out of whole runs, which older servers understand too."""
+    if not isinstance(stopped, bool):
+        raise InvalidValue(f"stopped must be True or False, got {show(stopped)}")
+    return {"stopped": True} if stopped else {}
 
 
 def _ran_json(params: Mapping[str, object] | None) -> dict[str, Any]:

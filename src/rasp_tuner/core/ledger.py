@@ -32,8 +32,11 @@ _ALL_NAMES = set(_NAMES)
 _OF_DRAWS = ("propensity", "instead")  # written only where a holdout draws
 _TEXTS = ("source", "path", "reason", "expert", "failure", "scale")
 _LISTS = ("slots", "weights", "gate")
-_NUMBERS = ("predicted", "deviation", "novelty", "confidence", "entropy", "error", "better", "level", *_OF_DRAWS)
-_MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level", *_OF_DRAWS)
+_NUMBERS = (
+    *("predicted", "deviation", "novelty", "confidence", "entropy", "error", "better", "level", "stop"),
+    *_OF_DRAWS,
+)
+_MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level", "stop", *_OF_DRAWS)
 ID = r"s(0|[1-9][0-9]{0,15})"
 MOST_SIZE = 1_000_000  # suggestions on record
 LONGEST = 100_000  # numbers in one explanation
@@ -68,6 +71,10 @@ class Answered:
     ) -> None:
         self._known: Explanation | tuple[Why, float, Path, str, Params | None, str | None]
         self._known = why, error, path, reason, ran, failure
+
+    @property
+    def stop(self) -> float | None:
+        return (self._known[0] if isinstance(self._known, tuple) else self._known).stop
 
     def explanation(self) -> Explanation:
         known = self._known
@@ -202,7 +209,7 @@ def _records(name: str, data: object, issued: int, most: int) -> dict[str, Expla
 
 
 def _explanation(place: str, told: Mapping[str, Any]) -> Explanation:
-    if told.keys() | set(_OF_DRAWS) != _ALL_NAMES:
+    if told.keys() | {"stop", *_OF_DRAWS} != _ALL_NAMES:  # the first snapshots of 0.2 have no stops
         raise InvalidValue(f"{place}: an explanation must have the fields {show(_NAMES)}, got {show(list(told))}")
     return Explanation(**{name: _read(place, name, value) for name, value in told.items()})
 

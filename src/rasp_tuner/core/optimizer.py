@@ -131,10 +131,12 @@ class Optimizer(Stateful, Protocol):
         metrics: Mapping[str, float],
         rng: np.random.Generator,
         asked: Array | None = None,
+        stopped: bool = False,
     ) -> LearnResult:
         """Learn from metrics, which are checked first.
 
         `asked` [d] is the suggestion that ran as `point`; None if nobody asked, so that no budget counts it.
+        `stopped`: the run was ended; it would have come to these metrics or worse.
         """
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:

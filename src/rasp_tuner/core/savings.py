@@ -63,6 +63,11 @@ class Drawn(NamedTuple):
     propensity: float  # of what ran
     held_out: bool
 
+    @property
+    def stop(self) -> float | None:
+        """The default runs to its end."""
+        return None if self.held_out else self.why.stop
+
     def explanation(self) -> Explanation:
         why = self.why.explanation()
         if not self.held_out:
@@ -72,6 +77,7 @@ class Drawn(NamedTuple):
             source="default (holdout)",
             predicted=why.level,
             better=None,
+            stop=None,
             propensity=self.propensity,
             instead=why.predicted,
         )
@@ -259,11 +265,12 @@ class SavingsLedger:
         metrics: Mapping[str, float] | None,
         control: Mapping[str, float] | None,
         weights: Mapping[str, float],
+        stopped: bool = False,
     ) -> None:
         """Count a step that was answered; `draw` is None where the default ran and nothing was drawn.
 
-        A run that failed has no metrics, and counts as the worst of what has been seen. The first value only shows the
-        level, unless it is the default's.
+        A run that failed has no metrics, and counts as the worst of what has been seen; so does one that was stopped
+        before. The first value only shows the level, unless it is the default's.
         """
         counts, seen = self.counts, self.seen
         counts.steps += draw is None or seen
@@ -281,6 +288,7 @@ class SavingsLedger:
                 y = (sums.most if sums.seen else None) if metrics is None else y
                 if y is None:
                     continue
+                y = max(y, sums.most) if stopped and sums.seen else y
                 if draw is not None and sums.seen:
                     sums.add(draw, y, c, *self._forecasts(draw, scale))
                 sums.see(y)

@@ -3,7 +3,7 @@
 column    meaning
 0         number of the step: how many samples the tuner had learned before it
 1         number of the suggestion; -1 if nobody asked
-2         1 if the run failed
+2         1 if the run failed, 2 if it was ended: its metrics are then at least so bad
 3 ...     C metrics, 0 if it failed; d coordinates of what ran; d_c numbers of the context, or none if those are many
 
 A step takes 8 (3 + C + d + d_c) bytes, in memory and in a snapshot. Contexts are kept as models see them: as a shield
@@ -21,8 +21,9 @@ MOST_STEPS = 1000  # on record
 LONGEST_CONTEXT = 32  # numbers; those of a longer one are not kept
 FRESH_STEPS = 64  # that wait, as they came, until they are written into the array together: that is faster
 NOBODY = -1  # asked
+WHOLE, FAILED, STOPPED = 0, 1, 2  # how a run ended
 
-Fresh = tuple[int, int, bool, list[float], Array, Array]
+Fresh = tuple[int, int, int, list[float], Array, Array]
 
 
 class StepRecord:
@@ -39,10 +40,19 @@ class StepRecord:
     def __len__(self) -> int:
         return min(len(self._rows) + len(self._fresh), MOST_STEPS)
 
-    def add(self, step: int, asked: int, context: Array, point: Array, metrics: Mapping[str, float] | None) -> None:
+    def add(
+        self,
+        step: int,
+        asked: int,
+        context: Array,
+        point: Array,
+        metrics: Mapping[str, float] | None,
+        stopped: bool = False,
+    ) -> None:
         """One more step: the metrics, which were checked, of the point [d] that ran; None if it failed."""
+        end = FAILED if metrics is None else STOPPED if stopped else WHOLE
         values = [0.0] * len(self._names) if metrics is None else [float(metrics[name]) for name in self._names]
-        self._fresh.append((step, asked, metrics is None, values, point, context))
+        self._fresh.append((step, asked, end, values, point, context))
         if len(self._fresh) >= FRESH_STEPS:
             self._write()
 
@@ -61,7 +71,7 @@ class StepRecord:
         dim, width = self._context - self._point, self._rows.shape[1]
         metrics, contexts = self._point - 3, width - self._context
         least = (0.0, float(NOBODY), 0.0, *[-FINITE] * metrics, *[0.0] * dim, *[-LARGEST] * contexts)
-        most = (MOST_SAMPLES, MOST_SAMPLES, 1.0, *[FINITE] * metrics, *[1.0] * dim, *[LARGEST] * contexts)
+        most = (MOST_SAMPLES, MOST_SAMPLES, float(STOPPED), *[FINITE] * metrics, *[1.0] * dim, *[LARGEST] * contexts)
         rows = checked(state, {"rows": Field(("n", width), least, most)}, {"n": range(MOST_STEPS + 1)})["rows"]
         if (rows[:, :3] % 1.0).any():
             raise broken(state, "rows", "begin with a step, a suggestion and a flag", rows[:, :3].tolist())
@@ -71,8 +81,8 @@ class StepRecord:
         if not self._fresh:
             return
         written = np.empty((len(self._fresh), self._rows.shape[1]))
-        steps, asked, failed, values, points, contexts = zip(*self._fresh, strict=True)
-        written[:, 0], written[:, 1], written[:, 2] = steps, asked, failed
+        steps, asked, ends, values, points, contexts = zip(*self._fresh, strict=True)
+        written[:, 0], written[:, 1], written[:, 2] = steps, asked, ends
         written[:, 3 : self._point], written[:, self._point : self._context] = values, points
         if self.keeps_context:
             written[:, self._context :] = contexts

@@ -42,6 +42,10 @@ class NotTrusted(NamedTuple):
 
     why: Why
 
+    @property
+    def stop(self) -> float | None:
+        return self.why.stop
+
     def explanation(self) -> Explanation:
         made = self.why.explanation()
         return replace(made, source=f"{made.source} ({NOT_TRUSTED})", in_context=False)
@@ -75,10 +79,11 @@ class ContextGate(Engine):
         metrics: Mapping[str, float],
         rng: np.random.Generator,
         asked: Array | None = None,
+        stopped: bool = False,
     ) -> LearnResult:
         compare = self._comparable(point)
-        seen = super().tell(context, point, metrics, rng, asked)
-        return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng, asked))
+        seen = super().tell(context, point, metrics, rng, asked, stopped)
+        return self._scored(compare, seen, self.blind.tell(context[:0], point, metrics, rng, asked, stopped))
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:
         compare = self._comparable(point)

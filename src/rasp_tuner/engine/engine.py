@@ -41,6 +41,7 @@ from rasp_tuner.engine.safety import (
     worth_switching,
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
+from rasp_tuner.engine.stops import can_stop, losses_from, stop_of
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 from rasp_tuner.space import Layout
@@ -54,6 +55,8 @@ Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
 SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
+ENDED = "the run was ended there, and would have come to this or worse"
+NOTHING_BESIDE = "the run was ended, and nothing is known yet to compare it with: learned as it came"
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
@@ -151,9 +154,13 @@ class Engine:
         metrics: Mapping[str, float],
         rng: np.random.Generator,
         asked: Array | None = None,
+        stopped: bool = False,
     ) -> LearnResult:
         del rng  # nothing here is left to chance
-        outcome = self._tell(Trial(point, context, self.objective.to_minimise(metrics), False, asked))
+        trial = Trial(point, context, self.objective.to_minimise(metrics), False, asked)
+        if stopped:
+            return self._learn_bound(trial)
+        outcome = self._tell(trial)
         self._learn_early_failures()
         return outcome
 
@@ -396,24 +403,41 @@ class Engine:
         unsure = math.sqrt(max(forecast.variance + belief.noise, SMALLEST))
         return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
 
+    def _learn_bound(self, trial: Trial) -> LearnResult:
+        """Learn that a run was ended: what is expected of it beyond that. It is no value: no range or scale moves."""
+        if not self.objective.seen:
+            return self._tell(trial)._replace(reason=NOTHING_BESIDE)
+        belief, ended = self.believe(trial.context), float(self.objective.target(trial.losses))
+        mean, variance = predict_one(belief, trial.point)
+        losses = losses_from(self.objective, trial.losses, mean, variance + belief.noise)
+        losses = self.losses.bounded(losses[None])[0]
+        self._see_and_learn(trial._replace(losses=losses, ended=ended))
+        return LearnResult(self.objective.own_units(ended), reason=ENDED)
+
     def _learn(self, trial: Trial) -> LearnResult:
         """Book, score and learn a trial."""
-        point, context, losses, failed, asked = trial
+        point, context, losses, failed, asked, ended = trial
+        measured = not failed and ended is None
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.family.samples
         belief = self.believe(context) if samples else None
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
-        counts = asked is not None and self.objective.seen > self._first_looks  # those are free
+        hindsight, cut = self.family.hindsight, ended is not None
+        free = self.objective.seen <= self._first_looks and not (hindsight and cut)  # the bill has all but those
+        counts = asked is not None and not free
         if belief is not None and counts and self._budget is not None:
             offer = self.beside(belief, point)
-            paid = 0.0 if self.family.hindsight else cost(self.objective, offer, error, belief.noise, failed)
+            if ended is not None:  # what it cost is known
+                paid = float(self.objective.relative(ended - offer.level, offer.level))
+            else:
+                paid = 0.0 if hindsight else cost(self.objective, offer, error, belief.noise, failed)
             self._budget.record(paid)
-        if belief is not None and forecast is not None and self.objective.seen >= 2 and not failed:
+        if belief is not None and forecast is not None and self.objective.seen >= 2 and measured:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
-        changed = not failed and self.objective.observe(losses)
-        if belief is not None and not failed and self.objective.may_rescale:
+        changed = measured and self.objective.observe(losses)
+        if belief is not None and measured and self.objective.may_rescale:
             self.objective.observe_level(self.beside(belief, point).level)
             changed |= self._rescaled()
         if changed:
@@ -465,8 +489,19 @@ class Engine:
         units, factor = (objective.is_log, objective.sign), self._calibration.factor
         similar, weights = belief.similar().copy(), belief.weights.copy()
         return Reasons(
-            choice, self.default, beside, similar, weights, self.family.experts, belief.noise, factor, *units
-        )
+            choice, self.default, beside, similar, weights, self.family.experts, belief.noise, factor, *units,
+            self._stop(belief, choice.point),
+        )  # fmt: skip
+
+    def _stop(self, belief: Belief, point: Array) -> float | None:
+        """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
+        ledger = self._budget
+        if ledger is None or not can_stop(self.objective) or point.tolist() == self.default.tolist():
+            return None
+        bill, wider = self._bill(), max(self.factor, 1.0)
+        spent = (0.0, 0.0, 0.0) if bill is None else (bill.spent, bill.earned, wider * math.sqrt(bill.variance))
+        offer, left = self.beside(belief, point), ledger.report(*spent).left
+        return stop_of(self.objective, offer, belief.noise, wider, left)
 
     def _tell(self, trial: Trial) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
@@ -492,7 +527,7 @@ class Engine:
         """Learn a trial that is as usual, or failed."""
         usual = not self.notes.open[0] and len(trial.context) <= SHORT and self.contexts.usual(trial.context)
         if not usual:  # of many numbers some are unusual
-            intake.see(self, Trials.of(trial))
+            intake.see(self, Trials.of(trial), keep=trial.ended is None)
         return self._learn(trial)
 
     def _merge_intake(self, other: "Engine") -> None:

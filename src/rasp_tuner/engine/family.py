@@ -18,6 +18,7 @@ class Trial(NamedTuple):
     losses: Array  # [K] lower is better; of a failure the worst seen
     failed: bool
     asked: Array | None = None  # [d] the suggestion that it answers, if it is one; what ran may differ
+    ended: float | None = None  # y at which the run was ended; the losses are what is expected of it beyond that
 
 
 class Choice(NamedTuple):

@@ -107,10 +107,10 @@ def learn_losses(to: Learners, trials: Trials) -> None:
         _learn_first_again(to, np.flatnonzero(known))
 
 
-def see(to: Learners, trials: Trials) -> None:
-    """Take in the contexts of trials that models are about to learn, for the first time."""
+def see(to: Learners, trials: Trials, keep: bool = True) -> None:
+    """Take in the contexts of trials that models are about to learn, for the first time; the first ones are kept."""
     notes, bounds = to.notes, to.contexts
-    keeps = (notes.open > 0.0) & (notes.kept < MOST_FIRST)
+    keeps = keep & (notes.open > 0.0) & (notes.kept < MOST_FIRST)
     if keeps.any():
         kept = np.flatnonzero(keeps)
         notes.first[kept, notes.kept[kept].astype(np.int64)] = trials.rows()[kept]

@@ -94,15 +94,16 @@ class LimitedEngine:
         metrics: Mapping[str, float],
         rng: np.random.Generator,
         asked: Array | None = None,
+        stopped: bool = False,
     ) -> LearnResult:
         given = self._table.check(metrics)
         for model in self.limits:
             model.engine.objective.to_minimise({model.name: given[model.name]})  # all are checked before any learns
         told = {name: given[name] for name in self._minimised}
-        result = self.main.tell(context, point, told, rng, asked)  # or it refuses them, and nothing has changed
+        result = self.main.tell(context, point, told, rng, asked, stopped)  # or it refuses, and nothing has changed
         self._account(context, asked, given)
         for model in self.limits:
-            own = model.engine.tell(context, point, {model.name: given[model.name]}, rng)
+            own = model.engine.tell(context, point, {model.name: given[model.name]}, rng, stopped=stopped)
             if own.path == "restated":
                 result = result._replace(path=own.path, reason=own.reason)
         return result

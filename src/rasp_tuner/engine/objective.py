@@ -291,6 +291,13 @@ class Objective(MetricTable):
         shares = [n.clip(gap / unit, None, LARGEST_RATIO) for gap in gaps]
         return shares if log is False else [n.where(log, a, b) for a, b in zip(factors, shares, strict=True)]
 
+    def gap(self, share: float, level: float) -> float:
+        """The difference of targets that `relative` calls this share; of one tuner."""
+        if self.is_log:
+            return math.log1p(share)
+        typical = float(self._typical_loss())
+        return share * max(abs(level) if self.one else 0.0, typical, SMALLEST)
+
     def _typical_loss(self) -> Number:
         """Of one metric its deviation; of several the size of their target, of which a share is taken."""
         n, unit = numbers_of(self._zero), self._zero

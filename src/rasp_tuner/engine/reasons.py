@@ -25,6 +25,7 @@ class Reasons(NamedTuple):
     factor: float  # by which deviations are wider than believed
     is_log: bool  # whether the metric is compared by its logarithm
     sign: float  # 1 if less of it is better, else -1
+    stop: float | None  # the cost from which on the run should be ended
 
     def explanation(self) -> Explanation:
         nearest, likeness = _most(self.similar, SHOWN_SLOTS)
@@ -46,6 +47,7 @@ class Reasons(NamedTuple):
             better=None if beside is None or is_default else float(beside.better),
             scale="log" if self.is_log else "linear",
             level=None if beside is None else self._own_units(float(beside.level)),
+            stop=self.stop,
         )
 
     def _deviation(self) -> float:

@@ -30,7 +30,7 @@ class Trials:
     @classmethod
     def of(cls, trial: Trial) -> "Trials":
         """That of one tuner."""
-        point, context, losses, failed, asked = trial
+        point, context, losses, failed, asked = trial[:5]  # none of them was ended
         wanted = point if asked is None else asked
         return cls(
             point[None], context[None], losses[None], np.array([failed]), wanted[None], np.array([asked is not None])

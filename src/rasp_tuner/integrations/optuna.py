@@ -1,4 +1,4 @@
-"""RaspSampler: a tuner as a sampler of Optuna, with contexts (docs/OPTUNA.md).
+"""RaspSampler: a tuner as a sampler of Optuna, with contexts; RaspPruner: its stops (docs/OPTUNA.md).
 
 A tuner has a fixed space; an Optuna study finds its own while it runs. So the tuner has all parameters of the finished
 trials, each with the widest range seen, and is built anew from the study's trials when there is more. A trial that
@@ -20,12 +20,13 @@ from rasp_tuner.core.checks import show
 from rasp_tuner.core.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra
 from rasp_tuner.space import Float, Params, Value
-from rasp_tuner.tuner import Context, Tuner
+from rasp_tuner.tuner import BUDGET, Context, Tuner
 from rasp_tuner.types import Direction, Metric, Suggestion
 
 try:
     from optuna import Study
     from optuna.distributions import BaseDistribution
+    from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
     from optuna.study import StudyDirection
     from optuna.trial import FrozenTrial, TrialState
@@ -38,6 +39,8 @@ from rasp_tuner.integrations.shared import plain_context
 log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # the user attribute of a trial that holds its context
 ASKED = "rasp:asked"  # the system attribute of a trial that this class sampled
+STOP = "rasp:stop"  # the one that holds from which value on it should be ended
+STOPPED = "rasp:stopped"  # the one of a trial that RaspPruner has ended
 MOST_WAITING = 1000  # trials without an end whose suggestions are kept, as many as a tuner keeps
 Pruned = Literal["value", "failed", "ignore"]
 Failed = Literal["failed", "ignore"]
@@ -100,6 +103,13 @@ class RaspSampler(BaseSampler):
         self._start_again(self._given_space)
         self._checker = self._tuner or self._tuner_of_one_knob()  # says what is wrong before trials run
 
+    def check_stops(self, directions: Sequence[StudyDirection]) -> None:
+        """Nothing, if trials can have stops; else an InvalidSpace that says why not."""
+        if self._default is None or self._settings.get("budget", BUDGET) is None:
+            raise InvalidSpace("a stop is measured against what runs today: give it as RaspSampler(default={...})")
+        if [*directions] != [StudyDirection.MINIMIZE]:
+            raise InvalidSpace("a trial has a stop where one objective is minimised, and grows while the trial runs")
+
     @property
     def tuner(self) -> Tuner | None:
         """The tuner, to look at; None before the first trial ends. It is replaced when the space grows."""
@@ -155,6 +165,9 @@ class RaspSampler(BaseSampler):
             if len(self._waiting) > MOST_WAITING:
                 del self._waiting[next(iter(self._waiting))]
             study._storage.set_trial_system_attr(trial._trial_id, ASKED, True)
+            stop = self._waiting[trial.number].stop if trial.number in self._waiting else None
+            if stop is not None:
+                study._storage.set_trial_system_attr(trial._trial_id, STOP, stop)
             return {name: from_knob(self._space[name], params[name]) for name in search_space if name in params}
 
     def sample_independent(
@@ -240,23 +253,23 @@ class RaspSampler(BaseSampler):
             suggestion = self._tuner.ask(context)
         known = self._start
         ran = {name: to_knob(self._space[name], value) for name, value in trial.params.items() if name in known}
-        lesson = self._lesson(trial)
+        lesson, stopped = self._lesson(trial), STOPPED in trial.system_attrs
         if lesson == "ignore" or not ran:
             return None
         if suggestion is not None:
             with suppress(ExpiredSuggestion):  # of a trial that took very long: it is learned as one of others
                 if isinstance(lesson, dict):
-                    return self._tuner.tell(suggestion.id, lesson, ran)
+                    return self._tuner.tell(suggestion.id, lesson, ran, stopped=stopped)
                 return self._tuner.tell_failed(suggestion.id, params=ran)
         if isinstance(lesson, dict):
-            return self._tuner.observe(context, known | ran, lesson)
+            return self._tuner.observe(context, known | ran, lesson, stopped=stopped)
         return self._tuner.observe_failed(context, known | ran)
 
     def _lesson(self, trial: FrozenTrial) -> dict[str, float] | Literal["failed", "ignore"]:
         """What a trial teaches: its values by the names of metrics, that it failed, or nothing."""
         if trial.state is TrialState.FAIL:
             return self._failed
-        if trial.state is TrialState.PRUNED and self._pruned != "value":
+        if trial.state is TrialState.PRUNED and self._pruned != "value" and STOPPED not in trial.system_attrs:
             return self._pruned
         values, inf = trial.values, float("inf")
         if values is None:  # pruned before anything was reported
@@ -300,6 +313,24 @@ class RaspSampler(BaseSampler):
             except InvalidSpace as reason:
                 raise InvalidSpace(f"default[{name!r}]: {reason}") from None
         return Tuner(knobs, {"value": "min"}, default=middle | given).recommend() if given else middle
+
+
+class RaspPruner(BasePruner):
+    """Ends a trial whose reported value has come to its stop: what the default would come to here, and a stake.
+
+    For an objective that grows while a trial runs, as time and cost do, in a study with a `RaspSampler` that has a
+    default. Such a trial is learned as at least so bad, whatever `pruned` says.
+    """
+
+    def prune(self, study: Study, trial: FrozenTrial) -> bool:
+        if not isinstance(study.sampler, RaspSampler):
+            raise InvalidSpace(f"RaspPruner needs a study whose sampler is a RaspSampler, got {show(study.sampler)}")
+        study.sampler.check_stops(study.directions)
+        stop, step = trial.system_attrs.get(STOP), trial.last_step
+        if stop is None or step is None or not trial.intermediate_values[step] >= stop:
+            return False
+        study._storage.set_trial_system_attr(trial._trial_id, STOPPED, True)
+        return True
 
 
 def _choices(space: Mapping[str, BaseDistribution]) -> dict[str, BaseDistribution]:

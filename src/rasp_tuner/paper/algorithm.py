@@ -84,8 +84,11 @@ class PaperOptimizer:
         metrics: Mapping[str, float],
         rng: np.random.Generator,
         asked: Array | None = None,
+        stopped: bool = False,
     ) -> LearnResult:
         del asked  # there is no budget
+        if stopped:
+            raise InvalidValue("preset 'paper' learns what a run came to: tell one that was ended with tell_failed")
         return self.tell_error(context, point, self.composer.compose(metrics), rng)
 
     def tell_error(self, context: Array, point: Array, error: float, rng: np.random.Generator) -> LearnResult:

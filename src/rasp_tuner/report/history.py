@@ -18,6 +18,7 @@ BEFORE = ("step", "id")
 AFTER = (
     "failed",
     "failure",
+    "stopped",
     "default",
     "chosen_by",
     "expert",
@@ -55,6 +56,7 @@ class History(Sequence[Row]):
     params            what ran
     metrics           what came of it; None if it failed
     failed, failure   whether it failed, and the reason told
+    stopped           whether the run was ended: its metrics are at least so bad
     default           whether the default ran
     chosen_by         which kind of candidate won, as in `Explanation.source`; "observed" if nobody asked
     expert            whose hypothesis counted most
@@ -158,7 +160,7 @@ class History(Sequence[Row]):
         """Head and latest rows as people read them, without columns that say nothing there."""
         rows = [self._values(row) for row in self._rows[-latest:]]
         shown = [i for i, column in enumerate(zip(*rows, strict=True)) if any(v not in (None, "") for v in column)]
-        shown = [i for i in shown if self.columns[i] != "failed" or any(row[i] for row in rows)]
+        shown = [i for i in shown if self.columns[i] not in ("failed", "stopped") or any(row[i] for row in rows)]
         return [self.columns[i] for i in shown], [[_cell(row[i]) for i in shown] for row in rows]
 
     def _values(self, row: Row) -> list[Any]:

@@ -17,6 +17,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.recovery import FAILED
 from rasp_tuner.core.regimes import RegimeTimeline, coarse
 from rasp_tuner.core.returns import Return
+from rasp_tuner.core.step_record import FAILED as FAILED_RUN
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.visits import Arrival, StepSeen, Visits, return_coming, return_of
 from rasp_tuner.space import Params
@@ -62,12 +63,12 @@ class SeenBefore:
         if start != self._start or not _same(relevance, self._relevance):
             self._begin(start, relevance)
         for i in np.flatnonzero(numbers[:, 0] >= self._next).tolist():
-            step, asked, failed = numbers[i].tolist()
+            step, asked, end = numbers[i].tolist()
             label = self.regimes.add(contexts[i], self._relevance)
             for gone, kept in self.regimes.joined:
                 self.visits.merge(gone, kept)
             if asked >= 0 and not self.regimes.stray:
-                value = valued.of(metrics[i], bool(failed), f"s{int(asked)}", ledger)
+                value = valued.of(metrics[i], end == FAILED_RUN, f"s{int(asked)}", ledger)
                 self.visits.add(self.regimes.situations[label], StepSeen(int(step), None, value, points[i]))
             self._next = step + 1.0
 

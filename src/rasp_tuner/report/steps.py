@@ -8,7 +8,7 @@ from rasp_tuner.contexts import Category, ContextKind, Name
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.step_record import LONGEST_CONTEXT, StepRecord
+from rasp_tuner.core.step_record import FAILED, LONGEST_CONTEXT, STOPPED, StepRecord
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.report.history import AFTER, History, Row
 from rasp_tuner.space import Auto, Float, Knob, Space
@@ -36,7 +36,8 @@ def history_of(record: StepRecord, ledger: Ledger, names: Names, learned: int, l
     exact = _exact(names.space, names.default)
     rows = []
     every = zip(numbers.tolist(), metrics.tolist(), points, contexts, strict=True)
-    for (step, asked, failed), told, point, context in every:
+    for (step, asked, end), told, point, context in every:
+        failed = end == FAILED
         id = None if asked < 0 else f"s{int(asked)}"
         why = ledger.answered.get(id) if id is not None else None
         ran = why.explanation() if why is not None else None
@@ -47,7 +48,8 @@ def history_of(record: StepRecord, ledger: Ledger, names: Names, learned: int, l
             "params": exact.from_unit(point),
             "metrics": None if failed else dict(zip(names.metrics, told, strict=True)),
             **dict.fromkeys(AFTER),
-            "failed": bool(failed),
+            "failed": failed,
+            "stopped": end == STOPPED,
             "default": bool((point == names.default).all()),
             "chosen_by": "observed" if id is None else None,
         }

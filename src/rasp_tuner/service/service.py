@@ -44,6 +44,7 @@ class Answer:
     metrics: dict[str, float] | None  # None: it failed
     reason: str = ""
     params: dict[str, Any] | None = None  # what ran; None: what was suggested
+    stopped: bool = False  # the run was ended: the metrics are at least so bad
     control: dict[str, float] | None = None  # metrics of the default, measured beside it
 
 
@@ -306,21 +307,15 @@ class Service:
         self.telemetry.ask(time.perf_counter() - started)
         work.add_event(live, event)
         expires = event.at + live.definition.lease_s
-        return {"id": ask_id(event.ask or 0), "params": event.body["params"], "expires_at": expires}
+        number = event.ask or 0
+        stop = live.stop_of(number)
+        return {"id": ask_id(number), "params": event.body["params"], "expires_at": expires, "stop": stop}
 
-    async def tell(
-        self,
-        name: str,
-        id: str,
-        metrics: dict[str, float] | None,
-        reason: str = "",
-        params: dict[str, Any] | None = None,
-        control: dict[str, float] | None = None,
-    ) -> dict[str, Any]:
-        """The result of one tell; `metrics` None: it failed; `params`: what ran, if not what was suggested."""
+    async def tell(self, name: str, answer: Answer) -> dict[str, Any]:
+        """The result of one tell."""
 
         def run(work: UnitOfWork) -> dict[str, Any]:
-            return self.learn(work, work.study(name, writes=True), Answer(id, metrics, reason, params, control))
+            return self.learn(work, work.study(name, writes=True), answer)
 
         told: dict[str, Any] = await self.submit(run, writes=True, study=name)
         return told
@@ -354,7 +349,7 @@ class Service:
     def learn(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         """The result of one tell, within a job."""
         id, started = answer.id, time.perf_counter()
-        told = answer.metrics, answer.reason, answer.params, answer.control
+        told = answer.metrics, answer.reason, answer.params, answer.stopped, answer.control
         outcome = live.tell(id, work.now, work.event_log(live), *told)
         if not isinstance(outcome, Event):
             return {"id": id, "status": "duplicate", "late": outcome.late}
@@ -363,11 +358,17 @@ class Service:
         return {"id": id, "status": "learned", "late": live.answer_was_late(outcome)}
 
     async def observe(
-        self, name: str, context: Any, params: dict[str, Any], metrics: dict[str, float], key: str | None
+        self,
+        name: str,
+        context: Any,
+        params: dict[str, Any],
+        metrics: dict[str, float],
+        key: str | None,
+        stopped: bool = False,
     ) -> dict[str, Any]:
         def run(work: UnitOfWork) -> dict[str, Any]:
             live = work.study(name, writes=True)
-            event = live.observe(context, params, metrics, key, work.now, work.event_log(live))
+            event = live.observe(context, params, metrics, key, work.now, work.event_log(live), stopped)
             if event is None:
                 return {"status": "duplicate"}
             work.add_event(live, event)

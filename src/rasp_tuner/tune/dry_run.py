@@ -49,7 +49,8 @@ def _limit_words(study: TuneStudy) -> str:
     limit = (
         duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
     )
-    return f"timeout   {limit}; then the command and all it started are ended, and the run counts as failed"
+    stop = "; one that is clearly slower than the default is stopped before" if study.can_stop else ""
+    return f"timeout   {limit}; then the command and all it started are ended, and the run counts as failed{stop}"
 
 
 def _length_words(limits: Limits, each: int, study: TuneStudy, inputs: int) -> str:

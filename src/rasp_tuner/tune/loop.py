@@ -22,6 +22,8 @@ CONTROL_EVERY = 8  # suggestions, after which the default runs once more
 GAIN_RUNS = 10  # latest suggestions that the gain is computed from
 HOPELESS_RUNS = 3  # failures at the very start after which to stop
 AUTO_TIMEOUT = (10.0, 5.0)  # times the default's longest run on this input, plus seconds
+SHORTEST_STOP_S = 0.2  # less is not worth ending a run for
+NO_BUDGET = 1e9  # share of the default's loss: limits nothing, and runs have stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Run:
     seconds: float
     spent_s: float  # by the whole study so far
     failure: str = ""
+    stopped: bool = False  # ended at its stop: the metrics are at least so bad
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -50,6 +53,7 @@ class Run:
             "seconds": round(self.seconds, 6),
             "spent_s": round(self.spent_s, 3),
             "failure": self.failure,
+            "stopped": self.stopped,
         }
 
     @classmethod
@@ -64,6 +68,7 @@ class Run:
             data["seconds"],
             data["spent_s"],
             data["failure"],
+            data.get("stopped", False),
         )
 
 
@@ -84,7 +89,7 @@ class Session:
             self._kinds or None,
             study.default,
             seed=study.seed,
-            budget=study.budget,
+            budget=NO_BUDGET if study.budget is None else study.budget,
             constraints=study.constraints,
         )
         for entry in journal.of_kind("run"):
@@ -111,15 +116,22 @@ class Session:
         context = self.read_context(input)
         suggestion = None if is_control else self.tuner.ask(self.given(context))
         params = dict(self.study.default) if suggestion is None else suggestion.params
-        done = measure(self.study, self.runner, params, input, len(self.runs), self.limit_of(input))
+        stop_s = None if suggestion is None else self.stop_of(suggestion.stop)
+        done = measure(self.study, self.runner, params, input, len(self.runs), self.limit_of(input), stop_s)
         run = Run(
-            len(self.runs), is_control, input, context, params, done.metrics, done.seconds, self.spent_s, done.failure
-        )
+            len(self.runs), is_control, input, context, params, done.metrics, done.seconds, self.spent_s, done.failure,
+            done.stopped,
+        )  # fmt: skip
         self._stop_if_hopeless(run, done)
         self.journal.append(run.to_json())
         self._learn(run, None if suggestion is None else suggestion.id)
         log.info(
-            "run %d%s: %s -> %s", run.step, " (default)" if is_control else "", params, done.failure or done.metrics
+            "run %d%s: %s -> %s%s",
+            run.step,
+            " (default)" if is_control else "",
+            params,
+            done.failure or done.metrics,
+            " (stopped)" if done.stopped else "",
         )
         return run
 
@@ -162,6 +174,10 @@ class Session:
         known = [run.seconds for run in self.runs if run.is_control and run.input == input and run.metrics]
         return times * max(known) + more if known else None
 
+    def stop_of(self, stop: float | None) -> float | None:
+        """Seconds after which a suggestion is ended, by the value of the metric that it should be ended at."""
+        return None if stop is None or not self.study.can_stop else max(stop, SHORTEST_STOP_S)
+
     def gain(self) -> Effect | None:
         """The latest suggestions against the default on the same input."""
         name = self.study.objective
@@ -174,6 +190,9 @@ class Session:
 
     def _plan(self) -> tuple[bool, str | None]:
         """Whether the default runs next, and on which input: on every new one first, and now and then after that."""
+        latest = self.runs[-1] if self.runs else None
+        if self.study.redo and latest is not None and not latest.is_control and (latest.stopped or not latest.metrics):
+            return True, latest.input  # its work was not done
         suggested = [run for run in self.runs if not run.is_control]
         input = self.inputs[len(suggested) % len(self.inputs)] if self.inputs else None
         if not any(run.is_control and run.input == input for run in self.runs):
@@ -189,7 +208,7 @@ class Session:
         """Tell the tuner; the same for a run of today and for one from the journal."""
         context = self.given(run.context)
         if id is not None and run.metrics is not None:
-            self.tuner.tell(id, run.metrics, run.params)
+            self.tuner.tell(id, run.metrics, run.params, stopped=run.stopped)
         elif id is not None:
             self.tuner.tell_failed(id, run.failure, run.params)
         elif run.metrics is not None:

@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +37,7 @@ class Measured:
     failure: str = ""
     output: str = ""  # the end of it, if it failed
     missing: str = ""  # a metric that was not found although the run was fine
+    stopped: bool = False  # it was ended at its stop: the metrics are at least so bad
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class _Run:
     seconds: float
     failure: str = ""
     output: str = ""
+    late: Reading | None = None  # of a run that took too long, when it was ended
 
 
 class Runner(Protocol):
@@ -64,20 +66,33 @@ def runner_of(study: TuneStudy, function: Callable[..., Any] | None = None) -> R
 
 
 def measure(
-    study: TuneStudy, runner: Runner, params: Params, input: str | None, run: int, limit_s: float | None
+    study: TuneStudy,
+    runner: Runner,
+    params: Params,
+    input: str | None,
+    run: int,
+    limit_s: float | None,
+    stop_s: float | None = None,
 ) -> Measured:
-    """Run a setting: warm-up runs are dropped, of the others the median counts; the first failure is the answer."""
+    """Run a setting: warm-up runs are dropped, of the others the median counts; the first failure is the answer.
+
+    A run that counts is ended at `stop_s`, if that comes before the limit.
+    """
     samples: list[dict[str, float]] = []
     longest = 0.0
+    stops = stop_s is not None and (limit_s is None or stop_s < limit_s)
     for i in range(study.warmup + study.repeats):
         scratch = tempfile.mkdtemp(prefix="rasp-tune-")
         try:
             values = {**placeholder_values(study, params, input), "scratch": scratch, "run": run}
-            ran = runner.run(values, limit_s)
+            counts = i >= study.warmup
+            ran = runner.run(values, stop_s if stops and counts else limit_s)
             longest = max(longest, ran.seconds)
+            if ran.late is not None and stop_s is not None and stops and counts:
+                return Measured(read_metrics(study, replace(ran.late, wall_s=stop_s)), longest, stopped=True)
             if ran.reading is None:
                 return Measured(None, longest, ran.failure, ran.output)
-            if i >= study.warmup:
+            if counts:
                 samples.append(read_metrics(study, ran.reading))
         except MetricNotFound as reason:
             return Measured(None, longest, str(reason), ran.output, missing=reason.name)
@@ -152,7 +167,8 @@ class CommandRunner:
         done = run_process(words, env=env, limit_s=limit_s, exact_memory=self._exact_memory)
         output = tail(done.stderr) or tail(done.stdout)
         if done.timed_out or done.exit_code < 0 or (done.exit_code and not self._exit_counts):
-            return _Run(None, done.wall_s, done.why_failed(limit_s), output)
+            late = self._reading(done, values) if done.timed_out else None
+            return _Run(None, done.wall_s, done.why_failed(limit_s), output, late)
         return _Run(self._reading(done, values), done.wall_s, output=tail(done.stdout + done.stderr))
 
     def _reading(self, done: Finished, values: Mapping[str, Value]) -> Reading:

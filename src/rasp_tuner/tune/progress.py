@@ -77,6 +77,8 @@ def step_words(session: Session, limits: Limits) -> str:
     parts += _best(session)
     if failed := sum(run.metrics is None for run in runs):
         parts.append(f"{failed} failed")
+    if stopped := sum(run.stopped for run in runs):
+        parts.append(f"{stopped} stopped early")
     spent = duration_words(session.spent_s)
     if limits.time_s is not None:
         spent += f" of {duration_words(limits.time_s)}"

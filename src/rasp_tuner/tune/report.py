@@ -64,6 +64,7 @@ def _tiles(result: TuneResult) -> str:
     facts = [
         (f"{len(result.runs):,}", f"settings measured, {sum(r.is_control for r in result.runs)} times the default"),
         (f"{failed:,}", "failed"),
+        (f"{sum(run.stopped for run in result.runs):,}", "stopped early"),
         (duration_words(spent), "spent tuning"),
         (f"{len(result.pairs):,}", "pairs in the final comparison"),
     ]
@@ -156,7 +157,8 @@ def _mark_of(run: Run) -> str:
 
 
 def _note(run: Run, metric: str) -> str:
-    came = run.failure if run.metrics is None else f"{metric} {number_words(run.metrics[metric])}"
+    least = "stopped early, at least " if run.stopped else ""
+    came = run.failure if run.metrics is None else f"{metric} {least}{number_words(run.metrics[metric])}"
     where = f" on {run.input}" if run.input else ""
     return f"step {run.step}{where}: {settings_words(run.params)}: {came}"
 
@@ -176,6 +178,12 @@ def _method(result: TuneResult) -> str:
         duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
     )
     if study.command is not None:
+        if study.can_stop:
+            then = "; the default then does its work" if study.redo else ""
+            lines.append(
+                "A suggestion that takes clearly longer than the default would is stopped early, at the default's"
+                f" expected time and a quarter, or what noise asks for; it is learned as at least that slow{then}."
+            )
         lines.append(f"A run fails if it takes longer than {limit}, or if its exit code is not zero.")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
@@ -189,7 +197,7 @@ def _runs_table(runs: Sequence[Run], knobs: Mapping[str, Knob]) -> str:
             run.input or "",
             *(value_words(run.params[name]) if name in run.params else "-" for name in knobs),
             *("-" if run.metrics is None else f"{run.metrics[name]:.6g}" for name in metrics),
-            run.failure or ("default" if run.is_control else "tried"),
+            run.failure or ("default" if run.is_control else "stopped early" if run.stopped else "tried"),
         ]
         for run in runs[-MOST_ROWS:]
     ]

@@ -20,7 +20,7 @@ INTERPRETER = re.compile(r"(python|pypy|node|perl|ruby|bash|sh)[0-9.]*")  # what
 RESERVED = ("input", "scratch", "run")  # placeholders that are no knobs
 FIELDS = (
     *("name", "command", "shell", "call", "knobs", "default", "metrics", "contexts", "inputs", "env", "files"),
-    *("constraints", "timeout", "warmup", "repeats", "seed", "budget", "steps", "time", "final"),
+    *("constraints", "timeout", "warmup", "repeats", "seed", "budget", "redo", "steps", "time", "final"),
 )
 
 
@@ -64,6 +64,7 @@ class TuneStudy:
     repeats: int = 1
     seed: int = 0
     budget: float | None = None
+    redo: bool = False  # whether the default runs after a run that was stopped or failed, to do its work
     assumed: tuple[str, ...] = ()  # knobs whose default nobody gave
 
     @property
@@ -94,7 +95,16 @@ class TuneStudy:
             "repeats": self.repeats,
             "seed": self.seed,
             "budget": self.budget,
+            **({"redo": True} if self.redo else {}),
         }
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether a run may be ended at its stop: one run of a command counts, its time is minimised, and all that is
+        measured is known of a part of it."""
+        minimised = [source for source in self.metrics.values() if source.metric.weight]
+        known = all(source.kind in ("wall", "cpu", "memory") for source in self.metrics.values())
+        return self.command is not None and self.repeats == 1 and known and [m.kind for m in minimised] == ["wall"]
 
     @property
     def objective(self) -> str:
@@ -146,10 +156,17 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
         repeats=whole("repeats", fields.get("repeats", 1), 1, 10**6, InvalidSpace),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
         budget=fields.get("budget"),
+        redo=_flag("redo", fields.get("redo", False)),
         assumed=tuple(name for name in default if name not in table(fields, "default")),
     )
     _check(study)
     return study
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidSpace(f"{name} must be true or false, got {show(value)}")
+    return value
 
 
 def _name_of(command: Command | None, call: str | None) -> str:

@@ -142,7 +142,7 @@ class GpFamily:
         now = float(s["clock"][0])
         if belief is None and self._fit is not None:
             belief = self.believe(context)
-        if self._window:
+        if self._window and trial.ended is None:  # what was expected says nothing about scales
             sample = np.concatenate([context, trial.point, losses])[None]
             s["late"] = np.concatenate([s["late"], sample])[-self._window :]
         self._note_reach(trial, context)
@@ -155,10 +155,10 @@ class GpFamily:
             apart = float((losses - s["losses"][row]) @ s["weights"])
             row = row if apart * apart <= 2.0 * SURPRISING * belief.noise else -1
         if row >= 0:
-            self._join(row, context, losses, now)
+            self._join(row, context, losses, now, trial.ended is None)
         else:
             self._append(trial.point, context, losses, now, trial.failed)
-        s["own"][row] += trial.asked is not None  # of the last one, if it is new
+        s["own"][row] += trial.asked is not None and trial.ended is None  # of the last one, if it is new
         self._judge(gap, odd, row, now)
         s["clock"] = s["clock"] + [1.0, 0.0]
         while len(s["points"]) > MOST_ROWS:
@@ -248,13 +248,14 @@ class GpFamily:
         rows = np.flatnonzero((s["points"] == point).all(axis=1) & (kc > SAME_CONTEXT) & (s["failed"] == failed))
         return int(rows[s["times"][rows].argmax()]) if len(rows) else -1
 
-    def _join(self, row: int, context: Array, losses: Array, now: float) -> None:
+    def _join(self, row: int, context: Array, losses: Array, now: float, measured: bool) -> None:
         """One more sample of a row; the scatter of repeats is pure noise."""
         s = self._state
         count = min(float(s["counts"][row]), ROW_SAMPLES)
         gap, share = losses - s["losses"][row], 1.0 / (count + 1.0)
         apart = float(gap @ s["weights"])
-        s["repeats"] = REPEATS_KEPT * s["repeats"] + [1.0, (1.0 - share) * apart * apart]
+        if measured:
+            s["repeats"] = REPEATS_KEPT * s["repeats"] + [1.0, (1.0 - share) * apart * apart]
         s["losses"][row] += share * gap
         s["contexts"][row] += share * (context - s["contexts"][row])
         s["counts"][row] = count + 1.0

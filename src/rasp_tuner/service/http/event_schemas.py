@@ -12,6 +12,7 @@ from rasp_tuner.service.http.schemas import (
     ParamsField,
     RanField,
     Reason,
+    StoppedField,
     parse,
 )
 from rasp_tuner.service.study.events import Kind
@@ -38,6 +39,7 @@ class ObserveBody(StrictModel):
     context: ContextField
     params: ParamsField
     metrics: MetricsField
+    stopped: StoppedField
 
 
 class AnswerBody(StrictModel):
@@ -52,6 +54,7 @@ class AnswerBody(StrictModel):
 class TellBody(AnswerBody):
     metrics: MetricsField
     control: ControlField
+    stopped: StoppedField
 
 
 class FailedBody(AnswerBody):

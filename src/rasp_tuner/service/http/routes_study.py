@@ -15,6 +15,8 @@ from rasp_tuner.service.http.schemas import (
     MemoryView,
     Observe,
     Observed,
+    Partial,
+    PartialAnswer,
     Recommended,
     StudyView,
     Suggested,
@@ -46,25 +48,30 @@ async def ask_batch(service: Service, request: Request, asked: AskBatch) -> Any:
 
 
 async def tell(service: Service, request: Request, told: Tell) -> Any:
-    return await service.tell(request.study, told.id, told.metrics, params=told.params, control=told.control)
+    return await service.tell(request.study, Answer(told.id, told.metrics, "", told.params, told.stopped, told.control))
 
 
 async def tell_batch(service: Service, request: Request, told: TellBatch) -> Any:
     for i, one in enumerate(told.tells):
         if (one.metrics is None) == (one.failed is None):
             raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
-        if one.metrics is None and one.control is not None:
-            raise invalid(f"tells.{i}: a run that failed has no control", f"tells.{i}")
-    tells = [Answer(one.id, one.metrics, one.failed or "", one.params, one.control) for one in told.tells]
+        if one.metrics is None and (one.stopped or one.control is not None):
+            said = "was not stopped" if one.stopped else "has no control"
+            raise invalid(f"tells.{i}: a run that failed {said}", f"tells.{i}")
+    tells = [Answer(one.id, one.metrics, one.failed or "", one.params, one.stopped, one.control) for one in told.tells]
     return {"results": await service.tell_batch(request.study, tells)}
 
 
 async def tell_failed(service: Service, request: Request, told: TellFailed) -> Any:
-    return await service.tell(request.study, told.id, None, told.reason, told.params)
+    return await service.tell(request.study, Answer(told.id, None, told.reason, told.params))
+
+
+async def partial(service: Service, request: Request, running: Partial) -> Any:
+    return await service.read(request.study, lambda live, _: live.partial(running.id, running.metrics))
 
 
 async def observe(service: Service, request: Request, seen: Observe) -> Any:
-    return await service.observe(request.study, seen.context, seen.params, seen.metrics, seen.key)
+    return await service.observe(request.study, seen.context, seen.params, seen.metrics, seen.key, seen.stopped)
 
 
 async def recommend(service: Service, request: Request, asked: Ask) -> Any:
@@ -126,6 +133,7 @@ ROUTES = [
     Route("POST", f"{STUDY}/tell", "write", tell, "What a suggestion led to", Tell, Told),
     Route("POST", f"{STUDY}/tell/batch", "write", tell_batch, "Many at once", TellBatch, ToldBatch, parse=_parse_tells),
     Route("POST", f"{STUDY}/tell_failed", "write", tell_failed, "It crashed or was invalid", TellFailed, Told),
+    Route("POST", f"{STUDY}/partial", "read", partial, "Whether a run should be ended", Partial, PartialAnswer),
     Route("POST", f"{STUDY}/observe", "write", observe, "A run nobody asked for", Observe, Observed),
     Route("POST", f"{STUDY}/recommend", "read", recommend, "The best known; changes nothing", Ask, Recommended),
     Route("POST", f"{STUDY}/what-if", "read", what_if, "What is expected of parameters", WhatIf, WhatIfAnswer),

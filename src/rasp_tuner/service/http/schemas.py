@@ -124,11 +124,27 @@ class AskBatch(StrictModel):
     contexts: Annotated[list[ContextValues], Field(fail_fast=True)] = Field(min_length=1, examples=[[CONTEXT_EXAMPLE]])
 
 
+StoppedField = Annotated[
+    bool, Field(default=False, description="The run was ended: it would have come to these metrics or worse.")
+]
+
+
 class Tell(StrictModel):
     id: Id
     metrics: MetricsField
     params: RanField
+    stopped: StoppedField
     control: ControlField
+
+
+class Partial(StrictModel):
+    id: Id
+    metrics: MetricsField
+
+
+class PartialAnswer(LazyModel):
+    stop: bool = Field(description="Whether the run should be ended now; tell it with stopped then.")
+    limit: float | None = Field(description="The value of the metric from which on it should be; null: let it run.")
 
 
 class TellFailed(StrictModel):
@@ -144,6 +160,7 @@ class TellItem(StrictModel):
     metrics: dict[Word, Number] | None = Field(default=None, examples=[METRICS_EXAMPLE])
     failed: str | None = Field(default=None, max_length=2_000)
     params: RanField
+    stopped: StoppedField
     control: ControlField
 
 
@@ -155,6 +172,7 @@ class Observe(StrictModel):
     context: ContextField
     params: ParamsField
     metrics: MetricsField
+    stopped: StoppedField
     key: Key | None = Field(default=None, description="A repeated key changes nothing.", examples=["run-17"])
 
 
@@ -187,6 +205,7 @@ class Suggested(LazyModel):
     id: Id
     params: ParamsField
     expires_at: float
+    stop: float | None = Field(description="Value of the metric from which on the run should be ended; null: none.")
 
 
 class SuggestedBatch(LazyModel):
@@ -308,6 +327,7 @@ class SuggestionView(LazyModel):
     late: bool
     ran: dict[str, KnobValue] | None = Field(default=None, description="All parameters, if others ran than suggested.")
     metrics: dict[str, float] | None = None
+    stopped: bool | None = Field(default=None, description="True: the run was ended; the metrics are at least so bad.")
     reason: str | None = None
     explanation: str
 

@@ -75,11 +75,13 @@ class LiveStudy:
         metrics: dict[str, float] | None,
         reason: str = "",
         params: dict[str, Any] | None = None,
+        stopped: bool = False,
         control: dict[str, float] | None = None,
     ) -> Event | SuggestionRecord:
         """The event to log, or the record if the same answer was given before; `metrics` None: it failed.
 
-        `params` says what ran; knobs it leaves out ran as suggested. `control`: the metrics of the default beside it.
+        `params` says what ran; knobs it leaves out ran as suggested. `stopped`: the run was ended at these metrics.
+        `control`: the metrics of the default beside it.
         """
         number = ask_number(id)
         if number is None:
@@ -89,10 +91,12 @@ class LiveStudy:
         if record is None:
             record = self._answers.get(number) or self._read_from_log(number, log)
             if record.status != "pending":
-                return record.check_same_answer(metrics, reason, params, control, self._space)
+                return record.check_same_answer(metrics, reason, params, self._space, stopped, control)
             body |= {"asked_at": record.asked_at, "context": record.context, "params": record.params}
         if (ran := record.what_ran(params, self._space)) is not None:
             body["ran"] = ran
+        if stopped:
+            body["stopped"] = True
         if control is not None:
             body["control"] = control
         event = self._event("failed" if metrics is None else "tell", at, body, ask=number)
@@ -100,10 +104,19 @@ class LiveStudy:
         return event
 
     def observe(
-        self, context: Any, params: dict[str, Any], metrics: dict[str, float], key: str | None, at: float, log: EventLog
+        self,
+        context: Any,
+        params: dict[str, Any],
+        metrics: dict[str, float],
+        key: str | None,
+        at: float,
+        log: EventLog,
+        stopped: bool = False,
     ) -> Event | None:
         """The event to log, or None if this key was observed before."""
-        body = {"context": context, "params": params, "metrics": metrics}
+        body: dict[str, Any] = {"context": context, "params": params, "metrics": metrics}
+        if stopped:
+            body["stopped"] = True
         if key is not None:
             before = self._observed.get(key) or log.observation_by_key(key)
             if before is not None:
@@ -159,10 +172,15 @@ class LiveStudy:
 
     def _apply_tell(self, event: Event) -> None:
         record = self._ask_answered_by(event)
-        metrics, control = event.body["metrics"], event.body.get("control")
+        metrics, stopped, control = event.body["metrics"], event.body.get("stopped") is True, event.body.get("control")
         expected = self._charts.expected_of_default(self.tuner, record.context)
-        why = self._learn(record, lambda id: self.tuner.tell(id, metrics, record.ran, control=control), metrics)
-        late = self._close_ask(event, replace(record, status="told", metrics=metrics, control=control))
+
+        def tell(id: str) -> None:
+            self.tuner.tell(id, metrics, record.ran, stopped=stopped, control=control)
+
+        why = self._learn(record, tell, metrics, stopped)
+        answered = replace(record, status="told", metrics=metrics, stopped=stopped, control=control)
+        late = self._close_ask(event, answered)
         self.counts.tells += 1
         self._charts.add(
             Step(
@@ -190,7 +208,7 @@ class LiveStudy:
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
         expected = self._charts.expected_of_default(self.tuner, context)
-        self.tuner.observe(context, params, metrics)
+        self.tuner.observe(context, params, metrics, stopped=event.body.get("stopped") is True)
         self._advance(event, record=True)
         self.counts.observations += 1
         if event.key is not None:
@@ -286,6 +304,21 @@ class LiveStudy:
         found = self.tuner.what_if(context, params)
         return {**found.to_json(), "words": str(found)}
 
+    def stop_of(self, number: int) -> float | None:
+        """The value of the metric from which on the run of a suggestion that waits should be ended."""
+        return self.tuner.reasons(self._tuner_id(self.pending[number])).stop
+
+    def partial(self, id: str, metrics: dict[str, float]) -> dict[str, Any]:
+        """Whether the run of a suggestion should be ended, by what it came to so far."""
+        number = ask_number(id)
+        record = None if number is None else self.pending.get(number)
+        if record is None or number is None:
+            if number is not None and number in self._answers:
+                raise HttpError(409, "conflict", f"suggestion {id!r} was answered: its run is over", "id")
+            raise unknown_suggestion(id)
+        stop = self.tuner.should_stop(self._tuner_id(record), metrics)
+        return {"stop": stop, "limit": self.stop_of(number)}
+
     def suggestions(self, limit: int, now: float) -> list[dict[str, Any]]:
         """The newest suggestions, newest first."""
         newest = list(self.recent.values())[::-1][:limit]
@@ -352,7 +385,11 @@ class LiveStudy:
         return replace(record, ran=record.what_ran(b["ran"], self._space)) if "ran" in b else record
 
     def _learn(
-        self, record: SuggestionRecord, tell: Callable[[str], None], metrics: Mapping[str, float] | None
+        self,
+        record: SuggestionRecord,
+        tell: Callable[[str], None],
+        metrics: Mapping[str, float] | None,
+        stopped: bool = False,
     ) -> Why | None:
         """Learn an answer and give its reasons; None if the tuner had dropped the ask and learned an observation."""
         if not (record.late or record.foreign):
@@ -364,7 +401,7 @@ class LiveStudy:
             else:
                 return self.tuner.reasons(id)  # for charts
         if metrics is not None:
-            self.tuner.observe(record.context, record.learned_params, metrics)
+            self.tuner.observe(record.context, record.learned_params, metrics, stopped=stopped)
         else:
             self.tuner.observe_failed(record.context, record.learned_params)
         return None
@@ -403,7 +440,8 @@ class LiveStudy:
         record = replace(record, late=late, ran=answer.body.get("ran"))
         if answer.kind == "failed":
             return replace(record, status="failed", reason=answer.body["reason"])
-        return replace(record, status="told", metrics=answer.body["metrics"], control=answer.body.get("control"))
+        stopped, control = answer.body.get("stopped") is True, answer.body.get("control")
+        return replace(record, status="told", metrics=answer.body["metrics"], stopped=stopped, control=control)
 
     def _explanation(self, record: SuggestionRecord) -> Explanation | None:
         try:

@@ -28,6 +28,7 @@ class SuggestionRecord:
     ran: dict[str, Any] | None = None  # all parameters that ran, if they are not the suggested ones
     control: dict[str, float] | None = None  # metrics of the default, measured beside it
     flag: dict[str, str] | None = None  # of one that answers the evaluation of a flag: see flag_leases.py
+    stopped: bool = False  # the run was ended: the metrics are at least so bad
 
     @property
     def learned_params(self) -> dict[str, Any]:
@@ -45,7 +46,13 @@ class SuggestionRecord:
             "late": self.late and self.status != "pending",
             "explanation": explanation,
         }
-        told = {"ran": self.ran, "metrics": self.metrics, "control": self.control, "reason": self.reason}
+        told = {
+            "ran": self.ran,
+            "metrics": self.metrics,
+            "control": self.control,
+            "reason": self.reason,
+            "stopped": self.stopped or None,
+        }
         return shown | {name: value for name, value in told.items() if value is not None}
 
     def what_ran(self, params: Mapping[str, Any] | None, space: Space) -> dict[str, Any] | None:
@@ -58,12 +65,13 @@ class SuggestionRecord:
         metrics: Mapping[str, float] | None,
         reason: str,
         params: Mapping[str, Any] | None,
-        control: Mapping[str, float] | None,
         space: Space,
+        stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> "SuggestionRecord":
         """This record if it is the same answer as before, else a 409."""
         same = self.reason == reason if metrics is None else (self.metrics, self.control) == (metrics, control)
-        if not same or self.ran != self.what_ran(params, space):
+        if not same or self.stopped != stopped or self.ran != self.what_ran(params, space):
             raise HttpError(
                 409, "conflict", f"suggestion {ask_id(self.number)!r} was answered before with other values", "id"
             )

@@ -1,0 +1,83 @@
+"""Stops: from which cost on a run should be ended, and what a run that was ended teaches.
+
+stop     what the default is expected to come to here, plus a stake
+stake    STAKE of the default's loss; at most STAKE_OF_LEFT of what the budget has left; at least what tells a bad run
+         from noise
+bound    a run that was ended says y >= b. It is learned as E[y | y >= b], by the forecast of one run: a step of EM for
+         a censored sample. Where worse than b was expected anyway, that is what is learned.
+"""
+
+import math
+
+from rasp_tuner.core.numerics import Array
+from rasp_tuner.engine.objective import Objective
+from rasp_tuner.engine.safety import Against
+
+STAKE = 0.25  # of the default's loss
+STAKE_OF_LEFT = 0.5  # of what the budget has left, at most
+NOISE_DEVIATIONS = 2.0  # of one run and of the default's level, at least
+MOST_STAKE = 3.0  # of the default's loss: where that would not tell a bad run from noise, no run is ended
+MOST_BEYOND = 1.0  # of the loss at which a run was ended, by which it is taken to have been worse, unless it was known
+FAR = 5.0  # deviations, beyond which the hazard of a normal number has its asymptotic form
+
+
+def can_stop(objective: Objective) -> bool:
+    """Whether a part of a run shows how bad it is: of several metrics none decides alone, and one to be maximised may
+    well grow until the end."""
+    return objective.one and objective.sign > 0.0
+
+
+def stop_of(objective: Objective, offer: Against, noise: float, wider: float, left: float) -> float | None:
+    """The cost from which on a run should be ended; None where the default's level here is not known well enough.
+
+    noise    variance of one run
+    wider    by which deviations are wider than believed
+    left     of the budget, in steps of the default's loss
+    """
+    level = float(offer.level)
+    unsure = NOISE_DEVIATIONS * wider * math.sqrt(noise + float(offer.variances[1]))
+    share = min(STAKE, STAKE_OF_LEFT * max(left, 0.0))
+    gap = max(float(objective.gap(share, level)), unsure)
+    if objective.relative(gap, level) > MOST_STAKE:
+        return None
+    return float(objective.own_units(level + gap))
+
+
+def expected_from(bound: float, mean: float, variance: float) -> float:
+    """E[y | y >= bound], of a normal y.
+
+    >>> round(expected_from(0.0, 0.0, 1.0), 3), round(expected_from(-9.0, 0.0, 1.0), 3)
+    (0.798, 0.0)
+    """
+    deviation = math.sqrt(max(variance, 0.0))
+    if deviation == 0.0:
+        return max(bound, mean)
+    return max(mean + deviation * hazard((bound - mean) / deviation), bound)
+
+
+def hazard(z: float) -> float:
+    """phi(z) / (1 - Phi(z)), for any z.
+
+    >>> [round(hazard(z), 3) for z in (-40.0, 0.0, 4.999, 5.001, 1e9)]
+    [0.0, 0.798, 5.186, 5.188, 1000000000.0]
+    """
+    if z > FAR:
+        y = 1.0 / z
+        return z + y - 2.0 * y**3 + 10.0 * y**5
+    return math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) / (0.5 * math.erfc(z / math.sqrt(2.0)))
+
+
+def losses_from(objective: Objective, losses: Array, mean: float, variance: float) -> Array:
+    """The losses [C] that a run is taken to have had which was ended at `losses`, by the forecast of one run."""
+    bound = float(objective.target(losses))
+    most = max(bound + float(objective.gap(MOST_BEYOND, bound)), mean)
+    more = min(expected_from(bound, mean, variance), most) - bound
+    weights = objective.weights
+    moved = losses + weights * (more / float(weights @ weights))
+    values = [0.0] * len(objective.metrics)
+    for c, (k, log) in enumerate(objective.table):
+        if log == objective.uses_log[k]:
+            loss = float(objective.signs[k] * moved[c])
+            values[k] = math.exp(min(max(loss, -700.0), 700.0)) if log else loss
+    expected: Array = objective.losses_of(values)
+    return expected
