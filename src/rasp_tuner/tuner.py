@@ -414,10 +414,10 @@ class Tuner(TunerView):
             raise InvalidValue('preset "paper" does not forecast the default, so it cannot learn from a control')
         levels = self._levels(context, [self._default])[0]
         if not self._optimizer.model.knows(context, self._default):
-            level = {
+            told_level = {
                 name: near_level(beside[name], *levels[name]) if name in levels else beside[name] for name in kinds
             }
-            self._optimizer.tell(context, self._default, level, self._rng)
+            self._optimizer.tell(context, self._default, told_level, self._rng)
             levels = self._levels(context, [self._default])[0]
         self._note(None, context, self._default, beside)
         for name, level in levels.items():
