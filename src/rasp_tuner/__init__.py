@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from rasp_tuner import presets
 from rasp_tuner.contexts import Category, Flag, Name, Number, TimeOfDay, Weekday, now
 from rasp_tuner.core.numerics import RunningEMA
+from rasp_tuner.core.savings import Gain, Savings
 from rasp_tuner.errors import (
     AlreadyAnswered,
     BudgetSpent,
@@ -55,6 +56,7 @@ __all__ = [
     "Fleet",
     "Float",
     "Forecast",
+    "Gain",
     "GaussianNoise",
     "HybridAdaptation",
     "Int",
@@ -76,6 +78,7 @@ __all__ = [
     "RealErrorComposer",
     "Return",
     "RunningEMA",
+    "Savings",
     "SnapshotError",
     "SnapshotFileError",
     "Suggestion",

@@ -11,10 +11,12 @@ import numpy as np
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.core.context_encoder import Schema, context_encoder
-from rasp_tuner.core.ledger import Answered, Ledger
+from rasp_tuner.core.ledger import Answered, Ledger, Pending
 from rasp_tuner.core.lineage import Lineage
+from rasp_tuner.core.metric_table import beside_control, checked_metrics, near_level
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
+from rasp_tuner.core.savings import Draw, Drawn, SavingsLedger, checked_holdout
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.core.step_record import NOBODY, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread, one_thread, unguarded
@@ -27,7 +29,7 @@ from rasp_tuner.space import Knob, Params, Space
 from rasp_tuner.trial import Trial
 from rasp_tuner.tuner_view import Context as Context
 from rasp_tuner.tuner_view import TunerView
-from rasp_tuner.types import Direction, Explanation, Metric, Suggestion
+from rasp_tuner.types import Direction, Explanation, Metric, Suggestion, Why
 
 log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
 SAME_POINT = 1e-9  # of the unit box: rounding
@@ -55,6 +57,8 @@ class Tuner(TunerView):
                 the default's loss; None, or no `default`: no budget
     guard       margin: once a little is known, avoids suggestions whose forecast, plus one deviation, is over the
                 default's by more than this share of it; 0.1 is ten percent
+    holdout     share of steps, as 0.05, that run the default instead of a suggestion, drawn at random: then `savings()`
+                tells what was gained against it; None: no steps
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
     screen      True: the context is ignored until it improves predictions; costs twice the time and memory
     constraints rules that every suggestion keeps, as ["a * b <= 2048"]; the default must keep them, too
@@ -73,6 +77,7 @@ class Tuner(TunerView):
         switching_cost: float = 0.0,
         guard: float | None = None,
         budget: float | None = BUDGET,
+        holdout: float | None = None,
         shield: ContextShield | None = None,
         screen: bool = False,
         constraints: Sequence[str] = (),
@@ -87,6 +92,9 @@ class Tuner(TunerView):
         layout = self._space.layout(self._default)
         self._optimizer = self._preset.build(layout, self._encoder.dim, metrics, self._rng)
         self._guard = one_thread() if self._optimizer.uses_blas else contextlib.nullcontext()  # around every step
+        self._holdout = checked_holdout(holdout, default is not None)
+        signs = {name: 1.0 if one.direction == "min" else -1.0 for name, one in self._optimizer.metrics.items()}
+        self._savings = SavingsLedger(signs, self._holdout or 0.0)
         self._frozen, self._frozen_at_default = False, False
         self._current = self._default  # the latest own suggestion that was answered
         self._lineage = Lineage(self._seed)
@@ -144,6 +152,9 @@ class Tuner(TunerView):
         if proposal is None:  # nothing is known yet
             proposal = Proposal(self._default, Explanation(source="default"))
         params, legal = self._space.nearest(proposal.point)
+        if self._holdout is not None and not self._frozen and not np.array_equal(legal, self._default):
+            proposal = self._drawn(legal, proposal.why, self._holdout)
+            params, legal = self._space.from_unit(proposal.point), proposal.point
         id = self._ledger.issue(seen, legal, proposal.why)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("ask %s: %s (%s)", id, params, proposal.why.explanation().source)
@@ -161,17 +172,22 @@ class Tuner(TunerView):
         params: Mapping[str, object] | None = None,
         *,
         stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> None:
         """Learn what the suggestion `id` led to.
 
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
         `stopped`: the run was ended here, and would have come to these metrics or worse.
+        `control` has the same metrics, measured at the same time on like work under the default: noise that both share
+        cancels. Give one with every tell, or with none (docs/SAVINGS.md).
         """
         stopped, record = _flag("stopped", stopped), self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
-            outcome = self._optimizer.tell(record.context, point, metrics, self._rng, record.point, stopped)
+            learned = metrics if control is None else self._beside_control(record.context, metrics, control)
+            outcome = self._optimizer.tell(record.context, point, learned, self._rng, record.point, stopped)
             self._note(id, record.context, point, metrics, stopped)
+        self._count_savings(record, metrics, control, stopped)
         self._current = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
         if log.isEnabledFor(logging.DEBUG):
@@ -188,6 +204,7 @@ class Tuner(TunerView):
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         outcome = self._optimizer.tell_failed(record.context, point, self._rng, record.point)
         self._note(id, record.context, point, None)
+        self._count_savings(record, None)
         failure = reason[:LONGEST_REASON]
         self._ledger.answer(id, Answered(record.why, FAILED_ERROR, outcome.path, outcome.reason, ran, failure))
         log.info("%s failed: %s", id, " ".join(failure.split()) or "no reason given")
@@ -255,6 +272,7 @@ class Tuner(TunerView):
                 raise InvalidValue(f"tuners to be merged must have the same {name}: {show(own)}, {show(theirs[name])}")
         self._lineage.check_apart(other._lineage)
         self._optimizer.merge(other._optimizer, self._lineage.before(other._lineage))
+        self._savings.merge(other._savings)
         self._lineage.merge(other._lineage)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -279,7 +297,7 @@ class Tuner(TunerView):
 
         `explained` keeps only so many of the latest steps and explanations, which take most of the time and room.
         """
-        header = {
+        header: dict[str, object] = {
             "space": self._space.to_json(),
             "constraints": self._space.constraints,
             "default": self._space.from_unit(self._default),
@@ -294,11 +312,15 @@ class Tuner(TunerView):
         }
         if self._frozen_at_default:
             header["frozen_at_default"] = True
+        if self._holdout is not None:
+            header["holdout"] = self._holdout
         if isinstance(self._encoder, ContextShield):
             header["shield"] = self._encoder.state()
         ledger, dims = self._ledger.copy(explained), (self._space.dim, self._encoder.dim)
         arrays = {"default": self._default.copy(), "current": self._current.copy()}
         arrays["history/rows"] = self._record.rows(explained)
+        if self._savings.seen:
+            arrays |= {f"savings/{name}": array for name, array in self._savings.state().items()}
         state = {name: array.copy() for name, array in self._optimizer.state().items()}
 
         def encode() -> bytes:
@@ -341,6 +363,7 @@ class Tuner(TunerView):
             header["default"],
             preset=preset,
             budget=preset.constants.get("budget"),
+            holdout=header.get("holdout"),
             seed=header["seed"],
             shield=shield,
             constraints=header["constraints"],
@@ -353,6 +376,8 @@ class Tuner(TunerView):
         learned = whole("learned", header["learned"], 0, MOST_SAMPLES)
         tuner._lineage = Lineage.rebuild(tuner._seed, header["lineage"], learned)
         tuner._record.restore(under("history/", arrays))
+        if saved := under("savings/", arrays):
+            tuner._savings.restore(saved)
         tuner._frozen = header["frozen"] is True
         tuner._frozen_at_default = tuner._frozen and header.get("frozen_at_default") is True
         tuner._optimizer.restore(arrays)
@@ -374,7 +399,61 @@ class Tuner(TunerView):
             "shield": self._encoder.mark if isinstance(self._encoder, ContextShield) else None,
             "default": self._space.from_unit(self._default),
             "preset": self._preset,
+            "holdout": self._holdout,
         }
+
+    def _drawn(self, suggested: Array, why: Why, share: float) -> Proposal:
+        """The suggestion, or with a probability of `share` the default in its place."""
+        held_out = bool(self._rng.random() < share)
+        drawn = Drawn(why, share if held_out else 1.0 - share, held_out)
+        return Proposal(self._default if held_out else suggested, drawn)
+
+    def _beside_control(
+        self, context: Array, metrics: Mapping[str, float], control: Mapping[str, float]
+    ) -> dict[str, float]:
+        """What the metrics would have been if the control had given what is expected of the default.
+
+        The control is learned as a run of the default, without most of the noise that it shares with the run, where
+        the default is not known as well as one run would tell. A limit that is a fixed value is kept or broken by what
+        was measured.
+        """
+        kinds = self._optimizer.metrics
+        told, beside = checked_metrics("metrics", metrics, kinds), checked_metrics("control", control, kinds)
+        if self._preset.name == "paper":
+            raise InvalidValue('preset "paper" does not forecast the default, so it cannot learn from a control')
+        levels = self._levels(context, [self._default])[0]
+        if not self._optimizer.model.knows(context, self._default):
+            told_level = {
+                name: near_level(beside[name], *levels[name]) if name in levels else beside[name] for name in kinds
+            }
+            self._optimizer.tell(context, self._default, told_level, self._rng)
+            levels = self._levels(context, [self._default])[0]
+        self._note(None, context, self._default, beside)
+        for name, level in levels.items():
+            limit = kinds[name].limit
+            if limit is None or limit.relative:
+                told[name] = beside_control(told[name], beside[name], level.mean)
+        return told
+
+    def _count_savings(
+        self,
+        record: Pending,
+        metrics: Mapping[str, float] | None,
+        control: Mapping[str, float] | None = None,
+        stopped: bool = False,
+    ) -> None:
+        """Count a step where what runs was drawn, or has a control; and where the default was suggested."""
+        if self._holdout is None and control is None:
+            return
+        why, is_default = record.why.explanation(), np.array_equal(record.point, self._default)
+        drawn = why.propensity is not None
+        if not drawn and not is_default and control is None:  # frozen
+            return
+        draw, share = None, self._holdout if drawn and self._holdout is not None else 0.0
+        if drawn or not is_default:
+            draw = Draw(is_default, share, why.instead if is_default else why.predicted, why.level)
+        weights = {name: metric.weight for name, metric in self._optimizer.metrics.items()}
+        self._savings.add(draw, metrics, control, weights, stopped)
 
     def _observe(
         self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float], stopped: bool = False

@@ -19,6 +19,7 @@ from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, Optimizer
+from rasp_tuner.core.savings import Savings, SavingsLedger
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
 from rasp_tuner.errors import InvalidValue
@@ -48,6 +49,7 @@ class TunerView:
     _lineage: Lineage
     _preset: Preset
     _record: StepRecord
+    _savings: SavingsLedger
     _default: Array  # [d]
     _copy: Optimizer | None = None  # of the optimizer, made when it is needed
     _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
@@ -142,6 +144,13 @@ class TunerView:
         """What suggestions have cost and gained against the default so far; None without a budget."""
         return self._optimizer.model.budget()
 
+    def savings(self) -> Savings | None:
+        """What suggestions have saved against the default, with an interval that holds at every look.
+
+        None without a `holdout` or controls, and while no step has been answered (docs/SAVINGS.md).
+        """
+        return self._savings.report()
+
     @property
     def knobs(self) -> dict[str, Knob]:
         """What is tuned, by name."""
@@ -218,7 +227,9 @@ class TunerView:
         names, learned = self._names(texts), self._lineage.total
         history = history_of(self._record, self._ledger, names, learned)
         parts = (self._record, self._ledger, self._optimizer)
-        page = tuner_page(Shown(title, history, names, *parts, learned, self._recommended, self._visited()))
+        page = tuner_page(
+            Shown(title, history, names, *parts, learned, self._recommended, self._visited(), self.savings())
+        )
         snapshot.write(path, page.encode("utf-8", "replace"))
 
     def export(
@@ -327,7 +338,7 @@ class TunerView:
             self._space.from_unit(self._default),
             self._space.from_unit(self._recommended(seen)) if len(seen) == dim else {},  # long contexts are not kept
             "recommended in the latest situation" if dim else "recommended",
-            notes if budget is None else [*notes, str(budget)],
+            [*notes, *(str(one) for one in (budget, self.savings()) if one is not None)],
         )
 
     def _seen(self, id: str) -> Return | None:

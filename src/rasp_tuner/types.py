@@ -168,6 +168,8 @@ class Explanation:
     level: float | None = None  # what the default was expected to come to, in units of `predicted`
     in_context: bool = True  # whether the context had a part in it
     stop: float | None = None  # value of the metric from which on the run should be ended
+    propensity: float | None = None  # with which the holdout's draw chose what ran; None where nothing was drawn
+    instead: float | None = None  # expected of the suggestion in whose place the default was drawn, if it was
     params: Params | None = None  # this and all below is added by `Tuner.explain`, which knows names
     default: Params | None = None
     metric: str | None = None  # in whose units predicted, level and error are; None: a sum of several, or an error
@@ -206,6 +208,8 @@ class Explanation:
             self.level,
             self.in_context,
             self.stop,
+            self.propensity,
+            self.instead,
             self.params,
             self.default,
             self.metric,

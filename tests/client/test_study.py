@@ -93,6 +93,33 @@ def test_budget_and_scales_are_those_of_a_tuner_in_this_process(client):
         client.create(next(names), SPACE, metrics, ["qps"], budget=0.05)
 
 
+def test_savings_and_controls_are_those_of_a_tuner_in_this_process(client):
+    study = client.create(next(names), SPACE, METRICS, ["qps"], DEFAULT, holdout=0.4)
+    tuner = Tuner(SPACE, METRICS, ["qps"], DEFAULT, holdout=0.4)
+    assert study.savings() is None
+    for step in range(40):
+        context = {"qps": 9.0 if step % 10 > 4 else 1.0}
+        ours, theirs = study.ask(context), tuner.ask(context)
+        assert ours == theirs
+        metrics, control = (run(params, context["qps"] > 5) for params in (ours.params, DEFAULT))
+        beside = control if step >= 30 else None
+        if step % 2:
+            study.tell(ours.id, metrics, control=beside)
+        else:
+            told = {"id": ours.id, "metrics": metrics, **({} if beside is None else {"control": beside})}
+            assert study.tell_batch([told])[0].status == "learned"
+        tuner.tell(theirs.id, metrics, control=beside)
+    assert study.savings() == tuner.savings()
+    assert study.savings().held_out > 0
+    assert study.savings().paired > 0
+    last = study.ask({"qps": 1.0})
+    with pytest.raises(InvalidValue, match="control"):
+        study.tell(last.id, metrics, control={"other": 1.0})
+    study.tell_later(last.id, metrics, control=control)
+    assert study.flush()
+    assert study.suggestion(last.id)["control"] == control
+
+
 def test_a_definition_can_be_given_as_the_wire_has_it(client):
     wire = {"x": {"type": "float", "low": 0.0, "high": 1.0, "step": 0.25}, "y": Int(0, 3)}
     study = client.create(

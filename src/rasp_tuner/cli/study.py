@@ -129,6 +129,8 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     )
     if (report := view.get("budget_report")) is not None:
         typer.echo(str(Budget(**report)))
+    if (savings := view.get("savings")) is not None:
+        typer.echo(f"Savings: {plain(savings['words'])}.")
 
 
 def _counts(metric: dict[str, Any]) -> str:

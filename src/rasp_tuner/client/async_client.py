@@ -13,6 +13,7 @@ from rasp_tuner.client.exchange import AskDeadline, key_headers
 from rasp_tuner.client.study import STREAM_TIMEOUT_S
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
 from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.core.savings import Savings
 from rasp_tuner.space import Params
 from rasp_tuner.trial import AsyncTrial
 from rasp_tuner.tuner import Context
@@ -63,8 +64,9 @@ class AsyncStudy:
         params: Mapping[str, object] | None = None,
         *,
         stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> TellReply:
-        return await self._run(self._calls.tell(id, metrics, params, stopped))
+        return await self._run(self._calls.tell(id, metrics, params, stopped, control))
 
     async def tell_later(
         self,
@@ -73,8 +75,9 @@ class AsyncStudy:
         params: Mapping[str, object] | None = None,
         *,
         stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> TellReply:
-        return await self._run(self._calls.tell_later(id, metrics, params, stopped))
+        return await self._run(self._calls.tell_later(id, metrics, params, stopped, control))
 
     async def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
         return await self._run(self._calls.tell_failed(id, reason, params))
@@ -120,6 +123,9 @@ class AsyncStudy:
 
     async def budget(self) -> Budget | None:
         return await self._run(self._calls.budget())
+
+    async def savings(self) -> Savings | None:
+        return await self._run(self._calls.savings())
 
     async def scales(self) -> dict[str, str]:
         return await self._run(self._calls.scales())

@@ -6,6 +6,7 @@ from typing import Any
 
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
 from rasp_tuner.client.transport import Transport
+from rasp_tuner.core.savings import Savings
 from rasp_tuner.space import Params
 from rasp_tuner.trial import Trial
 from rasp_tuner.tuner import Context
@@ -76,13 +77,15 @@ class Study:
         params: Mapping[str, object] | None = None,
         *,
         stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> TellReply:
         """The result, once it is on the server's disk; a fallback is queued and sent later as an observation.
 
         `params` says what ran, for a system that clips or rounds settings; knobs it leaves out ran as suggested.
-        `stopped`: the run was ended here, and would have come to these metrics or worse.
+        `stopped`: the run was ended here, and would have come to these metrics or worse. `control` has the same
+        metrics, measured at the same time under the default; of a fallback it is not sent.
         """
-        return self._run(self._calls.tell(id, metrics, params, stopped))
+        return self._run(self._calls.tell(id, metrics, params, stopped, control))
 
     def tell_later(
         self,
@@ -91,9 +94,10 @@ class Study:
         params: Mapping[str, object] | None = None,
         *,
         stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> TellReply:
         """Queue it and send it in the background, for code that may not wait. The queue is in memory only."""
-        return self._run(self._calls.tell_later(id, metrics, params, stopped))
+        return self._run(self._calls.tell_later(id, metrics, params, stopped, control))
 
     def tell_failed(self, id: str, reason: str = "", params: Mapping[str, object] | None = None) -> TellReply:
         """The result; the failure of a fallback is dropped, because `observe` has no failures."""
@@ -153,6 +157,10 @@ class Study:
     def budget(self) -> Budget | None:
         """What suggestions have cost and gained against the default so far; None without a budget."""
         return self._run(self._calls.budget())
+
+    def savings(self) -> Savings | None:
+        """What suggestions have saved against the default; None without a holdout or controls."""
+        return self._run(self._calls.savings())
 
     @property
     def scales(self) -> dict[str, str]:

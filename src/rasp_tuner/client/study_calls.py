@@ -16,6 +16,7 @@ from rasp_tuner.client.outbox import Outbox, QueuedRequest
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers, send
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
 from rasp_tuner.core.checks import show
+from rasp_tuner.core.savings import Savings
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
@@ -83,9 +84,14 @@ class StudyCalls:
         return stop
 
     def tell(
-        self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None, stopped: bool = False
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Mapping[str, object] | None,
+        stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> Steps[TellReply]:
-        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params), **_stopped_json(stopped)}
+        body = _tell_json(id, metrics, params, stopped, control)
         if is_fallback(id):
             return (yield from self._tell_fallback(body))
         report = self.share.take_report()
@@ -98,9 +104,14 @@ class StudyCalls:
         return reply
 
     def tell_later(
-        self, id: str, metrics: Mapping[str, float], params: Mapping[str, object] | None, stopped: bool = False
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Mapping[str, object] | None,
+        stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> Steps[TellReply]:
-        body = {"id": _text("id", id), "metrics": metrics_json(metrics), **_ran_json(params), **_stopped_json(stopped)}
+        body = _tell_json(id, metrics, params, stopped, control)
         if is_fallback(id):
             return (yield from self._tell_fallback(body))
         yield from self._outbox.put(QueuedRequest(f"{self.path}/tell", body, self._ask_next))
@@ -201,6 +212,10 @@ class StudyCalls:
     def budget(self) -> Steps[Budget | None]:
         report = (yield from self.get("")).get("budget_report")  # servers of version 0.1 have none
         return None if report is None else Budget(**report)
+
+    def savings(self) -> Steps[Savings | None]:
+        report = (yield from self.get("")).get("savings")  # older servers have none
+        return None if report is None else Savings.from_json(report)
 
     def scales(self) -> Steps[dict[str, str]]:
         view = yield from self.get("")
@@ -310,9 +325,20 @@ def _tell_reply(answer: Mapping[str, Any]) -> TellReply:
     return TellReply(answer["id"], answer["status"], bool(answer.get("late")), error["message"] if error else None)
 
 
+def _tell_json(
+    id: str,
+    metrics: Mapping[str, float],
+    params: Mapping[str, object] | None,
+    stopped: bool,
+    control: Mapping[str, float] | None,
+) -> dict[str, Any]:
+    told = {"id": _text("id", id), "metrics": metrics_json(metrics)}
+    return {**told, **_ran_json(params), **_stopped_json(stopped), **_control_json(control)}
+
+
 def _item_json(item: Mapping[str, Any]) -> Mapping[str, Any]:
     told = {**item, **({"metrics": metrics_json(item["metrics"])} if "metrics" in item else {})}
-    return {**told, **_ran_json(told.pop("params", None))}
+    return {**told, **_ran_json(told.pop("params", None)), **_control_json(told.pop("control", None))}
 
 
 def _suggestion(answer: Mapping[str, Any]) -> Suggestion:
@@ -329,6 +355,10 @@ def _stopped_json(stopped: object) -> dict[str, Any]:
 def _ran_json(params: Mapping[str, object] | None) -> dict[str, Any]:
     """The field of a tell; left out if what was suggested ran, which servers of version 0.1 understand too."""
     return {} if params is None else {"params": params_json(params)}
+
+
+def _control_json(control: Mapping[str, float] | None) -> dict[str, Any]:
+    return {} if control is None else {"control": metrics_json(control)}
 
 
 def _text(field: str, value: object) -> str:

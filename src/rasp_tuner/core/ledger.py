@@ -29,10 +29,14 @@ _ADDED = (
 )  # by who knows names: not kept here
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name not in _ADDED)
 _ALL_NAMES = set(_NAMES)
+_OF_DRAWS = ("propensity", "instead")  # written only where a holdout draws
 _TEXTS = ("source", "path", "reason", "expert", "failure", "scale")
 _LISTS = ("slots", "weights", "gate")
-_NUMBERS = ("predicted", "deviation", "novelty", "confidence", "entropy", "error", "better", "level", "stop")
-_MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level", "stop")
+_NUMBERS = (
+    *("predicted", "deviation", "novelty", "confidence", "entropy", "error", "better", "level", "stop"),
+    *_OF_DRAWS,
+)
+_MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level", "stop", *_OF_DRAWS)
 ID = r"s(0|[1-9][0-9]{0,15})"
 MOST_SIZE = 1_000_000  # suggestions on record
 LONGEST = 100_000  # numbers in one explanation
@@ -190,7 +194,7 @@ def _put(records: dict[str, T], id: str, record: T, size: int) -> None:
 
 def to_fields(why: Explanation) -> dict[str, Any]:
     """What a snapshot keeps of an explanation; as `asdict`, which would copy every number."""
-    return {name: getattr(why, name) for name in _NAMES}
+    return {name: value for name in _NAMES if (value := getattr(why, name)) is not None or name not in _OF_DRAWS}
 
 
 def _records(name: str, data: object, issued: int, most: int) -> dict[str, Explanation]:
@@ -205,7 +209,7 @@ def _records(name: str, data: object, issued: int, most: int) -> dict[str, Expla
 
 
 def _explanation(place: str, told: Mapping[str, Any]) -> Explanation:
-    if told.keys() | {"stop"} != _ALL_NAMES:  # the first snapshots of 0.2 have no stops
+    if told.keys() | {"stop", *_OF_DRAWS} != _ALL_NAMES:  # the first snapshots of 0.2 have no stops
         raise InvalidValue(f"{place}: an explanation must have the fields {show(_NAMES)}, got {show(list(told))}")
     return Explanation(**{name: _read(place, name, value) for name, value in told.items()})
 

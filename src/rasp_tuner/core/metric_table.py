@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import cast
 
 from rasp_tuner.core.checks import number, same_names, show
+from rasp_tuner.core.numerics import LARGEST
 from rasp_tuner.errors import InvalidSpace, InvalidValue
 from rasp_tuner.types import Direction, Metric
+
+NORMAL_90 = 1.645  # deviations on either side that hold nine in ten
 
 
 class MetricTable:
@@ -28,6 +31,43 @@ class MetricTable:
             else:
                 checked[name] = number(f"metrics[{name!r}]", value)
         return checked
+
+
+def checked_metrics(field: str, values: object, metrics: Mapping[str, Metric]) -> dict[str, float]:
+    """The values of all metrics as floats, or a typed error that names the field."""
+    given = same_names(field, values, metrics)
+    found = {name: number(f"{field}[{name!r}]", given[name]) for name in metrics}
+    for name, value in found.items():
+        if metrics[name].scale == "log" and value <= 0.0:
+            raise InvalidValue(f"{field}[{name!r}] must be above 0, since its scale is 'log'; got {value!r}")
+    return found
+
+
+def beside_control(value: float, control: float, level: float) -> float:
+    """What a run would have given if its control had given the level: by ratios where all are positive.
+
+    >>> beside_control(90.0, 120.0, 100.0), beside_control(-1.0, 1.0, 3.0)
+    (75.0, 1.0)
+    """
+    told = value / control * level if min(value, control, level) > 0.0 else value - control + level
+    return min(max(told, -LARGEST), LARGEST)
+
+
+def near_level(control: float, mean: float, low: float, high: float) -> float:
+    """What a control says of the default's level, which is expected at `mean`, nine times in ten from `low` to `high`.
+
+    Noise that a control shares with its run is no part of the level: it moves by at most half its deviation.
+    """
+    deviation = (high - low) / (2.0 * NORMAL_90)
+    if min(control, mean) > 0.0:
+        return min(mean * math.exp(_damped(math.log(control) - math.log(mean), deviation / mean)), LARGEST)
+    return mean + _damped(control - mean, deviation)
+
+
+def _damped(gap: float, deviation: float) -> float:
+    """gap d^2 / (d^2 + gap^2), of any finite numbers."""
+    size = math.hypot(deviation, gap)
+    return gap * (deviation / size) ** 2 if size else 0.0
 
 
 def reweighed(metrics: Mapping[str, Metric], weights: object) -> dict[str, Metric]:

@@ -73,6 +73,9 @@ class Model(Protocol):
     def expect(self, context: Array, point: Array) -> Expected | None:
         """The error expected at a point; None where that is not known."""
 
+    def knows(self, context: Array, point: Array) -> bool:
+        """Whether the error expected at a point is known in this context at least as well as one run would tell."""
+
     def better(self, context: Array, point: Array) -> float | None:
         """Probability that a point beats the default in this context; None where nobody forecasts.
 

@@ -195,6 +195,13 @@ class Engine:
         half = NORMAL_90 * max(engine.factor, 1.0) * math.sqrt(max(variance, 0.0))
         return Expected(*(engine.objective.own_units(y) for y in (mean, mean - half, mean + half)))
 
+    def knows(self, context: Array, point: Array) -> bool:
+        engine, context = self.answers(context)
+        if not engine.objective.seen:
+            return False
+        belief = engine.believe(context)
+        return predict_one(belief, point)[1] <= belief.noise
+
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
         if self.own_metric is None:
             self.reweigh({other: 1.0 if other == name else IGNORED for other in self.metrics})

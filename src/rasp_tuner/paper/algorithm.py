@@ -127,6 +127,10 @@ class PaperOptimizer:
         del context, point
         return None  # errors are relative to their time here: a forecast for today says little about another
 
+    def knows(self, context: Array, point: Array) -> bool:
+        del context, point
+        return False
+
     def expect_alone(self, name: str, context: Array, point: Array) -> Expected | None:
         del name
         return self.expect(context, point)

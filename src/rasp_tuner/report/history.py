@@ -27,8 +27,10 @@ AFTER = (
     "expected_default",
     "better",
     "target",
+    "propensity",
 )
 LEAST = (
+    "propensity",
     "target",
     "better",
     "deviation",
@@ -61,8 +63,9 @@ class History(Sequence[Row]):
     expected          the forecast with its deviation, what the default was expected to come to, and the probability
                       that this is better (`deviation`, `expected_default`, `better`)
     target            what came, in the units of `expected`: the metric if there is one, else the weighted sum
+    propensity        with which the draw of a holdout chose what ran; None where nothing was drawn
 
-    The last five are None where nothing is known, as of the first steps and of what nobody asked for.
+    These are None where nothing is known, as of the first steps and of what nobody asked for.
     """
 
     def __init__(self, rows: Sequence[Row], names: Mapping[str, Sequence[str]], note: str = "") -> None:

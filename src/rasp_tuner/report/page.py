@@ -11,6 +11,7 @@ from rasp_tuner.core import html_page
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Optimizer
+from rasp_tuner.core.savings import Savings
 from rasp_tuner.core.step_record import StepRecord
 from rasp_tuner.report.axes import jitter, place_of, places_of
 from rasp_tuner.report.charts import Point, knob_steps, running_total, shares, timeline
@@ -47,6 +48,7 @@ class Shown:
     learned: int
     best: Callable[[Array], Array]  # a context [d_c] -> the point [d] recommended
     seen: SeenBefore | None = None  # visits on record
+    savings: Savings | None = None  # measured against drawn runs of the default, or controls
 
     @property
     def default(self) -> Params:
@@ -61,6 +63,7 @@ def tuner_page(shown: Shown) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         _headline(shown, gains),
+        *_savings(shown.savings),
         tiles(_facts(shown)),
         *_situations(shown),
         *_returns(shown),
@@ -87,6 +90,17 @@ def _headline(shown: Shown, gains: Sequence[Gain]) -> str:
         colour, said, note = _compared(shown, gains[-1])
         note += f"; {len(gains):,} steps, exploring included"
     return f'<p class="verdict {colour}">{escape(said)}.</p>' + (f'<p class="note">{escape(note)}.</p>' if note else "")
+
+
+def _savings(savings: Savings | None) -> list[str]:
+    """What was measured, beside the headline, which is a forecast."""
+    if savings is None:
+        return []
+    runs = f"{savings.held_out:,} drawn runs of the default" if savings.held_out else f"{savings.paired:,} controls"
+    metrics = [] if len(savings.metrics) == 1 else [f"{name}: {gain}" for name, gain in savings.metrics.items()]
+    note = f"Measured against {runs}: the interval holds at every look, with a probability of 95%."
+    told = "".join(f"<br>{escape(one)}" for one in metrics)
+    return [f"<p>Measured: {escape(str(savings))}.{told}</p>", f'<p class="note">{note}</p>']
 
 
 def _compared(shown: Shown, gain: Gain) -> tuple[str, str, str]:

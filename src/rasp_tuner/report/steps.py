@@ -96,6 +96,7 @@ def _reasons(why: Explanation, sign: float) -> dict[str, Any]:
         "expected_default": own(why.level),
         "better": why.better,
         "target": None if why.failure is not None else own(why.error),
+        "propensity": why.propensity,
     }
 
 

@@ -45,6 +45,7 @@ class Answer:
     reason: str = ""
     params: dict[str, Any] | None = None  # what ran; None: what was suggested
     stopped: bool = False  # the run was ended: the metrics are at least so bad
+    control: dict[str, float] | None = None  # metrics of the default, measured beside it
 
 
 class Service:
@@ -348,7 +349,7 @@ class Service:
     def learn(self, work: UnitOfWork, live: LiveStudy, answer: Answer) -> dict[str, Any]:
         """The result of one tell, within a job."""
         id, started = answer.id, time.perf_counter()
-        told = answer.metrics, answer.reason, answer.params, answer.stopped
+        told = answer.metrics, answer.reason, answer.params, answer.stopped, answer.control
         outcome = live.tell(id, work.now, work.event_log(live), *told)
         if not isinstance(outcome, Event):
             return {"id": id, "status": "duplicate", "late": outcome.late}

@@ -149,6 +149,7 @@ class _StudyCollector:
         }
         for name, text in budget.items():
             yield _gauge(f"rasp_budget_{name}", text, {study: report[name] for study, report in reports.items()})
+        yield self._savings()
         gains = {
             study["name"]: {metric: gain["lately"] for metric, gain in study["gains"].items() if gain["lately"]}
             for study in self._studies
@@ -178,6 +179,19 @@ class _StudyCollector:
             for problem in study["problems"]:
                 problems.add_metric([study["name"], problem], 1.0)
         yield problems
+
+    def _savings(self) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(
+            "rasp_savings_share",
+            "Share saved against the default, measured by a holdout or controls; the bounds hold at every look (95%).",
+            labels=["study", "metric", "bound"],
+        )
+        for study in self._studies:
+            for metric, saved in (study["savings"] or {"metrics": {}})["metrics"].items():
+                for bound in ("low", "value", "high"):
+                    if saved["kind"] == "share" and saved[bound] is not None:
+                        gauge.add_metric([study["name"], metric, bound], saved[bound])
+        return gauge
 
 
 def _gauge(title: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:

@@ -51,6 +51,7 @@ export function definition(view) {
         ? "none"
         : `the sum of losses at most ${value(view.budget * 100)}% above the default’s, after a start`,
     ],
+    ["Holdout", view.holdout ? `${value(view.holdout * 100)}% of steps run the default, drawn at random` : "none"],
     ["Switching cost", value(view.switching_cost)],
     ["Contexts", view.screen ? "ignored until they improve predictions" : "always used"],
     ["Lease", `${value(view.lease_s)} s, at most ${value(view.max_pending)} pending`],

@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 from rasp_tuner.service.http.context_schemas import StrictModel, Word
 from rasp_tuner.service.http.schemas import (
     ContextField,
+    ControlField,
     MetricsField,
     ParamsField,
     RanField,
@@ -52,6 +53,7 @@ class AnswerBody(StrictModel):
 
 class TellBody(AnswerBody):
     metrics: MetricsField
+    control: ControlField
     stopped: StoppedField
 
 

@@ -48,16 +48,17 @@ async def ask_batch(service: Service, request: Request, asked: AskBatch) -> Any:
 
 
 async def tell(service: Service, request: Request, told: Tell) -> Any:
-    return await service.tell(request.study, Answer(told.id, told.metrics, "", told.params, told.stopped))
+    return await service.tell(request.study, Answer(told.id, told.metrics, "", told.params, told.stopped, told.control))
 
 
 async def tell_batch(service: Service, request: Request, told: TellBatch) -> Any:
     for i, one in enumerate(told.tells):
         if (one.metrics is None) == (one.failed is None):
             raise invalid(f"tells.{i}: give metrics, or failed with a reason", f"tells.{i}")
-        if one.stopped and one.metrics is None:
-            raise invalid(f"tells.{i}: a run that failed was not stopped", f"tells.{i}")
-    tells = [Answer(one.id, one.metrics, one.failed or "", one.params, one.stopped) for one in told.tells]
+        if one.metrics is None and (one.stopped or one.control is not None):
+            said = "was not stopped" if one.stopped else "has no control"
+            raise invalid(f"tells.{i}: a run that failed {said}", f"tells.{i}")
+    tells = [Answer(one.id, one.metrics, one.failed or "", one.params, one.stopped, one.control) for one in told.tells]
     return {"results": await service.tell_batch(request.study, tells)}
 
 

@@ -16,7 +16,7 @@ from rasp_tuner.service.http.context_schemas import (
     dimensions,
 )
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
-from rasp_tuner.service.http.view_schemas import Coverage, Gains, Serves, SituationView, Switched, Times
+from rasp_tuner.service.http.view_schemas import Coverage, Gains, Savings, Serves, SituationView, Switched, Times
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.definition import NAME_PATTERN
@@ -49,6 +49,15 @@ RanField = Annotated[
         default=None,
         description="What ran, if not what was suggested; knobs left out ran as suggested.",
         examples=[{"pool": 16}],
+    ),
+]
+ControlField = Annotated[
+    dict[Word, Number] | None,
+    Field(
+        default=None,
+        description="The same metrics, measured at the same time on like work under the default: noise that both share"
+        " cancels.",
+        examples=[METRICS_EXAMPLE],
     ),
 ]
 Reason = Annotated[str, StringConstraints(max_length=2_000), Field(examples=["out of memory"])]
@@ -95,6 +104,11 @@ class NewStudy(StrictModel):
         description="Rules between knobs that every suggestion keeps; the default must keep them.",
         examples=[["pool * timeout_s <= 100"]],
     )
+    holdout: Number | None = Field(
+        default=None,
+        description="Share of steps, 0.01 to 0.5, that run the default instead of a suggestion, drawn at random, to"
+        " measure `savings`; needs a default.",
+    )
     switching_cost: Number = 0.0
     screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")
     lease_s: Number = 3600.0
@@ -120,6 +134,7 @@ class Tell(StrictModel):
     metrics: MetricsField
     params: RanField
     stopped: StoppedField
+    control: ControlField
 
 
 class Partial(StrictModel):
@@ -146,6 +161,7 @@ class TellItem(StrictModel):
     failed: str | None = Field(default=None, max_length=2_000)
     params: RanField
     stopped: StoppedField
+    control: ControlField
 
 
 class TellBatch(StrictModel):
@@ -279,6 +295,7 @@ class StudyView(NewStudy):
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
+    savings: Savings | None = Field(description="Null without a holdout or controls.")
     gains: dict[str, Gains] = Field(description="Over the default, of each metric in its own unit.")
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     coverage: Coverage

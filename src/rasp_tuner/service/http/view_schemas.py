@@ -36,6 +36,29 @@ class Gains(LazyModel):
     lately: Gain | None = Field(description="Of the latest 200 steps or so.")
 
 
+class Saved(LazyModel):
+    """What was saved a step, with an interval that holds at every look (95%); null while too little is known."""
+
+    kind: Literal["share", "difference"] = Field(description="Of the default's level, or in units of the metric.")
+    value: float
+    low: float | None
+    high: float | None
+    maximised: bool
+
+
+class Savings(LazyModel):
+    """What suggestions have saved against drawn runs of the default, or against controls (docs/SAVINGS.md)."""
+
+    steps: int
+    held_out: int = Field(description="Runs of the default that were drawn in the place of a suggestion.")
+    paired: int = Field(description="Runs with a control.")
+    gain: Saved | None = Field(description="Of all metrics together; null if one of several is not positive.")
+    metrics: dict[str, Saved]
+    better_since: int | None = Field(description="Step at which a gain was first proven.")
+    worse_since: int | None = Field(description="Step at which a loss was first proven.")
+    words: str
+
+
 class Coverage(LazyModel):
     forecasts: int
     held: float | None = Field(description="Share of outcomes within the intervals that should hold 0.9 of them.")

@@ -7,6 +7,7 @@ from typing import Any
 
 from rasp_tuner.core.checks import STUDY_NAME, number, whole
 from rasp_tuner.core.context_encoder import context_encoder
+from rasp_tuner.core.savings import checked_holdout
 from rasp_tuner.errors import InvalidSpace, RaspError
 from rasp_tuner.presets import NAMES, named
 from rasp_tuner.service.http_errors import from_library_error, invalid
@@ -38,6 +39,7 @@ class StudyDefinition:
     ttl_s: float | None = None  # records older than this are erased
     budget: float | None = None  # of the library, 0.02, where a new study has a default of its own
     constraints: list[str] = field(default_factory=list)
+    holdout: float | None = None  # share of steps that run the default, by draw
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
@@ -71,6 +73,7 @@ class StudyDefinition:
                 ttl_s=_ttl(data.get("ttl_s"), data.get("lease_s", 3600.0)),
                 budget=None if budget is None else number("budget", budget, InvalidSpace),
                 constraints=space.constraints,
+                holdout=checked_holdout(data.get("holdout"), True),
             )
             definition.tuner()  # raises on anything else that is wrong
         except RaspError as error:
@@ -98,6 +101,7 @@ class StudyDefinition:
             switching_cost=self.switching_cost,
             guard=self.guard,
             budget=self.budget,
+            holdout=self.holdout,
             screen=self.screen,
             constraints=self.constraints,
         )
@@ -105,7 +109,7 @@ class StudyDefinition:
 
 def check_default_given(data: Mapping[str, Any]) -> None:
     """A 422 if a request has an option that is measured against the default, and no default."""
-    for option in ("guard", "budget"):
+    for option in ("guard", "budget", "holdout"):
         if data.get(option) is not None and data.get("default") is None:
             raise invalid(f"{option} is measured against what runs today: give that as default", option)
 

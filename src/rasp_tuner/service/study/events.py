@@ -14,9 +14,10 @@ class Event:
 
     kind      body
     ask       context, params (as answered); flag, if it answers the evaluation of one (flag_leases.py)
-    tell      metrics; stopped, if the run was ended; ran, all knobs, if other parameters ran than suggested; asked_at,
-              context and params (as suggested) if the tuner's ledger had dropped the ask
-    failed    reason; the same as for tell
+    tell      metrics; stopped, if the run was ended; control, those of the default beside it, if measured; ran,
+              all knobs, if other parameters ran than suggested; asked_at, context and params (as suggested) if the
+              tuner's ledger had dropped the ask
+    failed    reason; the same as for tell, without stopped and control
     observe   context, params, metrics; stopped
     freeze    at: "default" if asks get the default and not the recommendation; by: who did it, not in version 0.1
     unfreeze  by

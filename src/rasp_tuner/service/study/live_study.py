@@ -76,10 +76,12 @@ class LiveStudy:
         reason: str = "",
         params: dict[str, Any] | None = None,
         stopped: bool = False,
+        control: dict[str, float] | None = None,
     ) -> Event | SuggestionRecord:
         """The event to log, or the record if the same answer was given before; `metrics` None: it failed.
 
         `params` says what ran; knobs it leaves out ran as suggested. `stopped`: the run was ended at these metrics.
+        `control`: the metrics of the default beside it.
         """
         number = ask_number(id)
         if number is None:
@@ -89,12 +91,14 @@ class LiveStudy:
         if record is None:
             record = self._answers.get(number) or self._read_from_log(number, log)
             if record.status != "pending":
-                return record.check_same_answer(metrics, reason, params, self._space, stopped)
+                return record.check_same_answer(metrics, reason, params, self._space, stopped, control)
             body |= {"asked_at": record.asked_at, "context": record.context, "params": record.params}
         if (ran := record.what_ran(params, self._space)) is not None:
             body["ran"] = ran
         if stopped:
             body["stopped"] = True
+        if control is not None:
+            body["control"] = control
         event = self._event("failed" if metrics is None else "tell", at, body, ask=number)
         self.apply(event)
         return event
@@ -168,12 +172,15 @@ class LiveStudy:
 
     def _apply_tell(self, event: Event) -> None:
         record = self._ask_answered_by(event)
-        metrics, stopped = event.body["metrics"], event.body.get("stopped") is True
+        metrics, stopped, control = event.body["metrics"], event.body.get("stopped") is True, event.body.get("control")
         expected = self._charts.expected_of_default(self.tuner, record.context)
-        why = self._learn(
-            record, lambda id: self.tuner.tell(id, metrics, record.ran, stopped=stopped), metrics, stopped
-        )
-        late = self._close_ask(event, replace(record, status="told", metrics=metrics, stopped=stopped))
+
+        def tell(id: str) -> None:
+            self.tuner.tell(id, metrics, record.ran, stopped=stopped, control=control)
+
+        why = self._learn(record, tell, metrics, stopped)
+        answered = replace(record, status="told", metrics=metrics, stopped=stopped, control=control)
+        late = self._close_ask(event, answered)
         self.counts.tells += 1
         self._charts.add(
             Step(
@@ -261,7 +268,8 @@ class LiveStudy:
         return "default" if self.tuner.frozen_at_default else "recommendation" if self.tuner.frozen else "suggestions"
 
     def view(self, now: float) -> dict[str, Any]:
-        overdue, counts, budget = self.overdue_count(now), self.counts, self.tuner.budget()
+        overdue, counts = self.overdue_count(now), self.counts
+        budget, savings = self.tuner.budget(), self.tuner.savings()
         view = {
             **self._wire,
             "created": self.created,
@@ -281,6 +289,7 @@ class LiveStudy:
             "scales": self.tuner.scales,
             "health": self.health,
             "budget_report": None if budget is None else asdict(budget),
+            "savings": None if savings is None else {**asdict(savings), "words": str(savings)},
             "fallbacks": self.fallbacks.view(now),
             **self.history.summary(),
         }
@@ -431,8 +440,8 @@ class LiveStudy:
         record = replace(record, late=late, ran=answer.body.get("ran"))
         if answer.kind == "failed":
             return replace(record, status="failed", reason=answer.body["reason"])
-        stopped = answer.body.get("stopped") is True
-        return replace(record, status="told", metrics=answer.body["metrics"], stopped=stopped)
+        stopped, control = answer.body.get("stopped") is True, answer.body.get("control")
+        return replace(record, status="told", metrics=answer.body["metrics"], stopped=stopped, control=control)
 
     def _explanation(self, record: SuggestionRecord) -> Explanation | None:
         try:

@@ -35,6 +35,7 @@ def definition_of(tuner: Tuner, name: str) -> StudyDefinition:
     wire = {part: header[part] for part in SAME[:-1]} | {key: constants[key] for key in OPTIONS if key in constants}
     preset, size = header["preset"]["name"], header["ledger"]["size"]
     wire |= {"name": name, "preset": preset, "seed": header["seed"], "max_pending": size}
+    wire["holdout"] = header.get("holdout")
     definition = StudyDefinition.from_wire({"budget": None, **wire})
     made = _header(definition.tuner())
     for part in SAME:

@@ -26,6 +26,7 @@ class SuggestionRecord:
     foreign: bool = False  # a replayed tuner suggested other parameters; the logged ones count
     inner: int | None = None  # the tuner's own number of it; differs from `number` after an erasure
     ran: dict[str, Any] | None = None  # all parameters that ran, if they are not the suggested ones
+    control: dict[str, float] | None = None  # metrics of the default, measured beside it
     flag: dict[str, str] | None = None  # of one that answers the evaluation of a flag: see flag_leases.py
     stopped: bool = False  # the run was ended: the metrics are at least so bad
 
@@ -45,7 +46,13 @@ class SuggestionRecord:
             "late": self.late and self.status != "pending",
             "explanation": explanation,
         }
-        told = {"ran": self.ran, "metrics": self.metrics, "reason": self.reason, "stopped": self.stopped or None}
+        told = {
+            "ran": self.ran,
+            "metrics": self.metrics,
+            "control": self.control,
+            "reason": self.reason,
+            "stopped": self.stopped or None,
+        }
         return shown | {name: value for name, value in told.items() if value is not None}
 
     def what_ran(self, params: Mapping[str, Any] | None, space: Space) -> dict[str, Any] | None:
@@ -60,9 +67,10 @@ class SuggestionRecord:
         params: Mapping[str, Any] | None,
         space: Space,
         stopped: bool = False,
+        control: Mapping[str, float] | None = None,
     ) -> "SuggestionRecord":
         """This record if it is the same answer as before, else a 409."""
-        same = self.reason == reason if metrics is None else self.metrics == metrics
+        same = self.reason == reason if metrics is None else (self.metrics, self.control) == (metrics, control)
         if not same or self.stopped != stopped or self.ran != self.what_ran(params, space):
             raise HttpError(
                 409, "conflict", f"suggestion {ask_id(self.number)!r} was answered before with other values", "id"
