@@ -109,7 +109,7 @@ class GpBelief:
 
     def _compiled_choice(self, draws: Draws) -> tuple[Array, int, Pair]:
         """The same in one call."""
-        here, knobs, d = self._here.native, self.fit.knobs, self.fit.knobs.dim
+        here, d = self._here.native, self.fit.knobs.dim
         if here is None:
             raise RuntimeError("there is no compiled code")
         barred = np.frombuffer(b"".join(sorted(self._barred))).reshape(-1, d) if self._barred else NO_POINTS

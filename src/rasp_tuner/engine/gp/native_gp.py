@@ -236,7 +236,7 @@ def take(
 def closest(
     tables: KnobTables, made: NativeFit, table: Array, columns: int, kept: NDArray[np.int64], row: int = -1
 ) -> tuple[float, int, int]:
-    """Of stored rows, as many as `kept` says where they are in a fit, the most similar two of one point, and how similar.
+    """How similar the most similar two stored rows of one point are, and which; `kept`: where each is in the fit.
 
     With a row: 0, and the one most like it.
     """
