@@ -5,7 +5,7 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Tuner
 from rasp_tuner.engine.budget import START_STEPS
-from rasp_tuner.engine.family import Trial
+from rasp_tuner.engine.family import Prices, Trial
 from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.gp.posterior import ContextPosterior
@@ -13,12 +13,7 @@ from rasp_tuner.space import Space
 
 SPACE = {"codec": Categorical(["none", "lz4", "zstd"]), "batch": Float(0.0, 1.0)}
 DEFAULT = {"codec": "none", "batch": 0.5}
-
-
-def shares(level, gap):
-    """Of targets that are logarithms."""
-    del level
-    return np.expm1(gap)
+PRICES = Prices(True, True, 1.0, 1e-300, 50.0, 1e9)  # of targets that are logarithms
 
 
 def taught(runs=40):
@@ -36,11 +31,11 @@ def taught(runs=40):
 def test_a_bill_of_the_latest_row_is_as_sure_as_the_belief_in_its_context(runs):
     """And its covariance with the same point there is that variance."""
     family = taught(runs)
-    fit, state = family._fit, family._state
+    fit, state = family._fit, family.state()
     row, default = int(state["times"].argmax()), fit.knobs.default
     own = np.zeros(len(state["points"]))
     own[row] = 7.0
-    bill = Bill(fit, own, shares)
+    bill = Bill(fit, own, PRICES)
     there = ContextPosterior(fit, state["contexts"][row], state["times"][row])
     mean, covariance = there.joint(np.stack([state["points"][row], default]))
     gap, variance = mean[0] - mean[1], covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1]
@@ -52,15 +47,15 @@ def test_a_bill_of_the_latest_row_is_as_sure_as_the_belief_in_its_context(runs):
 
 def test_runs_of_the_default_cost_nothing_and_surely_so():
     family = taught()
-    default = (family._state["points"] == family._fit.knobs.default).all(axis=1)
-    bill = Bill(family._fit, np.where(default, 10.0, 0.0), shares)
+    default = (family.state()["points"] == family._fit.knobs.default).all(axis=1)
+    bill = Bill(family._fit, np.where(default, 10.0, 0.0), PRICES)
     assert (bill.spent, bill.earned) == (pytest.approx(0.0, abs=1e-9), pytest.approx(0.0, abs=1e-9))
     assert bill.variance == pytest.approx(0.0, abs=1e-8)
 
 
 def test_runs_of_rows_that_memory_drops_stay_on_the_bill():
     family = taught(300)
-    assert family._state["own"].sum() == 300.0
+    assert family.state()["own"].sum() == 300.0
 
 
 def told(tuner, costs):

@@ -7,8 +7,10 @@ import pytest
 
 from rasp_tuner import Categorical, Float, Int
 from rasp_tuner.core.context_metric import ContextMetric
+from rasp_tuner.engine.family import Prices
 from rasp_tuner.engine.gp import knobs as knobs_module
 from rasp_tuner.engine.gp import native_gp
+from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
@@ -28,7 +30,7 @@ from rasp_tuner.engine.gp.model import (
     solve,
 )  # fmt: skip
 from rasp_tuner.engine.gp.posterior import ContextPosterior
-from rasp_tuner.engine.gp.search import candidates, descents, moves, snapped
+from rasp_tuner.engine.gp.search import Draws, candidates, descents, moves, snapped
 from rasp_tuner.engine.gp.value import knowledge_gradient
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.space import Space
@@ -123,16 +125,6 @@ def one_pass(world, look, knobs, factors, climbs=True):
     return look(knobs, world.rows(knobs), standard(world.y), z, weights, factors, priors, climbs)
 
 
-def test_bills_agree(world):
-    own = np.arange(len(world.y), dtype=float)
-    bills = []
-    for knobs in (world.compiled, world.arrays):
-        bill, here = Bill(world.fit(knobs, 0)[0], own, lambda level, gap: gap / (1.0 + abs(level))), world.here(knobs)
-        shared = [bill.covariance(here, point) for point in world.looks()]
-        bills.append([bill.spent, bill.earned, bill.variance, *shared])
-    close(*bills, 1e-6)
-
-
 def test_features_agree(world):
     for one, other in zip(world.compiled.features(world.looks()), world.arrays.features(world.looks()), strict=True):
         close(one, other, 1e-12)
@@ -213,7 +205,7 @@ def test_moves_descents_and_values_agree(world):
     for (end, least), (also, as_low) in zip(descents(one, list(world.looks())), alone, strict=True):
         assert least == pytest.approx(as_low, abs=1e-9)  # steps in common are made once
         close(end, also, 1e-9)
-    found = candidates(other, set(), np.random.default_rng(0))
+    found = candidates(other, set(), Draws.of(world.arrays, np.random.default_rng(0)))
     mean, covariances = other.joint(found.points)
     values = [
         knowledge_gradient(knobs, found, mean, covariances, 0.01, len(world.y))
@@ -232,3 +224,45 @@ def test_a_long_context_has_room(world, monkeypatch):
     longer = world._replace(contexts=np.random.default_rng(2).normal(size=(n, long)), theta=theta)
     one_pass(longer, native_pass, world.compiled, NOISE_FACTORS[:1], climbs=False)
     assert asked[-1] >= 7 * n * n + n * long
+
+
+@pytest.mark.parametrize("is_log", [False, True], ids=["linear", "log"])
+def test_bills_agree(world, is_log):
+    prices, own = Prices(is_log, True, 2.0, 1e-300, 10.0, 3.0), np.arange(len(world.y)) % 4.0
+    one, other = world.here(world.compiled), world.here(world.arrays)
+    bill, also = Bill(one.fit, own, prices), Bill(other.fit, own, prices)
+    for name in ("spent", "earned", "variance"):
+        assert getattr(bill, name) == pytest.approx(getattr(also, name), rel=1e-5, abs=1e-6)
+    assert bill.spent + bill.earned > 0.0
+    for point in world.looks():
+        assert bill.covariance(one, point) == pytest.approx(also.covariance(other, point), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("barred", [0, 3])
+def test_choices_agree(world, barred):
+    """One compiled call, and the same in NumPy."""
+    bars, reached = {row.tobytes() for row in world.points[1 : 1 + barred]}, np.full(world.arrays.dim, 0.7)
+    bars.discard(world.arrays.default_key)
+    for seed in range(3):
+        found = [
+            GpBelief(world.here(knobs), bars, reached, False).choose(np.random.default_rng(seed))
+            for knobs in (world.compiled, world.arrays)
+        ]
+        assert found[0].source == found[1].source
+        close(found[0].point, found[1].point, 1e-5)
+        close(found[0].mean, found[1].mean, 1e-5)
+        close(found[0].variance, found[1].variance, 1e-4)
+        assert found[0].point.tobytes() not in bars
+
+
+def test_what_is_expected_of_a_point_does_not_depend_on_who_asks(world):
+    """Of the choice, of a pair and among many: the same bits, so that a restored tuner goes on alike."""
+    here = world.here(world.compiled)
+    belief, again = (GpBelief(here, set(), np.ones(world.arrays.dim), False) for _ in range(2))
+    choice = belief.choose(np.random.default_rng(0))
+    assert belief.forecast(choice.point, 50.0)[:2] == again.forecast(choice.point, 50.0)[:2]
+    assert belief.against(choice.point, world.arrays.default) == again.against(choice.point, world.arrays.default)
+    mean, covariances = here.joint(world.looks())
+    for i, point in enumerate(world.looks()):
+        alone = here.joint(np.stack([point, world.looks()[0]]))
+        assert (alone[0][0], *alone[1][0].tolist()) == (mean[i], covariances[i, i], covariances[i, 0])

@@ -242,7 +242,7 @@ class Engine:
 
     def budget(self) -> Budget | None:
         engine = self.answers(self.default[:0])[0]
-        ledger, bill = engine._budget, engine.family.bill(engine._prices)
+        ledger, bill = engine._budget, engine.family.bill(engine.objective.prices(MOST_PRICE))
         if ledger is None or bill is None:
             return None if ledger is None else ledger.report()
         return ledger.report(bill.spent, bill.earned, max(engine.factor, 1.0) * math.sqrt(bill.variance))
@@ -362,13 +362,9 @@ class Engine:
         return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
 
     def _bill(self) -> Bill | None:
-        if self._owed is None:
-            self._owed = self.family.bill(self._prices)
+        if self._owed is None and self.family.hindsight:
+            self._owed = self.family.bill(self.objective.prices(MOST_PRICE))
         return self._owed
-
-    def _prices(self, level: Array, gap: Array) -> Array:
-        prices: Array = np.clip(self.objective.relative(gap, level), -MOST_PRICE, MOST_PRICE)
-        return prices
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""

@@ -1,6 +1,5 @@
 """Family and Belief: what the engine needs from a kind of model. Another family would touch preset.py only."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -56,7 +55,22 @@ class Bill(Protocol):
     variance: float  # of the difference
 
 
-Prices = Callable[[Array, Array], Array]  # of y at the default and of how much more it is: shares of the default's loss
+class Prices(NamedTuple):
+    """How much worse than the default's a loss is, as a share of it."""
+
+    is_log: bool  # whether y is the logarithm of the loss
+    of_level: bool  # whether the share is of the default's loss, if that is more than a unit
+    unit: float  # that a difference of losses is divided by, at least
+    least_unit: float
+    most_log: float  # of a difference of logarithms that is looked at
+    most: float  # of a share, either way
+
+    def shares(self, level: Array, gap: Array) -> Array:
+        """[n] of y [n] at the default, and of how much more it is at a point."""
+        if self.is_log:
+            return np.clip(np.expm1(np.minimum(gap, self.most_log)), -self.most, self.most)
+        unit = np.maximum(np.abs(level), self.unit) if self.of_level else self.unit
+        return np.clip(gap / np.maximum(unit, self.least_unit), -self.most, self.most)
 
 
 class Belief(Protocol):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rasp_tuner.core.metric_table import MetricTable, reweighed
 from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken
+from rasp_tuner.engine.family import Prices
 from rasp_tuner.engine.scalar_or_batch import (
     Condition,
     Number,
@@ -297,6 +298,11 @@ class Objective(MetricTable):
             return math.log1p(share)
         typical = float(self._typical_loss())
         return share * max(abs(level) if self.one else 0.0, typical, SMALLEST)
+
+    def prices(self, most: float) -> Prices:
+        """Of one tuner: as `relative`, within `most` either way."""
+        self._unit = unit = self._typical_loss() if self._unit is None else self._unit
+        return Prices(self.is_log, self.one, float(unit), SMALLEST, MOST_LOG_RATIO, most)
 
     def _typical_loss(self) -> Number:
         """Of one metric its deviation; of several the size of their target, of which a share is taken."""

@@ -1,5 +1,7 @@
 """GpBelief: what the Gaussian-process family holds true in one context, and what it would try next."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rasp_tuner.core.numerics import SMALLEST, Array
@@ -8,16 +10,27 @@ from rasp_tuner.engine.family import Choice, Comparison, Forecast
 from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.model import FREEDOM
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
-from rasp_tuner.engine.gp.search import SOURCES, best_rows, candidates, descents
-from rasp_tuner.engine.gp.value import knowledge_gradient
+from rasp_tuner.engine.gp.search import SOURCES, Draws, best_rows, candidates, descents
+from rasp_tuner.engine.gp.value import LOOKS, knowledge_gradient, weighted_nodes
 
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
 AT_ONCE = 256  # points that are predicted together
+NO_POINTS = np.zeros((1, 1))[:0]
+
+
+class Pair(NamedTuple):
+    """What is expected of a point and of the default, in units of a."""
+
+    mean: float
+    variance: float
+    level: float  # of the default
+    level_variance: float
+    covariance: float
 
 
 class GpBelief:
-    """y = center + a f, lower is better. Pure, and good for ever."""
+    """y = center + a f, lower is better. Pure, and good until its family has learned twice."""
 
     weights: Array = np.ones(1)  # one expert
 
@@ -26,6 +39,7 @@ class GpBelief:
         self._barred = barred  # points that failed or could not be had in a context like this
         self._reached = reached  # [d] share of each knob's moves that ran as they were asked for
         self._unknown = unknown  # whether the default should run here first
+        self._looked_at: tuple[bytes, Pair] | None = None
 
     @property
     def noise(self) -> float:
@@ -39,32 +53,46 @@ class GpBelief:
         return self._y(mean), self.fit.scale**2 * np.maximum(covariance.diagonal(), LEAST_VARIANCE)
 
     def compare(self, point: Array, other: Array) -> tuple[float, float]:
-        compared = self.against(point, other)
-        return compared.mean, compared.variance
+        pair, scale = self._both(point, other), self.fit.scale
+        variance = max(pair.variance + pair.level_variance - 2.0 * pair.covariance, 0.0)
+        return (pair.mean - pair.level) * scale, variance * scale**2
 
     def against(self, point: Array, default: Array) -> Comparison:
-        mean, covariance = self._here.joint(np.stack([point, default]))
-        unit = self.fit.scale**2
-        (own, shared), (_, other) = covariance.tolist()
-        expected, level = self._y(mean).tolist()
-        variance = max(own + other - 2.0 * shared, 0.0)
-        both = max(own, LEAST_VARIANCE) * unit, max(other, LEAST_VARIANCE) * unit
-        return Comparison(level, expected - level, variance * unit, expected, both)
+        del default  # it is the tuner's own
+        pair, (center, scale), unit = self._pair(point), (self.fit.center, self.fit.scale), self.fit.scale**2
+        own, other = max(pair.variance, LEAST_VARIANCE) * unit, max(pair.level_variance, LEAST_VARIANCE) * unit
+        variance = max(pair.variance + pair.level_variance - 2.0 * pair.covariance, 0.0) * unit
+        expected, level = center + scale * pair.mean, center + scale * pair.level
+        return Comparison(level, expected - level, variance, expected, (own, other))
 
     def billed(self, bill: Bill, point: Array) -> float:
         return bill.covariance(self._here, point) * self.fit.scale
 
     def forecast(self, point: Array, y: float) -> Forecast:
-        mean, variance = (float(part[0]) for part in self.predict(point[None]))
+        pair = self._pair(point)
+        mean = self.fit.center + self.fit.scale * pair.mean
+        variance = max(pair.variance, LEAST_VARIANCE) * self.fit.scale**2
         log = log_student(y - mean, max(variance + self.noise, SMALLEST), FREEDOM)
         return Forecast(mean, variance, np.array([log]))
 
     def choose(self, rng: np.random.Generator) -> Choice:
         """The candidate of least expected loss, less what knowing it is worth over the visits to come."""
-        here, fit = self._here, self.fit
-        found = candidates(here, self._barred, rng)  # in any case: the generator moves alike in every context
+        fit = self.fit
+        draws = Draws.of(fit.knobs, rng)  # in any case: the generator moves alike in every context
         if self._unknown:
             return self._expected(fit.knobs.default, BASELINE)
+        if self._here.native is not None and fit.knobs.rules is None:
+            point, source, pair = self._compiled_choice(draws)
+        else:
+            point, source, pair = self._choice(draws)
+        self._looked_at = point.tobytes(), pair
+        variance = max(pair.variance, LEAST_VARIANCE) * fit.scale**2
+        return Choice(point, SOURCES[source], fit.center + fit.scale * pair.mean, variance)
+
+    def _choice(self, draws: Draws) -> tuple[Array, int, Pair]:
+        """The point, where in SOURCES it comes from, and what is expected of it."""
+        here, fit, default = self._here, self.fit, self.fit.knobs.default
+        found = candidates(here, self._barred, draws)
         mean, covariance = here.joint(found.points)
         value = knowledge_gradient(fit.knobs, found, mean, covariance, fit.noise, len(fit.alpha))
         if (self._reached < 1.0).any():
@@ -77,17 +105,35 @@ class GpBelief:
         if self._barred:
             score[[point.tobytes() in self._barred for point in found.points]] = np.inf
         best = int(score.argmin())
-        variance = max(float(covariance[best, best]), LEAST_VARIANCE)
-        return Choice(
-            found.points[best].copy(),
-            SOURCES[int(found.source[best])],
-            float(self._y(mean)[best]),
-            variance * fit.scale**2,
-        )
+        return found.points[best].copy(), int(found.source[best]), self._both(found.points[best], default)
+
+    def _compiled_choice(self, draws: Draws) -> tuple[Array, int, Pair]:
+        """The same in one call."""
+        here, d = self._here.native, self.fit.knobs.dim
+        if here is None:
+            raise RuntimeError("there is no compiled code")
+        barred = np.frombuffer(b"".join(sorted(self._barred))).reshape(-1, d) if self._barred else NO_POINTS
+        reached = self._reached if (self._reached < 1.0).any() else None
+        nodes = weighted_nodes(len(self.fit.alpha))
+        out = here.choose(*draws, barred, reached, nodes, LOOKS, self.horizon)
+        source, mean, variance, level, level_variance, covariance = out[d:].tolist()
+        return out[:d].copy(), int(source), Pair(mean, variance, level, level_variance, covariance)
+
+    def _pair(self, point: Array) -> Pair:
+        """A point beside the default; what was chosen was looked at before."""
+        if self._looked_at is None or self._looked_at[0] != point.tobytes():
+            self._looked_at = point.tobytes(), self._both(point, self.fit.knobs.default)
+        return self._looked_at[1]
+
+    def _both(self, point: Array, default: Array) -> Pair:
+        mean, covariance = self._here.joint(np.array([point, default]))
+        (own, shared), (_, other) = covariance.tolist()
+        expected, level = mean.tolist()
+        return Pair(expected, own, level, other, shared)
 
     def _expected(self, point: Array, source: str) -> Choice:
-        mean, variance = (float(part[0]) for part in self.predict(point[None]))
-        return Choice(point.copy(), source, mean, variance)
+        known = self.against(point, point)
+        return Choice(point.copy(), source, known.expected, known.variances[0])
 
     @property
     def horizon(self) -> float:

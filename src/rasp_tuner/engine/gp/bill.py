@@ -29,32 +29,37 @@ class Bill:
     """Of n rows that were suggested `own` [n] times; in steps of the default's loss."""
 
     def __init__(self, fit: Fit, own: Array, prices: Prices) -> None:
-        self._fit = fit
+        self._fit, self._weights = fit, np.empty((2, len(own)))  # of the rows; what is left of them beside the rows
+        if fit.native is not None:
+            told = (fit.center, fit.unit, fit.scale / fit.unit)
+            self._weights, figures = native_gp.bill(fit.knobs.compiled(), fit.native, own, prices, *told)
+            self.spent, self.earned, self.variance = figures
+            return
         beside, between = _beside(fit)
         expected = (fit.rows.y - fit.center) / fit.scale - fit.noises * fit.alpha
         gap = fit.rows.features.mean + beside @ fit.alpha
         level = fit.center + fit.scale * (expected - gap)
-        shares = prices(level, fit.scale * gap)
-        slopes = (prices(level, fit.scale * (gap + SMALL_STEP)) - shares) / SMALL_STEP
-        costs = own * shares
+        shares = prices.shares(level, fit.scale * gap)
+        slopes = (prices.shares(level, fit.scale * (gap + SMALL_STEP)) - shares) / SMALL_STEP
+        costs, weight = own * shares, own * slopes
         self.spent, self.earned = float(costs.clip(0.0).sum()), float((-costs).clip(0.0).sum())
-        self._weight = own * slopes
-        with_rows = self._weight @ beside
-        solution = fit.solve(with_rows)
-        self.variance = max(float(self._weight @ between @ self._weight - with_rows @ solution), 0.0)
-        self._left = self._weight - solution
+        with_rows = weight @ beside
+        solution = fit.half.T @ (fit.half @ with_rows)  # type: ignore[union-attr, operator]
+        self.variance = max(float(weight @ between @ weight - with_rows @ solution), 0.0)
+        self._weights[:] = weight, weight - solution
 
     def covariance(self, here: ContextPosterior, point: Array) -> float:
         """Of the bill and of the gap of a point here, which is in units of a."""
-        fit, w, weight = self._fit, self._fit.weights, self._weight
+        if here.native is not None:
+            return here.native.billed(self._weights, point)
+        fit, w, (weight, left), kc, share = self._fit, self._fit.weights, self._weights, here.kc, here.share
         f, rows = fit.knobs.features(np.stack([point, fit.knobs.default])), fit.rows.features
-        kc, share = here.kc, here.row_share
         more = f.effects[0] - f.effects[1]
-        effects = w.effects * ((self._left * share) @ rows.effects) + w.choices * ((self._left * kc) @ rows.effects)
-        curved = fit.knobs.curved_variance * (self._left @ rows.curved)
+        effects = w.effects * ((left * share) @ rows.effects) + w.choices * ((left * kc) @ rows.effects)
+        curved = fit.knobs.curved_variance * (left @ rows.curved)
         embedded = f.embedding * w.embedding
         near = w.h[VR] * np.exp(-0.5 * squared_gaps(embedded, rows.embedding * w.embedding))
-        moved = more @ effects + f.curved[0] @ curved + (near[0] - near[1]) @ (self._left * share)
+        moved = more @ effects + f.curved[0] @ curved + (near[0] - near[1]) @ (left * share)
         # the default itself, in the rows' contexts
         own = (w.effects * f.effects[1]) @ more
         own += w.h[VR] * (np.exp(-0.5 * squared_gaps(embedded[:1], embedded[1:])[0, 0]) - 1.0)
@@ -68,8 +73,6 @@ def _beside(fit: Fit) -> tuple[Array, Array]:
     embedded = at.embedding * w.embedding
     lin += h[VR] * np.exp(-0.5 * squared_gaps(embedded, rows.embedding * w.embedding)[0])
     own, own_choice = (w.effects * at.effects[0]) @ at.effects[0] + h[VR], (w.choices * at.effects[0]) @ at.effects[0]
-    if fit.native is not None:
-        return native_gp.beside(fit.native, lin, choice, float(own), float(own_choice))
     parts = covariance(w, knobs, fit.rows, fit.z)
     level = w.level + h[VC] * parts.kc + h[VT] * parts.kt
     default = level + lin * parts.sharing + choice * parts.kc  # [r, j]: the default in the context of r, and row j

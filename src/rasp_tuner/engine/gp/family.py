@@ -38,9 +38,12 @@ from rasp_tuner.engine.gp.model import (
     Targets,
     climbed,
     fitted,
+    taken,
     trusted,
 )  # fmt: skip
+from rasp_tuner.engine.gp.native_gp import closest
 from rasp_tuner.engine.gp.posterior import ContextPosterior
+from rasp_tuner.engine.gp.rows import ROW_ARRAYS, StoredRows
 from rasp_tuner.engine.gp.search import point_keys
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
@@ -55,11 +58,11 @@ BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did no
 REACH_KEPT = 0.98  # of what is known about reached points, at each new one
 UNREACHED = 64  # latest points kept that were asked for and ran as others
 FIT_FROM_ROWS, TRUST_FROM_ROWS = 4, 6  # on which hyperparameters move, and rows are judged by the others
+ONE_MORE = np.array([1.0, 0.0])  # sample on the clock
 MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
 
-ROW_ARRAYS = ("points", "contexts", "losses", "counts", "times", "failed", "trust", "own")
 FIELDS = {
     "points": Field(("n", "d"), 0.0, 1.0),
     "contexts": Field(("n", "c"), -LARGEST, LARGEST),
@@ -106,9 +109,13 @@ class GpFamily:
         }  # fmt: skip
         self._window = window
         self._bounds = np.full(context_dim, -LARGEST), np.full(context_dim, LARGEST)  # that scales are made within
-        self._state = self._empty()
-        self._fit: Fit | None = None
-        self._kept = np.zeros(0, dtype=np.int64)  # [n] where each row is in the fit; -1: nowhere, or it was another one
+        self._stored = StoredRows(dim, context_dim, columns, MOST_ROWS)
+        self._state: dict[str, Array]  # all else
+        self._fit: Fit | None
+        self._kept: NDArray[np.int64]  # [n] where each row is in the fit; -1: nowhere, or it was another one
+        self._spare: Array | None = None  # memory of the fit before this one
+        self._any_failed: bool  # whether any row did, as far as is known
+        self._take(self._empty())
 
     @property
     def samples(self) -> int:
@@ -116,76 +123,79 @@ class GpFamily:
 
     @property
     def relevance(self) -> Array:
-        return np.exp(self._state["theta"][len(self._prior.mean) - self._state["contexts"].shape[1] :])
+        return np.exp(self._state["theta"][len(self._prior.mean) - len(self._state["median"]) :])
 
     def believe(self, context: Array) -> GpBelief:
         s, fit = self._state, self._fit
         if fit is None:
             raise RuntimeError("nothing was learned yet")
-        context = np.clip(context, -LARGEST, LARGEST)
         here = ContextPosterior(fit, context, float(s["clock"][0]))
         barred: set[bytes] = set()
-        if s["failed"].any():
-            barred = set(point_keys(s["points"][(s["failed"] > 0.0) & (here.kc > ALIKE)]))
+        if self._any_failed:
+            points, failed = self._stored["points"], self._stored["failed"]
+            barred = set(point_keys(points[(failed > 0.0) & (here.kc > ALIKE)]))
         if len(s["unreached"]):
             z = fit.metric.z(np.stack([context, *s["unreached_in"]]), fit.weights.relevance)
             barred |= set(point_keys(s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]))
-        runs = (s["points"] == self._knobs.default).all(axis=1)  # rows, each a situation of its own
-        unknown = float(here.kc @ np.where(runs, s["counts"], 0.0)) < ALIKE and self._knobs.default_key not in barred
-        unknown = unknown and int(runs.sum()) < 1.0 + BASELINE_SHARE * float(s["clock"][0])
+        runs, rows = here.default_runs()  # each row is a situation of its own
+        unknown = runs < ALIKE and self._knobs.default_key not in barred
+        unknown = unknown and rows < 1.0 + BASELINE_SHARE * float(s["clock"][0])
         barred.discard(self._knobs.default_key)
         return GpBelief(here, barred, s["reach"][0] / s["reach"][1], unknown)
 
     def learn(self, trial: Trial, belief: GpBelief | None, forecast: Forecast | None) -> None:
-        s = self._state
-        context, losses = (np.clip(array, -LARGEST, LARGEST) for array in (trial.context, trial.losses))
-        now = float(s["clock"][0])
+        s, stored = self._state, self._stored
+        point, now = trial.point, float(s["clock"][0])
+        context, losses = (np.minimum(np.maximum(a, -LARGEST), LARGEST) for a in (trial.context, trial.losses))
         if belief is None and self._fit is not None:
             belief = self.believe(context)
         if self._window and trial.ended is None:  # what was expected says nothing about scales
-            sample = np.concatenate([context, trial.point, losses])[None]
-            s["late"] = np.concatenate([s["late"], sample])[-self._window :]
-        self._note_reach(trial, context)
-        gap, odd = 0.0, 0.0
-        if forecast is not None and belief is not None and not trial.failed:
-            gap = float(losses @ s["weights"]) - forecast.mean
-            odd = min(abs(gap) / math.sqrt(max(forecast.variance + belief.noise, 1e-300)), LARGEST) ** 2
-        row = -1 if belief is None else self._row_of(trial.point, belief.similar(), trial.failed)
-        if row >= 0 and belief is not None and odd > SURPRISING:  # as far as before from what was expected?
-            apart = float((losses - s["losses"][row]) @ s["weights"])
-            row = row if apart * apart <= 2.0 * SURPRISING * belief.noise else -1
+            sample = np.concatenate([context, point, losses])[None]
+            s["late"] = np.concatenate([s["late"][-self._window + 1 :] if self._window > 1 else s["late"][:0], sample])
+        gap, odd, row = 0.0, 0.0, -1
+        same = (stored["points"] == point).all(axis=1)
+        self._note_reach(trial, context, same)
+        if belief is not None:
+            row = self._row_of(same, belief.similar(), trial.failed)
+            if forecast is not None and not trial.failed:
+                gap = float(losses @ s["weights"]) - forecast.mean
+                odd = min(abs(gap) / math.sqrt(max(forecast.variance + belief.noise, 1e-300)), LARGEST) ** 2
+            if row >= 0 and odd > SURPRISING:  # as far as before from what was expected?
+                apart = float((losses - stored["losses"][row]) @ s["weights"])
+                row = row if apart * apart <= 2.0 * SURPRISING * belief.noise else -1
         if row >= 0:
             self._join(row, context, losses, now, trial.ended is None)
         else:
-            self._append(trial.point, context, losses, now, trial.failed)
-        s["own"][row] += trial.asked is not None and trial.ended is None  # of the last one, if it is new
-        self._judge(gap, odd, row, now)
-        s["clock"] = s["clock"] + [1.0, 0.0]
-        while len(s["points"]) > MOST_ROWS:
+            stored.append(point, context, losses, now, trial.failed)
+            self._kept = np.append(self._kept, -1)
+        self._any_failed |= trial.failed
+        stored["own"][-1] += trial.asked is not None and trial.ended is None
+        self._judge(gap, odd, row >= 0, now)
+        s["clock"] = s["clock"] + ONE_MORE
+        while stored.count > MOST_ROWS:
             self._shrink()
         self._refit()
 
     def bill(self, prices: Prices) -> Bill | None:
-        return None if self._fit is None else Bill(self._fit, self._state["own"], prices)
+        return None if self._fit is None else Bill(self._fit, self._stored["own"], prices)
 
     def reweigh(self, weights: Array) -> None:
         s = self._state
         s["weights"] = np.array(weights, dtype=np.float64)
         s["repeats"], self._fit = np.zeros(2), None  # they were of another target
-        if len(s["points"]):
+        if self._stored.count:
             self._refit()
 
     def restate(self, factors: Array, shifts: Array, weights: Array) -> None:
         """Rows hold mean losses, so that this is exact."""
         s = self._state
-        s["losses"] = s["losses"] * factors + shifts
+        self._stored["losses"][:] = self._stored["losses"] * factors + shifts
         at = s["late"].shape[1] - len(factors)
         s["late"] = np.concatenate([s["late"][:, :at], s["late"][:, at:] * factors + shifts], axis=1)
         self.reweigh(weights)
 
     def forget(self) -> None:
-        self._state, self._fit = {**self._empty(), "weights": self._state["weights"]}, None
-        self._kept = np.zeros(0, dtype=np.int64)
+        self._take({**self._empty(), "weights": self._state["weights"]})
 
     def bound_contexts(self, least: Array, most: Array, mend: bool) -> None:
         """What is trimmed away holds one or two absurd values (context_metric.py); the bounds hold more."""
@@ -197,16 +207,13 @@ class GpFamily:
         if not other.samples:
             self.reweigh(weights)
             return
-        one, two = (self._state, other._state) if first else (other._state, self._state)
+        one, two = (self.state(), other.state()) if first else (other.state(), self.state())
         (low, high), (least, most) = self._bounds, other._bounds
         self._bounds = np.minimum(low, least), np.maximum(high, most)  # the same, whichever takes the other in
-        if not self.samples:
-            self._state = other.state()
-        else:
-            self._state = {**self._empty(), **_joined(one, two, self._window)}
-        self._state["weights"], self._fit = np.array(weights, dtype=np.float64), None
+        joined = other.state() if not self.samples else {**self._empty(), **_joined(one, two, self._window)}
+        self._take({**joined, "weights": np.array(weights, dtype=np.float64)})
         self._refit()
-        while len(self._state["points"]) > MOST_ROWS:
+        while self._stored.count > MOST_ROWS:
             self._shrink()
             self._fit = self._fitted()
         for _ in range(MERGE_STEPS):
@@ -214,16 +221,16 @@ class GpFamily:
             self._refit()
 
     def remembered(self) -> Slots:
-        s = self._state
-        return Slots(s["contexts"].copy(), s["counts"].copy(), s["clock"][0] - 1.0 - s["times"])
+        s, last = self._stored, float(self._state["clock"][0]) - 1.0
+        return Slots(s["contexts"].copy(), s["counts"].copy(), last - s["times"])
 
     def recent(self) -> Samples:
-        s, dim, width = self._state, self._knobs.dim, self._state["contexts"].shape[1]
+        s, dim, width = self._state, self._knobs.dim, len(self._state["median"])
         contexts, points, losses = (part.copy() for part in np.split(s["late"], [width, width + dim], axis=1))
         return Samples(contexts, points, losses @ s["weights"], losses)
 
     def state(self) -> dict[str, Array]:
-        return {name: array.copy() for name, array in self._state.items()}
+        return {**self._stored.state(), **{name: array.copy() for name, array in self._state.items()}}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         s = checked(state, FIELDS, self._sizes)
@@ -235,63 +242,83 @@ class GpFamily:
             raise broken(state, "deviation", "be above 0, and reach a share", s["deviation"].tolist())
         if (np.abs(s["momentum"]) > MOST_MOMENTUM * np.sqrt(s["squares"]) + TINY).any():
             raise broken(state, "momentum", "be in proportion to the squares", s["momentum"].tolist())
-        self._state, self._fit, self._kept = s, None, np.zeros(0, dtype=np.int64)
-        if len(s["points"]):
+        self._take(s)
+        if self._stored.count:
             try:
                 self._fit = self._fitted()
             except np.linalg.LinAlgError as reason:
                 raise broken(state, "points", "have a covariance", str(reason)) from None
 
-    def _row_of(self, point: Array, kc: Array, failed: bool) -> int:
-        """The latest row that a sample joins: the same point in the same context; -1 if there is none."""
-        s = self._state
-        rows = np.flatnonzero((s["points"] == point).all(axis=1) & (kc > SAME_CONTEXT) & (s["failed"] == failed))
+    def _take(self, state: Mapping[str, Array]) -> None:
+        """Hold another state, whose rows are not fitted yet."""
+        self._stored.restore(state)
+        self._state = {name: array for name, array in state.items() if name not in ROW_ARRAYS}
+        self._any_failed = bool(state["failed"].any())
+        self._fit, self._kept = None, np.full(self._stored.count, -1, dtype=np.int64)
+
+    def _row_of(self, same: NDArray[np.bool_], kc: Array, failed: bool) -> int:
+        """The latest row that a sample joins: the same point [n] in the same context; -1 if there is none."""
+        s, rows = self._stored, np.flatnonzero(same & (kc > SAME_CONTEXT))
+        if len(rows) and (failed or self._any_failed):
+            rows = rows[s["failed"][rows] == failed]
         return int(rows[s["times"][rows].argmax()]) if len(rows) else -1
 
     def _join(self, row: int, context: Array, losses: Array, now: float, measured: bool) -> None:
-        """One more sample of a row; the scatter of repeats is pure noise."""
-        s = self._state
-        count = min(float(s["counts"][row]), ROW_SAMPLES)
-        gap, share = losses - s["losses"][row], 1.0 / (count + 1.0)
+        """One more sample of a row, which becomes the last one; the scatter of repeats is pure noise."""
+        s, stored = self._state, self._stored
+        stored.to_end(row)
+        self._kept[row:-1] = self._kept[row + 1 :]
+        self._kept[-1] = -1
+        count = min(float(stored["counts"][-1]), ROW_SAMPLES)
+        gap, share = losses - stored["losses"][-1], 1.0 / (count + 1.0)
         apart = float(gap @ s["weights"])
         if measured:
             s["repeats"] = REPEATS_KEPT * s["repeats"] + [1.0, (1.0 - share) * apart * apart]
-        s["losses"][row] += share * gap
-        s["contexts"][row] += share * (context - s["contexts"][row])
-        s["counts"][row] = count + 1.0
-        s["times"][row] = now
-        self._kept[row] = -1
+        stored["losses"][-1] += share * gap
+        stored["contexts"][-1] += share * (context - stored["contexts"][-1])
+        stored["counts"][-1], stored["times"][-1] = count + 1.0, now
 
-    def _append(self, point: Array, context: Array, losses: Array, now: float, failed: bool) -> None:
-        s = self._state
-        numbers = (np.array(number) for number in (1.0, now, float(failed), 1.0, 0.0))
-        for name, entry in zip(ROW_ARRAYS, (point, context, losses, *numbers), strict=True):
-            s[name] = np.concatenate([s[name], entry[None]])
-        self._kept = np.append(self._kept, -1)
-
-    def _judge(self, gap: float, odd: float, row: int, now: float) -> None:
-        """Trust a new row as little as it surprises; a second surprise of the same sign in a row is a change."""
-        s, run = self._state, float(self._state["run"][0])
+    def _judge(self, gap: float, odd: float, repeated: bool, now: float) -> None:
+        """Trust the last row as little as it surprises; a second surprise of the same sign in a row is a change."""
+        s, trust, run = self._state, self._stored["trust"], float(self._state["run"][0])
         far = math.copysign(1.0, gap) if odd > SURPRISING else 0.0
         run = 0.0 if far == 0.0 else run + far if run * far > 0.0 else far
         s["run"] = np.array([run])
-        if row >= 0:
-            s["trust"][row] = 1.0  # what is measured twice is no mistake
-        else:
-            s["trust"][-1] = max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + odd)), LEAST_TRUST)
+        # what is measured twice is no mistake
+        trust[-1] = 1.0 if repeated else max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + odd)), LEAST_TRUST)
         if abs(run) >= CHANGE_RUN:
-            s["trust"][s["times"] > now - abs(run)] = 1.0
+            trust[self._stored["times"] > now - abs(run)] = 1.0
 
     def _shrink(self) -> None:
         """One row less: the two most alike of one point become one; else the one that the others predict best goes."""
-        s, fit = self._state, self._fit
+        s, fit = self._stored, self._fit
         if fit is None:
             raise RuntimeError("nothing was learned yet")
-        groups: dict[tuple[bytes, float], list[int]] = {}
+        if fit.native is not None:
+            most, one, gone = closest(self._knobs.compiled(), fit.native, s.table, s.columns, self._kept)
+        else:
+            most, one, gone = self._closest(fit)
+        if most > ALIKE:
+            share = s["counts"][gone] / (s["counts"][one] + s["counts"][gone])
+            for name in ("losses", "contexts", "trust"):
+                s[name][one] += share * (s[name][gone] - s[name][one])
+            s["counts"][one] += s["counts"][gone]
+            s["own"][one] += s["own"][gone]
+            s["times"][one] = max(s["times"][one], s["times"][gone])
+            self._kept[one] = -1
+        else:
+            gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
+            s["own"][self._nearest(gone, fit)] += s["own"][gone]  # the bill still knows of its runs
+        s.drop(gone)
+        self._kept = np.delete(self._kept, gone)
+
+    def _closest(self, fit: Fit) -> tuple[float, int, int]:
+        """How alike the most similar two rows of one point are, and which they are."""
+        s, groups = self._stored, dict[tuple[bytes, float], list[int]]()
         for i, key in enumerate(zip(point_keys(s["points"]), s["failed"].tolist(), strict=True)):
             groups.setdefault(key, []).append(i)
         most, one, two = 0.0, 0, 0
-        z = Older(fit, self._kept).z(s["contexts"])
+        z = fit.metric.z(s["contexts"], fit.weights.relevance)
         for group in groups.values():
             if len(group) > 1:
                 alike = likeness(z[group], z[group])
@@ -299,26 +326,14 @@ class GpFamily:
                 at, to = divmod(int(alike.argmax()), len(group))
                 if alike[at, to] > most:
                     most, one, two = float(alike[at, to]), group[at], group[to]
-        gone = two
-        if most > ALIKE:
-            share = s["counts"][two] / (s["counts"][one] + s["counts"][two])
-            for name in ("losses", "contexts", "trust"):
-                s[name][one] += share * (s[name][two] - s[name][one])
-            s["counts"][one] += s["counts"][two]
-            s["own"][one] += s["own"][two]
-            s["times"][one] = max(s["times"][one], s["times"][two])
-            self._kept[one] = -1
-        else:
-            gone = int(fit.spare().argmin())  # of the rows that were fitted: the latest is none of them
-            s["own"][self._nearest(gone, z)] += s["own"][gone]  # the bill still knows of its runs
-        for name in ROW_ARRAYS:
-            s[name] = np.delete(s[name], gone, axis=0)
-        self._kept = np.delete(self._kept, gone)
+        return most, one, two
 
-    def _nearest(self, row: int, z: Array) -> int:
+    def _nearest(self, row: int, fit: Fit) -> int:
         """The row most like this one that is not the default's, unless this one is, or all others are."""
-        s, knobs = self._state, self._knobs
-        embedded = knobs.features(s["points"]).embedding
+        s, knobs = self._stored, self._knobs
+        if fit.native is not None:
+            return closest(knobs.compiled(), fit.native, s.table, s.columns, self._kept, row)[1]
+        embedded, z = knobs.features(s["points"]).embedding, fit.metric.z(s["contexts"], fit.weights.relevance)
         apart = ((embedded - embedded[row]) ** 2).sum(axis=1) + ((z - z[row]) ** 2).sum(axis=1)
         defaults = (s["points"] == knobs.default).all(axis=1)
         apart = np.where(defaults != defaults[row], LARGEST, apart)
@@ -326,17 +341,20 @@ class GpFamily:
         return int(apart.argmin())
 
     def _refit(self) -> None:
-        """Scales of contexts, hyperparameters and trust move a little; the posterior follows."""
-        s = self._state
-        n = len(s["points"])
-        due = n >= FIT_FROM_ROWS and s["clock"][0] - s["clock"][1] >= refit_every(n)
+        """Scales of contexts, hyperparameters and trust move a little now and then; the posterior follows."""
+        s, stored, n = self._state, self._stored, self._stored.count
+        now, last = s["clock"].tolist()
+        if n >= FIT_FROM_ROWS and now - last < refit_every(n) and self._fit is not None:
+            self._fit = self._fitted()
+            return
+        due = n >= FIT_FROM_ROWS and now - last >= refit_every(n)
         steps = 0
         if due:
-            s["clock"] = np.array([s["clock"][0], s["clock"][0]])
+            s["clock"] = np.array([now, now])
             steps = 2 if n < FEW_ROWS else 1
         if due or n < FIT_FROM_ROWS:
             s["median"], s["deviation"] = ContextMetric.of(
-                np.clip(s["contexts"], *self._bounds), float(s["counts"].sum())
+                np.clip(stored["contexts"], *self._bounds), float(stored["counts"].sum())
             )
         scale = 0.0 if self._fit is None else self._fit.scale
         metric = ContextMetric(s["median"], s["deviation"])
@@ -348,34 +366,42 @@ class GpFamily:
         s["level"] = np.array([level])
         if odd is not None and n >= TRUST_FROM_ROWS:
             run = abs(float(s["run"][0]))
-            change = s["times"] > s["clock"][0] - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
-            s["trust"] = np.where(change | (s["counts"] > 1.0), 1.0, trusted(s["trust"], odd))
-        self._fit = self._fitted(rows._replace(trust=s["trust"].copy()), ready)
+            change = stored["times"] > now - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
+            stored["trust"][:] = np.where(change | (stored["counts"] > 1.0), 1.0, trusted(stored["trust"], odd))
+        self._fit = self._fitted(ready)
 
     def _rows(self) -> Rows:
-        s = self._state
-        y = np.clip(s["losses"] @ s["weights"], -LARGEST, LARGEST)
-        features = self._knobs.features(s["points"])
-        copies = (s[name].copy() for name in ("counts", "trust", "times"))  # a fit is never changed, rows are
-        return Rows(s["points"], features, s["contexts"].copy(), y, *copies)
+        s = self._stored
+        y = np.clip(s["losses"] @ self._state["weights"], -LARGEST, LARGEST)
+        points = s["points"].copy()  # a fit is never changed, rows are
+        copies = (s[name].copy() for name in ("counts", "trust", "times"))
+        return Rows(points, self._knobs.features(points), s["contexts"].copy(), y, *copies)
 
-    def _fitted(self, rows: Rows | None = None, ready: Ready | None = None) -> Fit:
-        """The fit to the state as it is; its rows and what is known of them, if they were made already."""
+    def _fitted(self, ready: Ready | None = None) -> Fit:
+        """The fit to the state as it is; what is known of its rows, if that was made already."""
         s = self._state
-        metric = ContextMetric(s["median"], s["deviation"])
-        older = None if self._fit is None else Older(self._fit, self._kept)
-        fit = fitted(self._knobs, rows or self._rows(), metric, s["theta"], float(s["level"][0]), older, ready)
-        self._kept = np.arange(len(s["points"]), dtype=np.int64)
+        metric, level = ContextMetric(s["median"], s["deviation"]), float(s["level"][0])
+        if self._knobs.tables is None:
+            fit = fitted(self._knobs, self._rows(), metric, s["theta"], level, ready)
+        else:
+            older = None if self._fit is None else Older(self._fit, self._kept)
+            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], older, self._spare)
+            self._spare = None if self._fit is None or self._fit.native is None else self._fit.native.block
+        self._kept = np.arange(self._stored.count, dtype=np.int64)
         return fit
 
-    def _note_reach(self, trial: Trial, context: Array) -> None:
-        """Take in whether a new point ran as it was asked for."""
+    def _note_reach(self, trial: Trial, context: Array, same: NDArray[np.bool_]) -> None:
+        """Take in whether a new point ran as it was asked for; `same` [n]: the rows of the point that ran."""
         s, asked = self._state, trial.asked
         if len(s["unreached"]):
             kept = ~(s["unreached"] == trial.point).all(axis=1)
             s["unreached"], s["unreached_in"] = s["unreached"][kept], s["unreached_in"][kept]
-        if asked is None or (s["points"] == asked).all(axis=1).any():
-            return  # nobody asked, or it could be had before
+        if asked is None:
+            return
+        if asked is not trial.point and asked.tobytes() != trial.point.tobytes():
+            same = (self._stored["points"] == asked).all(axis=1)
+        if same.any():  # it could be had before
+            return
         moved = asked != self._knobs.default
         s["reach"] = np.where(
             moved, REACH_KEPT * s["reach"] + [self._knobs.alike(asked, trial.point), moved], s["reach"]
@@ -401,7 +427,7 @@ class GpFamily:
 
 def refit_every(rows: int) -> int:
     """Samples between refits, whose cost grows with the cube of the rows."""
-    return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 4
+    return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 8
 
 
 @lru_cache(maxsize=64)

@@ -51,6 +51,7 @@ class Knobs:
         choice = self.unordered & (count > 2)
         few = ~choice & (count > 2) & (count <= MOST_FEW)
         self.scale = ~(switch | choice | few)
+        self.has_scale = bool(self.scale.any())
         ordered = np.flatnonzero(self.scale | few)
         self.ordered, self.switches = ordered, np.flatnonzero(switch)
         hot = [

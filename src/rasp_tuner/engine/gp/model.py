@@ -27,6 +27,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
+from rasp_tuner.engine.gp.rows import ROW_ARRAYS, StoredRows
 
 MEMORY_STEPS = 20.0  # after which what changes with time alone is forgotten to 1/e
 LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
@@ -58,6 +59,7 @@ PRIORS = {
     "ell": (1.0, 1.0),  # squared length of the residual
     "hot": (4.0, 1.0),  # effect of each of few levels, against the slope over them
 }
+NO_CONTEXTS = np.zeros((0, 0))  # of a compiled fit, which has them as z
 H = len(PRIORS)
 GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT = range(H)
 
@@ -85,7 +87,7 @@ class Rows(NamedTuple):
     points: Array  # [n, d]
     features: Features
     contexts: Array  # [n, d_c]
-    y: Array  # [n] mean target of each row's samples
+    y: Array  # [n] mean target of each row's samples; compiled, of a fit, as it is fitted
     counts: Array  # [n] samples in each row
     trust: Array  # [n] from LEAST_TRUST to 1: weights of the noise as a scale mixture
     times: Array  # [n] step of the latest sample
@@ -108,6 +110,11 @@ class Weights(NamedTuple):
         choices = np.where(knobs.of_choice, h[GQ] * effects, 0.0)
         return cls(h, effects, choices, np.sqrt(w[knobs.embedding_knob] / h[ELL]), relevance, level)
 
+    def flat(self, metric: ContextMetric) -> Array:
+        """All of them but the level, with those of contexts, in the order of GpFit."""
+        root = np.sqrt(self.relevance / max(len(self.relevance), 1))
+        return np.concatenate([self.h, self.effects, self.choices, self.embedding, root, *metric])
+
 
 class Fit(NamedTuple):
     """The posterior of all rows."""
@@ -122,6 +129,7 @@ class Fit(NamedTuple):
     noises: Array  # [n] of the rows' means, in units of a^2
     center: float
     scale: float  # a
+    unit: float  # of y, as it is fitted
     native: native_gp.NativeFit | None  # the same where compiled code computes
     theta: Array
 
@@ -129,13 +137,6 @@ class Fit(NamedTuple):
     def noise(self) -> float:
         """s2."""
         return float(self.weights.h[S2])
-
-    def solve(self, b: Array) -> Array:
-        """The covariance of the rows with noise, its inverse times b [n]."""
-        if self.native is not None:
-            return native_gp.solve(self.native, b)
-        solution: Array = self.half.T @ (self.half @ b)  # type: ignore[union-attr, operator]
-        return solution
 
     def spare(self) -> Array:
         """[n] variance of each row given the others, without its noise."""
@@ -153,14 +154,8 @@ class Older(NamedTuple):
 
     def is_of(self, theta: Array, metric: ContextMetric) -> bool:
         """Whether it has the very same weights: these arrays are replaced, never changed."""
-        return self.fit.theta is theta and all(a is b for a, b in zip(self.fit.metric, metric, strict=True))
-
-    def z(self, contexts: Array) -> Array:
-        """Contexts [n, d_c] of the rows in deviations, as the fit sees them."""
-        z: Array = self.fit.z[self.kept]
-        new = self.kept < 0
-        z[new] = self.fit.metric.z(contexts[new], self.fit.weights.relevance)
-        return z
+        known = self.fit.metric
+        return self.fit.theta is theta and known.median is metric.median and known.deviation is metric.deviation
 
 
 class Parts(NamedTuple):
@@ -268,41 +263,33 @@ class Pass(NamedTuple):
     alpha: Array
     noises: Array
     half: Array | None
-    native: native_gp.NativeFit | None
     slope: Array | None
     odd: Array | None
 
 
 def numpy_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool,
-    older: Older | None = None,
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
 ) -> Pass:  # fmt: skip
     """The noise of greatest evidence, of `factors` times s2 with `priors` taken off; with slopes if theta `climbs`."""
-    del older  # the covariance of all rows at once is as fast
     parts = covariance(weights, knobs, rows, z)
     tried = [solve(parts, rows, y, f * float(weights.h[S2]), weights.level) for f in factors.tolist()]
     best = int(np.argmax([one.evidence - prior for one, prior in zip(tried, priors.tolist(), strict=True)]))
     found = tried[best]
     slope, odd = gradient(weights, knobs, rows, z, parts, found) if climbs else (None, None)
-    return Pass(best, found.scale, found.alpha, found.noises, found.half, None, slope, odd)
+    return Pass(best, found.scale, found.alpha, found.noises, found.half, slope, odd)
 
 
 def native_pass(
-    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool,
-    older: Older | None = None,
+    knobs: Knobs, rows: Rows, y: Array, z: Array, weights: Weights, factors: Array, priors: Array, climbs: bool
 ) -> Pass:  # fmt: skip
-    """The same, compiled. What an older fit with the same weights knows of the covariance is taken from it."""
-    tables = knobs.compiled()
-    made = native_gp.prepared(
-        tables, weights.h, (weights.effects, weights.choices, weights.embedding), weights.level,
-        (rows.points, *rows.features, rows.counts, rows.trust, rows.times, y), z,
-    )  # fmt: skip
-    size = H + knobs.dim + z.shape[1] if climbs else 0
-    known = None
-    if older is not None and older.fit.native is not None:
-        known = native_gp.Known(older.fit.native.pairs, older.kept)
-    scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, size, known)
-    return Pass(best, scale, made.alpha, made.noises, None, made, slope, odd)
+    """The same, compiled."""
+    tables, width = knobs.compiled(), z.shape[1]
+    of_contexts = np.zeros((2, width))  # nobody asks for other contexts
+    given = {"points": rows.points, **rows.features._asdict(), "counts": rows.counts, "trust": rows.trust}
+    flat = weights.flat(ContextMetric(*of_contexts))
+    made = native_gp.prepared(tables, flat, H, weights.level, {**given, "times": rows.times, "y": y}, z)
+    scale, best, slope, odd = native_gp.fit(tables, made, factors, priors, H + knobs.dim + width if climbs else 0)
+    return Pass(best, scale, made.alpha, made.noises, None, slope, odd)
 
 
 class Targets(NamedTuple):
@@ -378,29 +365,58 @@ def climbed(
 
 
 def fitted(
+    knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float, ready: Ready | None = None
+) -> Fit:
+    """The posterior of the rows; what is ready only saves time."""
+    if knobs.tables is not None:
+        return taken(knobs, _stored(rows), metric, theta, level, np.ones(1))
+    targets, weights = ready.targets if ready is not None else Targets.of(rows.y), Weights.of(theta, knobs, level)
+    bounded = metric.bounded(rows.contexts) if ready is None or ready.bounded is None else ready.bounded
+    z = weighted(bounded, weights.relevance)
+    found = numpy_pass(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
+    parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit)
+    return Fit(knobs, rows, metric, weights, z, *parts, targets.unit, None, theta)
+
+
+def _stored(rows: Rows) -> StoredRows:
+    """Rows whose only loss is y."""
+    stored = StoredRows(rows.points.shape[1], rows.contexts.shape[1], 1, len(rows.y))
+    none = np.zeros(len(rows.y))
+    names = {**rows._asdict(), "losses": rows.y[:, None], "failed": none, "own": none}
+    stored.restore({name: names[name] for name in ROW_ARRAYS})
+    return stored
+
+
+def taken(
     knobs: Knobs,
-    rows: Rows,
+    stored: StoredRows,
     metric: ContextMetric,
     theta: Array,
     level: float,
+    by_loss: Array,
     older: Older | None = None,
-    ready: Ready | None = None,
+    spare: Array | None = None,
 ) -> Fit:
-    """The posterior of the rows: of the first arguments alone, so that a restored one has the same bits.
+    """The same of stored rows, compiled; y = losses @ by_loss. An older one only saves time: it gives the same bits.
 
-    An older one, and what is ready, only save time: they give the same bits.
+    `spare`: memory of a fit that nobody needs any more.
     """
-    targets = ready.targets if ready is not None else Targets.of(rows.y)
-    if older is not None and older.is_of(theta, metric):
-        weights, z = older.fit.weights._replace(level=level), older.z(rows.contexts)
+    tables, n, width = knobs.compiled(), stored.count, len(metric.median)
+    if older is not None and older.fit.native is not None and older.is_of(theta, metric):
+        was, kept, weights = older.fit.native, older.kept, older.fit.weights
+        weights = weights if weights.level == level else weights._replace(level=level)
+        flat = was.block[: was.places.at["points"] // 8]
     else:
-        weights, older = Weights.of(theta, knobs, level), None
-        bounded = None if ready is None else ready.bounded
-        z = weighted(metric.bounded(rows.contexts) if bounded is None else bounded, weights.relevance)
-    look = numpy_pass if knobs.tables is None else native_pass
-    found = look(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False, older)
-    parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit, found.native)
-    return Fit(knobs, rows, metric, weights, z, *parts, theta)
+        was, kept, weights = None, None, Weights.of(theta, knobs, level)
+        flat = weights.flat(metric)
+    made = native_gp.blank_fit(tables, n, flat, H, width, level, spare)
+    center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept)
+    part, d, p, q, e = made.part, tables.d, tables.p, tables.q, tables.e
+    features = Features(part("effects", n, p), part("curved", n, q), part("mean", n), part("embedding", n, e))
+    counts, trust, times, y = (part(name, n) for name in ("counts", "trust", "times", "y"))
+    rows = Rows(part("points", n, d), features, NO_CONTEXTS, y, counts, trust, times)
+    parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
+    return Fit(knobs, rows, metric, weights, part("z", n, width), *parts)
 
 
 def _scatter(repeats: Array, scale: float) -> float:

@@ -4,9 +4,11 @@ Every count that C is told comes from the shape of an array here, and every arra
 """
 
 import ctypes
+import itertools
+import math
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,20 +25,31 @@ if TYPE_CHECKING:
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
-    "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 3, COUNT, *[POINTER] * 5]),
+    "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 6]),
+    "take": (COUNT, [POINTER] * 7),
+    "closest": (None, [POINTER, POINTER, POINTER, COUNT, POINTER, COUNT, POINTER, POINTER]),
     "spare": (None, [POINTER, POINTER, POINTER]),
-    "beside": (None, [*[POINTER] * 3, NUMBER, NUMBER, *[POINTER] * 3]),
-    "solve": (None, [POINTER, POINTER, POINTER]),
-    "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER]),
+    "bill": (None, [*[POINTER] * 4, *[NUMBER] * 3, *[POINTER] * 4]),
+    "billed": (NUMBER, [POINTER] * 7),
+    "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER, POINTER]),
     "means": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 3]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
     "moves": (COUNT, [POINTER, POINTER, NUMBER, POINTER, POINTER]),
-    "descend": (None, [POINTER, POINTER, POINTER, COUNT, POINTER, POINTER, COUNT, COUNT, POINTER]),
+    "descend": (None, [*[POINTER] * 3, COUNT, POINTER, POINTER, *[COUNT] * 3, POINTER]),
+    "choose_room": (COUNT, [POINTER, COUNT, COUNT, COUNT]),
+    "choose": (
+        None,
+        [*[POINTER] * 5, COUNT, *[POINTER] * 3, COUNT, POINTER, NUMBER, COUNT, COUNT, POINTER, POINTER],
+    ),
     "value": (
         None,
         [POINTER, COUNT, POINTER, COUNT, *[POINTER] * 4, NUMBER, POINTER, COUNT, *[POINTER] * 3],
     ),
 }
+
+NOT_DEFINITE = "the covariance of the rows is not positive definite"
+SPARE_VALUES = 4  # of all knobs: as long as there is room for so many, four are looked at together
+VALUES_OF_CONTINUUM = 64  # of one knob that a search meets, about: what is known of more is not kept
 
 
 def ready() -> bool:
@@ -98,6 +111,8 @@ class KnobTables:
             2 if own is None else max(len(own) if len(own) <= 8 or loose else 6, 6)
             for own, loose in zip(knobs.levels, knobs.unordered.tolist(), strict=True)
         )
+        self.widths = 2 * (self.d + self.p + self.q + self.e + 1)  # of two points with their features
+        self.most_values = sum(VALUES_OF_CONTINUUM if own is None else len(own) for own in knobs.levels) + SPARE_VALUES
         counts = (
             self.d, self.p, self.q, self.e, len(knobs.ordered), len(knobs.switches), len(knobs.hot_knob),
             len(knobs.hot_choice),
@@ -115,90 +130,161 @@ class NativeFit(NamedTuple):
     """GpFit of gp.h, and the arrays that it points to."""
 
     struct: bytes
-    owners: tuple[Array, ...]
+    block: Array  # that all of it lies in
+    places: "FitPlaces"
     context_dim: int
     root: Array
-    pairs: Array  # [2, n, n] covariance without level and noise, and kc; up to the diagonal
+    pairs: Array  # [3, n, n] covariance without level and noise, kc and kt; up to the diagonal
     alpha: Array
     noises: Array
 
+    def part(self, name: str, *shape: int) -> Array:
+        """What GpFit calls so."""
+        at = self.places.at[name]
+        return self.block[at // 8 :][: math.prod(shape)].reshape(shape)
 
-class Known(NamedTuple):
-    """The pairs of an older fit with the same weights."""
 
-    pairs: Array  # [2, m, m]
-    kept: NDArray[np.int64]  # [n] where each row was there, ascending; -1: nowhere
+class FitPlaces(NamedTuple):
+    """Where in its block each part of a GpFit begins, in bytes."""
+
+    at: dict[str, int]
+    size: int  # of the block
+
+
+@lru_cache(maxsize=1024)
+def fit_places(n: int, d: int, p: int, q: int, e: int, c: int, hypers: int) -> FitPlaces:
+    sizes = {
+        "hyper": hypers, "effect_weight": p, "choice_weight": p, "embedding_weight": e, "relevance": c, "median": c,
+        "deviation": c, "points": n * d, "effects": n * p, "curved": n * q, "mean": n, "embedding": n * e, "z": n * c,
+        "counts": n, "trust": n, "times": n, "y": n, "embedded": e * n, "turned": (2 * p + q) * n, "root": n * n,
+        "kernel": n * n, "alike": n * n, "lately": n * n, "alpha": n, "noises": n,
+    }  # fmt: skip
+    ends = list(itertools.accumulate(sizes.values(), initial=0))
+    return FitPlaces({name: 8 * end for name, end in zip(sizes, ends, strict=False)}, ends[-1])
+
+
+def blank_fit(
+    tables: KnobTables, n: int, weights: Array, hypers: int, context_dim: int, level: float, spare: Array | None = None
+) -> NativeFit:
+    """Memory for a fit to n rows, a `spare` one if it is large enough; `weights`: its first parts, up to deviations."""
+    places = fit_places(n, tables.d, tables.p, tables.q, tables.e, context_dim, hypers)
+    block = spare if spare is not None and len(spare) >= places.size else np.empty(places.size)
+    block[: len(weights)] = weights
+    at = address(block)
+    packed = _FIT.pack(n, context_dim, level, *[at + place for place in places.at.values()])
+    first, last = places.at["root"] // 8, places.at["alpha"] // 8
+    square = n * n
+    return NativeFit(
+        packed, block, places, context_dim, block[first : first + square].reshape(n, n),
+        block[first + square : last].reshape(3, n, n), block[last : last + n], block[last + n : last + 2 * n],
+    )  # fmt: skip
+
+
+_HERE, _SIX, _FIT, _STORED = (struct.Struct(form) for form in ("6d6Q", "6d", "2qd25Q", "2q2Q"))
 
 
 def prepared(
-    tables: KnobTables, h: Array, weights: tuple[Array, ...], level: float, rows: tuple[Array, ...], z: Array
+    tables: KnobTables, weights: Array, hypers: int, level: float, rows: Mapping[str, Array], z: Array
 ) -> NativeFit:
-    """Memory for a fit; weights of effects, choices and embedding; rows: points, features, counts, trust, times, y."""
-    points, effects, curved, mean, embedding, counts, trust, times, y = rows
-    n = len(y)
-    embedded, turned = np.empty((tables.e, n)), np.empty((2 * tables.p + tables.q, n))
-    root, pairs, alpha, noises = np.empty((n, n)), np.empty((2, n, n)), np.empty(n), np.empty(n)
-    given = (h, *weights, points, effects, curved, mean, embedding, z, counts, trust, times, y)
-    owners = (
-        *(np.ascontiguousarray(a, dtype=np.float64) for a in given), embedded, turned, root, *pairs, alpha, noises,
-    )  # fmt: skip
-    packed = struct.pack(f"2qd{len(owners)}Q", n, z.shape[1], level, *map(address, owners))
-    return NativeFit(packed, owners, z.shape[1], root, pairs, alpha, noises)
+    """A fit to be made; `weights` as for `blank_fit`, rows by their names in GpFit."""
+    made = blank_fit(tables, len(z), weights, hypers, z.shape[1], level)
+    for name, array in (*rows.items(), ("z", z)):
+        at = made.places.at[name] // 8
+        made.block[at : at + array.size] = array.reshape(-1)
+    return made
 
 
 def fit(
-    tables: KnobTables, made: NativeFit, factors: Array, priors: Array, slopes: int, known: Known | None = None
+    tables: KnobTables, made: NativeFit, factors: Array, priors: Array, slopes: int
 ) -> tuple[float, int, Array | None, Array | None]:
     """The scale, which factor of the noise; slopes of the evidence and how odd each row is, if `slopes` > 0."""
     n = len(made.alpha)
     slope, odd = (np.empty(slopes), np.empty(n)) if slopes else (None, None)
     out = np.empty(2)
-    widths = tables.p + tables.e + made.context_dim
-    memory = scratch(7 * n * n + n * (widths + 8) + 2 * widths)
-    if known is not None and slopes:
-        raise ValueError("slopes need all parts of the covariance")
-    of_known = (0, 0, 0) if known is None else (address(known.pairs), known.pairs.shape[1], address(known.kept))
     if functions()["fit"](
-        tables.struct, made.struct, len(factors), address(factors), address(priors), *of_known,
-        0 if slope is None else address(slope), 0 if odd is None else address(odd), address(out), memory,
+        tables.struct, made.struct, len(factors), address(factors), address(priors),
+        0 if slope is None else address(slope), 0 if odd is None else address(odd), address(out),
+        scratch(_fit_room(tables, n, made.context_dim)),
     ):  # fmt: skip
-        raise np.linalg.LinAlgError("the covariance of the rows is not positive definite")
+        raise np.linalg.LinAlgError(NOT_DEFINITE)
     return float(out[0]), int(out[1]), slope if slope is None else 0.5 * slope, odd
+
+
+def _fit_room(tables: KnobTables, n: int, context_dim: int) -> int:
+    widths = tables.p + tables.e + context_dim
+    return 7 * n * n + n * (widths + 8) + 2 * widths
+
+
+def take(
+    tables: KnobTables, made: NativeFit, table: Array, columns: int, weights: Array, older: NativeFit | None,
+    kept: NDArray[np.int64] | None,
+) -> list[float]:  # fmt: skip
+    """Fit stored rows, the first of `table`: center, unit, spread and scale.
+
+    An older fit with the same weights, and where each row was in it, ascending, -1: nowhere, save time.
+    """
+    n, out = len(made.alpha), np.empty(4)
+    stored = _STORED.pack(table.shape[1], columns, address(table), address(weights))
+    was = (None, None) if older is None or kept is None else (older.struct, address(kept))
+    room = scratch(_fit_room(tables, n, made.context_dim))
+    if functions()["take"](tables.struct, made.struct, stored, *was, address(out), room):
+        raise np.linalg.LinAlgError(NOT_DEFINITE)
+    found: list[float] = out.tolist()
+    return found
+
+
+def closest(
+    tables: KnobTables, made: NativeFit, table: Array, columns: int, kept: NDArray[np.int64], row: int = -1
+) -> tuple[float, int, int]:
+    """How similar the most similar two stored rows of one point are, and which; `kept`: where each is in the fit.
+
+    With a row: 0, and the one most like it.
+    """
+    n, out = len(kept), np.empty(3)
+    stored = _STORED.pack(table.shape[1], columns, address(table), 0)
+    room = scratch(n * (made.context_dim + tables.e) + tables.widths)
+    functions()["closest"](tables.struct, made.struct, stored, n, address(kept), row, address(out), room)
+    alike, one, two = out.tolist()
+    return alike, int(one), int(two)
 
 
 def spare(made: NativeFit) -> Array:
     """[n] the variance of each row given the others, without its noise."""
     n = len(made.alpha)
     out = np.empty(n)
-    functions()["spare"](made.struct, address(out), scratch(2 * n * n))
+    functions()["spare"](made.struct, address(out), scratch(n * n))
     return out
 
 
-def beside(made: NativeFit, lin: Array, choice: Array, own: float, own_choice: float) -> tuple[Array, Array]:
-    """See bill.py; lin, choice [n]: what each row shares with the default."""
+def bill(
+    tables: KnobTables, made: NativeFit, own: Array, prices: tuple[float, ...], center: float, unit: float, scale: float
+) -> tuple[Array, list[float]]:
+    """[2, n] weights of the rows, and what is left of them; spent, earned and the variance; see bill.py."""
     n = len(made.alpha)
-    out = np.empty((n, n)), np.empty((n, n))
-    memory = scratch(n)
-    functions()["beside"](made.struct, address(lin), address(choice), own, own_choice, *map(address, out), memory)
-    return out
-
-
-def solve(made: NativeFit, b: Array) -> Array:
-    """The covariance of the rows with noise, its inverse times b [n]."""
-    out = np.empty(len(b))
-    functions()["solve"](made.struct, address(b), address(out))
-    return out
+    block = np.empty(2 * n + 3)
+    at, own = address(block), np.ascontiguousarray(own)
+    memory = scratch(9 * n + tables.widths)
+    functions()["bill"](
+        tables.struct, made.struct, _SIX.pack(*prices), address(own), center, unit, scale, at, at + 8 * n, at + 16 * n,
+        memory,
+    )  # fmt: skip
+    return block[: 2 * n].reshape(2, n), block[2 * n :].tolist()
 
 
 class NativeHere:
     """GpHere of gp.h: a fit in one context."""
 
-    def __init__(self, tables: KnobTables, made: NativeFit, z: Array, now: float) -> None:
-        self._tables, self._made, n = tables, made, len(made.alpha)
-        self._arrays = [np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(tables.p), np.empty(tables.q)]
-        self.kc, self.share, *_, self.effects, self.curved = self._arrays
-        self._struct = ctypes.create_string_buffer(struct.pack("3d6Q", 0.0, 0.0, 0.0, *map(address, self._arrays)))
-        functions()["here"](tables.struct, made.struct, self._struct, address(np.ascontiguousarray(z)), now)
+    def __init__(self, tables: KnobTables, made: NativeFit, context: Array, now: float) -> None:
+        self._tables, self._made, n, p = tables, made, len(made.alpha), tables.p
+        block = np.empty(4 * n + p + tables.q)
+        self.kc, self.share = block[:n], block[n : 2 * n]
+        self.effects, self.curved = block[4 * n : 4 * n + p], block[4 * n + p :]
+        at = address(block)
+        places = (at, at + 8 * n, at + 16 * n, at + 24 * n, at + 32 * n, at + 8 * (4 * n + p))
+        self._struct = ctypes.create_string_buffer(_HERE.pack(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, *places))
+        given = np.ascontiguousarray(context)
+        functions()["here"](tables.struct, made.struct, self._struct, address(given), now, scratch(len(given) + 1))
+        *_, self.visits, self.at_default, self.defaults = _SIX.unpack_from(self._struct)
 
     def mean(self, points: Array) -> Array:
         t, points, m = self._tables, np.ascontiguousarray(points), len(points)
@@ -209,7 +295,7 @@ class NativeHere:
     def joint(self, points: Array) -> tuple[Array, Array]:
         t, points, m, n = self._tables, np.ascontiguousarray(points), len(points), len(self.kc)
         mean, covariance = np.empty(m), np.empty((m, m))
-        memory = scratch(2 * m * (t.p + t.q + t.e) + n * (2 * m + 4) + 3 * t.p + t.q)
+        memory = scratch(2 * m * (t.p + t.q + t.e) + n * (m + 1) + t.p + t.q + self._table_room(m * t.d))
         functions()["joint"](
             t.struct, self._made.struct, self._struct, m, address(points), address(mean), address(covariance), memory
         )
@@ -217,12 +303,41 @@ class NativeHere:
 
     def descend(self, starts: list[Array], steps: int) -> list[tuple[Array, float]]:
         t, most, count, ends = self._tables, self._tables.most_moves, len(starts), np.array(starts)
-        means = np.empty(count)
-        memory = scratch(most * (t.d + 3) + 2 * t.d + 2 + self._means_room(most) + count * steps * (2 * t.d + 1))
+        means, n = np.empty(count), len(self.kc)
+        room = most * (t.d + 2) + 2 * t.d + n * (t.d + 1) + count * steps * (2 * t.d + 1)
         functions()["descend"](
-            t.struct, self._made.struct, self._struct, count, address(ends), address(means), steps, most, memory
-        )
+            t.struct, self._made.struct, self._struct, count, address(ends), address(means), steps, most,
+            t.most_values, scratch(room + self._table_room(t.most_values)),
+        )  # fmt: skip
         return list(zip(ends, means.tolist(), strict=True))
+
+    def choose(
+        self, uniform: Array, normal: Array | None, barred: Array, reached: Array | None, nodes: Array, looks: Array,
+        horizon: float,
+    ) -> Array:  # fmt: skip
+        """[d + 6] the point; its place in SOURCES; its mean and variance; those of the default; their covariance."""
+        t, n = self._tables, len(self.kc)
+        out, call = np.empty(t.d + 6), functions()
+        memory = scratch(call["choose_room"](t.struct, n, t.most_moves, t.most_values))
+        call["choose"](
+            t.struct, self._made.struct, self._struct, address(uniform), 0 if normal is None else address(normal),
+            len(barred), address(barred), 0 if reached is None else address(reached), address(nodes), len(looks),
+            address(looks), horizon, t.most_moves, t.most_values, address(out), memory,
+        )  # fmt: skip
+        return out
+
+    def billed(self, weights: Array, point: Array) -> float:
+        """The covariance of a bill and of the gap of a point here; weights [2, n] as `bill` gave them."""
+        t, n, at = self._tables, len(self.kc), address(weights)
+        found: float = functions()["billed"](
+            t.struct, self._made.struct, self._struct, at, at + 8 * n, address(np.ascontiguousarray(point)),
+            scratch(2 * n + t.widths),
+        )  # fmt: skip
+        return found
+
+    def _table_room(self, values: int) -> int:
+        t, n = self._tables, len(self.kc)
+        return (values + 1) * (2 * n + 3) + 3 * n + 2 * t.d + t.p + t.q + t.e
 
     def _means_room(self, m: int) -> int:
         t, n = self._tables, len(self.kc)

@@ -19,16 +19,14 @@ LEAST_VARIANCE = 1e-12  # in units of a^2: by rounding it may be below 0
 
 
 class ContextPosterior:
-    """Good for ever: a fit is never changed."""
+    """Good for as long as its fit is: until the family has learned twice."""
 
     def __init__(self, fit: Fit, context: Array, now: float) -> None:
         self.fit = fit
         h, rows = fit.weights.h, fit.rows
         self.native: NativeHere | None = None
         if fit.native is not None:
-            self.native = NativeHere(
-                fit.knobs.compiled(), fit.native, fit.metric.z(context, fit.weights.relevance), now
-            )
+            self.native = NativeHere(fit.knobs.compiled(), fit.native, context, now)
             self.kc: Array = self.native.kc
             return
         self.kc = likeness(fit.metric.z(context, fit.weights.relevance)[None], fit.z)[0]
@@ -37,15 +35,18 @@ class ContextPosterior:
         self.base: Array = fit.weights.level + h[VC] * self.kc + h[VT] * kt
         self.own_share, self.own_base = h[GS] + h[GC] + h[GT], fit.weights.level + h[VC] + h[VT]
 
-    @property
-    def row_share(self) -> Array:
-        """[n] how much of each row's effects holds here, now."""
-        return self.share if self.native is None else self.native.share
-
     @cached_property
     def visits(self) -> float:
         """How many samples there are of situations like this one."""
-        return float(self.kc @ self.fit.rows.counts)
+        return float(self.kc @ self.fit.rows.counts) if self.native is None else self.native.visits
+
+    def default_runs(self) -> tuple[float, float]:
+        """How many samples of such situations are of the default; how many rows are."""
+        if self.native is not None:
+            return self.native.at_default, self.native.defaults
+        rows, default = self.fit.rows, self.fit.knobs.default
+        runs = (rows.points == default).all(axis=1)
+        return float(self.kc @ np.where(runs, rows.counts, 0.0)), float(runs.sum())
 
     @cached_property
     def _linear(self) -> tuple[Array, Array, float, Array]:

@@ -133,7 +133,19 @@ def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Ar
     return [found[i] for i in order.tolist()]
 
 
-def candidates(here: ContextPosterior, barred: set[bytes], rng: np.random.Generator) -> Candidates:
+class Draws(NamedTuple):
+    """What is left to chance in one search: as much in every context."""
+
+    uniform: Array  # [SEVERAL, 2 d + 1]: how many knobs move, which of them, and where to
+    normal: Array | None  # [SEVERAL + ELSEWHERE, d]; None where no knob is a scale
+
+    @classmethod
+    def of(cls, knobs: Knobs, rng: np.random.Generator) -> "Draws":
+        uniform = rng.random((SEVERAL, 2 * knobs.dim + 1))
+        return cls(uniform, rng.standard_normal((SEVERAL + ELSEWHERE, knobs.dim)) if knobs.has_scale else None)
+
+
+def candidates(here: ContextPosterior, barred: set[bytes], draws: Draws) -> Candidates:
     """Points that may be worth a look; those that are barred are left out."""
     knobs = here.fit.knobs
     tried = best_rows(here, barred, BEST_ROWS) or [knobs.default]
@@ -141,34 +153,27 @@ def candidates(here: ContextPosterior, barred: set[bytes], rng: np.random.Genera
     ends = [end for end in ends if end[0].tobytes() not in barred] or [(tried[0], 0.0)]
     x0 = min(ends, key=lambda end: end[1])[0]
     lines, line_knob = moves(knobs, x0, STEP)
-    counts = np.minimum(1 + rng.geometric(0.5, SEVERAL), knobs.dim)
-    order = rng.random((SEVERAL, knobs.dim)).argsort(axis=1)
-    pick, normal = rng.random((SEVERAL, knobs.dim)), rng.normal(size=(SEVERAL, knobs.dim))
-    first = line_knob.searchsorted(np.arange(knobs.dim + 1)).tolist()  # line of each knob
-    moved_to, at = lines[np.arange(len(lines)), line_knob].tolist(), x0.tolist()
-    moved: list[tuple[int, int, float]] = []  # candidate, knob, where to
-    for i, (js, count) in enumerate(zip(order.tolist(), counts.tolist(), strict=True)):
-        for j in js[:count]:
+    parts = [x0[None], np.array([*(point for point, _ in ends), *tried]), knobs.default[None], lines]
+    parts += [_several(knobs, x0, lines, line_knob, draws)]
+    if draws.normal is not None:
+        parts += [snapped(knobs, np.where(knobs.scale, x0 + LITTLE * draws.normal[SEVERAL:], x0))]
+    groups = [len(part) for part in parts]
+    source, lined = np.repeat(np.arange(len(groups)), groups), sum(groups[:3])
+    return Candidates(knobs.lawful(np.concatenate(parts)), source, lined + np.arange(len(lines)), line_knob)
+
+
+def _several(knobs: Knobs, x0: Array, lines: Array, line_knob: Indices, draws: Draws) -> Array:
+    """[SEVERAL, d] x0 with two knobs moved, or more: half as often with one more each."""
+    several, dim = np.repeat(x0[None], SEVERAL, axis=0), knobs.dim
+    first = line_knob.searchsorted(np.arange(dim + 1)).tolist()  # line of each knob
+    for i, (count, *drawn) in enumerate(draws.uniform.tolist()):
+        order, pick = np.argsort(drawn[:dim]).tolist(), drawn[dim:]
+        for j in order[: 2 + sum(count < 0.5**k for k in range(1, dim))]:
             if knobs.levels[j] is None:
-                to = min(max(at[j] + WIDE * float(normal[i, j]), 0.0), 1.0)
-            else:
-                to = moved_to[first[j] + int(float(pick[i, j]) * (first[j + 1] - first[j]))]
-            moved.append((i, j, to))
-    groups = [1, len(ends) + len(tried), 1, len(lines), SEVERAL, ELSEWHERE if knobs.scale.any() else 0]
-    *_, lined, moved_at, away_at, end = np.cumsum([0, *groups]).tolist()
-    points = np.empty((end, knobs.dim))
-    points[0], points[lined - 1] = x0, knobs.default
-    points[1 : lined - 1] = [point for point, _ in ends] + tried
-    points[lined:moved_at] = lines
-    several = points[moved_at:away_at]
-    several[:] = x0
-    rows, columns, values = zip(*moved, strict=True)
-    several[rows, columns] = values
-    if away_at < end:
-        away = x0 + LITTLE * rng.normal(size=(ELSEWHERE, knobs.dim))
-        points[away_at:] = snapped(knobs, np.where(knobs.scale, away, x0))
-    source = np.repeat(np.arange(len(groups)), groups)
-    return Candidates(knobs.lawful(points), source, np.arange(lined, moved_at), line_knob)
+                several[i, j] = min(max(x0[j] + WIDE * draws.normal[i, j], 0.0), 1.0)  # type: ignore[index]
+            elif first[j + 1] > first[j]:
+                several[i, j] = lines[first[j] + int(pick[j] * (first[j + 1] - first[j])), j]
+    return several
 
 
 def point_keys(points: Array) -> list[bytes]:

@@ -33,12 +33,11 @@ def knowledge_gradient(
     knobs: Knobs, found: Candidates, mean: Array, covariance: Array, noise: float, rows: int
 ) -> Array:
     """[m] how far a look at each candidate is expected to lower the least mean."""
-    weights = node_weights(rows)
+    nodes = weighted_nodes(rows)
     if knobs.tables is not None:
         lines = (found.lines, found.line_knob)
-        return native_gp.value(
-            knobs.tables, found.points, *lines, mean, covariance, noise, np.stack([NODES, weights]), LOOKS
-        )
+        return native_gp.value(knobs.tables, found.points, *lines, mean, covariance, noise, nodes, LOOKS)
+    weights = nodes[1]
     variance = np.maximum(covariance.diagonal(), LEAST_VARIANCE)
     value = np.zeros(len(mean))
     for looks in LOOKS.tolist():
@@ -65,9 +64,8 @@ def fall(mean: Array, moved: Array, weights: Array) -> Array:
 
 
 @lru_cache(maxsize=256)
-def node_weights(rows: int) -> Array:
-    """[12] of Student's t: hyperparameters that were fitted to few rows are not known well."""
+def weighted_nodes(rows: int) -> Array:
+    """[2, 12] NODES, and weights of Student's t: hyperparameters that were fitted to few rows are not known well."""
     tail = TAIL + rows / TAIL_ROWS
     weights: Array = (1.0 + NODES**2 / tail) ** (-0.5 * (tail + 1.0)) * STEPS_BETWEEN
-    weights /= weights.sum()
-    return weights
+    return np.stack([NODES, weights / weights.sum()])

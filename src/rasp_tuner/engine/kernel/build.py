@@ -31,10 +31,14 @@ CONSTANTS = {  # which constants of which modules each of these headers has
         "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES EARLY_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
     },
     "gp_constants.h": {
+        "../../core/context_metric.py": "LINEAR_DEVIATIONS FARTHEST",
+        "../../core/numerics.py": "LARGEST SMALLEST",
+        "../gp/bill.py": "SMALL_STEP",
         "../gp/knobs.py": "MOST_FEW CHOICE_APART SAME_LEVEL",
-        "../gp/model.py": "MEMORY_STEPS JITTER GUESS_ROWS",
+        "../gp/model.py": "MEMORY_STEPS JITTER GUESS_SHARE GUESS_ROWS SAME_SHARE UNTOLD_SHARE LEAST_UNIT",
         "../gp/posterior.py": "LEAST_VARIANCE",
-        "../gp/search.py": "NEAR MOST_MOVE LEAST_CURVATURE",
+        "../gp/search.py": "NEAR STEP WIDE MOST_MOVE DESCENTS LEAST_CURVATURE BEST_ROWS SHORTLIST SEVERAL ELSEWHERE"
+        " LITTLE",
         "../gp/value.py": "LEAST_BEND MOST_SHIFT",
     },
 }

@@ -1,5 +1,16 @@
 /* Written by build.py: the constants of these Python files, whose comments say what they bound. */
 
+/* context_metric.py */
+#define LINEAR_DEVIATIONS 3.0
+#define FARTHEST 1000000.0
+
+/* numerics.py */
+#define LARGEST 1e+100
+#define SMALLEST 1e-300
+
+/* bill.py */
+#define SMALL_STEP 1e-06
+
 /* knobs.py */
 #define MOST_FEW 8
 #define CHOICE_APART 0.7
@@ -8,15 +19,27 @@
 /* model.py */
 #define MEMORY_STEPS 20.0
 #define JITTER 1e-08
+#define GUESS_SHARE 0.5
 #define GUESS_ROWS 2.0
+#define SAME_SHARE 1e-12
+#define UNTOLD_SHARE 0.1
+#define LEAST_UNIT 1e-250
 
 /* posterior.py */
 #define LEAST_VARIANCE 1e-12
 
 /* search.py */
 #define NEAR 0.05
+#define STEP 0.1
+#define WIDE 0.2
 #define MOST_MOVE 0.3
+#define DESCENTS 4
 #define LEAST_CURVATURE 0.001
+#define BEST_ROWS 4
+#define SHORTLIST 16
+#define SEVERAL 16
+#define ELSEWHERE 8
+#define LITTLE 0.15
 
 /* value.py */
 #define LEAST_BEND 0.2

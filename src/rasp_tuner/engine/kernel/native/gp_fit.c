@@ -5,10 +5,9 @@
 #include "gp.h"
 #include "linear.h"
 
-int cholesky(int64_t n, const double *A, double *lower); /* linear.c */
 void inverse_of_root(int64_t n, double *root, double *inverse);
 
-enum { WIDE = 16, STRIP = 32 }; /* numbers in a context from which on pairs of rows are gone through along them */
+enum { LONG = 16, STRIP = 32 }; /* numbers in a context from which on pairs of rows are gone through along them */
 
 /* Parts of the covariance: lower triangles [n, n] of pairs of rows, or one row of them where the stride is 0. */
 typedef struct {
@@ -43,7 +42,7 @@ static Columns columns_of(const GpKnobs *k, const GpFit *f, double *scratch) {
     c.curved = c.choices + n * k->p;
     for (int64_t a = 0; a < k->e; a++)
         for (int64_t i = 0; i < n; i++) c.embedded[a * n + i] = f->embedding[i * k->e + a] * f->embedding_weight[a];
-    if (f->c < WIDE) turned(n, f->c, f->z, NULL, c.z);
+    if (f->c < LONG) turned(n, f->c, f->z, NULL, c.z);
     turned(n, k->p, f->effects, f->effect_weight, c.effects);
     turned(n, k->p, f->effects, f->choice_weight, c.choices);
     turned(n, k->q, f->curved, k->curved_variance, c.curved);
@@ -92,7 +91,7 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
     double *restrict kc = s.kc, *restrict kt = s.kt, *restrict lin = s.lin, *restrict choice = s.choice;
     double *restrict res = s.res, *restrict gap = s.gap;
     squared_gaps(n, i, count, k->e, c->embedded, gap);
-    if (f->c < WIDE) squared_gaps(n, i, count, f->c, c->z, kc);
+    if (f->c < LONG) squared_gaps(n, i, count, f->c, c->z, kc);
     else if (!c->gaps_known) {
         for (int64_t j = 0; j < count; j++) kc[j] = 0.0;
         for (int64_t from = 0; from < f->c; from += STRIP) context_gaps(i, count, from, f->c, f->z, kc);
@@ -116,68 +115,75 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
     }
 }
 
-/* The lower triangles of f->kernel, without level and noise, and f->alike. Of rows that are those of an older fit with the same weights,
- * `kept` [n] says where they were there, ascending; -1: nowhere. */
-WIDER static void covariance(const GpKnobs *k, const GpFit *f, const double *older, int64_t old_n, const int64_t *kept,
-                             Parts s, double *scratch) {
+/* The lower triangles of f->kernel, without level and noise, of f->alike and f->lately. Of rows that are those of an older
+ * fit with the same weights, `kept` [n] says where they were there, ascending; -1: nowhere. */
+WIDER static void covariance(const GpKnobs *k, const GpFit *f, const GpFit *older, const int64_t *kept, Parts s,
+                             double *scratch) {
     const int64_t n = f->n;
     Columns columns = columns_of(k, f, scratch);
-    if (!older && f->c >= WIDE && s.stride) {
-        columns.gaps_known = 1;
-        for (int64_t i = 0; i < n; i++) memset(s.kc + i * n, 0, sizeof(double) * (size_t)n);
-        for (int64_t from = 0; from < f->c; from += STRIP)
-            for (int64_t i = 0; i < n; i++) context_gaps(i, i + 1, from, f->c, f->z, s.kc + i * n);
-    }
-    if (!older)
+    if (!older) {
+        if (f->c >= LONG && s.stride) {
+            columns.gaps_known = 1;
+            for (int64_t i = 0; i < n; i++) memset(s.kc + i * n, 0, sizeof(double) * (size_t)n);
+            for (int64_t from = 0; from < f->c; from += STRIP)
+                for (int64_t i = 0; i < n; i++) context_gaps(i, i + 1, from, f->c, f->z, s.kc + i * n);
+        }
         for (int64_t i = 0; i < n; i++) {
             const int64_t at = i * s.stride;
             const Parts row = {s.kc + at, s.kt + at, s.lin + at, s.choice + at, s.res + at, s.gap + at, 0};
             covariances(k, f, &columns, i, i + 1, row, f->kernel + i * n);
             memcpy(f->alike + i * n, row.kc, sizeof(double) * (size_t)(i + 1));
+            memcpy(f->lately + i * n, row.kt, sizeof(double) * (size_t)(i + 1));
         }
-    else {
-        double *row = scratch + n * f->c; /* [n] */
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j <= i && kept[i] >= 0; j++)
-                if (kept[j] >= 0) {
-                    const int64_t at = kept[i] * old_n + kept[j];
-                    f->kernel[i * n + j] = older[at];
-                    f->alike[i * n + j] = older[old_n * old_n + at];
-                }
-        for (int64_t i = 0; i < n; i++)
-            if (kept[i] < 0) {
-                covariances(k, f, &columns, i, n, s, row); /* of the parts, the first row */
-                for (int64_t j = 0; j <= i; j++) f->kernel[i * n + j] = row[j], f->alike[i * n + j] = s.kc[j];
-                for (int64_t j = i + 1; j < n; j++) f->kernel[j * n + i] = row[j], f->alike[j * n + i] = s.kc[j];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0, end; j <= i && kept[i] >= 0; j = end) { /* columns that were side by side, at once */
+            for (end = j + 1; end <= i && kept[j] >= 0 && kept[end] == kept[end - 1] + 1;) end++;
+            const size_t size = sizeof(double) * (size_t)(end - j);
+            const int64_t to = i * n + j, at = kept[i] * older->n + kept[j];
+            if (kept[j] < 0) continue;
+            memcpy(f->kernel + to, older->kernel + at, size);
+            memcpy(f->alike + to, older->alike + at, size);
+            memcpy(f->lately + to, older->lately + at, size);
+        }
+    double *row = scratch + n * f->c; /* [n] */
+    for (int64_t i = 0; i < n; i++)
+        if (kept[i] < 0) {
+            covariances(k, f, &columns, i, n, s, row); /* of the parts, the first row */
+            for (int64_t j = 0; j < n; j++) {
+                const int64_t at = j <= i ? i * n + j : j * n + i;
+                f->kernel[at] = row[j], f->alike[at] = s.kc[j], f->lately[at] = s.kt[j];
             }
-    }
-}
-
-/* x [n] becomes the solution of root root' x = b. */
-static void solve(int64_t n, const double *root, const double *b, double *x) {
-    for (int64_t i = 0; i < n; i++) x[i] = (b[i] - dot(i, root + i * n, x)) / root[i * n + i];
-    for (int64_t i = n - 1; i >= 0; i--) {
-        x[i] /= root[i * n + i];
-        add_scaled(i, -x[i], root + i * n, x);
-    }
+        }
 }
 
 typedef struct {
     double scale, evidence; /* a; its logarithm */
 } Solved;
 
-/* The factor and alpha under a noise of s2; `noises`, `alpha` and `root` of f are written. Not finite: not definite. */
-static Solved solved(const GpFit *f, double s2, double *of_y, double *of_mean) {
+/* The factor and alpha under a noise of s2; `noises`, `alpha` and `root` of f are written. Not finite: not definite.
+ * Where the first rows are those of an older fit with the same weights, so is their factor. x: [2, n]; scratch: n. */
+static Solved solved(const GpFit *f, double s2, const GpFit *older, const int64_t *kept, double *x, double *scratch) {
     const int64_t n = f->n;
     Solved out = {0.0, -INFINITY};
-    for (int64_t i = 0; i < n; i++) {
+    int64_t from = 0;
+    for (int64_t i = 0; i < n; i++) f->noises[i] = s2 / (f->counts[i] * f->trust[i]);
+    if (older && older->level == f->level)
+        while (from < n && kept[from] == from && older->noises[from] == f->noises[from]) from++;
+    for (int64_t i = 0; i < from; i++) {
+        memcpy(f->root + i * n, older->root + i * older->n, sizeof(double) * (size_t)(i + 1));
+        memset(f->root + i * n + i + 1, 0, sizeof(double) * (size_t)(n - 1 - i));
+    }
+    for (int64_t i = from; i < n; i++) {
         for (int64_t j = 0; j <= i; j++) f->root[i * n + j] = f->kernel[i * n + j] + f->level;
-        f->noises[i] = s2 / (f->counts[i] * f->trust[i]);
         f->root[i * n + i] += f->noises[i] + JITTER * f->level;
     }
-    if (cholesky(n, f->root, f->root)) return out;
-    solve(n, f->root, f->y, of_y);
-    solve(n, f->root, f->mean, of_mean);
+    if (gp_factor(n, from, f->root, scratch)) return out;
+    double *of_y = x, *of_mean = x + n;
+    memcpy(of_y, f->y, sizeof(double) * (size_t)n);
+    memcpy(of_mean, f->mean, sizeof(double) * (size_t)n);
+    gp_solve(n, f->root, x, scratch);
     const double big = dot(n, f->y, of_y) + GUESS_ROWS, b = dot(n, f->y, of_mean), rows = (double)n + GUESS_ROWS;
     const double q = (b + sqrt(b * b + 4.0 * big * rows)) / (2.0 * big);
     double log_root = 0.0;
@@ -271,19 +277,18 @@ WIDER static void slopes(const GpKnobs *k, const GpFit *f, Parts s, const double
 /* Fit the rows. Of `factors` times the noise the one of greatest evidence is taken, with `priors` [count] taken off the
  * evidence of each. With `slope`, slopes of the evidence [HYPERS + d + c] and odd [n] are written, too.
  * out [2]: the scale, and which factor. Returns 0, or 1 if no covariance was positive definite.
- * With `older` [2, old_n, old_n], kernel and alike of another fit, see `covariance`.
+ * With an older fit of the same weights, and no slopes, see `covariance`.
  * scratch: 7 n^2 + n (c + p + 8) + 2 p + e + c. */
-GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors,
-                           const double *priors, const double *older, int64_t old_n, const int64_t *kept, double *slope,
-                           double *odd, double *out, double *scratch) {
+int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
+               const GpFit *older, const int64_t *kept, double *slope, double *odd, double *out, double *scratch) {
     const int64_t n = f->n;
-    const Parts s = parts_in(scratch, n, slope != NULL || f->c >= WIDE);
+    const Parts s = parts_in(scratch, n, slope != NULL || (f->c >= LONG && !older));
     double *inverse = scratch + 6 * n * n, *rest = scratch + 7 * n * n, best = -INFINITY;
-    covariance(k, f, older, old_n, kept, s, rest);
+    covariance(k, f, older, kept, s, rest);
     int64_t chosen = -1, last = -1;
     Solved found = {0.0, -INFINITY};
     for (int64_t i = 0; i < count; i++) {
-        const Solved one = solved(f, factors[i] * f->hyper[S2], rest, rest + n);
+        const Solved one = solved(f, factors[i] * f->hyper[S2], older, kept, rest, rest + 2 * n);
         last = i;
         if (one.evidence - priors[i] > best) {
             best = one.evidence - priors[i];
@@ -292,7 +297,7 @@ GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, cons
         }
     }
     if (chosen < 0) return 1;
-    if (chosen != last) found = solved(f, factors[chosen] * f->hyper[S2], rest, rest + n);
+    if (chosen != last) found = solved(f, factors[chosen] * f->hyper[S2], older, kept, rest, rest + 2 * n);
     out[0] = found.scale;
     out[1] = (double)chosen;
     if (slope) {
@@ -303,34 +308,25 @@ GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, cons
     return 0;
 }
 
-/* spare [n]: the variance of each row given the others, without its noise. scratch: 2 n^2. */
-GP_API void rasp_gp_spare(const GpFit *f, double *spare, double *scratch) {
-    const int64_t n = f->n;
-    memcpy(scratch, f->root, sizeof(double) * (size_t)(n * n));
-    inverse_of_root(n, scratch, scratch + n * n);
-    for (int64_t i = 0; i < n; i++) spare[i] = 1.0 / scratch[n * n + i * (n + 1)] - f->noises[i];
+GP_API int64_t rasp_gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
+                           double *slope, double *odd, double *out, double *scratch) {
+    return gp_fit(k, f, count, factors, priors, NULL, NULL, slope, odd, out, scratch);
 }
 
-/* beside, between [n, n] of bill.py. lin, choice [n]: effects and residual of each row with those of the default, and of
- * choices; own, own_choice: of the default with itself. scratch: n. */
-GP_API WIDER void rasp_gp_beside(const GpFit *f, const double *lin, const double *choice, double own, double own_choice,
-                                 double *beside, double *between, double *kt) {
-    const double *h = f->hyper;
+/* spare [n]: the variance of each row given the others, without its noise. scratch: n^2. */
+GP_API WIDER void rasp_gp_spare(const GpFit *f, double *spare, double *half) {
     const int64_t n = f->n;
-    for (int64_t i = 0; i < n; i++) {
-        const double *kc = f->alike + i * n;
-        for (int64_t j = 0; j <= i; j++) kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
-        exp_falling(i + 1, kt);
-        for (int64_t j = 0; j <= i; j++) {
-            const double sharing = h[GS] + h[GC] * kc[j] + h[GT] * kt[j];
-            const double apart = f->kernel[i * n + j] - h[VC] * kc[j] - h[VT] * kt[j]; /* the level is shared */
-            const double with_j = lin[j] * sharing + choice[j] * kc[j], with_i = lin[i] * sharing + choice[i] * kc[j];
-            beside[i * n + j] = apart - with_j;
-            beside[j * n + i] = apart - with_i;
-            between[i * n + j] = between[j * n + i] = apart - with_i - with_j + own * sharing + own_choice * kc[j];
-        }
+    memset(spare, 0, sizeof(double) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) { /* the inverse of the root, row by row; squares of its columns are summed */
+        const double *root = f->root + i * n, by = 1.0 / root[i];
+        double *restrict row = half + i * n;
+        int64_t j = 0;
+        memset(row, 0, sizeof(double) * (size_t)(i + 4 < n ? i + 4 : n));
+        for (; j + 4 <= i; j += 4) add_four(j + 4, root + j, 1, half + j * n, n, row);
+        for (; j < i; j++) add_scaled(j + 1, root[j], half + j * n, row);
+        for (j = 0; j < i; j++) row[j] *= -by;
+        row[i] = by;
+        for (j = 0; j <= i; j++) spare[j] += row[j] * row[j];
     }
+    for (int64_t i = 0; i < n; i++) spare[i] = 1.0 / spare[i] - f->noises[i];
 }
-
-/* x [n]: the covariance of the rows with noise, its inverse times b. */
-GP_API void rasp_gp_solve(const GpFit *f, const double *b, double *x) { solve(f->n, f->root, b, x); }

@@ -5,8 +5,9 @@
 #include "gp.h"
 #include "linear.h"
 
-/* The coefficients of `here`, for a context z [c] at a time. */
-GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const double *z, double now) {
+/* The coefficients of `here`, for a context [c] at a time. scratch: c. */
+GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const double *context, double now, double *z) {
+    gp_z(f, context, z);
     const double *h = f->hyper;
     const int64_t n = f->n;
     double *kt = here->residual;
@@ -20,7 +21,7 @@ GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const d
     exp_falling(n, kt);
     here->own_share = h[GS] + h[GC] + h[GT];
     here->own_base = f->level + h[VC] + h[VT];
-    here->constant = 0.0;
+    here->constant = here->visits = here->at_default = here->defaults = 0.0;
     memset(here->effects, 0, sizeof(double) * (size_t)k->p);
     memset(here->curved, 0, sizeof(double) * (size_t)k->q);
     for (int64_t i = 0; i < n; i++) {
@@ -33,6 +34,11 @@ GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const d
         for (int64_t a = 0; a < k->p; a++)
             here->effects[a] += (f->effect_weight[a] * shared + f->choice_weight[a] * own) * effects[a];
         add_scaled(k->q, f->alpha[i], f->curved + i * k->q, here->curved);
+        here->visits += here->kc[i] * f->counts[i];
+        if (!memcmp(f->points + i * k->d, k->default_, sizeof(double) * (size_t)k->d)) {
+            here->at_default += here->kc[i] * f->counts[i];
+            here->defaults += 1.0;
+        }
     }
     for (int64_t a = 0; a < k->q; a++) here->curved[a] *= k->curved_variance[a];
 }
@@ -57,13 +63,11 @@ static inline void move_exponents(int64_t n, int64_t e, const double *from, cons
         }
 }
 
-/* out [n] += sum_a w_a (x_a - from_a) column_a; from: nothing where it is NULL. */
-static inline void add_products(int64_t n, int64_t width, const double *weight, const double *from, const double *x,
-                                const double *columns, int64_t stride, double *restrict out) {
-    for (int64_t a = 0; a < width; a++) {
-        const double by = weight[a] * (from ? x[a] - from[a] : x[a]);
-        if (by != 0.0) add_scaled(n, by, columns + a * stride, out);
-    }
+/* out [n] += sum_a x_a column_a */
+static inline void add_products(int64_t n, int64_t width, const double *x, const double *columns, int64_t stride,
+                                double *restrict out) {
+    for (int64_t a = 0; a < width; a++)
+        if (x[a] != 0.0) add_scaled(n, x[a], columns + a * stride, out);
 }
 
 static void embed(const GpKnobs *k, const GpFit *f, int64_t m, double *embedding) {
@@ -99,70 +103,68 @@ GP_API void rasp_gp_means(const GpKnobs *k, const GpFit *f, const GpHere *here, 
     gp_means(k, f, here, m, points, out, scratch);
 }
 
-/* Means [m] and covariance [m, m] at points [m, d]. scratch: 2 m (p + q + e) + n (2 m + 4) + 3 p + q. */
-GP_API WIDER void rasp_gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points,
-                                double *mean, double *covariance, double *scratch) {
+/* Means [m] and covariance [m, m] at points [m, d]: the same bits for two points, whatever the others are.
+ * scratch: 2 m (p + q + e) + n (m + 1) + p + q. */
+WIDER void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, int64_t m, const double *points,
+                    double *mean, double *covariance, double *scratch) {
     const int64_t n = f->n, p = k->p, q = k->q, e = k->e;
     const double *h = f->hyper;
     double *effects = scratch, *curved = effects + m * p, *embedding = curved + m * q, *cross = embedding + m * e;
-    double *reach = cross + n * m; /* [m, n], then turned [n, m] */
-    const double *effect_rows = f->turned, *choice_rows = effect_rows + n * p, *curved_rows = choice_rows + n * p;
+    double *restrict near = cross + n * m; /* [n] */
     gp_features(k, m, points, effects, curved, mean, embedding);
     embed(k, f, m, embedding);
-    double *first = reach + n * m, *lin = first + n, *choice = lin + n, *bent = choice + n; /* of the first point */
-    double *effect_root = bent + n, *choice_root = effect_root + p, *curved_root = choice_root + p; /* [p], [p], [q] */
-    for (int64_t a = 0; a < p; a++) effect_root[a] = sqrt(f->effect_weight[a]), choice_root[a] = sqrt(f->choice_weight[a]);
-    for (int64_t a = 0; a < q; a++) curved_root[a] = sqrt(k->curved_variance[a]);
-    memset(lin, 0, sizeof(double) * (size_t)(3 * n));
-    exponents(n, e, embedding, f->embedded, n, first);
-    add_products(n, p, effect_root, NULL, effects, effect_rows, n, lin);
-    add_products(n, p, choice_root, NULL, effects, choice_rows, n, choice);
-    add_products(n, q, curved_root, NULL, curved, curved_rows, n, bent);
     for (int64_t r = 0; r < m; r++) {
-        double *row = cross + r * n, *own = reach; /* room that is not needed yet */
-        memcpy(row, first, sizeof(double) * (size_t)n);
-        move_exponents(n, e, embedding, embedding + r * e, f->embedded, row);
-        exp_falling(n, row);
-        for (int64_t i = 0; i < n; i++) {
-            row[i] = h[VR] * row[i] + lin[i];
-            own[i] = choice[i];
+        double *restrict row = cross + r * n;
+        for (int64_t i = 0; i < n; i++) row[i] = here->base[i], near[i] = h[VR] * here->share[i];
+        const double *x = points + r * k->d;
+        int64_t j = 0;
+        for (; j + 4 <= k->d && t->count + 4 <= t->most; j += 4) { /* four at once, one after the other */
+            int64_t at[4];
+            for (int q = 0; q < 4; q++) at[q] = n * gp_entry(k, f, here, t, j + q, x[j + q]);
+            const double *restrict m0 = t->cross + at[0], *restrict m1 = t->cross + at[1], *restrict m2 = t->cross + at[2];
+            const double *restrict m3 = t->cross + at[3], *restrict b0 = t->near + at[0], *restrict b1 = t->near + at[1];
+            const double *restrict b2 = t->near + at[2], *restrict b3 = t->near + at[3];
+            for (int64_t i = 0; i < n; i++) {
+                row[i] = (((row[i] + m0[i]) + m1[i]) + m2[i]) + m3[i];
+                near[i] = (((near[i] * b0[i]) * b1[i]) * b2[i]) * b3[i];
+            }
         }
-        add_products(n, p, effect_root, effects, effects + r * p, effect_rows, n, row);
-        add_products(n, p, choice_root, effects, effects + r * p, choice_rows, n, own);
-        for (int64_t i = 0; i < n; i++) row[i] = row[i] * here->share[i] + here->base[i] + own[i] * here->kc[i] + bent[i];
-        add_products(n, q, curved_root, curved, curved + r * q, curved_rows, n, row);
+        for (; j < k->d; j++) {
+            const int64_t at = gp_entry(k, f, here, t, j, x[j]);
+            const double *restrict more = t->cross + at * n, *restrict by = t->near + at * n;
+            for (int64_t i = 0; i < n; i++) row[i] += more[i], near[i] *= by[i];
+        }
+        for (int64_t i = 0; i < n; i++) row[i] += near[i];
         mean[r] += dot(n, row, f->alpha);
     }
-    turned(m, n, cross, reach);
-    for (int64_t i = 0; i < n; i++) { /* forward substitution, all points at once */
-        double *row = reach + i * m;
-        const double *root = f->root + i * n, by = 1.0 / root[i];
-        int64_t j = 0;
-        for (int64_t r = 0; r < m; r++) row[r] = -row[r];
-        for (; j + 4 <= i; j += 4) add_four(m, root + j, 1, reach + j * m, m, row);
-        for (; j < i; j++) add_scaled(m, root[j], reach + j * m, row);
-        for (int64_t r = 0; r < m; r++) row[r] *= -by;
+    gp_forward(n, f->root, m, cross, near);
+    double *effect_root = near + n, *curved_root = effect_root + p; /* of weights, of points here: [p], [q] */
+    double *columns = curved_root + q, *effect_columns = columns + m * e, *curved_columns = effect_columns + m * p;
+    for (int64_t a = 0; a < p; a++) effect_root[a] = sqrt(here->own_share * f->effect_weight[a] + f->choice_weight[a]);
+    for (int64_t a = 0; a < q; a++) curved_root[a] = sqrt(k->curved_variance[a]);
+    for (int64_t r = 0; r < m; r++) {
+        for (int64_t a = 0; a < p; a++) effects[r * p + a] *= effect_root[a];
+        for (int64_t a = 0; a < q; a++) curved[r * q + a] *= curved_root[a];
     }
-    double *own_weight = curved_root + q; /* [p]: of effects in the covariance of points here */
-    double *columns = own_weight + p, *effect_columns = columns + m * e, *curved_columns = effect_columns + m * p;
     turned(m, e, embedding, columns);
     turned(m, p, effects, effect_columns);
     turned(m, q, curved, curved_columns);
-    for (int64_t a = 0; a < p; a++) own_weight[a] = here->own_share * f->effect_weight[a] + f->choice_weight[a];
     for (int64_t r = 0; r < m; r++) { /* up to the diagonal */
         double *row = covariance + r * m;
         exponents(r + 1, e, embedding + r * e, columns, m, row);
         exp_falling(r + 1, row);
         for (int64_t s = 0; s <= r; s++) row[s] = row[s] * h[VR] * here->own_share + here->own_base;
-        add_products(r + 1, p, own_weight, NULL, effects + r * p, effect_columns, m, row);
-        add_products(r + 1, q, k->curved_variance, NULL, curved + r * q, curved_columns, m, row);
-        int64_t i = 0;
-        for (; i + 4 <= n; i += 4) {
-            const double by[] = {-reach[i * m + r], -reach[(i + 1) * m + r], -reach[(i + 2) * m + r], -reach[(i + 3) * m + r]};
-            add_four(r + 1, by, 1, reach + i * m, m, row);
-        }
-        for (; i < n; i++) add_scaled(r + 1, -reach[i * m + r], reach + i * m, row);
+        add_products(r + 1, p, effects + r * p, effect_columns, m, row);
+        add_products(r + 1, q, curved + r * q, curved_columns, m, row);
     }
+    gp_less_products(m, n, cross, covariance);
     for (int64_t r = 0; r < m; r++)
         for (int64_t s = 0; s < r; s++) covariance[s * m + r] = covariance[r * m + s];
+}
+
+/* The same. scratch: that, and that of a table of m d values. */
+GP_API void rasp_gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points,
+                          double *mean, double *covariance, double *scratch) {
+    GpTable t = gp_table(k, f, m * k->d, scratch);
+    gp_joint(k, f, here, &t, m, points, mean, covariance, scratch + gp_table_room(k, f->n, m * k->d));
 }

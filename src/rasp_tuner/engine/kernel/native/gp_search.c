@@ -66,22 +66,22 @@ GP_API int64_t rasp_gp_moves(const GpKnobs *k, const double *x, double width, do
     return gp_moves(k, x, width, points, knob);
 }
 
-/* Steps that descents made so far, to be made again by others: where from, where to, and the mean there. */
-typedef struct {
-    int64_t count;
-    double *from, *to, *mean; /* [count, d], [count, d], [count] */
-} Steps;
+double gp_snapped(const GpKnobs *k, int64_t j, double x) {
+    const double *levels = k->levels + k->first_level[j];
+    const int64_t n = k->first_level[j + 1] - k->first_level[j];
+    return n ? levels[nearest(levels, n, clip(x, 0.0, 1.0))] : clip(x, 0.0, 1.0);
+}
 
 /* x [d] becomes the end of a descent of the mean from it, of so many steps at most; returns the mean there.
- * scratch: most (d + 2) + 3 d, and that of gp_means for as many points; most: moves there can be. */
-static double descended(const GpKnobs *k, const GpFit *f, const GpHere *here, double *x, int64_t most_steps,
-                        int64_t most, Steps *steps, double *scratch) {
-    const int64_t d = k->d;
+ * scratch: most (d + 2) + 2 d + n (d + 1); most: moves there can be. */
+WIDER double gp_descended(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, double *x,
+                          int64_t most_steps, int64_t most, GpSteps *steps, double *scratch) {
+    const int64_t d = k->d, n = f->n;
     const size_t size = sizeof(double) * (size_t)d;
-    double *points = scratch, *mean = points + most * d, *ends = mean + most, least;
-    int64_t *knob = (int64_t *)(ends + 2 * d + 2);
-    double *rest = ends + 2 * d + 2 + most;
-    gp_means(k, f, here, 1, x, &least, rest);
+    double *points = scratch, *mean = points + most * d, *ends = mean + most;
+    int64_t *knob = (int64_t *)(ends + 2 * d);
+    double *others = ends + 2 * d + most, *after = others + n * d; /* [d, n] the residual without each knob; [n] */
+    double least = gp_mean(k, f, here, t, x);
     for (int64_t step = 0; step < most_steps; step++) {
         int64_t known = 0;
         while (known < steps->count && memcmp(steps->from + known * d, x, size)) known++;
@@ -92,15 +92,33 @@ static double descended(const GpKnobs *k, const GpFit *f, const GpHere *here, do
             continue;
         }
         const int64_t count = gp_moves(k, x, NEAR, points, knob);
-        double *together = ends, *single = ends + d, single_mean = least, both[2];
-        gp_means(k, f, here, count, points, mean, rest);
-        memcpy(together, x, sizeof(double) * (size_t)d);
-        memcpy(single, x, sizeof(double) * (size_t)d);
+        double sum = here->constant;
+        memcpy(others, here->residual, sizeof(double) * (size_t)n);
+        for (int64_t i = 0; i < n; i++) after[i] = 1.0;
+        for (int64_t j = 0; j < d; j++) {
+            const int64_t at = gp_entry(k, f, here, t, j, x[j]);
+            const double *restrict by = t->near + at * n, *restrict from = others + j * n;
+            double *restrict to = others + (j + 1) * n;
+            if (j + 1 < d) for (int64_t i = 0; i < n; i++) to[i] = from[i] * by[i];
+            sum += t->mean[at];
+        }
+        for (int64_t j = d - 1; j >= 0; j--) {
+            const double *restrict by = t->near + gp_entry(k, f, here, t, j, x[j]) * n;
+            double *restrict to = others + j * n;
+            for (int64_t i = 0; i < n; i++) to[i] *= after[i], after[i] *= by[i];
+        }
+        double *together = ends, *single = ends + d, single_mean = least;
+        memcpy(together, x, size);
+        memcpy(single, x, size);
         for (int64_t i = 0; i < count;) {
             const int64_t j = knob[i];
+            const double rest = sum - t->mean[gp_entry(k, f, here, t, j, x[j])];
             int64_t end = i, best = i;
-            for (; end < count && knob[end] == j; end++)
+            for (; end < count && knob[end] == j; end++) {
+                const int64_t at = gp_entry(k, f, here, t, j, points[end * d + j]);
+                mean[end] = rest + t->mean[at] + dot(n, others + j * n, t->near + at * n);
                 if (mean[end] < mean[best]) best = end;
+            }
             if (k->first_level[j + 1] == k->first_level[j]) {
                 const double x0 = points[i * d + j] - x[j], x1 = points[(i + 1) * d + j] - x[j];
                 const double one = (mean[i] - least) / x0, two = (mean[i + 1] - least) / x1;
@@ -111,12 +129,12 @@ static double descended(const GpKnobs *k, const GpFit *f, const GpHere *here, do
                 if (mean[best] < least - 1e-9) together[j] = points[best * d + j];
                 if (mean[best] < single_mean) {
                     single_mean = mean[best];
-                    memcpy(single, points + best * d, sizeof(double) * (size_t)d);
+                    memcpy(single, points + best * d, size);
                 }
             }
             i = end;
         }
-        gp_means(k, f, here, 2, ends, both, rest);
+        const double both[] = {gp_mean(k, f, here, t, together), gp_mean(k, f, here, t, single)};
         const int better = both[1] < both[0], lower = both[better] <= least - 1e-7;
         memcpy(steps->from + known * d, x, size);
         if (lower) {
@@ -132,18 +150,17 @@ static double descended(const GpKnobs *k, const GpFit *f, const GpHere *here, do
 }
 
 /* Descents from each of x [count, d], see above; mean [count] at their ends.
- * scratch: most (d + 2) + 3 d + count most_steps (2 d + 1), and that of gp_means for `most` points. */
+ * scratch: that, count most_steps (2 d + 1), and a table of `values` values. */
 GP_API void rasp_gp_descend(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t count, double *x, double *mean,
-                            int64_t most_steps, int64_t most, double *scratch) {
+                            int64_t most_steps, int64_t most, int64_t values, double *scratch) {
     const int64_t d = k->d, room = count * most_steps;
-    Steps steps = {0, scratch, scratch + room * d, scratch + 2 * room * d};
+    GpSteps steps = {0, scratch, scratch + room * d, scratch + 2 * room * d};
+    double *rest = scratch + room * (2 * d + 1);
+    GpTable t = gp_table(k, f, values, rest);
+    rest += gp_table_room(k, f->n, values);
     for (int64_t i = 0; i < count; i++)
-        mean[i] = descended(k, f, here, x + i * d, most_steps, most, &steps, scratch + room * (2 * d + 1));
+        mean[i] = gp_descended(k, f, here, &t, x + i * d, most_steps, most, &steps, rest);
 }
-
-/* Two numbers that are worked on at once, on every processor. */
-typedef double Pair __attribute__((vector_size(16), aligned(8), may_alias));
-typedef uint64_t PairBits __attribute__((vector_size(16), aligned(8), may_alias));
 
 /* out [m] += min(mean) - E min(mean + moved z), where `at` [count] names the columns that count. */
 PART_OF_EACH void add_fall(int64_t m, int64_t count, const int64_t *at, const double *mean, const double *moved,
@@ -174,10 +191,9 @@ PART_OF_EACH void add_fall(int64_t m, int64_t count, const int64_t *at, const do
 
 /* value [m] of a look at each of m candidates; lines [count] are candidates that differ from the first in line_knob.
  * nodes [2, 12] and looks [k] as in value.py. scratch: m (m + 2) + 1. */
-GP_API WIDER void rasp_gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t count, const int64_t *lines,
-                                const int64_t *line_knob, const double *mean, const double *covariance, double noise,
-                                const double *nodes, int64_t looks, const double *look, double *value,
-                                double *scratch) {
+WIDER void gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t count, const int64_t *lines,
+                    const int64_t *line_knob, const double *mean, const double *covariance, double noise,
+                    const double *nodes, int64_t looks, const double *look, double *value, double *scratch) {
     double *moved = scratch, *along = moved + m * m, *set = along + m;
     int64_t *at = (int64_t *)(set + m);
     memset(value, 0, sizeof(double) * (size_t)m);
@@ -215,4 +231,10 @@ GP_API WIDER void rasp_gp_value(const GpKnobs *k, int64_t m, const double *point
             if (worth > value[r]) value[r] = worth;
         }
     }
+}
+
+GP_API void rasp_gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t count, const int64_t *lines,
+                          const int64_t *line_knob, const double *mean, const double *covariance, double noise,
+                          const double *nodes, int64_t looks, const double *look, double *value, double *scratch) {
+    gp_value(k, m, points, count, lines, line_knob, mean, covariance, noise, nodes, looks, look, value, scratch);
 }

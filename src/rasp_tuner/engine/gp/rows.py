@@ -1,0 +1,64 @@
+"""StoredRows: what the family remembers, one line of numbers for each row, changed in place.
+
+symbol     shape      meaning
+n          scalar     rows
+W          scalar     numbers of a row: its point, context and mean losses, and those in NUMBERS
+"""
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+
+from rasp_tuner.core.numerics import Array
+
+# samples; step of the latest; whether it failed; weight; samples that answer a suggestion
+NUMBERS = ("counts", "times", "failed", "trust", "own")
+ROW_ARRAYS = ("points", "contexts", "losses", *NUMBERS)
+
+
+class StoredRows:
+    """Rows in the order of their last change."""
+
+    def __init__(self, dim: int, context_dim: int, columns: int, room: int) -> None:
+        ends = np.cumsum([0, dim, context_dim, columns]).tolist()
+        parts = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        numbers = [ends[-1] + i for i in range(len(NUMBERS))]
+        self._places: dict[str, slice | int] = dict(zip(ROW_ARRAYS, [*parts, *numbers], strict=True))
+        self.columns, self._room = columns, room
+        self.table = np.zeros((room + 1, ends[-1] + len(NUMBERS)))
+        self.count = 0
+
+    def __getitem__(self, name: str) -> Array:
+        """[n, .] a view of one of ROW_ARRAYS."""
+        view: Array = self.table[: self.count, self._places[name]]
+        return view
+
+    def append(self, point: Array, context: Array, losses: Array, now: float, failed: bool) -> None:
+        if self.count == len(self.table):
+            self.table = np.concatenate([self.table, np.zeros_like(self.table)])
+        row, d, c = self.table[self.count], len(point), len(context)
+        row[:d], row[d : d + c], row[d + c : -len(NUMBERS)] = point, context, losses
+        row[-len(NUMBERS) :] = 1.0, now, failed, 1.0, 0.0
+        self.count += 1
+
+    def drop(self, i: int) -> None:
+        self.table[i : self.count - 1] = self.table[i + 1 : self.count]
+        self.count -= 1
+
+    def to_end(self, i: int) -> None:
+        """Make row i the last one."""
+        if i < self.count - 1:
+            row = self.table[i].copy()
+            self.table[i : self.count - 1] = self.table[i + 1 : self.count]
+            self.table[self.count - 1] = row
+
+    def state(self) -> dict[str, Array]:
+        return {name: self[name].copy() for name in ROW_ARRAYS}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Take in what `state` gave."""
+        self.count = len(state["points"])
+        self.table = np.zeros((max(self.count, self._room) + 1, self.table.shape[1]))
+        for name in ROW_ARRAYS:
+            self[name][:] = state[name]

@@ -1,0 +1,114 @@
+/* Stored rows as a fit sees them, and which of them are most alike: model.py, family.py. */
+#include <math.h>
+#include <string.h>
+
+#include "gp.h"
+#include "linear.h"
+
+enum { COUNTS, TIMES, FAILED, TRUST, OWN }; /* after the losses of a row */
+
+/* z [c] of a context, see core/context_metric.py. */
+void gp_z(const GpFit *f, const double *context, double *z) {
+    for (int64_t a = 0; a < f->c; a++) {
+        const double far = (context[a] - f->median[a]) / (LINEAR_DEVIATIONS * f->deviation[a]);
+        z[a] = LINEAR_DEVIATIONS * asinh(clip(far, -FARTHEST, FARTHEST)) * f->relevance[a];
+    }
+}
+
+/* y [n] around its median, in units of what a is expected to be. out [3]: center, unit, spread; see Targets.
+ * scratch: n. */
+static void standardise(int64_t n, double *y, double *out, double *ordered) {
+    double most = 0.0, sum = 0.0, squares = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i;
+        for (; at > 0 && ordered[at - 1] > y[i]; at--) ordered[at] = ordered[at - 1];
+        ordered[at] = y[i];
+    }
+    const double center = n % 2 ? ordered[n / 2] : 0.5 * (ordered[n / 2 - 1] + ordered[n / 2]);
+    most = fmax(fmax(ordered[n - 1] - center, center - ordered[0]), SMALLEST);
+    for (int64_t i = 0; i < n; i++) sum += (y[i] - center) / most;
+    for (int64_t i = 0; i < n; i++) {
+        const double apart = (y[i] - center) / most - sum / (double)n;
+        squares += apart * apart;
+    }
+    const double spread = most * sqrt(squares / (double)n), level = fabs(center);
+    const double unit = spread > SAME_SHARE * level ? GUESS_SHARE * spread : UNTOLD_SHARE * level + LEAST_UNIT;
+    for (int64_t i = 0; i < n; i++) y[i] = (y[i] - center) / unit;
+    out[0] = center, out[1] = unit, out[2] = spread / unit;
+}
+
+/* Fill f from stored rows, and fit it. With an older fit of the same weights, `kept` [n] says where rows were there.
+ * out [4]: center, unit, spread and the scale. Returns 0, or 1 if the covariance is not positive definite.
+ * scratch: that of gp_fit. */
+GP_API int64_t rasp_gp_take(const GpKnobs *k, const GpFit *f, const GpStored *stored, const GpFit *older,
+                            const int64_t *kept, double *out, double *scratch) {
+    const int64_t n = f->n, d = k->d, c = f->c;
+    const double one = 1.0, none = 0.0;
+    double found[2];
+    for (int64_t i = 0; i < n; i++) {
+        const double *row = stored->rows + i * stored->width, *losses = row + d + c, *rest = losses + stored->columns;
+        const int64_t at = older ? kept[i] : -1;
+        double y = 0.0;
+        for (int64_t a = 0; a < stored->columns; a++) y += losses[a] * stored->weights[a];
+        f->y[i] = clip(y, -LARGEST, LARGEST);
+        f->counts[i] = rest[COUNTS], f->times[i] = rest[TIMES], f->trust[i] = rest[TRUST];
+        memcpy(f->points + i * d, row, sizeof(double) * (size_t)d);
+        if (at < 0) {
+            gp_features(k, 1, row, f->effects + i * k->p, f->curved + i * k->q, f->mean + i, f->embedding + i * k->e);
+            gp_z(f, row + d, f->z + i * c);
+            continue;
+        }
+        memcpy(f->effects + i * k->p, older->effects + at * k->p, sizeof(double) * (size_t)k->p);
+        memcpy(f->curved + i * k->q, older->curved + at * k->q, sizeof(double) * (size_t)k->q);
+        memcpy(f->embedding + i * k->e, older->embedding + at * k->e, sizeof(double) * (size_t)k->e);
+        memcpy(f->z + i * c, older->z + at * c, sizeof(double) * (size_t)c);
+        f->mean[i] = older->mean[at];
+    }
+    standardise(n, f->y, out, scratch);
+    if (gp_fit(k, f, 1, &one, &none, older, kept, NULL, NULL, found, scratch)) return 1;
+    out[3] = found[0];
+    return 0;
+}
+
+static double apart(int64_t c, const double *one, const double *two) {
+    double sum = 0.0;
+    for (int64_t a = 0; a < c; a++) sum += (one[a] - two[a]) * (one[a] - two[a]);
+    return sum;
+}
+
+/* Of n stored rows, `kept` [n] says where they are in the fit. The two of one point that are most alike, in
+ * out [3]: the likeness, 0 if there are none, and which they are. With `row` >= 0: the row most like that one, see
+ * _nearest in family.py. scratch: n (c + e) + 2 e + d + p + q + 1. */
+GP_API void rasp_gp_closest(const GpKnobs *k, const GpFit *f, const GpStored *stored, int64_t n, const int64_t *kept,
+                            int64_t row, double *out, double *scratch) {
+    const int64_t d = k->d, c = f->c, failed = d + c + stored->columns + FAILED;
+    const size_t size = sizeof(double) * (size_t)d;
+    double *z = scratch;
+    for (int64_t i = 0; i < n; i++) { /* of those that are not in the fit */
+        if (kept[i] < 0) gp_z(f, stored->rows + i * stored->width + d, z + i * c);
+        else memcpy(z + i * c, f->z + kept[i] * c, sizeof(double) * (size_t)c);
+    }
+    out[0] = out[1] = out[2] = 0.0;
+    if (row >= 0) {
+        double *embedding = z + n * c, *effects = embedding + n * k->e, *curved = effects + k->p, mean, least = INFINITY;
+        const double *own = stored->rows + row * stored->width;
+        const int at_default = !memcmp(own, k->default_, size);
+        for (int64_t i = 0; i < n; i++)
+            gp_features(k, 1, stored->rows + i * stored->width, effects, curved, &mean, embedding + i * k->e);
+        for (int64_t i = 0; i < n; i++) {
+            double gap = apart(k->e, embedding + i * k->e, embedding + row * k->e) + apart(c, z + i * c, z + row * c);
+            if (at_default == !!memcmp(stored->rows + i * stored->width, k->default_, size)) gap = LARGEST;
+            if (i != row && gap < least) least = gap, out[1] = (double)i;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = i + 1; j < n; j++) {
+            const double *one = stored->rows + i * stored->width, *two = stored->rows + j * stored->width;
+            if (one[0] != two[0] || memcmp(one, two, size) || one[failed] != two[failed]) continue;
+            const int64_t a = kept[i], b = kept[j];
+            const double alike = a < 0 || b < 0 ? exp(-0.5 * apart(c, z + i * c, z + j * c))
+                                                : f->alike[a > b ? a * f->n + b : b * f->n + a];
+            if (alike > out[0]) out[0] = alike, out[1] = (double)i, out[2] = (double)j;
+        }
+}
