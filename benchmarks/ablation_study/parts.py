@@ -83,10 +83,16 @@ def _uniform() -> tuple[Replacement, ...]:
 def _leader_only() -> Replacement:
     usual = believe._weights
 
-    def weights(state: State, moving: np.ndarray) -> np.ndarray:
-        return np.eye(E)[usual(state, moving).argmax(axis=1)]
+    def weights(state: State, moving: np.ndarray, similar: np.ndarray) -> np.ndarray:
+        return np.eye(E)[usual(state, moving, similar).argmax(axis=1)]
 
     return believe, "_weights", weights
+
+
+def _normal_nodes(rows: int) -> np.ndarray:
+    del rows  # however few they are
+    weights = np.exp(-0.5 * value.NODES**2) * value.STEPS_BETWEEN
+    return np.stack([value.NODES, weights / weights.sum()])
 
 
 def _gaussian() -> Replacement:
@@ -234,7 +240,7 @@ GAUSSIAN_PROCESS = (
     Ablation("knowledge pays for 10 visits", _visits(10.0)),
     Ablation("knowledge pays for 200 visits", _visits(200.0)),
     Ablation("the value of one look only", ((value, "LOOKS", np.array([1.0])),)),
-    Ablation("normal tails of what a look may show", ((value, "TAIL", 1e9),)),
+    Ablation("normal tails of what a look may show", ((value, "weighted_nodes", _normal_nodes),)),
 )
 FAMILIES = {
     name: {ablation.name: ablation for ablation in group}
