@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rasp_tuner import Bool, Categorical, Float, Metric, Tuner
+from rasp_tuner import Bool, Categorical, Float, Int, Metric, Tuner
 from rasp_tuner.errors import AlreadyAnswered, InvalidValue, UnknownSuggestion
 
 PLANS = {"plan": Categorical(["a", "b", "c"])}
@@ -76,6 +77,70 @@ def test_with_stops_continuous_knobs_cost_less_too(seed: int) -> None:
     with_stops = play(rate_tuner(seed=seed), by_rate, AHEAD, True, seed)
     without = play(rate_tuner(seed=seed), by_rate, AHEAD, False, seed)
     assert with_stops < 0.8 * without
+
+
+def trap(rng: np.random.Generator) -> Callable[[dict, int], float]:
+    """Good for four runs, then ruinous."""
+    del rng
+    runs: dict[str, int] = {}
+
+    def cost(params: dict, step: int) -> float:
+        del step
+        runs[str(params)] = runs.get(str(params), 0) + 1
+        return 0.7 if runs[str(params)] <= 4 else 10.0
+
+    return cost
+
+
+def heavy_tails(rng: np.random.Generator) -> Callable[[dict, int], float]:
+    """One run in seven costs thirty times as much, whatever ran."""
+    return lambda *_: 30.0 if rng.random() < 0.15 else 0.8
+
+
+def turn(rng: np.random.Generator) -> Callable[[dict, int], float]:
+    """All but the default turn ruinous."""
+    del rng
+    return lambda _, step: 0.6 if step < 60 else 6.0
+
+
+MIXED = {"x": Float(0, 1), "n": Int(1, 20), **PLANS}
+
+
+@pytest.mark.parametrize("world", [trap, heavy_tails, turn])
+@pytest.mark.parametrize(
+    ("space", "default"),
+    [(PLANS, {"plan": "a"}), (MIXED, {"x": 0.5, "n": 5, "plan": "a"}), (RATE, {"rate": 0.5, "size": 0.5})],
+    ids=["choices", "mixed", "continuous"],
+)
+def test_where_the_model_is_wrong_on_purpose_the_bill_keeps_the_rule(space: dict, default: dict, world: Any) -> None:
+    """At every step: at most the allowance, 2% of each step so far, and a stake."""
+    tuner, rng = Tuner(space, {"cost": "min"}, ["situation"], default), np.random.default_rng(0)
+    budget, cost, bill = tuner.budget(), world(rng), 0.0
+    assert budget is not None
+    for step in range(120):
+        situation = step // 10 % 2
+        own, level = tuner.ask({"situation": situation}), 1.0 + situation
+        came = level * (1.0 if own.params == default else cost(own.params, step))
+        came *= float(np.exp(0.05 * rng.standard_normal()))
+        stopped = own.stop is not None and came >= own.stop
+        came = own.stop if stopped and own.stop is not None else came
+        tuner.tell(own.id, {"cost": came}, stopped=stopped)
+        bill += came / level - 1.0
+        assert bill <= budget.left + 0.02 * step + 1.0
+
+
+def test_after_two_stops_in_a_row_the_default_runs() -> None:
+    tuner = rate_tuner()
+    for _ in range(3):
+        tuner.observe(None, tuner.default, {"cost": 1.0})
+    for _ in range(2):
+        tuner.tell(tuner.ask().id, {"cost": 1.5}, {"rate": 0.9}, stopped=True)
+    for one in (tuner, Tuner.from_bytes(tuner.to_bytes())):
+        own = one.ask()
+        assert own.params == one.default
+        assert "stopped" in one.explain(own.id).source
+        one.tell(own.id, {"cost": 1.0})
+        assert "stopped" not in one.explain(one.ask().id).source
 
 
 def test_the_stop_is_the_cost_of_the_default_and_a_quarter_more() -> None:

@@ -94,6 +94,8 @@ def test_canaries_by_instances_are_compared_with_the_others_at_the_same_time(wor
     assert {entry["control"]["loss"] for entry in world.entries()} == {65.0}
     assert "loss_all" not in world.prometheus.asked
     assert "against the default: loss -" in world.status()["gain"]
+    assert world.status()["savings"].startswith("saved ")
+    assert "in 40 steps; never proven worse" in world.status()["savings"]
     world.prometheus.answers["loss_all"] = 64.0
     watch(world.study(metrics={"loss": metric}), mode="shadow", steps=1, folder=world.out)
     assert world.entries()[-1]["params"] == {"x": 15}  # not what the canaries got
@@ -218,6 +220,7 @@ def test_the_status_says_where_it_stands(world):
     assert (found["study"], found["mode"], found["state"], found["steps"]) == ("parabola", "live", "stopped", 2)
     assert found["parameters"] == {"x": world.x}
     assert found["budget"].startswith("Budget 2.0%")
+    assert found["savings"] is None
     assert found["latest"]["metrics"]["loss"] > 0
     assert found["problem"] is None
 

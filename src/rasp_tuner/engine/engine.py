@@ -41,7 +41,7 @@ from rasp_tuner.engine.safety import (
     worth_switching,
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
-from rasp_tuner.engine.stops import can_stop, losses_from, stop_of
+from rasp_tuner.engine.stops import ENDED, NOTHING_BESIDE, STOPPED, StopsInARow, can_stop, losses_from, stop_of
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 from rasp_tuner.space import Layout
@@ -55,8 +55,6 @@ Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
 SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
-ENDED = "the run was ended there, and would have come to this or worse"
-NOTHING_BESIDE = "the run was ended, and nothing is known yet to compare it with: learned as it came"
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
@@ -82,7 +80,7 @@ class Engine:
         self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
         self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
-        self._calibration = Calibration()
+        self._calibration, self._stops = Calibration(), StopsInARow()
         self.dims = Dims(len(self.default), context_dim, objective.columns)
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
@@ -139,6 +137,9 @@ class Engine:
         if self.watch.count[0]:
             return self._check_of_unit(belief, current)
         choice = self._legal_choice(belief, belief.choose(rng))
+        if self._stops.many and self._budget is not None:
+            choice = Choice(self.default, STOPPED, *predict_one(belief, self.default))
+            return Proposal(choice.point, self._reasons(belief, choice))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
@@ -298,6 +299,7 @@ class Engine:
         parts = {"contexts": self.contexts, "losses": self.losses, "watch": self.watch, "notes": self.notes}
         yield from ((f"intake/{name}", part) for name, part in parts.items())
         yield "calibration", self._calibration
+        yield "stops", self._stops
         if self._budget is not None:
             yield "budget", self._budget
 
@@ -411,6 +413,7 @@ class Engine:
         """Book, score and learn a trial."""
         point, context, losses, failed, asked, ended = trial
         measured = not failed and ended is None
+        self._stops.observe(ended is not None)
         error: float = self.objective.target(losses)
         told = self.objective.own_units(error)  # before the scale may change
         samples = self.family.samples

@@ -8,8 +8,12 @@ bound    a run that was ended says y >= b. It is learned as E[y | y >= b], by th
 """
 
 import math
+from collections.abc import Mapping
+
+import numpy as np
 
 from rasp_tuner.core.numerics import Array
+from rasp_tuner.core.state_checks import Field, checked
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
 
@@ -18,7 +22,37 @@ STAKE_OF_LEFT = 0.5  # of what the budget has left, at most
 NOISE_DEVIATIONS = 2.0  # of one run and of the default's level, at least
 MOST_STAKE = 3.0  # of the default's loss: where that would not tell a bad run from noise, no run is ended
 MOST_BEYOND = 1.0  # of the loss at which a run was ended, by which it is taken to have been worse, unless it was known
+STOPS_IN_A_ROW = 2  # after which the default runs: either these settings are bad, or the default's level has changed
 FAR = 5.0  # deviations, beyond which the hazard of a normal number has its asymptotic form
+
+ENDED = "the run was ended there, and would have come to this or worse"
+NOTHING_BESIDE = "the run was ended, and nothing is known yet to compare it with: learned as it came"
+STOPPED = "default (the latest runs were stopped)"
+
+
+class StopsInARow:
+    """How many of the latest runs were ended, one after another.
+
+    A stop rests on the default's level. While only others run and are ended, that level may follow them upwards: every
+    stop would be higher than the one before.
+    """
+
+    count = 0
+
+    @property
+    def many(self) -> bool:
+        return self.count >= STOPS_IN_A_ROW
+
+    def observe(self, ended: bool) -> None:
+        self.count = min(self.count + 1, STOPS_IN_A_ROW) if ended else 0
+
+    def state(self) -> dict[str, Array]:
+        return {"count": np.array(float(self.count))}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """The first snapshots of 0.2 have none."""
+        fields = {"count": Field((), 0.0, STOPS_IN_A_ROW, whole=True)}
+        self.count = int(checked(state, fields, {})["count"]) if "count" in state else 0
 
 
 def can_stop(objective: Objective) -> bool:

@@ -46,11 +46,9 @@ class Memory:
         context, ran = entry["context"] or None, entry["ran"] or entry["params"]
         if entry["role"] in ("suggestion", "frozen"):
             id = self.tuner.ask(context).id if id is None else id
-            self.tuner.tell(id, entry["metrics"], ran)
+            self.tuner.tell(id, entry["metrics"], ran, control=entry["control"])
         else:
             self.tuner.observe(context, ran, entry["metrics"])
-        if entry["control"] is not None:
-            self.tuner.observe(context, self.study.default, entry["control"])
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Put a line on disk, then count it."""

@@ -43,6 +43,12 @@ def gain_words(memory: Memory, study: WatchStudy, mode: Mode) -> str:
     return measured_words(measured(list(state.outcomes), group_of(mode, study.has_canaries)), name)
 
 
+def savings_words(memory: Memory) -> str | None:
+    """What canaries have saved beside their control instances; None without."""
+    found = memory.tuner.savings()
+    return None if found is None else str(found)
+
+
 def budget_words(memory: Memory) -> str | None:
     found = memory.tuner.budget()
     return None if found is None else str(found)
@@ -69,6 +75,7 @@ def status(
         "last_good": state.good,
         "default": study.default,
         "gain": gain_words(memory, study, mode),
+        "savings": savings_words(memory),
         "budget": budget_words(memory),
         "problem": problem,
         "latest": latest,

@@ -90,25 +90,22 @@ static void make_centres(const Dims *dims, const Belief *belief, double *centres
 
 /* Sf [p, LANES] = S f, and f' S f, at least 0; two rows at a time, so that additions need not wait for one another. */
 static inline void products(int64_t p, const double *S, const double *f, double *Sf, double *variance) {
-    const Quad *half = (const Quad *)f;
-    Quad *out = (Quad *)Sf, left = {0.0}, right = {0.0};
+    enum { PARTS = LANES / AT_ONCE };
+    const AtOnce *parts = (const AtOnce *)f;
+    AtOnce *out = (AtOnce *)Sf, *sums = (AtOnce *)variance, all[PARTS] = {{0.0}};
     for (int64_t i = 0; i < p; i += 2) {
         const double *row = S + i * p, *next = i + 1 < p ? row + p : row;
-        Quad a = {0.0}, b = {0.0}, c = {0.0}, d = {0.0};
-        for (int64_t j = 0; j < p; j++) {
-            a += row[j] * half[2 * j];
-            b += row[j] * half[2 * j + 1];
-            c += next[j] * half[2 * j];
-            d += next[j] * half[2 * j + 1];
-        }
-        out[2 * i] = a, out[2 * i + 1] = b;
-        left += a * half[2 * i], right += b * half[2 * i + 1];
+        AtOnce a[PARTS] = {{0.0}}, b[PARTS] = {{0.0}};
+        for (int64_t j = 0; j < p; j++)
+            for (int c = 0; c < PARTS; c++) {
+                a[c] += row[j] * parts[PARTS * j + c];
+                b[c] += next[j] * parts[PARTS * j + c];
+            }
+        for (int c = 0; c < PARTS; c++) out[PARTS * i + c] = a[c], all[c] += a[c] * parts[PARTS * i + c];
         if (i + 1 == p) break;
-        out[2 * i + 2] = c, out[2 * i + 3] = d;
-        left += c * half[2 * i + 2], right += d * half[2 * i + 3];
+        for (int c = 0; c < PARTS; c++) out[PARTS * (i + 1) + c] = b[c], all[c] += b[c] * parts[PARTS * (i + 1) + c];
     }
-    Quad *sums = (Quad *)variance;
-    sums[0] = left, sums[1] = right;
+    for (int c = 0; c < PARTS; c++) sums[c] = all[c];
     for (int c = 0; c < LANES; c++) variance[c] = variance[c] > 0.0 ? variance[c] : 0.0;
 }
 
@@ -123,23 +120,24 @@ WIDER static void local_expert(const Dims *dims, const Belief *belief, int64_t l
     int64_t d = dims->d, p = dims->p;
     const double *mean = belief->mean + l * p;
     double a = *belief->a, Sf[MOST_FEATURES * LANES];
-    const Quad *half = (const Quad *)f, *slope = (const Quad *)Sf + 2, *bend = slope + 2 * d;
-    Quad *means = (Quad *)out->mean, *gains = (Quad *)out->gain, sums[2] = {{0.0}, {0.0}}, worths[2] = {{0.0}, {0.0}};
+    enum { PARTS = LANES / AT_ONCE };
+    const AtOnce *parts = (const AtOnce *)f, *slope = (const AtOnce *)Sf + PARTS, *bend = slope + PARTS * d;
+    AtOnce *means = (AtOnce *)out->mean, *gains = (AtOnce *)out->gain, sums[PARTS] = {{0.0}}, worths[PARTS] = {{0.0}};
     products(p, belief->S + l * p * p, f, Sf, out->variance);
     for (int64_t i = 0; i < p; i++) {
-        for (int c = 0; c < 2; c++) sums[c] += mean[i] * half[2 * i + c];
+        for (int c = 0; c < PARTS; c++) sums[c] += mean[i] * parts[PARTS * i + c];
     }
     for (int64_t i = 0; i < d; i++) {
         double curvature = mean[1 + d + i] / a, twice = 2.0 * centre[i];
         double worth = 1.0 / (4.0 * (curvature > LEAST_CURVATURE ? curvature : LEAST_CURVATURE));
         if (!inside(dims, i, centre[i])) continue;
-        for (int c = 0; c < 2; c++) {
-            Quad move = slope[2 * i + c];
-            move += twice * bend[2 * i + c];
+        for (int c = 0; c < PARTS; c++) {
+            AtOnce move = slope[PARTS * i + c];
+            move += twice * bend[PARTS * i + c];
             worths[c] += worth * (move * move);
         }
     }
-    for (int c = 0; c < 2; c++) means[c] = sums[c], gains[c] = worths[c];
+    for (int c = 0; c < PARTS; c++) means[c] = sums[c], gains[c] = worths[c];
 }
 
 WIDER static void moving_expert(const Dims *dims, const Belief *belief, const double *centre, const double *f,

@@ -69,10 +69,6 @@ GpTable gp_table(const GpKnobs *k, const GpFit *f, int64_t most, double *memory)
 int64_t gp_entry(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, int64_t j, double x);
 double gp_mean(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, const double *x);
 
-/* Two numbers that are worked on at once, on every processor. */
-typedef double Pair __attribute__((vector_size(16), aligned(8), may_alias));
-typedef uint64_t PairBits __attribute__((vector_size(16), aligned(8), may_alias));
-
 void gp_features(const GpKnobs *k, int64_t m, const double *points, double *effects, double *curved, double *mean,
                  double *embedding); /* gp_features.c */
 int64_t gp_moves(const GpKnobs *k, const double *x, double width, double *points, int64_t *knob); /* gp_search.c */

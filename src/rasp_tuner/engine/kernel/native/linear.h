@@ -65,6 +65,17 @@ static inline Quad operator*(double x, Quad y) { for (int i = 0; i < 4; i++) y.o
 #else
 typedef double Quad __attribute__((vector_size(32), aligned(8), may_alias));
 typedef uint64_t QuadBits __attribute__((vector_size(32), aligned(8), may_alias));
+typedef double Pair __attribute__((vector_size(16), aligned(8), may_alias)); /* two, on every processor */
+typedef uint64_t PairBits __attribute__((vector_size(16), aligned(8), may_alias));
+#endif
+
+/* As many as one register holds, for sums that shall stay in registers: where Quads are wider, they lie in memory. */
+#if defined(__x86_64__) || defined(RASP_KNOBS)
+enum { AT_ONCE = 4 };
+typedef Quad AtOnce;
+#else
+enum { AT_ONCE = 2 };
+typedef Pair AtOnce;
 #endif
 
 /* Four sums side by side, so that one addition need not wait for the last. */

@@ -58,14 +58,14 @@ static inline double total(const double *sums) {
 /* Adds the squared differences of two blocks of contexts, under two rows of weights. */
 static inline void add_gaps(int64_t width, const double *key, const double *now, const double *by_wobble,
                             const double *by_spread, double *near, double *far) {
-    Quad a[2] = {{0.0}, {0.0}}, b[2] = {{0.0}, {0.0}};
+    AtOnce a[SUMS / AT_ONCE] = {{0.0}}, b[SUMS / AT_ONCE] = {{0.0}};
     int64_t i = 0;
     for (; i + SUMS <= width; i += SUMS) {
-        for (int half = 0; half < 2; half++) {
-            const int64_t at = i + 4 * half;
-            const Quad gap = *(const Quad *)(key + at) - *(const Quad *)(now + at), square = gap * gap;
-            a[half] += *(const Quad *)(by_wobble + at) * square;
-            b[half] += *(const Quad *)(by_spread + at) * square;
+        for (int part = 0; part < SUMS / AT_ONCE; part++) {
+            const int64_t at = i + AT_ONCE * part;
+            const AtOnce gap = *(const AtOnce *)(key + at) - *(const AtOnce *)(now + at), square = gap * gap;
+            a[part] += *(const AtOnce *)(by_wobble + at) * square;
+            b[part] += *(const AtOnce *)(by_spread + at) * square;
         }
     }
     if (i) *near += total((const double *)a), *far += total((const double *)b);

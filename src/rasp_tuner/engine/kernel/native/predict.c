@@ -43,29 +43,36 @@ static void set_difference(const Dims *dims, int one, int other, int c, Columns 
 
 /* by f' A f of a symmetric A, at least 0; four rows at a time, so that additions need not wait for one another. */
 WIDER static void forms(int64_t p, const double *A, const double *f, double by, double *out) {
-    const Quad *columns = (const Quad *)f;
-    Quad sum = {0.0};
+    enum { PARTS = SIDE / AT_ONCE };
+    const AtOnce *columns = (const AtOnce *)f;
+    AtOnce sum[PARTS] = {{0.0}};
     int64_t i = 0;
     for (; i + 4 <= p; i += 4) {
         const double *row = A + i * p;
-        Quad a = {0.0}, b = {0.0}, c = {0.0}, d = {0.0};
-        for (int64_t j = 0; j < p; j++) {
-            a += row[j] * columns[j];
-            b += row[p + j] * columns[j];
-            c += row[2 * p + j] * columns[j];
-            d += row[3 * p + j] * columns[j];
+        AtOnce a[PARTS] = {{0.0}}, b[PARTS] = {{0.0}}, c[PARTS] = {{0.0}}, d[PARTS] = {{0.0}};
+        for (int64_t j = 0; j < p; j++)
+            for (int q = 0; q < PARTS; q++) {
+                const AtOnce own = columns[PARTS * j + q];
+                a[q] += row[j] * own;
+                b[q] += row[p + j] * own;
+                c[q] += row[2 * p + j] * own;
+                d[q] += row[3 * p + j] * own;
+            }
+        for (int q = 0; q < PARTS; q++) {
+            const AtOnce *own = columns + PARTS * i + q;
+            sum[q] += a[q] * own[0];
+            sum[q] += b[q] * own[PARTS];
+            sum[q] += c[q] * own[2 * PARTS];
+            sum[q] += d[q] * own[3 * PARTS];
         }
-        sum += a * columns[i];
-        sum += b * columns[i + 1];
-        sum += c * columns[i + 2];
-        sum += d * columns[i + 3];
     }
     for (; i < p; i++) {
-        Quad a = {0.0};
-        for (int64_t j = 0; j < p; j++) a += A[i * p + j] * columns[j];
-        sum += a * columns[i];
+        AtOnce a[PARTS] = {{0.0}};
+        for (int64_t j = 0; j < p; j++)
+            for (int q = 0; q < PARTS; q++) a[q] += A[i * p + j] * columns[PARTS * j + q];
+        for (int q = 0; q < PARTS; q++) sum[q] += a[q] * columns[PARTS * i + q];
     }
-    *(Quad *)out = sum;
+    for (int q = 0; q < PARTS; q++) ((AtOnce *)out)[q] = sum[q];
     for (int c = 0; c < SIDE; c++) out[c] = out[c] > 0.0 ? out[c] * by : 0.0;
 }
 
