@@ -354,6 +354,7 @@ def _settings(view: dict[str, Any]) -> list[str]:
     words = [f"preset {plain(view['preset'])}", f"seed {view['seed']}"]
     words += [] if view["guard"] is None else [f"guard {view['guard']:g}"]
     words += [] if view.get("budget") is None else [f"budget {view['budget']:g}"]
+    words += [] if view.get("holdout") is None else [f"holdout {view['holdout']:g}"]
     words += [f"switching cost {view['switching_cost']:g}"] if view["switching_cost"] else []
     words += ["context ignored until it improves predictions"] if view.get("screen") else []
     words += [] if view["ttl_s"] is None else [f"records kept for {view['ttl_s']:g} s"]
