@@ -427,7 +427,7 @@ class GpFamily:
 
 def refit_every(rows: int) -> int:
     """Samples between refits, whose cost grows with the cube of the rows."""
-    return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 8
+    return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 4
 
 
 @lru_cache(maxsize=64)
