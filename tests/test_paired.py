@@ -156,3 +156,13 @@ def test_of_absurdly_small_controls_numbers_stay_finite():
         tuner.tell(asked.id, {"ms": 1e300}, control={"ms": value})
     assert math.isfinite(tuner.savings().gain.value)
     Tuner.from_bytes(tuner.to_bytes())
+
+
+def test_a_trial_reports_its_control():
+    tuner, other = tuner_of(), tuner_of()
+    for _ in range(5):
+        with tuner.trial() as trial:
+            trial.report(ms=90.0, control={"ms": 120.0})
+        other.tell(other.ask().id, {"ms": 90.0}, control={"ms": 120.0})
+    assert tuner.to_bytes() == other.to_bytes()
+    assert tuner.savings() is not None

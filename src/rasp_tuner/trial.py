@@ -9,12 +9,21 @@ from rasp_tuner.space import Params
 from rasp_tuner.types import Suggestion
 
 Given = Mapping[str, object] | None
+Told = Mapping[str, float] | None
 
 
 class Answers(Protocol):
     """Who learns what came of a suggestion: a tuner, or a study of a server."""
 
-    def tell(self, id: str, metrics: Mapping[str, float], params: Given = None, *, stopped: bool = False) -> object: ...
+    def tell(
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Given = None,
+        *,
+        stopped: bool = False,
+        control: Told = None,
+    ) -> object: ...
 
     def tell_failed(self, id: str, reason: str = "", params: Given = None) -> object: ...
 
@@ -25,7 +34,13 @@ class AsyncAnswers(Protocol):
     """The same, without blocking."""
 
     async def tell(
-        self, id: str, metrics: Mapping[str, float], params: Given = None, *, stopped: bool = False
+        self,
+        id: str,
+        metrics: Mapping[str, float],
+        params: Given = None,
+        *,
+        stopped: bool = False,
+        control: Told = None,
     ) -> object: ...
 
     async def tell_failed(self, id: str, reason: str = "", params: Given = None) -> object: ...
@@ -48,6 +63,7 @@ class Block:
         self._suggestion: Suggestion | None = None
         self._metrics: dict[str, float] | None = None
         self._ran: Given = None
+        self._control: Told = None
         self._partial: dict[str, float] | None = None  # at which the run should end
 
     @property
@@ -69,15 +85,17 @@ class Block:
         """Whether the run is told as ended: a `check` said so, and nothing was reported since."""
         return self._partial is not None
 
-    def report(self, metrics: Mapping[str, float] | None = None, /, *, ran: Given = None, **named: float) -> None:
+    def report(self, metrics: Told = None, /, *, ran: Given = None, control: Told = None, **named: float) -> None:
         """What came of them, by name or as a mapping; of several reports the last value of each metric counts.
 
-        `ran` says what really ran, for a system that clips or rounds settings.
+        `ran` says what really ran, for a system that clips or rounds settings; `control` what the default gave at the
+        same time. A metric of one of these names is reported in a mapping.
         """
         self._running()
         self._partial = None
         self._metrics = {**(self._metrics or {}), **(metrics or {}), **named}
         self._ran = ran if ran is not None else self._ran
+        self._control = control if control is not None else self._control
 
     def _begin(self, suggestion: Suggestion) -> None:
         self._suggestion = suggestion
@@ -143,7 +161,7 @@ class Trial(Block):
         if outcome.metrics is None:
             self._answers.tell_failed(id, outcome.reason, self._ran)
         else:
-            self._answers.tell(id, outcome.metrics, self._ran, stopped=outcome.stopped)
+            self._answers.tell(id, outcome.metrics, self._ran, stopped=outcome.stopped, control=self._control)
 
 
 class AsyncTrial(Block):
@@ -174,4 +192,4 @@ class AsyncTrial(Block):
         if outcome.metrics is None:
             await self._answers.tell_failed(id, outcome.reason, self._ran)
         else:
-            await self._answers.tell(id, outcome.metrics, self._ran, stopped=outcome.stopped)
+            await self._answers.tell(id, outcome.metrics, self._ran, stopped=outcome.stopped, control=self._control)
