@@ -22,6 +22,8 @@ JUDGEMENT, MEMORY, FINITE = "Judgement", "Sizes of memory and work", "Arithmetic
 NAMES = {  # of the kinds but the first; a number beyond EXTREME is of the last
     MEMORY: [
         "SCALE_SAMPLES",
+        "SPARE_VALUES",
+        "VALUES_OF_CONTINUUM",
         "EARLY_FAILURES",
         "MOST_FIRST",
         "TRIED",

@@ -58,7 +58,6 @@ BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did no
 REACH_KEPT = 0.98  # of what is known about reached points, at each new one
 UNREACHED = 64  # latest points kept that were asked for and ran as others
 FIT_FROM_ROWS, TRUST_FROM_ROWS = 4, 6  # on which hyperparameters move, and rows are judged by the others
-ONE_MORE = np.array([1.0, 0.0])  # sample on the clock
 MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
@@ -171,7 +170,7 @@ class GpFamily:
         self._any_failed |= trial.failed
         stored["own"][-1] += trial.asked is not None and trial.ended is None
         self._judge(gap, odd, row >= 0, now)
-        s["clock"] = s["clock"] + ONE_MORE
+        s["clock"] = s["clock"] + [1.0, 0.0]
         while stored.count > MOST_ROWS:
             self._shrink()
         self._refit()
@@ -427,7 +426,7 @@ class GpFamily:
 
 def refit_every(rows: int) -> int:
     """Samples between refits, whose cost grows with the cube of the rows."""
-    return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 8
+    return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 4
 
 
 @lru_cache(maxsize=64)
