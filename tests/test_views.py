@@ -15,8 +15,8 @@ SPACES = {
 }
 
 
-def play(tuner, steps, look=lambda _, __: None):
-    rng, asked = np.random.default_rng(0), []
+def play(tuner, steps, look=lambda _, __: None, seed=0):
+    rng, asked = np.random.default_rng(seed), []
     for _ in range(steps):
         context = {"load": float(rng.choice([1.0, 9.0]) + rng.normal() * 0.1)}
         s = tuner.ask(context)
@@ -77,10 +77,14 @@ def test_a_capture_may_keep_fewer_explanations():
 
 
 def test_the_default_is_expected_to_be_what_it_is():
-    tuner = tuner_of("smooth")
-    assert tuner.expected_of_default({"load": 1.0}) is None
-    play(tuner, 60)
-    assert tuner.expected_of_default({"load": 1.0}) == pytest.approx(4.0, abs=1.0)
+    """Within about the noise of one run, though it seldom runs."""
+    off = []
+    for seed in range(12):
+        tuner = Tuner(SPACES["smooth"], {"ms": "min"}, ["load"], seed=seed)
+        assert tuner.expected_of_default({"load": 1.0}) is None
+        play(tuner, 60, seed=seed)
+        off.append(tuner.expected_of_default({"load": 1.0}) - 4.0)
+    assert np.sqrt(np.mean(np.square(off))) < 1.5
 
 
 @pytest.mark.parametrize("space", SPACES)

@@ -50,10 +50,8 @@ def commit_after_ack() -> None:
 def double_apply() -> None:
     tell = LiveStudy.tell
 
-    def forgetful(
-        self: LiveStudy, id: str, at: float, log: Any, metrics: Any, reason: str = "", params: Any = None
-    ) -> Any:
-        outcome = tell(self, id, at, log, metrics, reason, params)
+    def forgetful(self: LiveStudy, id: str, at: float, log: Any, metrics: Any, *more: Any) -> Any:
+        outcome = tell(self, id, at, log, metrics, *more)
         if isinstance(outcome, Event):
             return outcome
         body = {"metrics": metrics, "asked_at": outcome.asked_at, "context": outcome.context, "params": outcome.params}

@@ -169,7 +169,7 @@ def test_a_suggestion_that_was_not_measured_runs_as_the_nearest_row(tmp_path):
 
 def test_a_tuner_on_a_table_beats_the_default(tmp_path):
     write_table(tmp_path)
-    assert tables.run("t", 1, Options(data=str(tmp_path)))["regret / static"] < 0.3
+    assert tables.run("t", 1, Options(data=str(tmp_path)))["regret / static"] < 0.5
 
 
 def test_a_tree_of_arrays_predicts_as_the_forest_it_was_made_of():

@@ -101,7 +101,7 @@ def test_the_best_known_runs_first(tmp_path, seed):
     for size in (1024, 4096):
         simulate(tmp_path, size, strategy, strategy_options=limit)
     best = strategy.tuner.recommend(
-        dict.fromkeys(import_module(ADAPTER).SIZES, 0.0) | {"device": "Simulation", "log2_size_x": 12.0}
+        dict.fromkeys(import_module(ADAPTER).SIZES, 0.0) | {"device": "Simulated", "log2_size_x": 12.0}
     )
     results, _ = simulate(tmp_path, 4096, strategy, strategy_options={"max_fevals": 1})
     assert {name: results[0][name] for name in best} == best

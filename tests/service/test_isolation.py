@@ -67,13 +67,15 @@ def test_a_job_that_fails_is_undone_alone(database, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(LiveStudy, "_close_ask", slip)
-        calls = [service.ask("good", [{"qps": 1.0}]), service.tell("bad", "s0", {"p99_ms": 1.0})]
+        calls = [service.ask("good", [{"qps": 1.0}]), service.tell("bad", Answer("s0", {"p99_ms": 1.0}))]
         calls += [service.ask("bad", [{"qps": 2.0}]), service.ask("good", [{"qps": 1.0}])]
         first, failed, later, second = rounds.run(*calls)
     assert failed == (500, "internal")
     assert [first[0]["id"], second[0]["id"], later[0]["id"]] == ["s1", "s2", "s1"]
     assert [event.kind for event in rounds.log("bad")] == ["ask", "ask"]
-    assert rounds.run(service.tell("bad", "s0", {"p99_ms": 1.0})) == [{"id": "s0", "status": "learned", "late": False}]
+    assert rounds.run(service.tell("bad", Answer("s0", {"p99_ms": 1.0}))) == [
+        {"id": "s0", "status": "learned", "late": False}
+    ]
     service.store.close()
 
 
@@ -141,7 +143,7 @@ def test_a_batch_runs_in_pieces_between_which_others_are_served(sqlite, monkeypa
         batch, small = service.ask("large", [{"qps": 1.0}] * 12), service.ask("small", [{"qps": 1.0}])
     else:
         batch = service.tell_batch("large", [Answer(f"s{i}", {"p99_ms": 1.0}) for i in range(12)])
-        small = service.tell("small", "s0", {"p99_ms": 1.0})
+        small = service.tell("small", Answer("s0", {"p99_ms": 1.0}))
     answers = rounds.run(batch, small)
     assert "small" in order[:2]
     assert [answer["id"] for answer in answers[0]] == [f"s{i}" for i in range(12)]

@@ -7,7 +7,7 @@ from serving import SPACES, STUDY
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.limits import Limits
-from rasp_tuner.service.service import Service
+from rasp_tuner.service.service import Answer, Service
 from rasp_tuner.service.storage.store import Store, sqlite_url
 
 NAMES = [f"s{i}" for i in range(6)]
@@ -65,7 +65,10 @@ def test_one_commit_answers_as_many_commits_do(tmp_path, monkeypatch):
                     del suggestion["expires_at"]
             said.append(answers)
             given = zip(NAMES, answers[1:], strict=False)
-            tells = [service.tell(name, a[0]["id"], {"p99_ms": sum(a[0]["params"].values()) + t}) for name, a in given]
+            tells = [
+                service.tell(name, Answer(a[0]["id"], {"p99_ms": sum(a[0]["params"].values()) + t}))
+                for name, a in given
+            ]
             said.append(commits.run(*tells, together=together))
         seen[together] = said, [commits.log(name) for name in NAMES]
     assert seen[True] == seen[False]

@@ -17,7 +17,7 @@ def live_through(live, steps, start=0, length=15, apart=DAY / 15):
     """Two situations in turns, a day each; the best pool of one is far from the default."""
     for step in range(start, start + steps):
         at, busy = MONDAY + apart * step, step // length % 2
-        event = live.ask({"qps": 9.0 * busy + 0.01 * (step % 7)}, at)
+        event = live.ask({"qps": 9.0 * busy + 0.01 * (3 * step % 7)}, at)
         off = abs(event.body["params"]["t"] - (9.0 if busy else 2.0))
         live.tell(f"s{event.ask}", at, NoLog(), {"p99_ms": 20.0 + off})
 
