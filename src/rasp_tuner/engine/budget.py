@@ -2,7 +2,8 @@
 
 The contract, as of conservative bandits (arXiv 1611.06426, 2002.03221): the sum of losses stays within 1 + share of
 what the default would have cost, plus a start-up allowance, as far as the model can tell. The allowance is the budget
-of START_STEPS steps; the first looks, as many as there are knobs and one, are free.
+of START_STEPS steps. The first looks, as many as there are knobs and one, are not refused. A family that judges in
+hindsight has them on its bill, and all other steps; then the ledger counts steps. Of the others it books all but them.
 All figures are in steps of the default's loss: a run 30% worse than the default costs 0.3. One run books MOST_PRICE at
 most: a single ruinous look does not end all exploring.
 All figures are numbers (scalar_or_batch.py): floats of one tuner, or arrays [B].
@@ -16,7 +17,7 @@ from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.types import Budget
 
-START_STEPS = 400  # whose budget may be spent in advance: of these steps, for most looks are made early
+START_STEPS = 400  # whose budget may be spent in advance, since most looks are made early
 DEVIATIONS = 1.645  # added to what is expected, of a price and of the whole bill
 MOST_PRICE = 2.0  # of one run, or its gain
 
