@@ -256,11 +256,12 @@ def test_a_key_that_may_not(rasp, server, monkeypatch):
     assert allowed.stdout == "No studies yet. Next: rasp study create FILE.toml\n"
 
 
-def keep_telling(client, name, stop):
+def keep_telling(client, name, told, stop):
     study = client.study(name)
     while not stop.is_set():
         suggestion = study.ask({"qps": 1.0})
         study.tell(suggestion.id, METRICS)
+        told.set()
         failing = study.ask({"qps": 2.0})
         study.tell_failed(failing.id, "\x1b[31mboom\nand more")
         time.sleep(0.05)
@@ -269,9 +270,10 @@ def keep_telling(client, name, stop):
 @pytest.fixture
 def busy(client, name):
     """A study that is used while the test looks."""
-    stop = threading.Event()
-    thread = threading.Thread(target=keep_telling, args=(client, name, stop))
+    told, stop = threading.Event(), threading.Event()
+    thread = threading.Thread(target=keep_telling, args=(client, name, told, stop))
     thread.start()
+    assert told.wait(60), "no step was told in a minute"
     yield name
     stop.set()
     thread.join()
