@@ -17,8 +17,8 @@ from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, numbers_of, restored, saved
 from rasp_tuner.types import Budget
 
-START_STEPS = 400  # whose budget may be spent in advance, since most looks are made early
-DEVIATIONS = 1.645  # added to what is expected, of a price and of the whole bill
+START_STEPS = 300  # whose budget may be spent in advance, since most looks are made early
+DEVIATIONS = 1.0  # added to what is expected, of a price and of the whole bill
 MOST_PRICE = 2.0  # of one run, or its gain
 
 FIELDS = {
