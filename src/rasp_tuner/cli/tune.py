@@ -102,7 +102,7 @@ def tune_command(
         "seed": seed,
         "name": name,
     }
-    with one_line_errors("cli"):
+    with one_line_errors("rasp-tuner[cli]"):
         raise typer.Exit(_run(words or [], given, out, fresh, dry_run, verbose, as_json))
 
 
@@ -155,7 +155,7 @@ def _pairs(option: str, given: list[str] | None, sign: str = "=") -> dict[str, s
 def _contexts(given: list[str] | None) -> dict[str, str]:
     from rasp_tuner.tune.context_sources import split_context
 
-    with one_line_errors("cli"):
+    with one_line_errors("rasp-tuner[cli]"):
         return dict(split_context(text) for text in given or ())
 
 
