@@ -103,19 +103,40 @@ def test_the_laboratory_brings_its_commands_by_an_entry_point():
     assert re.search(r"Laboratory.*demo.*bench.*theory", shown.stdout, re.DOTALL)
 
 
+BLOCKED = "for name in ('fcntl', 'resource', 'pwd', 'grp', 'termios'): sys.modules[name] = None\n"  # not on Windows
+
+
+@pytest.mark.parametrize("module", ["fleet", "paper", "policy", "report", "context_report", "client", "cli"])
+def test_the_library_imports_where_there_is_no_posix(module):
+    """On Windows these modules of the standard library do not exist."""
+    code = f"import rasp_tuner, rasp_tuner.{module}\nprint(rasp_tuner.Float(0, 1).from_unit(0.5))"
+    done = run(sys.executable, f"{PATHS}\n{BLOCKED}{code}")
+    assert (done.stdout, done.stderr) == ("0.5\n", "")
+
+
+@pytest.mark.parametrize("words", ["tune --knob x=0..1 --metric time -- true", "watch study.toml", "serve --data d"])
+def test_commands_that_need_posix_say_so_in_one_line(words, tmp_path):
+    (tmp_path / "study.toml").write_text("")
+    code = f"import os\nos.chdir({str(tmp_path)!r})\nsys.argv = ['rasp', *{words.split()}]\n"
+    code += "from rasp_tuner.__main__ import main\nmain()"
+    done = run(sys.executable, f"{PATHS}\n{BLOCKED}{code}")
+    said = "rasp: this command needs Linux or macOS; on Windows the library, fleets and the client work\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+
+
 def test_the_base_install_is_numpy_and_one_small_package():
     assert PROJECTS["rasp-tuner"]["dependencies"] == ["numpy>=2.1", "threadpoolctl>=3.5"]
 
 
 def packages_of(requirement):
     """The packages that a requirement on one of our two distributions brings, such as rasp-tuner[serve,cli]."""
-    name, _, extras = requirement.rstrip("]").partition("[")
+    name, extras = re.match(r"([\w-]+)(?:\[(.*)\])?", requirement).groups(default="")
     project = PROJECTS[name]
     lines = list(project["dependencies"])
     for extra in filter(None, extras.split(",")):
         lines += project["optional-dependencies"][extra]
     for line in lines:
-        if line.partition("[")[0] in PROJECTS:
+        if re.match(r"[\w-]+", line)[0] in PROJECTS:
             yield from packages_of(line)
         else:
             yield re.match(r"[\w-]+", line)[0]

@@ -45,7 +45,7 @@ class Compression(System):
 
     @classmethod
     def missing(cls) -> str | None:
-        return None if find_spec("blosc2") else "blosc2 (pip install '.[real]')"
+        return None if find_spec("blosc2") else "blosc2 (pip install 'rasp-lab[real]')"
 
     @classmethod
     def version(cls) -> str:

@@ -80,7 +80,7 @@ class PostgresSettings(System):
             return "PostgreSQL (Debian's package postgresql)"
         if os.getuid() == 0 and not _has_user():
             return "a user postgres to run PostgreSQL as: it does not run as root"
-        return None if find_spec("psycopg") else "psycopg (pip install '.[real]')"
+        return None if find_spec("psycopg") else "psycopg (pip install 'rasp-lab[real]')"
 
     @classmethod
     def version(cls) -> str:

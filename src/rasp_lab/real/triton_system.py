@@ -100,7 +100,7 @@ class TritonKernel(System):
     @classmethod
     def missing(cls) -> str | None:
         if not (find_spec("triton") and find_spec("torch")):
-            return "a GPU, PyTorch and Triton (pip install '.[triton]')"
+            return "a GPU, PyTorch and Triton (pip install 'rasp-lab[triton]')"
         import torch
 
         return None if torch.cuda.is_available() else "a GPU that PyTorch can use"

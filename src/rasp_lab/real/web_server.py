@@ -62,7 +62,7 @@ class WebServer(System):
     @classmethod
     def missing(cls) -> str | None:
         lacking = [package for package in ("starlette", "uvicorn", "uvloop") if not find_spec(package)]
-        return f"{lacking[0]} (pip install '.[real]')" if lacking else None
+        return f"{lacking[0]} (pip install 'rasp-lab[real]')" if lacking else None
 
     @classmethod
     def version(cls) -> str:

@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rasp_tuner.core.extras import EXTRAS, requirement_of
 from rasp_tuner.errors import RaspError
 
+POSIX_MODULES = ("fcntl", "resource")  # of the standard library, not on Windows: serve, tune and watch need them
+
 app = typer.Typer(
     help="""RASP-Tuner: an online optimizer that uses context and remembers what worked.
 
@@ -46,6 +48,9 @@ def one_line_errors(requirement: str, extras: Mapping[str, str] = EXTRAS) -> Ite
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("rasp_"):
             raise
+        if error.name in POSIX_MODULES:
+            said = "this command needs Linux or macOS; on Windows the library, fleets and the client work"
+            raise typer.Exit(complain(said)) from error
         install = f"pip install '{requirement_of(error.name, requirement, extras)}'"
         raise typer.Exit(complain(f"this command needs {error.name}, which is not installed: {install}")) from error
 
