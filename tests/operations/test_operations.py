@@ -7,16 +7,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kustomizing import containers, render
 
 from rasp_tuner.cli import app
 
 yaml = pytest.importorskip("yaml", reason="no PyYAML")
+jsonschema = pytest.importorskip("jsonschema", reason="no jsonschema")
 typer = pytest.importorskip("typer")
 pytest.importorskip("prometheus_client")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples/operations"
-MANIFESTS = sorted((FOLDER / "kubernetes").glob("*.yaml"))
+MANIFESTS = sorted(set((FOLDER / "kubernetes").glob("*.yaml")) - set((FOLDER / "kubernetes").glob("kustom*")))
+KUSTOMIZATIONS = [FOLDER / "kubernetes", FOLDER / "kubernetes/overlay"]
+SCHEMA = json.loads(Path(__file__).with_name("kubernetes_schema.json").read_text())
 VERSIONED = re.compile(r"^[\w./-]+:\d+(\.\d+)+(-[\w.-]+)?$")  # name:1.2.3-variant
 
 
@@ -127,6 +131,42 @@ def test_manifests_have_what_kubernetes_asks_for():
         assert re.fullmatch(r"[a-z0-9-]{1,63}", document["metadata"]["name"])
     names = [(document["kind"], document["metadata"]["name"]) for document in documents()]
     assert len(set(names)) == len(names)
+
+
+def wrong_fields(document):
+    """What the API would refuse."""
+    name = SCHEMA["kinds"][f"{document['apiVersion']}/{document['kind']}"]
+    schema = {"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}
+    return [
+        f"{error.json_path}: {error.message}" for error in jsonschema.Draft202012Validator(schema).iter_errors(document)
+    ]
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZATIONS, ids=lambda folder: folder.name)
+def test_what_kustomizations_render_fits_the_schema_of_the_api(folder):
+    rendered = render(folder)
+    assert len(rendered) == len(documents())  # no manifest is forgotten
+    for document in rendered:
+        assert wrong_fields(document) == []
+        assert document["metadata"]["labels"]["app.kubernetes.io/part-of"] == "rasp-tuner"
+
+
+def test_the_schema_refuses_what_the_api_would():
+    (server,) = (work for work in workloads() if work["metadata"]["name"] == "rasp")
+    (container,) = containers([server])
+    container["livenessProbe"]["periodSecond"] = 3
+    container["ports"][0]["containerPort"] = "http"
+    del server["spec"]["serviceName"], server["spec"]["template"]["spec"]["containers"][0]["name"]
+    said = " ".join(wrong_fields(server))
+    assert all(word in said for word in ("periodSecond", "'http' is not of type", "'name' is a required"))
+
+
+def test_the_overlay_sets_namespace_image_and_number_of_servers():
+    rendered = render(FOLDER / "kubernetes/overlay")
+    assert {document["metadata"]["namespace"] for document in rendered} == {"tuning"}
+    (server,) = (d for d in rendered if (d["kind"], d["metadata"]["name"]) == ("StatefulSet", "rasp"))
+    assert server["spec"]["replicas"] == 5
+    assert {part["image"] for part in containers([server])} == {"registry.example.com/platform/rasp-tuner:0.2.0"}
 
 
 def test_selectors_find_the_pods_they_mean():
