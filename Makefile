@@ -10,7 +10,7 @@ REAL := .venv/.real-ready
 # On a terminal pip shows its own progress; elsewhere each step prints one line. Python compiles what it imports: of the
 # thousands of files that come with PyTorch and Ray most never are.
 INSTALL = $(BIN)/pip install --no-compile $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
-# What the tests need. CI adds docs: each call of pip builds this package and looks at all others again.
+# What the tests need, of the product and of its laboratory. CI adds docs: each call of pip builds this package and looks at all others again.
 EXTRAS ?= all,dev
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
@@ -23,7 +23,7 @@ help: ## list the targets
 
 setup: $(READY) ## install everything into .venv (about 2 GB)
 
-$(VENV): pyproject.toml constraints.txt
+$(VENV): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rasp-tuner needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
 	@echo "setup: creating .venv ..."
 	@$(PYTHON) -m venv .venv
@@ -32,22 +32,22 @@ $(VENV): pyproject.toml constraints.txt
 
 $(DEMO): $(VENV)
 	@echo "demo setup: installing NumPy, SciPy, Matplotlib and the rasp command (370 MB, about a minute) ..."
-	@$(INSTALL) --editable '.[demo]'
+	@$(INSTALL) --editable . --editable lab
 	@touch $(DEMO)
 
 $(READY): $(VENV)
 	@echo "test setup: installing PyTorch (900 MB), the service, BoTorch, Ray, pytest, mypy and others (1,100 MB) ..."
-	@$(INSTALL) --editable '.[$(EXTRAS)]'
+	@$(INSTALL) --editable '.[$(EXTRAS)]' --editable 'lab[all]'
 	@touch $(READY) $(DEMO)  # the demo needs less
 
 $(DOCS): $(VENV)
 	@echo "docs setup: installing MkDocs (130 MB) ..."
-	@$(INSTALL) --editable '.[demo,docs]'
+	@$(INSTALL) --editable '.[docs]' --editable lab
 	@touch $(DOCS)
 
 $(REAL): $(VENV)
 	@echo "real setup: installing Blosc2, Optuna, Starlette and psycopg (140 MB) ..."
-	@$(INSTALL) --editable '.[demo,real]'
+	@$(INSTALL) --editable . --editable 'lab[real]'
 	@touch $(REAL)
 
 demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, report in out/demo/report.html
@@ -75,17 +75,17 @@ bench: $(READY) ## the full benchmark, into docs/RESULTS.md; takes hours, can be
 	$(BIN)/rasp results --out out/results --markdown docs/RESULTS.md
 
 beds: $(READY) ## judge a change of the engine: all beds beside the commit before; DATA=folder adds measured tables
-	$(BIN)/python -m benchmarks.beds $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m rasp_lab.beds $(if $(DATA),--data $(DATA))
 
 # One BLAS thread: the tuners share the cores with what they measure.
 real: export OPENBLAS_NUM_THREADS := 1
 
 real: $(REAL) ## tune SQLite, PostgreSQL, Blosc2 and a web server, into docs/REAL.md; under 30 minutes, can be stopped and continued
-	$(BIN)/python -m examples.real all
+	$(BIN)/python -m rasp_lab.real all
 
 speed: $(READY) ## time a step of the tuner beside CMA-ES in the same run; tuner-steps a second of a small fleet
-	$(BIN)/python benchmarks/step_time.py
-	$(BIN)/python benchmarks/fleet.py --size 2000 --steps 150
+	$(BIN)/python -m rasp_lab.speed.step_time
+	$(BIN)/python -m rasp_lab.speed.fleet --size 2000 --steps 150
 
 clean: ## remove what the other targets made
 	rm -rf .venv out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

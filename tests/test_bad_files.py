@@ -1,19 +1,17 @@
 """A few hundred changed files of tuners, fleets and policies: each is refused with a typed error, or does no harm.
 
-`python benchmarks/reliability/fuzz_files.py --sanitize` tries ten thousand, with sanitizers.
+`python -m rasp_lab.reliability.fuzz_files --sanitize` tries ten thousand, with sanitizers.
 """
 
 import json
 import subprocess
 import sys
-from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "reliability" / "fuzz_files.py"
 FILES = 340
 
 
 def test_changed_files_are_refused_or_harmless():
-    command = [sys.executable, str(SCRIPT), "--json", "--files", str(FILES)]
+    command = [sys.executable, "-m", "rasp_lab.reliability.fuzz_files", "--json", "--files", str(FILES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.stdout, done.stderr[-2000:]
     told = json.loads(done.stdout)

@@ -9,7 +9,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import rasp_tuner
-from rasp_tuner.bench import agents
+from rasp_lab.bench import agents
 from rasp_tuner.cli import app
 
 
@@ -51,7 +51,7 @@ def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 def test_demo_json_is_all_that_is_printed(tmp_path, monkeypatch):
-    from rasp_tuner.bench.report import demo
+    from rasp_lab.bench.report import demo
 
     monkeypatch.setattr(demo, "AGENTS", ("static", "random"))
     few = [cell for cell in demo.cells(1) if cell.domain in ("1_LLM_Inference", "A1_Adversarial_Context")]
@@ -72,7 +72,7 @@ def test_a_missing_extra_is_said_in_one_line_before_anything_runs(command, tmp_p
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 1
-    assert result.stderr == "rasp: this command needs scipy, which is not installed: pip install 'rasp-tuner[bench]'\n"
+    assert result.stderr == "rasp: this command needs scipy, which is not installed: pip install 'rasp-lab'\n"
     assert result.stdout == ""
 
 
@@ -121,6 +121,6 @@ def test_a_missing_peer_is_named_with_its_extra(agent, package, monkeypatch):
     module, _, _ = agents.AGENTS[agent].partition(":")
     monkeypatch.delitem(sys.modules, f"{agents.__name__}.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    extra = "bench" if agent == "cma-es" else "peers"
-    with pytest.raises(rasp_tuner.MissingExtra, match=rf"needs {package}, .* pip install 'rasp-tuner\[{extra}\]'"):
+    install = "rasp-lab" if agent == "cma-es" else r"rasp-lab\[peers\]"
+    with pytest.raises(rasp_tuner.MissingExtra, match=rf"needs {package}, .* pip install '{install}'"):
         agents.resolve(agent)

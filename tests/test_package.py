@@ -16,13 +16,19 @@ import numpy as np
 import pytest
 
 import rasp_tuner
+from rasp_lab.extras import EXTRAS as LAB_EXTRAS
+from rasp_tuner import paper
 from rasp_tuner.core.extras import EXTRAS
 from rasp_tuner.engine.kernel import build
 
 SOURCE = Path(rasp_tuner.__file__).parent
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-HEAVY = ["torch", "scipy", "matplotlib", "pandas", "sklearn", "typer", "rich"]
+PROJECTS = {
+    "rasp-tuner": tomllib.loads((ROOT / "pyproject.toml").read_text())["project"],
+    "rasp-lab": tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())["project"],
+}
+HEAVY = ["torch", "scipy", "matplotlib", "pandas", "sklearn", "typer", "rich", "rasp_lab"]
+PATHS = f"import sys; sys.path[:0] = {[path for path in sys.path if path]};"
 
 
 def run(python, code, *flags):
@@ -48,7 +54,7 @@ def test_import_loads_few_modules_and_nothing_heavy():
     code = (
         f"import sys, numpy; sys.path.insert(0, {str(SOURCE.parent)!r}); before = set(sys.modules);"
         "from rasp_tuner import Tuner, Float;"
-        f"print(len(set(sys.modules) - before), [m for m in {HEAVY} if m in sys.modules])"
+        f"print(len(set(sys.modules) - before), [m for m in sys.modules if m in {HEAVY} or 'paper' in m])"
     )
     result = run(sys.executable, code)
     assert result.returncode == 0, result.stderr
@@ -62,9 +68,9 @@ def test_base_install_imports_and_defines_spaces(base_python):
     assert (result.stdout, result.stderr) == ("0.5\n", "")
 
 
-@pytest.mark.parametrize("code", ["Tuner({'x': Float(0, 1)}, {'m': 'min'}, preset='paper')", "rasp_tuner.PromptMoE"])
+@pytest.mark.parametrize("code", ["Tuner({'x': Float(0, 1)}, {'m': 'min'}, preset='paper')", "paper.PromptMoE"])
 def test_base_install_says_which_extra_the_networks_need(base_python, code):
-    result = run(base_python, f"import rasp_tuner\nfrom rasp_tuner import *\n{code}")
+    result = run(base_python, f"from rasp_tuner import paper\nfrom rasp_tuner import *\n{code}")
     assert result.returncode != 0
     assert "MissingExtra" in result.stderr
     assert "pip install 'rasp-tuner[neural]'" in result.stderr
@@ -76,24 +82,70 @@ def test_base_install_says_which_extra_the_commands_need(base_python):
     assert result.stderr == "rasp: the commands need typer, which is not installed: pip install 'rasp-tuner[cli]'\n"
 
 
+def test_without_the_laboratory_its_commands_say_what_to_install():
+    code = (
+        "import sys, importlib.metadata as m; m.entry_points = lambda **_: ();"
+        "sys.modules['rasp_lab'] = None; from rasp_tuner.__main__ import main; sys.argv = ['rasp', *{words}]; main()"
+    )
+    for name in ("demo", "bench", "report", "results", "theory"):
+        done = run(sys.executable, PATHS + code.format(words=[name, "--out", "x", "--help"]))
+        said = f"rasp: `rasp {name}` is a command of the laboratory: pip install rasp-lab\n"
+        assert (done.returncode, done.stderr, done.stdout) == (1, said, "")
+    shown = run(sys.executable, PATHS + code.format(words=["--help"]))
+    assert shown.returncode == 0
+    assert "serve" in shown.stdout
+    assert "demo" not in shown.stdout
+
+
+def test_the_laboratory_brings_its_commands_by_an_entry_point():
+    assert PROJECTS["rasp-lab"]["entry-points"]["rasp_tuner.commands"] == {"lab": "rasp_lab.cli"}
+    shown = run(sys.executable, PATHS + "from rasp_tuner.__main__ import main; sys.argv = ['rasp', '--help']; main()")
+    assert re.search(r"Laboratory.*demo.*bench.*theory", shown.stdout, re.DOTALL)
+
+
+BLOCKED = "for name in ('fcntl', 'resource', 'pwd', 'grp', 'termios'): sys.modules[name] = None\n"  # not on Windows
+
+
+@pytest.mark.parametrize("module", ["fleet", "paper", "policy", "report", "context_report", "client", "cli"])
+def test_the_library_imports_where_there_is_no_posix(module):
+    """On Windows these modules of the standard library do not exist."""
+    code = f"import rasp_tuner, rasp_tuner.{module}\nprint(rasp_tuner.Float(0, 1).from_unit(0.5))"
+    done = run(sys.executable, f"{PATHS}\n{BLOCKED}{code}")
+    assert (done.stdout, done.stderr) == ("0.5\n", "")
+
+
+@pytest.mark.parametrize("words", ["tune --knob x=0..1 --metric time -- true", "watch study.toml", "serve --data d"])
+def test_commands_that_need_posix_say_so_in_one_line(words, tmp_path):
+    (tmp_path / "study.toml").write_text("")
+    code = f"import os\nos.chdir({str(tmp_path)!r})\nsys.argv = ['rasp', *{words.split()}]\n"
+    code += "from rasp_tuner.__main__ import main\nmain()"
+    done = run(sys.executable, f"{PATHS}\n{BLOCKED}{code}")
+    said = "rasp: this command needs Linux or macOS; on Windows the library, fleets and the client work\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+
+
 def test_the_base_install_is_numpy_and_one_small_package():
-    assert PROJECT["dependencies"] == ["numpy>=2.1", "threadpoolctl>=3.5"]
+    assert PROJECTS["rasp-tuner"]["dependencies"] == ["numpy>=2.1", "threadpoolctl>=3.5"]
 
 
-def packages_of(extra):
-    """The packages that an extra brings, with those of the extras that it includes."""
-    for line in PROJECT["optional-dependencies"][extra]:
-        if line.startswith("rasp-tuner["):
-            for other in line.removeprefix("rasp-tuner[").rstrip("]").split(","):
-                yield from packages_of(other)
+def packages_of(requirement):
+    """The packages that a requirement on one of our two distributions brings, such as rasp-tuner[serve,cli]."""
+    name, extras = re.match(r"([\w-]+)(?:\[(.*)\])?", requirement).groups(default="")
+    project = PROJECTS[name]
+    lines = list(project["dependencies"])
+    for extra in filter(None, extras.split(",")):
+        lines += project["optional-dependencies"][extra]
+    for line in lines:
+        if re.match(r"[\w-]+", line)[0] in PROJECTS:
+            yield from packages_of(line)
         else:
             yield re.match(r"[\w-]+", line)[0]
 
 
 def test_the_demo_brings_no_heavy_package():
-    brought = set(packages_of("demo"))
+    brought = set(packages_of("rasp-lab"))
     assert {"typer", "rich", "matplotlib", "cmaes", "scipy", "joblib"} <= brought
-    assert not brought & {"torch", "ray", *packages_of("peers")}
+    assert not brought & {"torch", "ray", "optuna", "botorch", "vowpalwabbit", "scikit-learn"}
 
 
 def test_missing_packages_are_mapped_to_the_extras_that_bring_them():
@@ -103,8 +155,9 @@ def test_missing_packages_are_mapped_to_the_extras_that_bring_them():
         "openfeature": "openfeature-sdk",
     }  # fmt: skip
     indirect = {"gpytorch": "botorch", "torch": "botorch"}  # brought by
-    for module, extra in EXTRAS.items():
-        assert indirect.get(module, names.get(module, module)) in set(packages_of(extra)), module
+    for module, requirement in (*EXTRAS.items(), *LAB_EXTRAS.items()):
+        packages = {names.get(module, module), indirect.get(module)}
+        assert packages & set(packages_of(requirement)), module
 
 
 def test_the_wheel_stays_small():
@@ -137,10 +190,16 @@ def test_randomness_comes_from_the_one_owned_generator():
 
 
 def test_public_names_exist_and_others_are_refused():
-    for name in (*rasp_tuner.__all__, "PromptMoE"):
-        assert getattr(rasp_tuner, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'Tunr'"):
-        rasp_tuner.Tunr  # noqa: B018
+    for package, name, wrong in ((rasp_tuner, "Fleet", "Tunr"), (paper, "PromptMoE", "PromptMoe")):
+        for public in (*package.__all__, name):
+            assert getattr(package, public) is not None
+        with pytest.raises(AttributeError, match=f"no attribute '{wrong}'"):
+            getattr(package, wrong)
+
+
+def test_the_users_names_are_no_parts_of_the_paper():
+    """These are in rasp_tuner.paper, which a plain import does not load."""
+    assert not set(rasp_tuner.__all__) & set(paper.__all__)
 
 
 def test_files_stay_small_enough_to_hold_in_mind():

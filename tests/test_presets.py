@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Float, InvalidSpace, Metric, Tuner, presets
+from rasp_tuner.paper import PAPER
 from rasp_tuner.presets import Preset
 from rasp_tuner.space import Layout
 
@@ -46,7 +47,7 @@ def test_constants_reach_their_parts():
         doubt_share=0.4, prompt_penalty=0.2, anchor_penalty=0.3, full_steps=2, perturbations=11, anomaly_threshold=4.0,
         disagreement_threshold=5.0, hidden_1=10, hidden_2=9, gate_hidden=8,
     )  # fmt: skip
-    assert not set(changed.constants.items()) & set(presets.PAPER.items())  # every constant there is was changed
+    assert not set(changed.constants.items()) & set(PAPER.items())  # every constant there is was changed
     parts = changed.build(Layout.continuous(2), 3, {"m": "min"}, np.random.default_rng(0))
     memory = parts.memory
     assert (memory.size, memory.top_k, memory.temperature, memory.novelty_threshold) == (7, 2, 0.5, 0.6)
@@ -94,7 +95,7 @@ def test_unknown_presets_and_constants_are_refused(name, changes, says):
 
 
 def test_a_handmade_preset_is_checked_too():
-    from rasp_tuner import AdaptiveHybridTuner, ParamBounds
+    from rasp_tuner.paper import AdaptiveHybridTuner, ParamBounds
 
     with pytest.raises(InvalidSpace, match="'top_k'"):
         AdaptiveHybridTuner(ParamBounds([0.0], [1.0]), preset=Preset("paper", {"top_k": -1}))

@@ -3,7 +3,8 @@ from enum import StrEnum
 import numpy as np
 import pytest
 
-from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue, ParamBounds
+from rasp_tuner import Categorical, Float, Int, InvalidSpace, InvalidValue
+from rasp_tuner.paper import ParamBounds
 from rasp_tuner.space import Space
 
 

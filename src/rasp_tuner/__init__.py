@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from rasp_tuner import presets
 from rasp_tuner.contexts import Category, Flag, Name, Number, TimeOfDay, Weekday, now
-from rasp_tuner.core.numerics import RunningEMA
 from rasp_tuner.core.savings import Gain, Savings
 from rasp_tuner.errors import (
     AlreadyAnswered,
@@ -20,13 +19,6 @@ from rasp_tuner.errors import (
     UnknownSuggestion,
 )
 from rasp_tuner.logs import LogReport
-from rasp_tuner.paper.adaptation import HybridAdaptation
-from rasp_tuner.paper.candidates import CandidatePolicy
-from rasp_tuner.paper.composer import RealErrorComposer
-from rasp_tuner.paper.hybrid_tuner import AdaptiveHybridTuner
-from rasp_tuner.paper.load_experts import load_experts
-from rasp_tuner.paper.memory import PromptMemory
-from rasp_tuner.paper.param_bounds import ParamBounds
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
@@ -36,17 +28,14 @@ from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
     from rasp_tuner.fleet import Fleet as Fleet
-    from rasp_tuner.paper.experts import PromptMoE as PromptMoE
 
 __version__ = "0.2.0.dev0"
 
 __all__ = [
-    "AdaptiveHybridTuner",
     "AlreadyAnswered",
     "Auto",
     "Bool",
     "BudgetSpent",
-    "CandidatePolicy",
     "Categorical",
     "Category",
     "ContextShield",
@@ -58,7 +47,6 @@ __all__ = [
     "Forecast",
     "Gain",
     "GaussianNoise",
-    "HybridAdaptation",
     "Int",
     "InvalidSpace",
     "InvalidValue",
@@ -69,15 +57,11 @@ __all__ = [
     "Name",
     "Number",
     "Optional",
-    "ParamBounds",
     "PowerOfTwo",
     "Preset",
     "PrivacyBudget",
-    "PromptMemory",
     "RaspError",
-    "RealErrorComposer",
     "Return",
-    "RunningEMA",
     "Savings",
     "SnapshotError",
     "SnapshotFileError",
@@ -95,6 +79,4 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "Fleet":  # a program with one tuner does not need it
         return import_module("rasp_tuner.fleet").Fleet
-    if name == "PromptMoE":  # needs torch: loaded only when somebody asks for it
-        return load_experts().PromptMoE
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,21 +6,27 @@ from rasp_tuner.core.preset import Setting, named, resolved
 from rasp_tuner.engine.preset import DEFAULT as DEFAULT
 from rasp_tuner.engine.preset import KIND as _DEFAULT_KIND
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.paper.preset import KIND as _PAPER_KIND
-from rasp_tuner.paper.preset import PAPER as PAPER
 
-_preset.register("paper", _PAPER_KIND)
-_preset.register("default", _DEFAULT_KIND)
+
+def _paper_kind() -> _preset.PresetKind:
+    """The paper's parts are loaded when somebody asks for them."""
+    from rasp_tuner.paper.preset import KIND
+
+    return KIND
+
+
+_preset.register("paper", _paper_kind)
+_preset.register("default", lambda: _DEFAULT_KIND)
 NAMES = _preset.names()
 BUDGET = 0.02  # the usual budget, where there is a default
 
 __all__ = [
-    "BUDGET", "DEFAULT", "NAMES", "PAPER", "Preset", "default", "named", "paper", "resolved", "with_options",
+    "BUDGET", "DEFAULT", "NAMES", "Preset", "default", "named", "paper", "resolved", "with_options",
 ]  # fmt: skip
 
 
 def paper(**changes: float) -> Preset:
-    """The paper's stack to the letter, with any constants of `PAPER` changed.
+    """The paper's stack to the letter, with any constants of `rasp_tuner.paper.PAPER` changed.
 
     >>> paper(base_step=0.25).constants["base_step"]
     0.25

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import HybridAdaptation, RunningEMA
 from rasp_tuner.errors import SnapshotError
+from rasp_tuner.paper import HybridAdaptation, RunningEMA
 from rasp_tuner.paper.adaptation import ReplayBuffer
 
 

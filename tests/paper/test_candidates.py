@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner import CandidatePolicy
+from rasp_tuner.paper import CandidatePolicy
 from rasp_tuner.paper.surrogate import Prediction
 
 

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from rasp_tuner import InvalidSpace, InvalidValue, Metric, RealErrorComposer
+from rasp_tuner import InvalidSpace, InvalidValue, Metric
+from rasp_tuner.paper import RealErrorComposer
 
 
 def test_one_metric_step_by_step():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from rasp_tuner import PromptMemory, PromptMoE
+from rasp_tuner.paper import PromptMemory, PromptMoE
 from rasp_tuner.paper.surrogate import Batch
 
 DIM, CONTEXT, PROMPT = 3, 2, 4

@@ -3,7 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rasp_tuner import AdaptiveHybridTuner, Float, InvalidValue, ParamBounds, SnapshotError, Tuner, presets
+from rasp_tuner import Float, InvalidValue, SnapshotError, Tuner, presets
+from rasp_tuner.paper import AdaptiveHybridTuner, ParamBounds
 from rasp_tuner.paper.surrogate import Prediction
 
 BOX = ParamBounds([-5.0, 0.0, 100.0], [5.0, 1.0, 200.0])

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from rasp_tuner import InvalidSpace, InvalidValue, PromptMemory
+from rasp_tuner import InvalidSpace, InvalidValue
+from rasp_tuner.paper import PromptMemory
 
 
 def memory(**changes):

@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rasp_tuner import Categorical, Float, Int, ParamBounds
+from rasp_tuner import Categorical, Float, Int
+from rasp_tuner.paper import ParamBounds
 from rasp_tuner.space import LARGEST_INT, MOST_DIGITS
 
 unit = st.floats(0.0, 1.0)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from browsing import FLAGS
 from serving import STUDY, Process, running
 
-from benchmarks.reliability.postgres_server import NoPostgres, postgres_server
+from rasp_lab.reliability.postgres_server import NoPostgres, postgres_server
 from rasp_tuner.service.storage.store import sqlite_url
 
 

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from serving import STUDY, running, view, wait_for
 
-from benchmarks.reliability.postgres_server import Relay
+from rasp_lab.reliability.postgres_server import Relay
 
 LEASE_S = 0.5  # also how long a silent database is waited for
 PATIENCE_S = 20.0  # far longer, also on a busy machine

@@ -3,17 +3,15 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "reliability"
 SLOW = "ready again in under 2 s"  # belongs to a machine that has nothing else to do
 
 
 def script(name, *words):
     """What a script printed as JSON, and the promises it found broken."""
-    command = [sys.executable, str(SCRIPTS / f"{name}.py"), "--json", *map(str, words)]
+    command = [sys.executable, "-m", f"rasp_lab.reliability.{name}", "--json", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout, done.stderr[-2000:]
     told = json.loads(done.stdout)

@@ -5,16 +5,15 @@ from typing import Annotated
 import typer
 
 from rasp_tuner import __version__
-from rasp_tuner.cli import bench as bench
 from rasp_tuner.cli import export as export
 from rasp_tuner.cli import forget as forget
+from rasp_tuner.cli import lab as lab
 from rasp_tuner.cli import mcp as mcp
 from rasp_tuner.cli import screen as screen
 from rasp_tuner.cli import serve as serve
 from rasp_tuner.cli import show as show
 from rasp_tuner.cli import study as study
 from rasp_tuner.cli import tail as tail
-from rasp_tuner.cli import theory as theory
 from rasp_tuner.cli import tune as tune
 from rasp_tuner.cli import watch as watch
 from rasp_tuner.cli import what_if as what_if
@@ -46,3 +45,6 @@ def show_version() -> None:
     Example: rasp version
     """
     typer.echo(__version__)
+
+
+lab.add_commands()

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from rasp_tuner.core.extras import extra_of
+from rasp_tuner.core.extras import EXTRAS, requirement_of
 from rasp_tuner.errors import RaspError
+
+POSIX_MODULES = ("fcntl", "resource")  # of the standard library, not on Windows: serve, tune and watch need them
 
 app = typer.Typer(
     help="""RASP-Tuner: an online optimizer that uses context and remembers what worked.
 
-    Example: rasp demo
+    Example: rasp tune --help
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -34,19 +36,22 @@ Json = Annotated[bool, flag("--json", "Print JSON and nothing else.")]
 
 
 @contextmanager
-def one_line_errors(extra: str) -> Iterator[None]:
+def one_line_errors(requirement: str, extras: Mapping[str, str] = EXTRAS) -> Iterator[None]:
     """Errors that a user can fix become one line on stderr; all others are bugs and keep their traceback.
 
-    `extra` is named for a missing package that no extra lists.
+    `requirement` is what to install for a missing package that is not in `extras`.
     """
     try:
         yield
     except (RaspError, OSError) as error:
         raise typer.Exit(complain(error)) from error
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("rasp_tuner"):
+        if error.name is None or error.name.startswith("rasp_"):
             raise
-        install = f"pip install 'rasp-tuner[{extra_of(error.name, otherwise=extra)}]'"
+        if error.name in POSIX_MODULES:
+            said = "this command needs Linux or macOS; on Windows the library, fleets and the client work"
+            raise typer.Exit(complain(said)) from error
+        install = f"pip install '{requirement_of(error.name, requirement, extras)}'"
         raise typer.Exit(complain(f"this command needs {error.name}, which is not installed: {install}")) from error
 
 

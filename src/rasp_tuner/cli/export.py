@@ -29,7 +29,7 @@ def export_policy(
 
     Example: rasp export run.rasp policy.json
     """
-    with one_line_errors("cli"):
+    with one_line_errors("rasp-tuner[cli]"):
         report = Tuner.load(file).export(policy, leaves, texts=dict(map(named_texts, texts or ())))
         if c is not None:
             c.write_text(c_table(report.policy))

@@ -28,7 +28,7 @@ def run_mcp(
     key = os.environ.get(key_env) or None
     if key is None and key_env != "RASP_KEY":
         raise typer.Exit(complain(f"--key-env names {key_env}, which is not set"))
-    with one_line_errors("mcp"):
+    with one_line_errors("rasp-tuner[mcp]"):
         import anyio
 
         from rasp_tuner.integrations.mcp_server import serve

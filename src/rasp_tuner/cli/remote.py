@@ -33,7 +33,7 @@ TIMEOUT_S = 10.0  # a server that is being restarted is waited for
 @contextmanager
 def talking(url: str, key: str | None, timeout: float | None = None) -> "Iterator[Client]":
     """A client; errors of the server or the network become one line with the remedy."""
-    with one_line_errors("client"):
+    with one_line_errors("rasp-tuner[client]"):
         from rasp_tuner.client import AccessDenied, Client, ServerUnavailable, UnknownStudy
 
         if sys.stderr.isatty() and not _answers(url):

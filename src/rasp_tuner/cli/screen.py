@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rasp_tuner.cli.common import Json, app, busy, late_progress, one_line_errors, say
-from rasp_tuner.cli.table import parse_metrics, words
+from rasp_tuner.cli.lists import parse_metrics, words
 from rasp_tuner.context_report import ContextReport
 from rasp_tuner.errors import InvalidValue
 
@@ -28,7 +28,7 @@ def screen_log(
 
     Example: rasp screen log.csv --context qps,payload_kb --metrics p99_ms:min --params pool,timeout_s --plot screen.png
     """
-    with one_line_errors("bench"):
+    with one_line_errors("rasp-tuner[plot]"):
         from rasp_tuner.context_report import screen
         from rasp_tuner.context_report.log import read
 

@@ -80,7 +80,7 @@ def run_server(
         raise typer.BadParameter("give the folder of the service, or a saved tuner with --open", param_hint="--data")
     if name is not None and opened is None:
         raise typer.BadParameter("names the study of a saved tuner: give that with --open", param_hint="--name")
-    with one_line_errors("serve"), ExitStack() as stack:
+    with one_line_errors("rasp-tuner[serve]"), ExitStack() as stack:
         with busy("starting"):
             from rasp_tuner.service.limits import Limits
             from rasp_tuner.service.server import serve
@@ -151,7 +151,7 @@ def create_key(
 
     Example: rasp keys create --data ./rasp-data --scope write --study checkout
     """
-    with one_line_errors("serve"), _store(data, database) as store:
+    with one_line_errors("rasp-tuner[serve]"), _store(data, database) as store:
         from rasp_tuner.service.auth import create_key
 
         key, row = create_key(store, scope, study, label)
@@ -164,7 +164,7 @@ def list_keys(data: Data, database: Database = None, as_json: Json = False) -> N
 
     Example: rasp keys list --data ./rasp-data
     """
-    with one_line_errors("serve"), _store(data, database) as store:
+    with one_line_errors("rasp-tuner[serve]"), _store(data, database) as store:
         rows = [
             {name: getattr(row, name) for name in ("id", "scope", "study", "label", "created", "revoked")}
             for row in store.list_keys()
@@ -188,7 +188,7 @@ def revoke_key(
 
     Example: rasp keys revoke 1a2b3c4d --data ./rasp-data
     """
-    with one_line_errors("serve"), _store(data, database) as store:
+    with one_line_errors("rasp-tuner[serve]"), _store(data, database) as store:
         if not store.revoke_key(id):
             raise typer.Exit(complain(f"no active key {id!r}; `rasp keys list` shows them"))
         typer.echo(json.dumps({"id": id, "revoked": True}) if as_json else f"revoked {id}")
@@ -205,7 +205,7 @@ def show_audit(
 
     Example: rasp keys audit --data ./rasp-data
     """
-    with one_line_errors("serve"), _store(data, database) as store:
+    with one_line_errors("rasp-tuner[serve]"), _store(data, database) as store:
         rows = store.audit(limit)
         if as_json:
             typer.echo(json.dumps({"audit": rows}))
@@ -221,7 +221,7 @@ def run_doctor(data: Data = Path("rasp-data"), database: Database = None, as_jso
 
     Example: rasp doctor --data ./rasp-data
     """
-    with one_line_errors("serve"):
+    with one_line_errors("rasp-tuner[serve]"):
         with busy("loading"):
             from rasp_tuner.service.doctor import examine
 

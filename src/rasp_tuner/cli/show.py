@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rasp_tuner.cli.common import Json, app, one_line_errors
-from rasp_tuner.cli.table import words
+from rasp_tuner.cli.lists import words
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.tuner import Tuner
 
@@ -28,7 +28,7 @@ def show_tuner(
     Example: rasp show run.rasp
     Example: rasp show run.rasp --html run.html
     """
-    with one_line_errors("cli"):
+    with one_line_errors("rasp-tuner[cli]"):
         tuner = Tuner.load(file)
         known = dict(named_texts(text) for text in texts or ())
         history = tuner.history(texts=known)

@@ -80,29 +80,29 @@ def tune_command(
 
     Example: rasp tune --knob level=int:1..9 --default level=6 --inputs 'data/*' -- gzip -c -{level} {input}
     """
-    given = {
-        "knobs": _pairs("knob", knob),
-        "default": _pairs("default", default),
-        "env": _pairs("env", env),
-        "files": {target: template for template, target in _pairs("file", file, ":").items()},
-        "constraints": constraint,
-        "call": call,
-        "shell": shell or None,
-        "metrics": _metrics(metric),
-        "contexts": _contexts(context),
-        "inputs": inputs,
-        "timeout": timeout,
-        "warmup": warmup,
-        "repeats": repeats,
-        "steps": steps,
-        "time": time,
-        "final": final,
-        "budget": budget,
-        "redo": redo or None,
-        "seed": seed,
-        "name": name,
-    }
-    with one_line_errors("cli"):
+    with one_line_errors("rasp-tuner[cli]"):
+        given = {
+            "knobs": _pairs("knob", knob),
+            "default": _pairs("default", default),
+            "env": _pairs("env", env),
+            "files": {target: template for template, target in _pairs("file", file, ":").items()},
+            "constraints": constraint,
+            "call": call,
+            "shell": shell or None,
+            "metrics": _metrics(metric),
+            "contexts": _contexts(context),
+            "inputs": inputs,
+            "timeout": timeout,
+            "warmup": warmup,
+            "repeats": repeats,
+            "steps": steps,
+            "time": time,
+            "final": final,
+            "budget": budget,
+            "redo": redo or None,
+            "seed": seed,
+            "name": name,
+        }
         raise typer.Exit(_run(words or [], given, out, fresh, dry_run, verbose, as_json))
 
 
@@ -155,7 +155,7 @@ def _pairs(option: str, given: list[str] | None, sign: str = "=") -> dict[str, s
 def _contexts(given: list[str] | None) -> dict[str, str]:
     from rasp_tuner.tune.context_sources import split_context
 
-    with one_line_errors("cli"):
+    with one_line_errors("rasp-tuner[cli]"):
         return dict(split_context(text) for text in given or ())
 
 

@@ -52,7 +52,7 @@ def watch_command(
         datefmt="%H:%M:%S",
         stream=sys.stderr,
     )
-    with one_line_errors("cli"):
+    with one_line_errors("rasp-tuner[cli]"):
         raise typer.Exit(_run(file, mode, check, 1 if once else steps, resume, prometheus, out, fresh))
 
 

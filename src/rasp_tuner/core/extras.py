@@ -2,38 +2,31 @@
 
 from collections.abc import Mapping
 
-EXTRAS: Mapping[str, str] = {  # package as imported -> extra in pyproject.toml
-    "typer": "cli",
-    "rich": "cli",
-    "matplotlib": "bench",
-    "scipy": "bench",
-    "joblib": "bench",
-    "cmaes": "bench",
-    "optuna": "peers",
-    "botorch": "peers",
-    "gpytorch": "peers",
-    "torch": "peers",  # the agent `botorch` imports it first; preset="paper" raises its own error, which names `neural`
-    "vowpalwabbit": "peers",
-    "sklearn": "peers",
-    "ray": "ray",
-    "mlflow": "mlflow",
-    "kernel_tuner": "kernel-tuner",
-    "uvicorn": "serve",
-    "pydantic": "serve",
-    "httptools": "serve",
-    "prometheus_client": "serve",
-    "sqlalchemy": "serve",
-    "openfeature": "openfeature",
-    "httpx": "client",
-    "psycopg": "postgres",
-    "mcp": "mcp",
+EXTRAS: Mapping[str, str] = {  # package as imported -> what to install
+    "typer": "rasp-tuner[cli]",
+    "rich": "rasp-tuner[cli]",
+    "matplotlib": "rasp-tuner[plot]",
+    "torch": "rasp-tuner[fleet]",  # preset="paper" raises its own error, which names `neural`
+    "ray": "rasp-tuner[ray]",
+    "optuna": "rasp-tuner[optuna]",
+    "mlflow": "rasp-tuner[mlflow]",
+    "kernel_tuner": "rasp-tuner[kernel-tuner]",
+    "uvicorn": "rasp-tuner[serve]",
+    "pydantic": "rasp-tuner[serve]",
+    "httptools": "rasp-tuner[serve]",
+    "prometheus_client": "rasp-tuner[serve]",
+    "sqlalchemy": "rasp-tuner[serve]",
+    "openfeature": "rasp-tuner[openfeature]",
+    "httpx": "rasp-tuner[client]",
+    "psycopg": "rasp-tuner[postgres]",
+    "mcp": "rasp-tuner[mcp]",
 }
 
 
-def extra_of(module: str, otherwise: str) -> str:
-    """The extra that brings the module; `otherwise` for one that is not listed.
+def requirement_of(module: str, otherwise: str, extras: Mapping[str, str] = EXTRAS) -> str:
+    """What to install for the module; `otherwise` for one that is not listed.
 
-    >>> extra_of("botorch.models", otherwise="bench"), extra_of("yaml", otherwise="bench")
-    ('peers', 'bench')
+    >>> requirement_of("sqlalchemy.orm", otherwise="rasp-lab"), requirement_of("yaml", otherwise="rasp-lab")
+    ('rasp-tuner[serve]', 'rasp-lab')
     """
-    return EXTRAS.get(module.partition(".")[0], otherwise)
+    return extras.get(module.partition(".")[0], otherwise)

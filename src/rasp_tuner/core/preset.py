@@ -26,12 +26,12 @@ class PresetKind:
     least_numbers: Callable[[Settings, Layout, int], int]  # that a snapshot of it holds, however little was learned
 
 
-_KINDS: dict[str, PresetKind] = {}
+_KINDS: dict[str, Callable[[], PresetKind]] = {}
 
 
-def register(name: str, kind: PresetKind) -> None:
-    """Have `named(name)` know this kind; presets.py does so for every preset there is."""
-    _KINDS[name] = kind
+def register(name: str, load: Callable[[], PresetKind]) -> None:
+    """Have `named(name)` know a kind, loaded at its first use; presets.py does so for every preset there is."""
+    _KINDS[name] = load
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Preset:
     constants: Settings
 
     def build(self, layout: Layout, context_dim: int, metrics: Metrics, rng: np.random.Generator) -> Optimizer:
-        return _KINDS[self.name].build(self.constants, layout, context_dim, metrics, rng)
+        return _KINDS[self.name]().build(self.constants, layout, context_dim, metrics, rng)
 
     def least_numbers(self, layout: Layout, context_dim: int) -> int:
         """That a snapshot of such an optimizer holds at least, however little it has learned."""
-        return _KINDS[self.name].least_numbers(self.constants, layout, context_dim)
+        return _KINDS[self.name]().least_numbers(self.constants, layout, context_dim)
 
 
 def names() -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def named(name: object, changes: object = None) -> Preset:
     """The preset called `name`, with some constants changed; a typed error names the choices."""
     if not isinstance(name, str) or name not in _KINDS:
         raise InvalidSpace(f"preset must be one of {list(_KINDS)} or a Preset, got {show(name)}")
-    kind = _KINDS[name]
+    kind = _KINDS[name]()
     constants = dict(kind.constants)
     if changes is not None and not isinstance(changes, Mapping):
         raise InvalidSpace(f"preset constants must be a mapping, got {show(changes)}")

@@ -1,0 +1,1 @@
+"""One question each: commands that print the tables of the docs."""

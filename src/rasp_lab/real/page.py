@@ -1,0 +1,164 @@
+"""docs/REAL.md and its pictures, from the rows of runs. No number on the page is typed by hand."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from inspect import getdoc
+from pathlib import Path
+
+from rasp_lab.real import analysis
+from rasp_lab.real.analysis import EARLY, Ratio, Runs, Summary, by_kind, recommended, summaries, versus
+from rasp_lab.real.harness import PAIRS, PEERS, read, read_about
+from rasp_lab.real.picture import NAMES, picture
+from rasp_lab.real.systems import ON_GPU, SYSTEMS, load
+from rasp_tuner.report.paired import Effect
+
+OURS = "rasp-budget"
+NOISE = "static-again"
+MOST_EARLY = 1.05  # what the budget should keep in the first steps
+
+Found = Mapping[str, Mapping[str, Summary]]  # of each system, of each agent
+
+HEAD = f"""# Real systems
+
+*Reference: what tuning brings on programs that run here, against their shipped defaults. This page is made from the
+checked-in runs by `python -m rasp_lab.real page`; `make real` measures them again.*
+
+Every step is one piece of work. All agents do it, one after another in random order, so that the machine's noise hits
+all alike. A ratio is an agent's cost as times the default's on the same work: below one is better. It is the geometric
+mean over all steps, with everything that exploring cost. Intervals are 95%, by a bootstrap of blocks of
+{analysis.BLOCK} steps. Of the general tuners only RASP-Tuner sees the context; "{NAMES["tpe-each"]}" is for
+somebody who knows the kinds beforehand.
+"""
+FOOT = f"""## How to read it, and how to repeat it
+
+- The default is what the program ships with. No setting gives up durability.
+- "First {EARLY}" is the ratio over the first {EARLY} steps of the run where it is worst. So few steps are noisy:
+  "{NAMES[NOISE]}", which changes nothing, shows by how much.
+- "Total time" is a ratio of sums, so work that takes long counts more. "Think" is the median processor time of one ask
+  and one tell.
+- The final comparison runs recommendation and default side by side on new work, {PAIRS} pairs for each kind of work and
+  run, with a t interval of log ratios.
+- `make real` needs PostgreSQL (Debian's package `postgresql`); what cannot run is left out and named. Stopped, it goes
+  on. The raw runs are in `src/rasp_lab/real/runs`: one line for each piece of work and agent.
+- The Triton kernels need a GPU, PyTorch and Triton: `python -m rasp_lab.real triton` measures them alone.
+"""
+
+
+def write(files: Mapping[str, Sequence[Path]], docs: Path) -> None:
+    """The page, and one picture for each system beside it, from the files of runs of each system."""
+    measured = {name: [read(file) for file in own] for name, own in files.items()}
+    found = {name: {summary.agent: summary for summary in summaries(runs)} for name, runs in measured.items()}
+    lines = [HEAD, *_overview(measured, found), "", *_verdicts(measured, found), ""]
+    (docs / "images").mkdir(parents=True, exist_ok=True)
+    for name, runs in measured.items():
+        (docs / "images" / f"real-{name}.svg").write_text(picture(runs, load(name).title))
+        lines += _system(name, runs, found[name], _measured([read_about(file) for file in files[name]]))
+    for name in SYSTEMS:
+        if name not in measured:
+            how = "triton" if name in ON_GPU else f"run --system {name}"
+            lines.append(
+                f"## {load(name).title}\n\n{getdoc(load(name))}\n\nNot measured yet: `python -m rasp_lab.real {how}`.\n"
+            )
+    (docs / "REAL.md").write_text("\n".join([*lines, FOOT]))
+
+
+def _overview(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
+    yield f"| system | runs x steps | RASP-Tuner | budget off | TPE | RASP-Tuner / TPE | {NAMES[NOISE]} |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, runs in measured.items():
+        runs_count, steps = analysis.table(runs, OURS, "cost_ms").shape
+        agents, title = found[name], load(name).title
+        link = f"[{title}](#{title.lower().replace(' ', '-')})"
+        cells = [
+            *(agents[agent].overall for agent in (OURS, "rasp", "tpe")),
+            versus(runs, OURS, "tpe"),
+            agents[NOISE].overall,
+        ]
+        yield f"| {link} | {runs_count} x {steps} | {' | '.join(map(str, cells))} |"
+
+
+def _verdicts(measured: Mapping[str, Runs], found: Found) -> Iterator[str]:
+    """What was to be shown, and where it was not."""
+    ours = {name: agents[OURS] for name, agents in found.items()}
+    lower = {
+        peer: {name: s.overall.value < found[name][peer].overall.value for name, s in ours.items()}
+        for peer in ("tpe", "tpe-each")
+    }
+    surely = {name: versus(runs, OURS, "tpe").high < 1.0 for name, runs in measured.items()}
+    yield _said("Below the default, interval below 1", {name: s.overall.high < 1.0 for name, s in ours.items()})
+    yield _said("Recommendation below the default, interval below 1", {n: _below(runs) for n, runs in measured.items()})
+    yield _said("Below TPE, which does not see the context", lower["tpe"])
+    yield _said("The same, interval below 1", surely)
+    yield _said(f"Below {NAMES['tpe-each']}", lower["tpe-each"])
+    for agent, words in ((OURS, "on"), ("rasp", "off")):
+        early = f"Budget {words}: at most {MOST_EARLY} in the first {EARLY} steps"
+        yield _said(early, {name: agents[agent].early.value <= MOST_EARLY for name, agents in found.items()})
+        kept = {name: agents[agent].early_worst.value <= MOST_EARLY for name, agents in found.items()}
+        yield f"{_said(f'{early} of every single run', kept)} The highest: {_highest(found, agent):.2f}."
+    noise = _highest(found, NOISE)
+    yield f"- The default again, beside itself, in the first {EARLY} steps of a single run: up to {noise:.2f}."
+    if left_out := [name for name in SYSTEMS if name not in measured]:
+        yield f"- Not measured yet: {', '.join(load(name).title for name in left_out)}."
+
+
+def _highest(found: Found, agent: str) -> float:
+    """Of the first steps of any run of any system."""
+    return max(agents[agent].early_worst.value for agents in found.values())
+
+
+def _said(claim: str, holds: Mapping[str, bool]) -> str:
+    missed = ", ".join(load(name).title for name, ok in holds.items() if not ok)
+    return f"- {claim}: on {sum(holds.values())} of {len(holds)}{f'; not on {missed}' if missed else ''}."
+
+
+def _below(runs: Runs) -> bool:
+    found = recommended(runs, OURS)
+    return found is not None and found.high < 1.0
+
+
+def _system(name: str, runs: Runs, agents: Mapping[str, Summary], about: str) -> Iterator[str]:
+    system = load(name)
+    alt = f"{system.title}: total cost so far as times the default's, for each agent"
+    yield f"## {system.title}\n\n{getdoc(system)}\n\nMeasured with {about}.\n"
+    yield f'<img src="images/real-{name}.svg" width="620" alt="{alt}">\n'
+    yield f"| agent | ratio | second half | total time | first {EARLY} | worst run | failed runs | think, ms |"
+    yield "|---|---|---|---:|---|---|---:|---:|"
+    for s in sorted(agents.values(), key=lambda s: s.overall.value):
+        cells = [s.overall, s.late, f"{s.total:.2f}", s.early, s.early_worst, s.failed, f"{s.think_ms:.1f}"]
+        yield f"| {NAMES[s.agent]} | {' | '.join(map(str, cells))} |"
+    if any(s.build_s for s in agents.values()):
+        yield from _built(agents.values())
+    ours, noise = (_effect(recommended(runs, agent)) for agent in (OURS, NOISE))
+    yield f"\nFinal comparison: recommendation / default {ours}; default / default {noise}.\n"
+    for agent in PEERS:
+        if (peer := recommended(runs, agent)) is not None:
+            yield f"The same for {NAMES[agent]}: {_effect(peer)}.\n"
+    yield "| kind of work | recommendation / default | default / default |"
+    yield "|---|---|---|"
+    again = by_kind(runs, NOISE)
+    for kind, found in by_kind(runs, OURS).items():
+        yield f"| {kind} | {_effect(found)} | {_effect(again.get(kind))} |"
+    yield ""
+
+
+def _built(agents: Iterable[Summary]) -> Iterator[str]:
+    """What compiling adds, which the other table leaves out."""
+    yield "\nWith compiling, as if every agent had to compile each program once for itself:\n"
+    yield "| agent | compiling, s a run | total time with it |"
+    yield "|---|---:|---:|"
+    for s in sorted(agents, key=lambda s: s.total_built):
+        yield f"| {NAMES[s.agent]} | {s.build_s:.1f} | {s.total_built:.2f} |"
+
+
+def _measured(abouts: Sequence[str]) -> str:
+    """What was measured, and how busy the machine was when runs began.
+
+    >>> _measured(["Toy 1, 2 cores, load 0.5 a core", "Toy 1, 2 cores, load 1.2 a core"])
+    'Toy 1, 2 cores, load 0.5 to 1.2 a core'
+    """
+    what = dict.fromkeys(about.rpartition(", load ")[0] for about in abouts)
+    loads = sorted(float(about.rpartition(", load ")[2].split()[0]) for about in abouts)
+    return f"{'; '.join(what)}, load {loads[0]:.1f} to {loads[-1]:.1f} a core"
+
+
+def _effect(found: Effect | None) -> str:
+    return "not measured" if found is None else str(Ratio(found.value, found.low, found.high))
