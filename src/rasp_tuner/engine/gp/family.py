@@ -28,6 +28,7 @@ from rasp_tuner.engine.gp.model import (
     FREEDOM,
     LEAST_TRUST,
     LEVEL_VARIANCE,
+    MEMORY_STEPS,
     MOST_SPREAD,
     Climb,
     Fit,
@@ -52,6 +53,7 @@ MOST_ROWS = 128  # stored: a fit takes time with the cube of them
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
 REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
+MOST_REPEATS = 2.0 / (1.0 - REPEATS_KEPT) + 2.0  # that are known of then, or twice as many
 SURPRISING = 9.0  # squared deviations, beyond which a sample is none of its row
 CHANGE_RUN = 2  # surprises in a row that are a change, not mistakes
 BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation
@@ -82,9 +84,7 @@ FIELDS = {
     "weights": Field(("C",)),
     "unreached": Field(("u", "d"), 0.0, 1.0),  # the latest points that ran as others, and never ran
     "unreached_in": Field(("u", "c"), -LARGEST, LARGEST),
-    "repeats": Field(
-        (2,), 0.0, (1.0 / (1.0 - REPEATS_KEPT) + 1.0, FINITE)
-    ),  # samples that joined a row; their squared distances from it, summed
+    "repeats": Field((3,), 0.0, (MOST_REPEATS, FINITE, MOST_REPEATS)),  # samples that joined a row: see model.Repeats
     "run": Field((1,), -MOST_SAMPLES, MOST_SAMPLES),  # surprises in a row; negative where less came than expected
     "reach": Field((2, "d"), 0.0, FINITE),  # moves of each knob that ran as they were asked for; moves asked for
     "late": Field(("w", "sample"), -LARGEST, LARGEST),  # context, point and losses of the latest samples
@@ -155,7 +155,7 @@ class GpFamily:
         same = (stored["points"] == point).all(axis=1)
         self._note_reach(trial, context, same)
         if belief is not None:
-            row = self._row_of(same, belief.similar(), trial.failed)
+            row = self._row_of(same, belief.similar(), trial.failed, losses)
             if forecast is not None and not trial.failed:
                 gap = float(losses @ s["weights"]) - forecast.mean
                 odd = min(abs(gap) / math.sqrt(max(forecast.variance + belief.noise, 1e-300)), LARGEST) ** 2
@@ -181,7 +181,7 @@ class GpFamily:
     def reweigh(self, weights: Array) -> None:
         s = self._state
         s["weights"] = np.array(weights, dtype=np.float64)
-        s["repeats"], self._fit = np.zeros(2), None  # they were of another target
+        s["repeats"], self._fit = np.zeros(3), None  # they were of another target
         if self._stored.count:
             self._refit()
 
@@ -255,15 +255,20 @@ class GpFamily:
         self._any_failed = bool(state["failed"].any())
         self._fit, self._kept = None, np.full(self._stored.count, -1, dtype=np.int64)
 
-    def _row_of(self, same: NDArray[np.bool_], kc: Array, failed: bool) -> int:
-        """The latest row that a sample joins: the same point [n] in the same context; -1 if there is none."""
+    def _row_of(self, same: NDArray[np.bool_], kc: Array, failed: bool, losses: Array) -> int:
+        """The row that a sample joins: the same point [n] in the same context, and the most like it; -1 if none is.
+
+        So a sample does not join an outlier that came before it.
+        """
         s, rows = self._stored, np.flatnonzero(same & (kc > SAME_CONTEXT))
         if len(rows) and (failed or self._any_failed):
             rows = rows[s["failed"][rows] == failed]
-        return int(rows[s["times"][rows].argmax()]) if len(rows) else -1
+        if len(rows) <= 1:
+            return int(rows[0]) if len(rows) else -1
+        return int(rows[np.abs((s["losses"][rows] - losses) @ self._state["weights"]).argmin()])
 
     def _join(self, row: int, context: Array, losses: Array, now: float, measured: bool) -> None:
-        """One more sample of a row, which becomes the last one; the scatter of repeats is pure noise."""
+        """One more sample of a row, which becomes the last one; repeats scatter by noise and by what time moves."""
         s, stored = self._state, self._stored
         stored.to_end(row)
         self._kept[row:-1] = self._kept[row + 1 :]
@@ -272,7 +277,8 @@ class GpFamily:
         gap, share = losses - stored["losses"][-1], 1.0 / (count + 1.0)
         apart = float(gap @ s["weights"])
         if measured:
-            s["repeats"] = REPEATS_KEPT * s["repeats"] + [1.0, (1.0 - share) * apart * apart]
+            moved = 1.0 - math.exp(-abs(now - float(stored["times"][-1])) / MEMORY_STEPS)
+            s["repeats"] = REPEATS_KEPT * s["repeats"] + [1.0, (1.0 - share) * apart**2, 2.0 * (1.0 - share) * moved]
         stored["losses"][-1] += share * gap
         stored["contexts"][-1] += share * (context - stored["contexts"][-1])
         stored["counts"][-1], stored["times"][-1] = count + 1.0, now

@@ -324,6 +324,38 @@ class Ready(NamedTuple):
         return cls(Targets.of(rows.y), metric.bounded(rows.contexts))
 
 
+class Repeats(NamedTuple):
+    """Samples that joined a row. Their scatter is noise, and the most that can have drifted until they came."""
+
+    joined: float
+    squares: float  # of their distances from the row, summed, in units of y
+    noise: float  # variances of a repeat, in units of a^2
+    drifts: tuple[float, float]  # of the level, of effects
+
+    @classmethod
+    def of(cls, repeats: Array, weights: Weights, features: Features) -> "Repeats":
+        """`repeats` [3]: how many, their squared distances, and how much of what drifts has changed until each."""
+        count, squares, moved = repeats.tolist()
+        h, effects = weights.h, float((features.effects**2 @ weights.effects).mean()) + float(weights.h[VR])
+        share = moved / max(count, 1.0)
+        return cls(count, squares, float(h[S2]), (float(h[VT]) * share, float(h[GT]) * effects * share))
+
+    def against(self, factors: Array, scale: float) -> Array:
+        """[m] what they say against so many times the noise: a negative log evidence."""
+        against: Array = 0.5 * (self.joined * np.log(factors) + self._scatter(scale) / self.noise / factors)
+        return against
+
+    def slope(self, scale: float) -> Array:
+        """[3] of the log evidence in the logarithms of s2, vt and gt; what scatters more than expected is noise."""
+        scatter, variance = self._scatter(scale), self.noise + sum(self.drifts)
+        short = min(scatter / variance - self.joined, 0.0) / variance
+        return 0.5 * np.array([scatter / self.noise - self.joined, *(short * drift for drift in self.drifts)])
+
+    def _scatter(self, scale: float) -> float:
+        """In units of a^2; none are closer than rounding."""
+        return min(math.sqrt(self.squares) / scale, MOST_SPREAD) ** 2 + JITTER * self.joined
+
+
 def climbed(
     knobs: Knobs,
     rows: Rows,
@@ -337,7 +369,7 @@ def climbed(
 ) -> tuple[Climb, float, Array | None]:
     """Theta after so many steps; v0 for the fit; and, if theta moved, how surprising each row is [n].
 
-    `scale` is the last a; 0 if there was none. `repeats`: how many samples joined a row, and their squared distances.
+    `scale` is the last a; 0 if there was none. `repeats`: see Repeats.
     """
     (targets, bounded), odd = ready or Ready.of(rows, metric), None
     scale /= targets.unit
@@ -348,9 +380,9 @@ def climbed(
         factors = NOISE_FACTORS if step == 0 and len(rows.y) < FEW_ROWS else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
         against = 0.5 * off * off
+        again = Repeats.of(repeats, weights, rows.features)
         if scale:
-            count, scatter = float(repeats[0]), _scatter(repeats, targets.unit * scale)
-            against += 0.5 * (count * np.log(factors) + scatter / weights.h[S2] / factors)
+            against += again.against(factors, targets.unit * scale)
         found = look(knobs, rows, targets.y, z, weights, factors, against, True)
         scale, slope, odd = found.scale, found.slope, found.odd
         if found.factor:
@@ -358,8 +390,7 @@ def climbed(
             theta[S2] += math.log(factors[found.factor])
             momentum[S2] = 0.0
             climb = climb._replace(theta=theta, momentum=momentum)
-        scatter = _scatter(repeats, targets.unit * scale)
-        slope[S2] += 0.5 * (scatter / weights.h[S2] - float(repeats[0]))  # type: ignore[index]
+        slope[[S2, VT, GT]] += again.slope(targets.unit * scale)  # type: ignore[index]
         climb = climb.moved(slope - (climb.theta - prior.mean) / prior.deviation**2)  # type: ignore[operator]
     return climb, targets.level(scale), odd
 
@@ -417,11 +448,6 @@ def taken(
     rows = Rows(part("points", n, d), features, NO_CONTEXTS, y, counts, trust, times)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
     return Fit(knobs, rows, metric, weights, part("z", n, width), *parts)
-
-
-def _scatter(repeats: Array, scale: float) -> float:
-    """The sum of squared distances of repeats from their rows, in units of a^2; none are closer than rounding."""
-    return min(math.sqrt(float(repeats[1])) / scale, MOST_SPREAD) ** 2 + JITTER * float(repeats[0])
 
 
 def _deviation(y: Array) -> float:
