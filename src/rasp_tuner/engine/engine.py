@@ -45,7 +45,7 @@ from rasp_tuner.engine.stops import ENDED, NOTHING_BESIDE, STOPPED, StopsInARow,
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 from rasp_tuner.space import Layout
-from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
+from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
 log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
@@ -138,8 +138,7 @@ class Engine:
             return self._check_of_unit(belief, current)
         choice = self._legal_choice(belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
-            choice = Choice(self.default, STOPPED, *predict_one(belief, self.default))
-            return Proposal(choice.point, self._reasons(belief, choice))
+            return Proposal(self.default, self.reasons_at(context, self.default, STOPPED))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
@@ -147,6 +146,13 @@ class Engine:
             if self._budget is not None:
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
         return Proposal(choice.point, self._reasons(belief, choice))
+
+    def reasons_at(self, context: Array, point: Array, source: str) -> Why:
+        engine, context = self.answers(context)
+        if not engine.objective.seen:
+            return Explanation(source=source)
+        belief = engine.believe(context)
+        return engine._reasons(belief, Choice(point, source, *predict_one(belief, point)))
 
     def tell(
         self,
@@ -457,9 +463,7 @@ class Engine:
 
     def _rescaled(self) -> bool:
         """Whether the metric changed its scale."""
-        if not due(self.objective.seen):
-            return False
-        return self._scale_changes()
+        return due(self.objective.seen) and self._scale_changes()
 
     @one_thread()
     def _scale_changes(self) -> bool:
