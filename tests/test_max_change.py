@@ -1,5 +1,7 @@
 """max_change: a knob moves at most so far from one run to the next."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,8 @@ def test_a_share_of_the_range_bounds_every_step_also_the_first():
     assert max(abs(after["pool"] - before["pool"]) for before, after in found) <= 6
     rates = [abs(np.log(after["rate"] / before["rate"])) / np.log(4.0) for before, after in found]
     assert max(rates) <= 0.1 + 0.001
-    assert found[0][0] == {"pool": 8, "rate": 1.0} and abs(found[0][1]["pool"] - 8) <= 6
+    assert found[0][0] == {"pool": 8, "rate": 1.0}
+    assert abs(found[0][1]["pool"] - 8) <= 6
 
 
 def test_without_it_the_first_steps_are_wider():
@@ -82,9 +85,10 @@ def test_a_limit_finer_than_a_step_still_lets_a_knob_move():
 def test_a_number_after_a_word_is_free_and_then_bounded():
     space = {"cache": Auto(Int(1, 100))}
     tuner = Tuner(space, {"ms": "min"}, default={"cache": "auto"}, max_change={"cache": "5 steps"})
-    found = [pair for pair in moves(tuner, 40, lambda p: 10.0 if p["cache"] == "auto" else 5.0 + p["cache"] / 50)]
+    found = list(moves(tuner, 40, lambda p: 10.0 if p["cache"] == "auto" else 5.0 + p["cache"] / 50))
     numbers = [(a["cache"], b["cache"]) for a, b in found if "auto" not in (a["cache"], b["cache"])]
-    assert numbers and all(abs(b - a) <= 5 for a, b in numbers)
+    assert numbers
+    assert all(abs(b - a) <= 5 for a, b in numbers)
 
 
 def test_constraints_are_kept_on_the_way():
@@ -93,7 +97,8 @@ def test_constraints_are_kept_on_the_way():
     tuner = Tuner(space, {"ms": "min"}, default={"a": 2, "b": 50}, max_change="4 steps", constraints=rules)
     for before, after in moves(tuner, 60, lambda p: 100.0 - p["a"]):
         assert after["a"] * after["b"] <= 128
-        assert abs(after["a"] - before["a"]) <= 4 and abs(after["b"] - before["b"]) <= 4
+        assert abs(after["a"] - before["a"]) <= 4
+        assert abs(after["b"] - before["b"]) <= 4
 
 
 def test_what_ran_and_was_told_is_where_it_moves_from():
@@ -114,7 +119,7 @@ def test_drawn_runs_of_the_default_do_not_send_it_back_to_the_start():
             own.append(suggestion.params["n"])
         tuner.tell(suggestion.id, {"ms": (80.0 - suggestion.params["n"]) * float(np.exp(0.02 * noise.normal()))})
     assert max(own) > 40  # with a return to 8 in every third step it would stay below 20
-    assert all(abs(b - a) <= 3 for a, b in zip(own, own[1:], strict=False) if b != 8)
+    assert all(abs(b - a) <= 3 for a, b in itertools.pairwise(own) if b != 8)
 
 
 def test_the_explanation_is_of_what_runs():
@@ -125,7 +130,8 @@ def test_the_explanation_is_of_what_runs():
         why = tuner.explain(suggestion.id)
         if "max_change" in why.source and why.predicted is not None:
             seen.append(why)
-            assert why.params == suggestion.params and why.stop == suggestion.stop
+            assert why.params == suggestion.params
+            assert why.stop == suggestion.stop
         tuner.tell(suggestion.id, {"ms": best_at_48(suggestion.params)})
     assert seen
 

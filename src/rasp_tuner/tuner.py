@@ -161,13 +161,24 @@ class Tuner(TunerView):
         if self._max_change is not None and not np.array_equal(legal, self._default):
             proposal = self._within_reach(self._max_change, seen, legal, proposal.why)
             params, legal = self._space.nearest(proposal.point)
-        if self._holdout is not None and not self._frozen and not np.array_equal(legal, self._default):
-            proposal = self._drawn(legal, proposal.why, self._holdout)
-            params, legal = self._space.from_unit(proposal.point), proposal.point
-        id = self._ledger.issue(seen, legal, proposal.why)
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("ask %s: %s (%s)", id, params, proposal.why.explanation().source)
-        return Suggestion(id, params, proposal.why.stop)
+        return self._issued(seen, params, legal, proposal.why)
+
+    def ask_for(
+        self, context: Context, params: Mapping[str, object], source: str = "chosen by the caller"
+    ) -> Suggestion:
+        """A suggestion of these settings, which somebody else chose: with an id, a forecast and a stop as any other.
+
+        With a holdout the default may be drawn in their place. `source` is what `explain` says of it.
+        """
+        point = self._space.to_unit(params)
+        settings = self._space.from_unit(point)
+        self._space.check_constraints(settings)
+        seen = self._encoder.encode(context)
+        return self._issued(seen, settings, point, self._optimizer.reasons_at(seen, point, source))
+
+    def withdraw(self, id: str) -> None:
+        """Take back a suggestion that will not run: it waits for no answer any more, and nothing is learned."""
+        self._ledger.withdraw(id)
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
@@ -419,6 +430,16 @@ class Tuner(TunerView):
             "preset": self._preset,
             "holdout": self._holdout,
         }
+
+    def _issued(self, seen: Array, params: Params, legal: Array, why: Why) -> Suggestion:
+        """A suggestion under a new id; where a holdout draws the default, that."""
+        if self._holdout is not None and not self._frozen and not np.array_equal(legal, self._default):
+            legal, why = self._drawn(legal, why, self._holdout)
+            params = self._space.from_unit(legal)
+        id = self._ledger.issue(seen, legal, why)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("ask %s: %s (%s)", id, params, why.explanation().source)
+        return Suggestion(id, params, why.stop)
 
     def _within_reach(self, max_change: MaxChange, context: Array, wanted: Array, why: Why) -> Proposal:
         """What is wanted, or as much of the way to it as one step may go."""

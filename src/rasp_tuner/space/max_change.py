@@ -121,7 +121,7 @@ def _within(axis: Axis, kind: str, size: float, before: Value, wanted: Value) ->
     if before == wanted:
         return wanted
     if axis.levels is None:
-        return _within_range(cast(Float, axis), kind, size, cast(float, before), cast(float, wanted))
+        return _within_range(axis, kind, size, cast(float, before), cast(float, wanted))
     start, way = _index(axis, before), _index(axis, wanted) - _index(axis, before)
     step, low, high = (1 if way > 0 else -1), 1, abs(way)  # at least one step
     while low < high:  # the last one within the limit, by bisection: there may be millions
