@@ -159,15 +159,7 @@ async def list_waiting(client: AsyncClient, given: schemas.StudyArguments) -> sc
     """The suggestions of a study that wait for a person: what each would change against what runs, why, and at which
     cost its run should be ended. Empty where suggestions need no approval."""
     study = await _study(client, given)
-    found = [
-        schemas.WaitingSuggestion(
-            **{name: one[name] for name in ("id", "stop", "level")},
-            **{name: _short(one[name]) for name in ("context", "params", "runs", "changes")},
-            **{name: _moment(one[name]) for name in ("asked_at", "until")},
-            words=_short_words(one["explanation"]),
-        )
-        for one in await study.waiting()
-    ]
+    found = [schemas.WaitingSuggestion(**_waiting(one)) for one in await study.waiting()]
     return schemas.WaitingList(study=given.study, waiting=found)
 
 
@@ -259,6 +251,16 @@ def _suggestion(one: Mapping[str, Any]) -> dict[str, Any]:
         "ran": _short(one.get("ran")),
         "metrics": one.get("metrics"),
         "failure": _short(one.get("reason")),
+    }
+
+
+def _waiting(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a WaitingSuggestion."""
+    return {
+        **{name: one[name] for name in ("id", "stop", "level")},
+        **{name: _short(one[name]) for name in ("context", "params", "runs", "changes")},
+        **{name: _moment(one[name]) for name in ("asked_at", "until")},
+        "words": _short_words(one["explanation"]),
     }
 
 

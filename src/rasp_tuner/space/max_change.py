@@ -49,7 +49,7 @@ class MaxChange:
                 if named:
                     raise InvalidSpace(f"{field}: choices without an order have no size to limit; leave it out")
                 continue
-            _check_fits(field, name, axis, *parsed)
+            _check_fits(field, name, axis, parsed[0])
             self._limits[name] = parsed
         if not self._limits:
             raise InvalidSpace("max_change limits no knob: all are choices without an order, or none is named")
@@ -98,7 +98,7 @@ def _parsed(field: str, limit: object) -> tuple[str, float]:
     return "range", share
 
 
-def _check_fits(field: str, name: str, axis: Axis, kind: str, size: float) -> None:
+def _check_fits(field: str, name: str, axis: Axis, kind: str) -> None:
     if kind == "steps" and axis.levels is None:
         raise InvalidSpace(f"{field}: knob {name!r} has no steps; give a share of its range, as 0.1")
     if kind == "value" and (isinstance(axis, Categorical) or axis.low < 0 or (axis.levels is None and axis.low == 0)):

@@ -91,6 +91,7 @@ class Session:
             seed=study.seed,
             budget=NO_BUDGET if study.budget is None else study.budget,
             constraints=study.constraints,
+            max_change=study.max_change,
         )
         for entry in journal.of_kind("run"):
             run = Run.from_json(entry)
