@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from rasp_tuner import presets
 from rasp_tuner.contexts import Category, Flag, Name, Number, TimeOfDay, Weekday, now
 from rasp_tuner.core.savings import Gain, Savings
+from rasp_tuner.engine.looks import Looks
 from rasp_tuner.errors import (
     AlreadyAnswered,
     BudgetSpent,
@@ -51,6 +52,7 @@ __all__ = [
     "InvalidSpace",
     "InvalidValue",
     "LogReport",
+    "Looks",
     "Margin",
     "Metric",
     "MissingExtra",

@@ -22,6 +22,7 @@ from rasp_tuner.core.optimizer import Expected, Optimizer
 from rasp_tuner.core.savings import Savings, SavingsLedger
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.engine.looks import LATEST_STEPS, Looks, looks_of
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.presets import Preset
@@ -159,6 +160,14 @@ class TunerView:
         """
         return self._savings.report()
 
+    def looks(self) -> Looks | None:
+        """Whether it still tries what is less known, by the latest 50 answered suggestions; `str()` says it in words.
+
+        None before the first answer, and under preset "paper".
+        """
+        latest = self._ledger.latest_sources(LATEST_STEPS)
+        return looks_of(latest) if latest and self._preset.name == "default" else None
+
     @property
     def knobs(self) -> dict[str, Knob]:
         """What is tuned, by name."""
@@ -236,7 +245,9 @@ class TunerView:
         history = history_of(self._record, self._ledger, names, learned)
         parts = (self._record, self._ledger, self._optimizer)
         page = tuner_page(
-            Shown(title, history, names, *parts, learned, self._recommended, self._visited(), self.savings())
+            Shown(
+                title, history, names, *parts, learned, self._recommended, self._visited(), self.savings(), self.looks()
+            )
         )
         snapshot.write(path, page.encode("utf-8", "replace"))
 
@@ -346,7 +357,7 @@ class TunerView:
             self._space.from_unit(self._default),
             self._space.from_unit(self._recommended(seen)) if len(seen) == dim else {},  # long contexts are not kept
             "recommended in the latest situation" if dim else "recommended",
-            [*notes, *(str(one) for one in (budget, self.savings()) if one is not None)],
+            [*notes, *(str(one) for one in (budget, self.savings(), self.looks()) if one is not None)],
         )
 
     def _seen(self, id: str) -> Return | None:

@@ -131,6 +131,8 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
         typer.echo(str(Budget(**report)))
     if (savings := view.get("savings")) is not None:
         typer.echo(f"Savings: {plain(savings['words'])}.")
+    if (looks := view.get("looks")) is not None:
+        typer.echo(f"Exploring: {plain(looks['words'])}.")
 
 
 def _counts(metric: dict[str, Any]) -> str:

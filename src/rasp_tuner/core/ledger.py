@@ -130,6 +130,11 @@ class Ledger:
         why = self.why(id).explanation()
         return why if why.ran is None else replace(why, ran=dict(why.ran))  # the caller may change a dict
 
+    def latest_sources(self, count: int) -> list[str]:
+        """As what the latest answered suggestions were chosen, oldest first."""
+        latest = itertools.islice(reversed(self.answered.values()), count)
+        return [why.explanation().source for why in latest][::-1]
+
     def point(self, id: str) -> Array | None:
         """The suggested point [d]; None of what was answered before a snapshot that does not hold it."""
         return self.pending[id].point if id in self.pending else self._suggested.get(id)

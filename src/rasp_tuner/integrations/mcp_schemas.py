@@ -181,6 +181,7 @@ class StudyDetails(StudyRow):
     budget: Budget | None
     budget_words: str
     savings_words: str = Field(description="What was saved against the default, as measured.")
+    exploring: str = Field(description="Whether it still tries what is less known.")
     health: str
     events: list[StudyEvent] = Field(description=f"The latest {MOST_EVENTS}, oldest first.")
 

@@ -70,6 +70,7 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
         budget=None if budget is None else schemas.Budget(**budget),
         budget_words="No budget." if budget is None else str(Budget(**budget)),
         savings_words=_savings_words(view),
+        exploring=(view.get("looks") or {"words": "Nothing was answered yet."})["words"],
         health=view.get("health", "good"),
         events=[
             schemas.StudyEvent(**{**event, "at": _moment(event["at"])}) for event in history["events"][-MOST_EVENTS:]

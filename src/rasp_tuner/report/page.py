@@ -13,6 +13,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Optimizer
 from rasp_tuner.core.savings import Savings
 from rasp_tuner.core.step_record import StepRecord
+from rasp_tuner.engine.looks import Looks
 from rasp_tuner.report.axes import jitter, place_of, places_of
 from rasp_tuner.report.charts import Point, knob_steps, running_total, shares, timeline
 from rasp_tuner.report.gain import SETTLED, Gain, running_gain
@@ -49,6 +50,7 @@ class Shown:
     best: Callable[[Array], Array]  # a context [d_c] -> the point [d] recommended
     seen: SeenBefore | None = None  # visits on record
     savings: Savings | None = None  # measured against drawn runs of the default, or controls
+    looks: Looks | None = None  # whether it still tries what is less known
 
     @property
     def default(self) -> Params:
@@ -64,6 +66,7 @@ def tuner_page(shown: Shown) -> str:
         f"<h1>{escape(title)}</h1>",
         _headline(shown, gains),
         *_savings(shown.savings),
+        *([] if shown.looks is None else [f'<p class="note">Exploring: {escape(str(shown.looks))}.</p>']),
         tiles(_facts(shown)),
         *_situations(shown),
         *_returns(shown),

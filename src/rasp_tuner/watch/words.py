@@ -79,6 +79,7 @@ def status(
         "gain": gain_words(memory, study, mode),
         "savings": savings_words(memory),
         "budget": budget_words(memory),
+        "exploring": None if (looks := memory.tuner.looks()) is None else str(looks),
         "problem": problem,
         "latest": latest,
     }

@@ -16,7 +16,7 @@ from rasp_tuner.service.http.context_schemas import (
     dimensions,
 )
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
-from rasp_tuner.service.http.view_schemas import Coverage, Gains, Savings, Serves, SituationView, Switched, Times
+from rasp_tuner.service.http.view_schemas import Coverage, Gains, Looks, Savings, Serves, SituationView, Switched, Times
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.approvals import REFUSED_S
@@ -346,6 +346,7 @@ class StudyView(NewStudy):
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
     savings: Savings | None = Field(description="Null without a holdout or controls.")
+    looks: Looks | None = Field(default=None, description="Null before the first answer.")
     gains: dict[str, Gains] = Field(description="Over the default, of each metric in its own unit.")
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     coverage: Coverage

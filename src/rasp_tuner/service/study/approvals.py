@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rasp_tuner.engine.looks import BEST_APPROVED, NEWLY_APPROVED
 from rasp_tuner.errors import ExpiredSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.suggestion_record import put_bounded
@@ -23,7 +24,6 @@ REFUSED_S = 86_400.0  # how long a refusal holds, unless it says otherwise
 MOST_WAITING, MOST_APPROVED, MOST_REFUSED = 50, 100, 100  # the oldest are dropped
 MOST_TRIES = 5  # for something that was not refused
 NEARLY = 0.05  # of every range: settings so near to refused ones are refused, too
-BEST, RUNS = "best of what was approved", "approved by a person"
 
 SameSituation = Callable[[Any, Any], bool]
 
@@ -80,7 +80,7 @@ class Approvals:
                 tuner.withdraw(wanted.id)
             else:
                 self._put(tuner, WaitingSuggestion(f"w{self._issued}", at, context, wanted.params, wanted.id))
-        return tuner.ask_for(context, self.best(tuner, context), BEST)
+        return tuner.ask_for(context, self.best(tuner, context), BEST_APPROVED)
 
     def best(self, tuner: Tuner, context: Any) -> dict[str, Any]:
         """The best of what was approved, if it is known to be better than the default here; else the default."""
@@ -151,7 +151,7 @@ class Approvals:
     def _run(self, tuner: Tuner, context: Any, place: int) -> Suggestion:
         """An approved one, for the first time; the holdout may draw the default in its place."""
         one = self._approved[place]
-        suggestion = tuner.ask_for(context, one.params, RUNS)
+        suggestion = tuner.ask_for(context, one.params, NEWLY_APPROVED)
         if suggestion.params == one.params:
             self._approved[place] = Approved(one.params, one.context, one.anywhere, ran=True)
         return suggestion

@@ -304,7 +304,7 @@ class LiveStudy:
 
     def view(self, now: float) -> dict[str, Any]:
         overdue, counts = self.overdue_count(now), self.counts
-        budget, savings = self.tuner.budget(), self.tuner.savings()
+        budget, savings, looks = self.tuner.budget(), self.tuner.savings(), self.tuner.looks()
         view = {
             **self._wire,
             "created": self.created,
@@ -326,6 +326,7 @@ class LiveStudy:
             "health": self.health,
             "budget_report": None if budget is None else asdict(budget),
             "savings": None if savings is None else {**asdict(savings), "words": str(savings)},
+            "looks": None if looks is None else {**asdict(looks), "ended": looks.ended, "words": str(looks)},
             "fallbacks": self.fallbacks.view(now),
             **self.history.summary(),
         }
