@@ -170,8 +170,9 @@ class Tuner(TunerView):
 
         With a holdout the default may be drawn in their place. `source` is what `explain` says of it.
         """
-        point = self._space.to_unit(params)
-        settings = self._space.from_unit(point)
+        if not isinstance(source, str) or not source:
+            raise InvalidValue(f"source must be a few words, got {show(source)}")
+        settings, point = self._space.what_ran({}, params)
         self._space.check_constraints(settings)
         seen = self._encoder.encode(context)
         return self._issued(seen, settings, point, self._optimizer.reasons_at(seen, point, source))

@@ -431,6 +431,8 @@ class TunerView:
 
     def _recommended(self, context: Array, among: Iterable[Mapping[str, object]] | None = None) -> Array:
         if among is not None:
+            if isinstance(among, str | Mapping) or not isinstance(among, Iterable):
+                raise InvalidValue(f"among must be a list of settings, got {show(among)}")
             points = [self._space.to_unit(params, f"among[{i}]") for i, params in enumerate(among)]
             return self._best_of(context, points)
         best = self._optimizer.best_known(context)

@@ -106,7 +106,7 @@ def check_whole_runs(stopped: object, control: object) -> None:
         ("stopped", stopped, "tell what was ended as failed"),
         ("control", control, "tell the metrics alone"),
     ):
-        if given is not None:
+        if given is not None and given is not False:
             raise InvalidValue(f"a fleet takes no {name}: {instead}, or give such runs to a Tuner")
 
 
