@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from rasp_tuner import presets
 from rasp_tuner.contexts import Category, Flag, Name, Number, TimeOfDay, Weekday, now
 from rasp_tuner.core.savings import Gain, Savings
-from rasp_tuner.engine.looks import Looks
 from rasp_tuner.errors import (
     AlreadyAnswered,
     BudgetSpent,
@@ -22,6 +21,7 @@ from rasp_tuner.errors import (
 from rasp_tuner.logs import LogReport
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
+from rasp_tuner.report.looks import Looks
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Margin, Metric, Return, Suggestion

@@ -22,12 +22,12 @@ from rasp_tuner.core.optimizer import Expected, Optimizer
 from rasp_tuner.core.savings import Savings, SavingsLedger
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
-from rasp_tuner.engine.looks import LATEST_STEPS, Looks, looks_of
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
+from rasp_tuner.report.looks import LATEST_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Params, Space
 from rasp_tuner.types import KEPT, Budget, Explanation, Margin, Return, Slots, Suggestion, Why

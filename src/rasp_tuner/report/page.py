@@ -13,11 +13,11 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Optimizer
 from rasp_tuner.core.savings import Savings
 from rasp_tuner.core.step_record import StepRecord
-from rasp_tuner.engine.looks import Looks
 from rasp_tuner.report.axes import jitter, place_of, places_of
 from rasp_tuner.report.charts import Point, knob_steps, running_total, shares, timeline
 from rasp_tuner.report.gain import SETTLED, Gain, running_gain
 from rasp_tuner.report.history import History, Row
+from rasp_tuner.report.looks import Looks
 from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.report.return_section import return_section
 from rasp_tuner.report.seen import SeenBefore

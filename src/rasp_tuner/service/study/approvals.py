@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.engine.looks import BEST_APPROVED, NEWLY_APPROVED
 from rasp_tuner.errors import ExpiredSuggestion
+from rasp_tuner.report.looks import BEST_APPROVED, NEWLY_APPROVED
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.suggestion_record import put_bounded
 from rasp_tuner.space import Categorical, Space
