@@ -83,7 +83,7 @@ def test_a_limit_finer_than_a_step_still_lets_a_knob_move():
 
 
 def test_a_number_after_a_word_is_free_and_then_bounded():
-    space = {"cache": Auto(Int(1, 100))}
+    space = {"cache": Auto(Int(1, 60))}
     tuner = Tuner(space, {"ms": "min"}, default={"cache": "auto"}, max_change={"cache": "5 steps"})
     found = list(moves(tuner, 40, lambda p: 10.0 if p["cache"] == "auto" else 5.0 + p["cache"] / 50))
     numbers = [(a["cache"], b["cache"]) for a, b in found if "auto" not in (a["cache"], b["cache"])]
