@@ -54,6 +54,7 @@ def test_until_somebody_approves_the_default_runs(web):
     assert "instead of" in one["explanation"]
     assert one["until"] == one["asked_at"] + DAY
     assert view(web)["waiting"] == 1
+    assert 'rasp_waiting_for_approval{study="web"} 1.0' in web.get("/metrics").text
     assert view(web)["pending"] == 0  # nobody has to answer it
 
 
