@@ -21,6 +21,7 @@ from rasp_tuner.errors import (
 from rasp_tuner.logs import LogReport
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield, GaussianNoise, PrivacyBudget
+from rasp_tuner.report.looks import Looks
 from rasp_tuner.space import Auto, Bool, Categorical, Float, Int, Optional, PowerOfTwo
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Margin, Metric, Return, Suggestion
@@ -51,6 +52,7 @@ __all__ = [
     "InvalidSpace",
     "InvalidValue",
     "LogReport",
+    "Looks",
     "Margin",
     "Metric",
     "MissingExtra",

@@ -25,7 +25,8 @@ from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.presets import BUDGET as BUDGET
 from rasp_tuner.presets import Preset, named, with_options
 from rasp_tuner.privacy import ContextShield
-from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.space import Knob, MaxChange, Params, Space
+from rasp_tuner.space.max_change import Given as MaxChangeGiven
 from rasp_tuner.trial import Trial
 from rasp_tuner.tuner_view import Context as Context
 from rasp_tuner.tuner_view import TunerView
@@ -62,6 +63,8 @@ class Tuner(TunerView):
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
     screen      True: the context is ignored until it improves predictions; costs twice the time and memory
     constraints rules that every suggestion keeps, as ["a * b <= 2048"]; the default must keep them, too
+    max_change  how far a knob moves at most from one run to the next: 0.1 of its range, "20%" of its value, "2 steps",
+                for all knobs or by name (docs/OPERATORS.md); None: as far as it likes
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Tuner(TunerView):
         shield: ContextShield | None = None,
         screen: bool = False,
         constraints: Sequence[str] = (),
+        max_change: MaxChangeGiven | None = None,
     ) -> None:
         self._space = Space(space, constraints, default)
         self._encoder = context_encoder(context) if shield is None else shield.check(context)
@@ -97,6 +101,8 @@ class Tuner(TunerView):
         self._savings = SavingsLedger(signs, self._holdout or 0.0)
         self._frozen, self._frozen_at_default = False, False
         self._current = self._default  # the latest own suggestion that was answered
+        self._max_change = None if max_change is None else MaxChange(self._space, max_change)
+        self._moves_from = self._default  # the latest suggestion that ran to its end, but for the holdout's
         self._lineage = Lineage(self._seed)
         self._record = StepRecord(list(self._optimizer.metrics), self._space.dim, self._encoder.dim)
 
@@ -152,13 +158,28 @@ class Tuner(TunerView):
         if proposal is None:  # nothing is known yet
             proposal = Proposal(self._default, Explanation(source="default"))
         params, legal = self._space.nearest(proposal.point)
-        if self._holdout is not None and not self._frozen and not np.array_equal(legal, self._default):
-            proposal = self._drawn(legal, proposal.why, self._holdout)
-            params, legal = self._space.from_unit(proposal.point), proposal.point
-        id = self._ledger.issue(seen, legal, proposal.why)
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("ask %s: %s (%s)", id, params, proposal.why.explanation().source)
-        return Suggestion(id, params, proposal.why.stop)
+        if self._max_change is not None and not np.array_equal(legal, self._default):
+            proposal = self._within_reach(self._max_change, seen, legal, proposal.why)
+            params, legal = self._space.nearest(proposal.point)
+        return self._issued(seen, params, legal, proposal.why)
+
+    def ask_for(
+        self, context: Context, params: Mapping[str, object], source: str = "chosen by the caller"
+    ) -> Suggestion:
+        """A suggestion of these settings, which somebody else chose: with an id, a forecast and a stop as any other.
+
+        With a holdout the default may be drawn in their place. `source` is what `explain` says of it.
+        """
+        if not isinstance(source, str) or not source:
+            raise InvalidValue(f"source must be a few words, got {show(source)}")
+        settings, point = self._space.what_ran({}, params)
+        self._space.check_constraints(settings)
+        seen = self._encoder.encode(context)
+        return self._issued(seen, settings, point, self._optimizer.reasons_at(seen, point, source))
+
+    def withdraw(self, id: str) -> None:
+        """Take back a suggestion that will not run: it waits for no answer any more, and nothing is learned."""
+        self._ledger.withdraw(id)
 
     def check_context(self, context: Context) -> None:
         """Nothing, if `ask` would take this context; else the error it would raise."""
@@ -189,6 +210,8 @@ class Tuner(TunerView):
             self._note(id, record.context, point, metrics, stopped)
         self._count_savings(record, metrics, control, stopped)
         self._current = point
+        if not (stopped or self._held_out(record)):
+            self._moves_from = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
         if log.isEnabledFor(logging.DEBUG):
             log.debug("tell %s: %s%s", id, dict(metrics), " (stopped)" if stopped else "")
@@ -314,11 +337,15 @@ class Tuner(TunerView):
             header["frozen_at_default"] = True
         if self._holdout is not None:
             header["holdout"] = self._holdout
+        if self._max_change is not None:
+            header["max_change"] = self._max_change.given
         if isinstance(self._encoder, ContextShield):
             header["shield"] = self._encoder.state()
         ledger, dims = self._ledger.copy(explained), (self._space.dim, self._encoder.dim)
         arrays = {"default": self._default.copy(), "current": self._current.copy()}
         arrays["history/rows"] = self._record.rows(explained)
+        if self._max_change is not None:
+            arrays["moves_from"] = self._moves_from.copy()
         if self._savings.seen:
             arrays |= {f"savings/{name}": array for name, array in self._savings.state().items()}
         state = {name: array.copy() for name, array in self._optimizer.state().items()}
@@ -367,11 +394,14 @@ class Tuner(TunerView):
             seed=header["seed"],
             shield=shield,
             constraints=header["constraints"],
+            max_change=header.get("max_change"),
         )
-        own = checked(arrays, dict.fromkeys(("default", "current"), Field((space.dim,), 0.0, 1.0)), {})
+        points = ("default", "current", *(["moves_from"] if tuner._max_change is not None else []))
+        own = checked(arrays, dict.fromkeys(points, Field((space.dim,), 0.0, 1.0)), {})
         if not np.allclose(own["default"], tuner._default, rtol=0.0, atol=SAME_POINT):
             raise broken(arrays, "default", "be the point of the default", own["default"].tolist())
         tuner._default, tuner._current = own["default"], own["current"]
+        tuner._moves_from = own.get("moves_from", tuner._default)
         tuner._ledger = Ledger.rebuild(header["ledger"], under("ledger/", arrays), space.dim, tuner._encoder.dim)
         learned = whole("learned", header["learned"], 0, MOST_SAMPLES)
         tuner._lineage = Lineage.rebuild(tuner._seed, header["lineage"], learned)
@@ -402,11 +432,36 @@ class Tuner(TunerView):
             "holdout": self._holdout,
         }
 
+    def _issued(self, seen: Array, params: Params, legal: Array, why: Why) -> Suggestion:
+        """A suggestion under a new id; where a holdout draws the default, that."""
+        if self._holdout is not None and not self._frozen and not np.array_equal(legal, self._default):
+            legal, why = self._drawn(legal, why, self._holdout)
+            params = self._space.from_unit(legal)
+        id = self._ledger.issue(seen, legal, why)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("ask %s: %s (%s)", id, params, why.explanation().source)
+        return Suggestion(id, params, why.stop)
+
+    def _within_reach(self, max_change: MaxChange, context: Array, wanted: Array, why: Why) -> Proposal:
+        """What is wanted, or as much of the way to it as one step may go."""
+        point = max_change.towards(self._moves_from, wanted)
+        if point is wanted:
+            return Proposal(wanted, why)
+        source = f"{why.explanation().source}, as far on the way as max_change lets it go"
+        with self._guard:
+            return Proposal(point, self._optimizer.reasons_at(context, point, source))
+
     def _drawn(self, suggested: Array, why: Why, share: float) -> Proposal:
         """The suggestion, or with a probability of `share` the default in its place."""
         held_out = bool(self._rng.random() < share)
         drawn = Drawn(why, share if held_out else 1.0 - share, held_out)
         return Proposal(self._default if held_out else suggested, drawn)
+
+    def _held_out(self, record: Pending) -> bool:
+        """Whether the holdout put the default in the place of a suggestion."""
+        if self._holdout is None or not np.array_equal(record.point, self._default):
+            return False
+        return record.why.explanation().propensity is not None
 
     def _beside_control(
         self, context: Array, metrics: Mapping[str, float], control: Mapping[str, float]

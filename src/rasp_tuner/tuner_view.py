@@ -22,13 +22,15 @@ from rasp_tuner.core.optimizer import Expected, Optimizer
 from rasp_tuner.core.savings import Savings, SavingsLedger
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.presets import Preset
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.report.history import History
+from rasp_tuner.report.looks import LATEST_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import Budget, Explanation, Margin, Return, Slots, Suggestion, Why
+from rasp_tuner.types import KEPT, Budget, Explanation, Margin, Return, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
@@ -54,12 +56,13 @@ class TunerView:
     _copy: Optimizer | None = None  # of the optimizer, made when it is needed
     _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
 
-    def recommend(self, context: Context = None) -> Params:
+    def recommend(self, context: Context = None, among: Iterable[Mapping[str, object]] | None = None) -> Params:
         """The best parameters known for the nearest context, without exploring; the default while nothing is known.
 
         Under preset "paper", best means the smallest composed error, which is relative to its time (docs/PAPER.md).
+        `among`: of these settings only, and the default.
         """
-        return self._space.from_unit(self._recommended(self._encoded(context)))
+        return self._space.from_unit(self._recommended(self._encoded(context), among))
 
     def margins(self, context: Context = None, params: Mapping[str, object] | None = None) -> dict[str, Margin]:
         """How far the recommended parameters, or these, keep each metric from its limit in this context, if it has one.
@@ -86,15 +89,21 @@ class TunerView:
         """
         return self._levels(self._encoded(context), [self._default])[0]
 
-    def what_if(self, context: Context = None, params: Mapping[str, object] | None = None) -> WhatIf:
+    def what_if(
+        self,
+        context: Context = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        among: Iterable[Mapping[str, object]] | None = None,
+    ) -> WhatIf:
         """What these settings are expected to give in this context, beside the default and the recommendation.
 
         Knobs that `params` leaves out are as in the default; without `params` it is about the recommendation. `params`
-        must keep the constraints. Changes nothing. Without forecasts while too little is known, and under preset
-        "paper".
+        must keep the constraints. `among` as of `recommend`. Changes nothing. Without forecasts while too little is
+        known, and under preset "paper".
         """
         seen = self._encoded(context)
-        recommended = self._recommended(seen)
+        recommended = self._recommended(seen, among)
         settings = [self.default, self._space.from_unit(recommended)]
         given, point = settings[1], recommended
         if params is not None:
@@ -150,6 +159,14 @@ class TunerView:
         None without a `holdout` or controls, and while no step has been answered (docs/SAVINGS.md).
         """
         return self._savings.report()
+
+    def looks(self) -> Looks | None:
+        """Whether it still tries what is less known, by the latest 50 answered suggestions; `str()` says it in words.
+
+        None before the first answer, and under preset "paper".
+        """
+        latest = self._ledger.latest_sources(LATEST_STEPS)
+        return looks_of(latest) if latest and self._preset.name == "default" else None
 
     @property
     def knobs(self) -> dict[str, Knob]:
@@ -228,7 +245,9 @@ class TunerView:
         history = history_of(self._record, self._ledger, names, learned)
         parts = (self._record, self._ledger, self._optimizer)
         page = tuner_page(
-            Shown(title, history, names, *parts, learned, self._recommended, self._visited(), self.savings())
+            Shown(
+                title, history, names, *parts, learned, self._recommended, self._visited(), self.savings(), self.looks()
+            )
         )
         snapshot.write(path, page.encode("utf-8", "replace"))
 
@@ -338,7 +357,7 @@ class TunerView:
             self._space.from_unit(self._default),
             self._space.from_unit(self._recommended(seen)) if len(seen) == dim else {},  # long contexts are not kept
             "recommended in the latest situation" if dim else "recommended",
-            [*notes, *(str(one) for one in (budget, self.savings()) if one is not None)],
+            [*notes, *(str(one) for one in (budget, self.savings(), self.looks()) if one is not None)],
         )
 
     def _seen(self, id: str) -> Return | None:
@@ -396,6 +415,25 @@ class TunerView:
             1.0 if metric is None or metrics[metric].direction == "min" else -1.0,
         )
 
-    def _recommended(self, context: Array) -> Array:
+    def _best_of(self, seen: Array, points: list[Array]) -> Array:
+        """The best of some points that is known to beat the default here, and to keep the limits; else the default."""
+        if self._preset.name == "paper":
+            raise InvalidValue('preset "paper" forecasts no settings of others: among=[...] is of preset "default"')
+        best, least = self._default, math.inf
+        for point in points if self._lineage.total else ():
+            expected = self._optimizer.model.expect(seen, point)
+            if expected is None or expected.mean >= least:
+                continue
+            better, margins = self._optimizer.model.better(seen, point), self._optimizer.margins(seen, point)
+            if better is not None and better >= PROVEN and all(one.kept >= KEPT for one in margins.values()):
+                best, least = point, expected.mean
+        return best
+
+    def _recommended(self, context: Array, among: Iterable[Mapping[str, object]] | None = None) -> Array:
+        if among is not None:
+            if isinstance(among, str | Mapping) or not isinstance(among, Iterable):
+                raise InvalidValue(f"among must be a list of settings, got {show(among)}")
+            points = [self._space.to_unit(params, f"among[{i}]") for i, params in enumerate(among)]
+            return self._best_of(context, points)
         best = self._optimizer.best_known(context)
         return self._default if best is None else self._space.snap(best)

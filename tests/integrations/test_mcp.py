@@ -16,7 +16,7 @@ from mcp import MCPError
 from mcp_agent import agent, by_process, in_memory
 from typer.testing import CliRunner
 
-from rasp_tuner import Categorical, Float, Metric
+from rasp_tuner import Categorical, Float, Int, Metric
 from rasp_tuner.cli import app
 from rasp_tuner.client import Client
 from tests.service.serving import Process, wait_for
@@ -24,8 +24,8 @@ from tests.service.serving import Process, wait_for
 ROOT = Path(__file__).parents[2]
 BUSY = {"qps": 900.0}
 DEFAULT = {"cache_gb": 8.0, "codec": "c0"}
-READING = ["list_studies", "show_study", "list_suggestions", "explain", "recommend", "what_if"]
-CHANGING = ["freeze", "unfreeze", "back_to_default", "forget"]
+READING = ["list_studies", "show_study", "list_suggestions", "explain", "recommend", "what_if", "list_waiting"]
+CHANGING = ["approve", "refuse", "freeze", "unfreeze", "back_to_default", "forget"]
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,7 @@ def test_a_study_is_shown_whole_and_bounded(admin, study):
     assert len(shown["space"]["codec"]["choices"]) == 50
     assert shown["space"]["codec"]["more_choices"] == 350
     assert shown["budget_words"].startswith("Budget 2.0% of the default's loss")
+    assert shown["savings_words"].startswith("Not measured")
     assert len(shown["events"]) <= 20
     assert {"at", "step", "kind"} <= set(shown["events"][0])
     assert shown["last_event_at"].endswith("Z")
@@ -164,6 +165,25 @@ def test_freezing_changes_what_an_ask_gets_and_says_who_did_it(admin, service):
         assert admin.ok("freeze", study="third") == state
         assert admin.ok("unfreeze", study="third")["serves"] == "suggestions"
         assert third.view()["frozen"] is False
+
+
+def test_what_waits_for_a_person_is_shown_and_decided(admin, service):
+    with Client(service.url, service.keys["admin"], timeout=20) as client:
+        study = client.create("careful", {"n": Int(1, 64)}, {"ms": "min"}, None, {"n": 8}, approve_s=3600.0)
+        for _ in range(4):
+            study.tell(study.ask().id, {"ms": 10.0})
+        (one,) = admin.ok("list_waiting", study="careful")["waiting"]
+        assert one["changes"] == {"n": [8, one["params"]["n"]]}
+        assert one["runs"] == {"n": 8}
+        assert one["words"].startswith("Changed: n=")
+        done = admin.ok("refuse", study="careful", waiting=one["id"], hours=2.0)
+        assert done == {"study": "careful", "waiting": one["id"], "status": "refused"}
+        study.tell(study.ask().id, {"ms": 10.0})
+        (other,) = admin.ok("list_waiting", study="careful")["waiting"]
+        assert admin.ok("show_study", study="careful")["waiting"] == 1
+        assert admin.ok("approve", study="careful", waiting=other["id"])["status"] == "approved"
+        assert study.ask().params == other["params"]
+        study.delete()
 
 
 def test_forget_erases_only_what_is_named_twice(admin, service):

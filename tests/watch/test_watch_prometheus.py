@@ -15,7 +15,7 @@ from watch_running import rasp, wait_for
 
 from rasp_tuner import Int
 from rasp_tuner.errors import NoData, QueryFailed
-from rasp_tuner.watch import read_study, watch
+from rasp_tuner.watch import build_study, read_study, watch
 from rasp_tuner.watch.prometheus import Prometheus
 from rasp_tuner.watch.sinks import parse_sink
 
@@ -137,6 +137,34 @@ def test_from_shadow_to_live(running):
     assert len(tried) > 3
     left = json.loads((running.folder / "settings.json").read_text())
     assert left == {"workers": 8}
+
+
+@pytest.mark.slow
+def test_a_ruinous_setting_is_ended_inside_its_window(running):
+    """Two thousand workers are ten times as slow as the default: a look of a tenth of the window shows it."""
+    latency = "sum(rate(toy_latency_seconds_sum[{window}])) / sum(rate(toy_latency_seconds_count[{window}]))"
+    fields = {
+        "name": "ended",
+        "mode": "live",
+        "settle": "0.3s",
+        "window": "4s",
+        "look_every": "0.3s",
+        "missing": "wait",
+        "wait": "10s",
+        "prometheus": {"url": running.url},
+        "knobs": {"workers": "cat:8,2000"},
+        "default": {"workers": "8"},
+        "metrics": {"latency_ms": {"query": f"1000 * {latency}"}},
+        "sinks": {"settings": {"file": "ended.json"}, "toy": {"file": "settings.json"}},
+    }
+    out = running.folder / "ended"
+    watch(build_study(fields, running.folder), steps=5, folder=out)
+    entries = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+    bad = [entry for entry in entries if entry["kind"] == "step" and entry["params"]["workers"] == "2000"]
+    assert bad
+    assert all(entry["stopped"] < 2.0 for entry in bad)
+    assert all(entry["metrics"]["latency_ms"] < 200.0 for entry in bad)  # a whole window of it has 300 and more
+    assert json.loads((running.folder / "settings.json").read_text()) == {"workers": "8"}
 
 
 def test_edges_of_a_real_server(running):

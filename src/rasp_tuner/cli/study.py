@@ -131,6 +131,8 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
         typer.echo(str(Budget(**report)))
     if (savings := view.get("savings")) is not None:
         typer.echo(f"Savings: {plain(savings['words'])}.")
+    if (looks := view.get("looks")) is not None:
+        typer.echo(f"Exploring: {plain(looks['words'])}.")
 
 
 def _counts(metric: dict[str, Any]) -> str:
@@ -355,10 +357,18 @@ def _settings(view: dict[str, Any]) -> list[str]:
     words += [] if view["guard"] is None else [f"guard {view['guard']:g}"]
     words += [] if view.get("budget") is None else [f"budget {view['budget']:g}"]
     words += [] if view.get("holdout") is None else [f"holdout {view['holdout']:g}"]
+    words += [] if view.get("max_change") is None else [f"max change {_change(view['max_change'])}"]
+    words += [] if view.get("approve_s") is None else [f"{view['waiting']} wait for approval"]
     words += [f"switching cost {view['switching_cost']:g}"] if view["switching_cost"] else []
     words += ["context ignored until it improves predictions"] if view.get("screen") else []
     words += [] if view["ttl_s"] is None else [f"records kept for {view['ttl_s']:g} s"]
     return [*words, f"lease {view['lease_s']:g} s", _serves(view)]
+
+
+def _change(limit: Any) -> str:
+    if isinstance(limit, dict):
+        return ", ".join(f"{plain(name)} {_change(one)}" for name, one in limit.items())
+    return plain(limit) if isinstance(limit, str) else f"{limit:.3g} of its range"
 
 
 def _serves(view: dict[str, Any]) -> str:

@@ -66,6 +66,10 @@ def tune_command(
     redo: Annotated[
         bool, flag("--redo", "Run the default after a run that was stopped or failed: its work gets done.")
     ] = False,
+    paired: Annotated[
+        bool,
+        flag("--paired", "Run the default beside every suggestion, on the same input: less noise, twice the time."),
+    ] = False,
     seed: Annotated[int | None, _option("Of all random choices.", min=0)] = None,
     name: Annotated[str | None, _option("Name of the study; by default the program's or the file's.")] = None,
     out: Annotated[Path | None, _option("Folder of the study; by default rasp-tune/NAME.")] = None,
@@ -100,6 +104,7 @@ def tune_command(
             "final": final,
             "budget": budget,
             "redo": redo or None,
+            "paired": paired or None,
             "seed": seed,
             "name": name,
         }

@@ -118,6 +118,15 @@ class AsyncStudy:
     async def unfreeze(self) -> None:
         await self._run(self._calls.set_frozen(False))
 
+    async def waiting(self) -> list[dict[str, Any]]:
+        return await self._run(self._calls.waiting())
+
+    async def approve(self, id: str) -> None:
+        await self._run(self._calls.decide(id, "approve"))
+
+    async def refuse(self, id: str, for_s: float | None = None) -> None:
+        await self._run(self._calls.decide(id, "refuse", for_s))
+
     async def view(self) -> dict[str, Any]:
         return await self._run(self._calls.get(""))
 

@@ -81,9 +81,9 @@ class Client:
     ) -> Study:
         """The study of this definition, created if it does not exist; Conflict if the name has another definition.
 
-        Arguments as for `Tuner`; `settings`: constraints, preset, seed, guard, budget, switching_cost, screen,
-        max_pending, lease_s, the seconds after which an unanswered ask counts as expired, and ttl_s, after which
-        records are erased.
+        Arguments as for `Tuner`; `settings`: constraints, preset, seed, guard, budget, holdout, max_change,
+        switching_cost, screen, max_pending; lease_s, the seconds after which an unanswered ask counts as expired;
+        ttl_s, after which records are erased; and approve_s, for how long a suggestion waits for a person.
         """
         return self._study(self._run(self._calls.create(name, space, metrics, context, default, settings)))
 

@@ -149,6 +149,21 @@ class Study:
         """Explore again."""
         self._run(self._calls.set_frozen(False))
 
+    def waiting(self) -> list[dict[str, Any]]:
+        """Suggestions that wait for a person, oldest first: `id`, `params`, `changes` against what `runs`, `stop`, why.
+
+        Only studies with `approve_s` have some.
+        """
+        return self._run(self._calls.waiting())
+
+    def approve(self, id: str) -> None:
+        """Let a suggestion that waits run: at the next ask in its situation."""
+        self._run(self._calls.decide(id, "approve"))
+
+    def refuse(self, id: str, for_s: float | None = None) -> None:
+        """Not these settings, nor nearly the same, for so many seconds; by default a day."""
+        self._run(self._calls.decide(id, "refuse", for_s))
+
     def view(self) -> dict[str, Any]:
         """The definition, the counts (asks, tells, failures, observations, late, expired, pending, learned), `scales`
         and `budget_report`."""

@@ -15,7 +15,7 @@ from rasp_tuner.client.fallback import Fallbacks, FallbackShare, RecommendationC
 from rasp_tuner.client.outbox import Outbox, QueuedRequest
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers, send
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
-from rasp_tuner.core.checks import show
+from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.savings import Savings
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.space import Params
@@ -204,6 +204,15 @@ class StudyCalls:
     def set_frozen(self, frozen: bool, default: bool = False) -> Steps[None]:
         self._spares.clear()  # they explore, or do not
         yield from self._post("freeze" if frozen else "unfreeze", {"at": "default"} if default else {})
+
+    def waiting(self) -> Steps[list[dict[str, Any]]]:
+        found: list[dict[str, Any]] = (yield from self.get("/waiting"))["waiting"]
+        return found
+
+    def decide(self, id: str, action: Literal["approve", "refuse"], for_s: float | None = None) -> Steps[None]:
+        body = {"id": _text("id", id)} | ({} if for_s is None else {"for_s": number("for_s", for_s)})
+        self._spares.clear()  # an answer that was asked ahead does not know of it
+        yield from self._exchange.call(Request("POST", f"{self.path}/{action}", body), idempotent=False)
 
     def get(self, path: str) -> Steps[dict[str, Any]]:
         found: dict[str, Any] = (yield from self._exchange.call(Request("GET", f"{self.path}{path}"))).body

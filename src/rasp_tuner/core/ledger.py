@@ -116,6 +116,11 @@ class Ledger:
         _put(self._suggested, id, self.pending.pop(id).point, self.size)
         _put(self.answered, id, why, self.size)
 
+    def withdraw(self, id: object) -> None:
+        """Forget a suggestion that waits."""
+        self.waiting(id)
+        del self.pending[str(id)]
+
     def why(self, id: object) -> Why:
         self._check_known(id)
         key = str(id)
@@ -124,6 +129,11 @@ class Ledger:
     def explain(self, id: object) -> Explanation:
         why = self.why(id).explanation()
         return why if why.ran is None else replace(why, ran=dict(why.ran))  # the caller may change a dict
+
+    def latest_sources(self, count: int) -> list[str]:
+        """As what the latest answered suggestions were chosen, oldest first."""
+        latest = itertools.islice(reversed(self.answered.values()), count)
+        return [why.explanation().source for why in latest][::-1]
 
     def point(self, id: str) -> Array | None:
         """The suggested point [d]; None of what was answered before a snapshot that does not hold it."""
@@ -136,8 +146,9 @@ class Ledger:
             return
         if re.fullmatch(ID, id) and int(id[1:]) < self.issued:
             raise ExpiredSuggestion(
-                f"suggestion {id!r} is no longer on record: it was answered, or dropped unanswered, more than"
-                f" {self.size} suggestions ago; if it was never told, report it with observe(context, params, metrics)"
+                f"suggestion {id!r} is no longer on record: it was withdrawn, or more than {self.size} suggestions ago"
+                " answered or dropped unanswered; if it ran and was never told, report it with observe(context,"
+                " params, metrics)"
             )
         raise UnknownSuggestion(f"no suggestion {show(id)} was issued by this tuner; ask() gives the ids")
 

@@ -124,6 +124,9 @@ class Optimizer(Stateful, Protocol):
         Only the generator moves.
         """
 
+    def reasons_at(self, context: Array, point: Array, source: str) -> Why:
+        """What is known of a point that somebody else chose, as `source` says: its forecast, and its stop."""
+
     def tell(
         self,
         context: Array,

@@ -45,7 +45,7 @@ from rasp_tuner.engine.stops import ENDED, NOTHING_BESIDE, STOPPED, StopsInARow,
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 from rasp_tuner.space import Layout
-from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
+from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
 log = logging.getLogger("rasp_tuner")
 FORECAST_FROM_SAMPLES = 3  # on, an explanation gives a forecast
@@ -138,8 +138,7 @@ class Engine:
             return self._check_of_unit(belief, current)
         choice = self._legal_choice(belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
-            choice = Choice(self.default, STOPPED, *predict_one(belief, self.default))
-            return Proposal(choice.point, self._reasons(belief, choice))
+            return Proposal(self.default, self.reasons_at(context, self.default, STOPPED))
         if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
@@ -147,6 +146,13 @@ class Engine:
             if self._budget is not None:
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
         return Proposal(choice.point, self._reasons(belief, choice))
+
+    def reasons_at(self, context: Array, point: Array, source: str) -> Why:
+        engine, context = self.answers(context)
+        if not engine.objective.seen:
+            return Explanation(source=source)
+        belief = engine.believe(context)
+        return engine._reasons(belief, Choice(point, source, *predict_one(belief, point)))
 
     def tell(
         self,
@@ -243,10 +249,7 @@ class Engine:
 
     def budget(self) -> Budget | None:
         engine = self.answers(self.default[:0])[0]
-        ledger, bill = engine._budget, engine.family.bill(engine.objective.prices(MOST_PRICE))
-        if ledger is None or bill is None:
-            return None if ledger is None else ledger.report()
-        return ledger.report(bill.spent, bill.earned, max(engine.factor, 1.0) * math.sqrt(bill.variance))
+        return engine._booked(engine.family.bill(engine.objective.prices(MOST_PRICE)))
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -332,8 +335,7 @@ class Engine:
         point = self._legal(belief, choice.point)
         if point is choice.point:
             return choice
-        mean, variance = predict_one(belief, point)
-        return choice._replace(point=point, mean=mean, variance=variance)
+        return Choice(point, choice.source, *predict_one(belief, point))
 
     def _replaced(self, belief: Belief, choice: Choice, harmless: Harmless, why: str) -> Choice:
         """The choice if it is harmless beside the default; else the best known if that is, and better; else that."""
@@ -341,8 +343,8 @@ class Engine:
             return choice
         best = self._proven(belief, PROVEN)
         point = best if best is self.default or harmless(belief, best) else self.default
-        mean, variance = predict_one(belief, point)
-        return Choice(point, f"{'default' if point is self.default else 'best known'} ({why})", mean, variance)
+        source = f"{'default' if point is self.default else 'best known'} ({why})"
+        return Choice(point, source, *predict_one(belief, point))
 
     def _within_guard(self, belief: Belief, point: Array) -> bool:
         guard = self.settings.guard
@@ -367,6 +369,11 @@ class Engine:
         if self._owed is None and self.family.hindsight:
             self._owed = self.family.bill(self.objective.prices(MOST_PRICE))
         return self._owed
+
+    def _booked(self, bill: Bill | None) -> Budget | None:
+        if self._budget is None or bill is None:
+            return None if self._budget is None else self._budget.report()
+        return self._budget.report(bill.spent, bill.earned, max(self.factor, 1.0) * math.sqrt(bill.variance))
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
@@ -419,8 +426,8 @@ class Engine:
         samples = self.family.samples
         belief = self.believe(context) if samples else None
         forecast = self._forecast(belief, point, error) if belief is not None and samples >= 2 else None
-        hindsight, cut = self.family.hindsight, ended is not None
-        free = self.objective.seen <= self._first_looks and not (hindsight and cut)  # the bill has all but those
+        hindsight = self.family.hindsight  # then the bill has all but what was ended
+        free = self.objective.seen <= self._first_looks and not (hindsight and ended is not None)
         counts = asked is not None and not free
         if belief is not None and counts and self._budget is not None:
             offer = self.beside(belief, point)
@@ -435,7 +442,7 @@ class Engine:
         changed = measured and self.objective.observe(losses)
         if belief is not None and measured and self.objective.may_rescale:
             self.objective.observe_level(self.beside(belief, point).level)
-            changed |= self._rescaled()
+            changed |= due(self.objective.seen) and self._scale_changes()
         if changed:
             self.family.reweigh(self.objective.weights)
         self._latest = None
@@ -455,15 +462,9 @@ class Engine:
             return known[3]
         return belief.forecast(point, y)
 
-    def _rescaled(self) -> bool:
-        """Whether the metric changed its scale."""
-        if not due(self.objective.seen):
-            return False
-        return self._scale_changes()
-
     @one_thread()
     def _scale_changes(self) -> bool:
-        """The same, by a look at the latest samples; in NumPy also where families are compiled."""
+        """Whether a metric changes its scale, by its latest samples; in NumPy also where families are compiled."""
         recent, latest = self.recent(), slice(-SCALE_SAMPLES, None)
         contexts, relevance = recent.contexts[latest], self.relevance()
         counts = np.ones(contexts.shape[1]) if relevance is None else relevance
@@ -491,13 +492,13 @@ class Engine:
 
     def _stop(self, belief: Belief, point: Array) -> float | None:
         """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
-        ledger = self._budget
-        if ledger is None or not can_stop(self.objective) or point.tolist() == self.default.tolist():
+        if not can_stop(self.objective) or point.tolist() == self.default.tolist():
             return None
-        bill, wider = self._bill(), max(self.factor, 1.0)
-        spent = (0.0, 0.0, 0.0) if bill is None else (bill.spent, bill.earned, wider * math.sqrt(bill.variance))
-        offer, left = self.beside(belief, point), ledger.report(*spent).left
-        return stop_of(self.objective, offer, belief.noise, wider, left)
+        booked = self._booked(self._bill())
+        if booked is None:
+            return None
+        offer, wider = self.beside(belief, point), max(self.factor, 1.0)
+        return stop_of(self.objective, offer, belief.noise, wider, booked.left)
 
     def _tell(self, trial: Trial) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""

@@ -22,7 +22,7 @@ from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Layout
-from rasp_tuner.types import KEPT, Margin, Metric
+from rasp_tuner.types import KEPT, Margin, Metric, Why
 
 MOST_CREDIT = 2.0  # broken limits that may be risked at once: at the start, and after a long time without any
 LIKELY_KEPT = 0.5  # probability: below, only a first step is tried while something better is known
@@ -86,6 +86,9 @@ class LimitedEngine:
         if reached is None:
             return self._instead(wanted, start, "best known that keeps the limits")
         return self._instead(wanted, reached, "on the way to the {}, as far as is safe")
+
+    def reasons_at(self, context: Array, point: Array, source: str) -> Why:
+        return self.main.reasons_at(context, point, source)
 
     def tell(
         self,

@@ -26,7 +26,7 @@ from rasp_tuner.fleet.chunks import Chunks
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.engine import FleetEngine, Samples, Settings
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import flags_of, rows_of
+from rasp_tuner.fleet.inputs import check_whole_runs, flags_of, rows_of
 from rasp_tuner.fleet.knobs import Knobs
 from rasp_tuner.fleet.prior import FleetPrior, combine, guide, summarise
 from rasp_tuner.fleet.tuners import Tuners
@@ -160,11 +160,21 @@ class Fleet:
         self._beliefs = (rows, self._chunks.run(one, self._tuners, rows, "records"))
         return FleetSuggestions(dict(zip(self._plan.space.knobs, params, strict=True)), points, rows)
 
-    def tell(self, metrics: Mapping[str, Any] | None = None, which: Which = None, failed: Any = None) -> None:
+    def tell(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        which: Which = None,
+        failed: Any = None,
+        *,
+        stopped: Any = None,
+        control: Any = None,
+    ) -> None:
         """Learn what the waiting suggestions led to: metrics [n] by name.
 
-        `failed` [n] says which of them crashed or were invalid; their metrics are ignored.
+        `failed` [n] says which of them crashed or were invalid; their metrics are ignored. A fleet has neither stops
+        nor controls: `stopped` and `control` are refused.
         """
+        check_whole_runs(stopped, control)
         rows = rows_of(which, len(self))
         records, at = self._tuners.records, span(rows)
         missing = rows[records.waiting[at] == 0.0]

@@ -100,6 +100,16 @@ def flags_of(field: str, given: object, rows: Places) -> Flags:
     return flags
 
 
+def check_whole_runs(stopped: object, control: object) -> None:
+    """Refuse what a Tuner learns and a fleet does not: runs that were ended, and runs with a control."""
+    for name, given, instead in (
+        ("stopped", stopped, "tell what was ended as failed"),
+        ("control", control, "tell the metrics alone"),
+    ):
+        if given is not None and given is not False:
+            raise InvalidValue(f"a fleet takes no {name}: {instead}, or give such runs to a Tuner")
+
+
 def _column(field: str, given: object, rows: Places) -> Array:
     column = _array(field, given, (len(rows),))
     _check_finite(field, column, rows)

@@ -25,7 +25,7 @@ from rasp_tuner.fleet.cluster import Cluster
 from rasp_tuner.fleet.device import Device
 from rasp_tuner.fleet.fleet import PRIOR_EVERY, Contexts, Fleet, FleetSuggestions, Which
 from rasp_tuner.fleet.fleet_file import Progress
-from rasp_tuner.fleet.inputs import flags_of, rows_of
+from rasp_tuner.fleet.inputs import check_whole_runs, flags_of, rows_of
 from rasp_tuner.fleet.knobs import Knobs
 from rasp_tuner.fleet.prior import FleetPrior, combine
 from rasp_tuner.fleet.roster import Part, Roster
@@ -132,8 +132,17 @@ class RayFleet:
         self._roster.waiting[rows] = True
         return FleetSuggestions(self._params(parts, {s: answer.params for s, answer in answers.items()}), points, rows)
 
-    def tell(self, metrics: Mapping[str, Any] | None = None, which: Which = None, failed: Any = None) -> None:
+    def tell(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        which: Which = None,
+        failed: Any = None,
+        *,
+        stopped: Any = None,
+        control: Any = None,
+    ) -> None:
         """Learn what the waiting suggestions led to, as `Fleet.tell`."""
+        check_whole_runs(stopped, control)
         rows = rows_of(which, len(self))
         missing = rows[~self._roster.waiting[rows]]
         if missing.size:

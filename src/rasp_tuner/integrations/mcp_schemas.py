@@ -52,6 +52,14 @@ class SuggestionsArguments(StudyArguments):
     limit: int = Field(default=10, ge=1, le=MOST_SUGGESTIONS)
 
 
+class ApproveArguments(StudyArguments):
+    waiting: SuggestionId = Field(description="Id of a suggestion that waits, as list_waiting has it.", examples=["w4"])
+
+
+class RefuseArguments(ApproveArguments):
+    hours: float = Field(default=24.0, gt=0.0, le=10_000.0, description="For how long it is not put up again.")
+
+
 class ContextArguments(StudyArguments):
     context: ContextField = None
 
@@ -111,6 +119,7 @@ class StudyRow(Answer):
     serves: Serves = Field(description="What an ask gets; suggestions explore, the other two are frozen.")
     learned: int = Field(description="Runs learned.")
     pending: int = Field(description="Suggestions that wait for their metrics.")
+    waiting: int = Field(description="Suggestions that wait for a person; list_waiting has them.")
     gains: dict[str, Gains] = Field(description="Over the default, by metric.")
     alerts: list[str] = Field(description="What is wrong, in words.")
     last_event_at: datetime | None
@@ -171,6 +180,8 @@ class StudyDetails(StudyRow):
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     budget: Budget | None
     budget_words: str
+    savings_words: str = Field(description="What was saved against the default, as measured.")
+    exploring: str = Field(description="Whether it still tries what is less known.")
     health: str
     events: list[StudyEvent] = Field(description=f"The latest {MOST_EVENTS}, oldest first.")
 
@@ -246,6 +257,30 @@ class State(Answer):
     serves: Serves
     frozen: bool
     switched: Switched | None
+
+
+class WaitingSuggestion(Answer):
+    id: str
+    asked_at: datetime
+    until: datetime = Field(description="When it is dropped, if nobody answers.")
+    context: Any
+    params: Params
+    runs: Params = Field(description="What runs in this situation until then.")
+    changes: dict[str, Any] = Field(description="Of every knob that differs: what runs, and what is suggested.")
+    stop: Estimate | None = Field(description="The cost at which its run should be ended; null: it runs to its end.")
+    level: Estimate | None = Field(description="What the default is expected to come to there.")
+    words: str = Field(description="Why it is suggested.")
+
+
+class WaitingList(Answer):
+    study: str
+    waiting: list[WaitingSuggestion]
+
+
+class Decision(Answer):
+    study: str
+    waiting: str
+    status: Literal["approved", "refused"]
 
 
 class Forgotten(Answer):

@@ -69,6 +69,8 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
         failure_share=view.get("failure_share", 0.0),
         budget=None if budget is None else schemas.Budget(**budget),
         budget_words="No budget." if budget is None else str(Budget(**budget)),
+        savings_words=_savings_words(view),
+        exploring=(view.get("looks") or {"words": "Nothing was answered yet."})["words"],
         health=view.get("health", "good"),
         events=[
             schemas.StudyEvent(**{**event, "at": _moment(event["at"])}) for event in history["events"][-MOST_EVENTS:]
@@ -154,6 +156,26 @@ async def back_to_default(client: AsyncClient, given: schemas.StudyArguments) ->
     return _state(await study.view())
 
 
+async def list_waiting(client: AsyncClient, given: schemas.StudyArguments) -> schemas.WaitingList:
+    """The suggestions of a study that wait for a person: what each would change against what runs, why, and at which
+    cost its run should be ended. Empty where suggestions need no approval."""
+    study = await _study(client, given)
+    found = [schemas.WaitingSuggestion(**_waiting(one)) for one in await study.waiting()]
+    return schemas.WaitingList(study=given.study, waiting=found)
+
+
+async def approve(client: AsyncClient, given: schemas.ApproveArguments) -> schemas.Decision:
+    """Lets a suggestion that waits run, at the next ask in its situation. A person must have said yes to it."""
+    await (await _study(client, given)).approve(given.waiting)
+    return schemas.Decision(study=given.study, waiting=given.waiting, status="approved")
+
+
+async def refuse(client: AsyncClient, given: schemas.RefuseArguments) -> schemas.Decision:
+    """Refuses a suggestion that waits: neither it nor nearly the same is put up again for some hours."""
+    await (await _study(client, given)).refuse(given.waiting, given.hours * 3600.0)
+    return schemas.Decision(study=given.study, waiting=given.waiting, status="refused")
+
+
 async def forget(client: AsyncClient, given: schemas.ForgetArguments) -> schemas.Forgotten:
     """Erases records of a study for good: those that meet all given conditions. The study learns again from the
     rest, and the bytes are removed from the server's files. It cannot be undone: confirm must be the study's name."""
@@ -186,6 +208,9 @@ TOOLS = (
     Tool(explain, "Explain a suggestion", schemas.ExplainArguments, schemas.Explanation),
     Tool(recommend, "Best known settings", schemas.ContextArguments, schemas.Recommendation),
     Tool(what_if, "What would settings give?", schemas.WhatIfArguments, schemas.WhatIf),
+    Tool(list_waiting, "What waits for approval", schemas.StudyArguments, schemas.WaitingList),
+    Tool(approve, "Let a suggestion run", schemas.ApproveArguments, schemas.Decision, "admin"),
+    Tool(refuse, "Refuse a suggestion", schemas.RefuseArguments, schemas.Decision, "admin"),
     Tool(freeze, "Stop exploring", schemas.StudyArguments, schemas.State, "admin"),
     Tool(unfreeze, "Explore again", schemas.StudyArguments, schemas.State, "admin"),
     Tool(back_to_default, "Back to the default", schemas.StudyArguments, schemas.State, "admin"),
@@ -210,6 +235,7 @@ def _row(view: Mapping[str, Any]) -> dict[str, Any]:
         "serves": view.get("serves", "recommendation" if view["frozen"] else "suggestions"),
         "learned": view["learned"],
         "pending": view["pending"],
+        "waiting": view.get("waiting", 0),
         "gains": view.get("gains", {}),
         "alerts": view.get("alerts", []),
         "last_event_at": None if view["last_event_at"] is None else _moment(view["last_event_at"]),
@@ -229,10 +255,26 @@ def _suggestion(one: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _waiting(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a WaitingSuggestion."""
+    return {
+        **{name: one[name] for name in ("id", "stop", "level")},
+        **{name: _short(one[name]) for name in ("context", "params", "runs", "changes")},
+        **{name: _moment(one[name]) for name in ("asked_at", "until")},
+        "words": _short_words(one["explanation"]),
+    }
+
+
 def _signed(why: Mapping[str, Any] | None, name: str, sign: float) -> float | None:
     """A number of an explanation in the metric's own sign: inside, less is always better."""
     value = None if why is None else why.get(name)
     return None if value is None else sign * value
+
+
+def _savings_words(view: Mapping[str, Any]) -> str:
+    """What was saved, as measured; servers before 0.2 do not tell."""
+    savings = view.get("savings")
+    return "Not measured: the study has no holdout and no controls." if savings is None else _short(savings["words"])
 
 
 def _switched(view: Mapping[str, Any]) -> schemas.Switched | None:

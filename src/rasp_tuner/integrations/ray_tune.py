@@ -101,6 +101,7 @@ class RaspSearch(Searcher):
         self._parameters: dict[str, Parameter] = {}
         self._tuner: Tuner | None = None
         self._waiting: dict[str, Waiting] = {}  # of trials that run, by their id
+        self._stopped: set[str] = set()  # of them, those that RaspScheduler ends
         checked = {name: value for name, value in settings.items() if name != "constraints"}
         first = None if default is None else {"x": 0.5}
         knob = {"x": Float(0, 1)}  # stands in for the space, to say what is wrong before trials run
@@ -172,15 +173,26 @@ class RaspSearch(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Learn a trial that ended; of one that was stopped before its first result there is nothing to learn."""
         with self._lock:
-            waiting = self._waiting.pop(trial_id, None)
+            waiting, stopped = self._waiting.pop(trial_id, None), trial_id in self._stopped
+            self._stopped.discard(trial_id)
             if (result is None and not error) or (error and self._failed == "ignore"):
                 return
             metrics = "the trial ended with an error" if error else self._metrics_in(result or {})
             try:
-                if waiting is None or self._tuner is None or not _tell(self._tuner, waiting, metrics):
+                if waiting is None or self._tuner is None or not _tell(self._tuner, waiting, metrics, stopped):
                     self._learn_config(_config_in(result or {}), metrics)
             except InvalidValue as reason:
                 log.warning("trial %s of Ray Tune was not learned: %s", trial_id, reason)
+
+    def should_stop(self, trial_id: str, result: Mapping[str, Any]) -> bool:
+        """Whether a trial that runs should be ended, by what it reports; if so, its end is learned as a bound."""
+        with self._lock:
+            waiting, metrics = self._waiting.get(trial_id), self._metrics_in(result)
+            if waiting is None or isinstance(metrics, str):
+                return False
+            if self._ready().should_stop(waiting[0], metrics):
+                self._stopped.add(trial_id)
+            return trial_id in self._stopped
 
     def add_evaluated_point(
         self,
@@ -235,6 +247,7 @@ class RaspSearch(Searcher):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._lock, self._constants = threading.RLock(), state.get("_constants", {})
+        self._stopped = state.get("_stopped", set())
         self._tuner = None if state["_tuner"] is None else Tuner.from_bytes(state["_tuner"])
         self._checker = Tuner({"x": Float(0, 1)}, {"value": "min"}, self._schema)
 
@@ -352,14 +365,14 @@ class RaspSearch(Searcher):
             self._ready().observe(context, params, metrics)
 
 
-def _tell(tuner: Tuner, waiting: Waiting, metrics: dict[str, float] | str) -> bool:
+def _tell(tuner: Tuner, waiting: Waiting, metrics: dict[str, float] | str, stopped: bool = False) -> bool:
     """Whether the suggestion still waited for its answer."""
     id, ran = waiting
     try:
         if isinstance(metrics, str):
             tuner.tell_failed(id, metrics, ran)
         else:
-            tuner.tell(id, metrics, ran)
+            tuner.tell(id, metrics, ran, stopped=stopped)
     except ExpiredSuggestion:
         return False
     return True

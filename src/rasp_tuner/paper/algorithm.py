@@ -66,6 +66,11 @@ class PaperOptimizer:
         )
         return Proposal(np.clip(candidates.points[best], 0.0, 1.0), why)
 
+    def reasons_at(self, context: Array, point: Array, source: str) -> Explanation:
+        """The paper forecasts its own candidates only."""
+        del context, point
+        return Explanation(source=source)
+
     @property
     def scales(self) -> dict[str, str]:
         return dict.fromkeys(self.composer.metrics, "linear")

@@ -17,6 +17,7 @@ from rasp_tuner.report.axes import jitter, place_of, places_of
 from rasp_tuner.report.charts import Point, knob_steps, running_total, shares, timeline
 from rasp_tuner.report.gain import SETTLED, Gain, running_gain
 from rasp_tuner.report.history import History, Row
+from rasp_tuner.report.looks import Looks
 from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.report.return_section import return_section
 from rasp_tuner.report.seen import SeenBefore
@@ -49,6 +50,7 @@ class Shown:
     best: Callable[[Array], Array]  # a context [d_c] -> the point [d] recommended
     seen: SeenBefore | None = None  # visits on record
     savings: Savings | None = None  # measured against drawn runs of the default, or controls
+    looks: Looks | None = None  # whether it still tries what is less known
 
     @property
     def default(self) -> Params:
@@ -64,6 +66,7 @@ def tuner_page(shown: Shown) -> str:
         f"<h1>{escape(title)}</h1>",
         _headline(shown, gains),
         *_savings(shown.savings),
+        *([] if shown.looks is None else [f'<p class="note">Exploring: {escape(str(shown.looks))}.</p>']),
         tiles(_facts(shown)),
         *_situations(shown),
         *_returns(shown),

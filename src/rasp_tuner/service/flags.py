@@ -140,6 +140,6 @@ def _evaluation(service: Service, live: LiveStudy, record: SuggestionRecord) -> 
 
 
 def _recommendation(live: LiveStudy, target: Target) -> dict[str, Any]:
-    params = live.tuner.recommend(known_context(target.attributes, live.definition.context))
+    params = live.best_known(known_context(target.attributes, live.definition.context))
     metadata = {"study": live.definition.name}
     return {"value": params, "reason": NOT_ASKED, "variant": RECOMMENDATION, "metadata": metadata}

@@ -7,7 +7,7 @@ from typing import Any
 from rasp_tuner.errors import RaspError, UnknownSuggestion
 
 FIELD_NAMES = (
-    "context|params|metrics|space|default|preset|seed|guard|budget|holdout|control|switching_cost|screen|max_pending|ttl_s|id|reason"
+    "context|params|metrics|space|default|preset|seed|guard|budget|holdout|max_change|approve_s|control|switching_cost|screen|max_pending|ttl_s|id|reason"
     "|variant|failed|constraints|Float|Int|Categorical|PowerOfTwo|Auto"
 )
 

@@ -249,6 +249,21 @@ class Service:
         result: dict[str, Any] = await self.submit(run, writes=True, study=name)
         return result
 
+    async def decide(self, name: str, id: str, caller: Caller, *, refused_s: float | None = None) -> dict[str, Any]:
+        """Approve a suggestion that waits; or refuse it for so many seconds."""
+        approved = refused_s is None
+
+        def run(work: UnitOfWork) -> dict[str, Any]:
+            live = work.study(name, writes=True)
+            event = live.decide(id, approved, work.now, refused_s or 0.0, by=caller.name)
+            work.add_event(live, event)
+            said = "approved" if approved else "refused"
+            work.audit(caller.name, f"suggestion {said}", f"{name}: {id}")
+            return {"id": id, "status": said, "until": event.body.get("until")}
+
+        result: dict[str, Any] = await self.submit(run, writes=True, study=name)
+        return result
+
     async def forget(self, name: str, wanted: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Erase records: the study is rebuilt as if it never had them, then the files are cleaned."""
         replay: Replay = await self.read(name, lambda live, _: Replay(self.store, live, erasure_query(wanted, live)))

@@ -149,6 +149,8 @@ class _StudyCollector:
         }
         for name, text in budget.items():
             yield _gauge(f"rasp_budget_{name}", text, {study: report[name] for study, report in reports.items()})
+        waits = {study["name"]: study["waiting"] for study in self._studies if study["approve_s"] is not None}
+        yield _gauge("rasp_waiting_for_approval", "Suggestions that wait for a person.", waits)
         yield self._savings()
         gains = {
             study["name"]: {metric: gain["lately"] for metric, gain in study["gains"].items() if gain["lately"]}

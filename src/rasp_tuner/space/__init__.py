@@ -2,6 +2,7 @@
 
 from rasp_tuner.space.auto import Auto, Optional
 from rasp_tuner.space.choices import Bool, Categorical
+from rasp_tuner.space.max_change import MaxChange
 from rasp_tuner.space.numbers import DIGITS, LARGEST_INT, MOST_DIGITS, MOST_LEVELS, Float, Int, PowerOfTwo, check_box
 from rasp_tuner.space.rules import Knob, Rules
 from rasp_tuner.space.space import KINDS, Layout, Space, knob_from_json, knob_to_json
@@ -20,6 +21,7 @@ __all__ = [
     "Int",
     "Knob",
     "Layout",
+    "MaxChange",
     "Optional",
     "Params",
     "PowerOfTwo",

@@ -40,6 +40,7 @@ class Run:
     spent_s: float  # by the whole study so far
     failure: str = ""
     stopped: bool = False  # ended at its stop: the metrics are at least so bad
+    beside: dict[str, float] | None = None  # metrics of the default, run beside it on the same input
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,6 +55,7 @@ class Run:
             "spent_s": round(self.spent_s, 3),
             "failure": self.failure,
             "stopped": self.stopped,
+            **({} if self.beside is None else {"beside": self.beside}),
         }
 
     @classmethod
@@ -69,6 +71,7 @@ class Run:
             data["spent_s"],
             data["failure"],
             data.get("stopped", False),
+            data.get("beside"),
         )
 
 
@@ -91,6 +94,7 @@ class Session:
             seed=study.seed,
             budget=NO_BUDGET if study.budget is None else study.budget,
             constraints=study.constraints,
+            max_change=study.max_change,
         )
         for entry in journal.of_kind("run"):
             run = Run.from_json(entry)
@@ -117,10 +121,10 @@ class Session:
         suggestion = None if is_control else self.tuner.ask(self.given(context))
         params = dict(self.study.default) if suggestion is None else suggestion.params
         stop_s = None if suggestion is None else self.stop_of(suggestion.stop)
-        done = measure(self.study, self.runner, params, input, len(self.runs), self.limit_of(input), stop_s)
+        done, beside = self._measured(params, input, stop_s)
         run = Run(
             len(self.runs), is_control, input, context, params, done.metrics, done.seconds, self.spent_s, done.failure,
-            done.stopped,
+            done.stopped, beside,
         )  # fmt: skip
         self._stop_if_hopeless(run, done)
         self.journal.append(run.to_json())
@@ -134,6 +138,23 @@ class Session:
             " (stopped)" if done.stopped else "",
         )
         return run
+
+    def _measured(
+        self, params: Params, input: str | None, stop_s: float | None
+    ) -> tuple[Measured, dict[str, float] | None]:
+        """What came of a setting; where runs are paired, and it is not the default, also of the default beside it.
+
+        Which of the two comes first changes from step to step, so that neither is warmed up by the other.
+        """
+        own = (self.study, self.runner, params, input, len(self.runs), self.limit_of(input), stop_s)
+        if not self.study.paired or params == self.study.default:
+            return measure(*own), None
+        default = (self.study, self.runner, dict(self.study.default), input, len(self.runs), self.limit_of(input))
+        if len(self.runs) % 2:
+            done = measure(*own)
+            return done, measure(*default).metrics
+        beside = measure(*default).metrics
+        return measure(*own), beside
 
     def read_context(self, input: str | None) -> dict[str, ContextValue]:
         """The situation now."""
@@ -183,20 +204,24 @@ class Session:
         name = self.study.objective
         controls: dict[str, list[float]] = {}
         for run in self.runs:
-            if run.is_control and run.metrics is not None:
-                controls.setdefault(run.input or "", []).append(run.metrics[name])
+            default = run.metrics if run.is_control else run.beside
+            if default is not None:
+                controls.setdefault(run.input or "", []).append(default[name])
         tried = [(run.input or "", run.metrics[name]) for run in self.runs if run.metrics and not run.is_control]
         return gain(controls, [(group, value) for group, value in tried if group in controls][-GAIN_RUNS:])
 
     def _plan(self) -> tuple[bool, str | None]:
         """Whether the default runs next, and on which input: on every new one first, and now and then after that."""
         latest = self.runs[-1] if self.runs else None
-        if self.study.redo and latest is not None and not latest.is_control and (latest.stopped or not latest.metrics):
+        failed = latest is not None and not latest.is_control and (latest.stopped or not latest.metrics)
+        if self.study.redo and latest is not None and failed and latest.beside is None:
             return True, latest.input  # its work was not done
         suggested = [run for run in self.runs if not run.is_control]
         input = self.inputs[len(suggested) % len(self.inputs)] if self.inputs else None
         if not any(run.is_control and run.input == input for run in self.runs):
             return True, input
+        if self.study.paired:
+            return False, input
         since = 0
         for run in reversed(self.runs):
             if run.is_control:
@@ -208,7 +233,7 @@ class Session:
         """Tell the tuner; the same for a run of today and for one from the journal."""
         context = self.given(run.context)
         if id is not None and run.metrics is not None:
-            self.tuner.tell(id, run.metrics, run.params, stopped=run.stopped)
+            self.tuner.tell(id, run.metrics, run.params, stopped=run.stopped, control=run.beside)
         elif id is not None:
             self.tuner.tell_failed(id, run.failure, run.params)
         elif run.metrics is not None:

@@ -172,7 +172,13 @@ def _method(result: TuneResult) -> str:
         lines.append(f"Inputs, in turn: {', '.join(study.inputs)}.")
     each = f"{study.repeats} runs, of which the median counts" if study.repeats > 1 else "one run"
     warm = f", after {study.warmup} that are dropped" if study.warmup else ""
-    lines.append(f"Each setting is {each}{warm}. Every {CONTROL_EVERY} suggestions the default runs again.")
+    often = (
+        "Beside every suggestion the default runs on the same input: noise that both share cancels."
+        if study.paired
+        else f"Every {CONTROL_EVERY} suggestions the default runs again."
+    )
+    lines.append(f"Each setting is {each}{warm}. {often}")
+    lines += [] if result.savings is None else [f"While tuning: {result.savings}."]
     times, more = AUTO_TIMEOUT
     limit = (
         duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"

@@ -37,6 +37,7 @@ class TuneResult:
     situations: list[SituationResult]
     pairs: list[Pair]
     verdict: Verdict
+    savings: str | None = None  # while tuning, in words: of runs that had the default beside them
 
     @property
     def report(self) -> Path:
@@ -75,6 +76,7 @@ class TuneResult:
                 for result in self.situations
             ],
             "effects": _effects(self.verdict),
+            "while_tuning": self.savings,
             "report": str(self.report),
         }
 
@@ -88,6 +90,7 @@ class TuneResult:
             where = "use" if len(self.situations) == 1 else f"use for {result.situation.label}"
             said = "" if len(self.situations) == 1 else f"  [{result.verdict.words}]"
             lines.append(f"  {where}: {settings_words(result.use)}{said}")
+        lines += [] if self.savings is None else [f"  while tuning: {self.savings}"]
         return "\n".join(lines)
 
 
@@ -114,7 +117,9 @@ def conclude(session: Session, situations: Sequence[Situation], pairs: Sequence[
         open_ = verdict.outcome in ("same", "untested")
         good = verdict.outcome == "better" or (open_ and overall.outcome in ("better", "untested"))
         results.append(SituationResult(situation, verdict, situation.params if good else study.default))
-    return TuneResult(study, folder, list(session.runs), results, list(pairs), overall)
+    saved = session.tuner.savings()
+    words = None if saved is None else str(saved)
+    return TuneResult(study, folder, list(session.runs), results, list(pairs), overall, words)
 
 
 def _effects(verdict: Verdict) -> dict[str, Any]:

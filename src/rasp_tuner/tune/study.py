@@ -8,7 +8,7 @@ from typing import Any
 
 from rasp_tuner.core.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.space import Knob, MaxChange, Params, Space
 from rasp_tuner.study_file import template
 from rasp_tuner.study_file.fields import check_fields, parse_knobs, seconds, table
 from rasp_tuner.tune.command import Command
@@ -20,7 +20,8 @@ INTERPRETER = re.compile(r"(python|pypy|node|perl|ruby|bash|sh)[0-9.]*")  # what
 RESERVED = ("input", "scratch", "run")  # placeholders that are no knobs
 FIELDS = (
     *("name", "command", "shell", "call", "knobs", "default", "metrics", "contexts", "inputs", "env", "files"),
-    *("constraints", "timeout", "warmup", "repeats", "seed", "budget", "redo", "steps", "time", "final"),
+    *("constraints", "timeout", "warmup", "repeats", "seed", "budget", "redo", "paired", "max_change", "steps"),
+    *("time", "final"),
 )
 
 
@@ -65,6 +66,8 @@ class TuneStudy:
     seed: int = 0
     budget: float | None = None
     redo: bool = False  # whether the default runs after a run that was stopped or failed, to do its work
+    paired: bool = False  # whether the default runs beside every candidate, on the same input
+    max_change: Any = None  # how far a knob moves at most from one run to the next, as of a Tuner
     assumed: tuple[str, ...] = ()  # knobs whose default nobody gave
 
     @property
@@ -96,6 +99,8 @@ class TuneStudy:
             "seed": self.seed,
             "budget": self.budget,
             **({"redo": True} if self.redo else {}),
+            **({"paired": True} if self.paired else {}),
+            **({} if self.max_change is None else {"max_change": self.max_change}),
         }
 
     @property
@@ -157,6 +162,8 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
         budget=fields.get("budget"),
         redo=_flag("redo", fields.get("redo", False)),
+        paired=_flag("paired", fields.get("paired", False)),
+        max_change=fields.get("max_change"),
         assumed=tuple(name for name in default if name not in table(fields, "default")),
     )
     _check(study)
@@ -181,7 +188,9 @@ def _name_of(command: Command | None, call: str | None) -> str:
 
 def _check(study: TuneStudy) -> None:
     """The default keeps the constraints, placeholders have a knob, and knobs are used."""
-    _ = study.space
+    space = study.space
+    if study.max_change is not None:
+        MaxChange(space, study.max_change)
     if not re.fullmatch(r"\w[\w.-]{0,99}", study.name):
         raise InvalidSpace(f"name must be letters, digits, dots and dashes, got {show(study.name)}")
     known = [*study.knobs, "scratch", "run", *(["input"] if study.inputs else [])]

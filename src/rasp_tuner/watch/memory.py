@@ -46,7 +46,8 @@ class Memory:
         context, ran = entry["context"] or None, entry["ran"] or entry["params"]
         if entry["role"] in ("suggestion", "frozen"):
             id = self.tuner.ask(context).id if id is None else id
-            self.tuner.tell(id, entry["metrics"], ran, control=entry["control"])
+            stopped = entry.get("stopped") is not None
+            self.tuner.tell(id, entry["metrics"], ran, stopped=stopped, control=entry["control"])
         else:
             self.tuner.observe(context, ran, entry["metrics"])
 
@@ -101,4 +102,5 @@ def _new_tuner(study: WatchStudy) -> Tuner:
         budget=study.budget,
         constraints=study.constraints,
         max_pending=MOST_WAITING,
+        max_change=study.max_change,
     )

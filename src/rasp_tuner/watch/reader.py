@@ -42,6 +42,13 @@ class Reader:
         """Every metric over the window that ends now; of all instances, of the canaries or of the others."""
         return {name: self.metric(name, source, part) for name, source in self.study.metrics.items()}
 
+    def glance(self, part: Part, window_s: float) -> dict[str, float]:
+        """Every metric over so much of the window as is over; nothing is waited for."""
+        return {
+            name: self.prometheus.one(filled(self._query(source, part), window_s)).value
+            for name, source in self.study.metrics.items()
+        }
+
     def running(self) -> Params | None:
         """The parameters that run, by the study's queries for them; None if it has none."""
         if not self.study.running:
@@ -74,7 +81,7 @@ class Reader:
 
     def metric(self, name: str, source: MetricQuery, part: Part = "query") -> float:
         """One metric over the window that ends now."""
-        query = {"query": source.query, "canary": source.canary, "control": source.control}[part] or source.query
+        query = self._query(source, part)
 
         def read() -> float:
             self._check_samples(source, source.samples or count_query(query))
@@ -88,6 +95,10 @@ class Reader:
                 raise
             log.warning("%s; it counts as %g, as the study says", reason, source.missing)
             return source.missing
+
+    @staticmethod
+    def _query(source: MetricQuery, part: Part) -> str:
+        return {"query": source.query, "canary": source.canary, "control": source.control}[part] or source.query
 
     def _check_samples(self, source: MetricQuery, query: str | None) -> None:
         window_s = self.study.window_s

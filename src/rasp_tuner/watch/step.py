@@ -9,12 +9,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from rasp_tuner.errors import InvalidValue, NoData, QueryFailed
+from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed
 from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.watch.delivery import Delivery
 from rasp_tuner.watch.gain import PAIRED, Outcome, forecast, group_of
 from rasp_tuner.watch.judge import Levels, broken_limits, is_worse
+from rasp_tuner.watch.looks import Ended, Looks
 from rasp_tuner.watch.memory import Memory
 from rasp_tuner.watch.reader import ContextValue, Reader, changed
 from rasp_tuner.watch.schedule import runs_suggestion
@@ -36,6 +37,7 @@ class Stepper:
         self.reader, self._pause = Reader(study, pause), pause
         self.group = group_of(mode, study.has_canaries)
         self.by_instances = self.group == PAIRED
+        self.looks = Looks(study, self.reader, pause, self.by_instances)
 
     @property
     def share(self) -> float:
@@ -57,8 +59,12 @@ class Stepper:
         role = self._role()
         suggestion = self.memory.tuner.ask(context or None) if role != "default" else None
         params = dict(self.study.default) if suggestion is None else suggestion.params
-        moved = self.delivery.put(params)
-        self._pause((self.study.settle_s if moved else 0.0) + self.study.window_s)
+        moved, tuner = self.delivery.put(params), self.memory.tuner
+        self._pause(self.study.settle_s if moved else 0.0)
+        level = self._level(tuner.default_levels(context or None)) if suggestion is not None else None
+        ended = self.looks.wait(suggestion, tuner, level)
+        if ended is not None and suggestion is not None:
+            return self._ended(context, params, ended), suggestion.id
         metrics = self.reader.metrics("canary" if self.by_instances else "query")
         control = self.reader.metrics("control") if self.by_instances else None
         ran = self.reader.running()
@@ -66,6 +72,19 @@ class Stepper:
             log.warning("what runs is %s, not what was handed over: it is learned as such", settings_words(ran))
         entry = self._entry(role, context, params, ran if ran != params else None, metrics, control)
         return entry, None if suggestion is None else suggestion.id
+
+    def _ended(self, context: Context, params: Params, ended: Ended) -> dict[str, Any]:
+        """A step that was ended inside its window: the last good parameters come back at once."""
+        good = self.memory.state.good
+        try:
+            self.delivery.put(good)
+            log.warning(
+                "ended after %.3g s of its window: %s; back to %s", ended.after_s, *map(settings_words, (params, good))
+            )
+        except SinkFailed as reason:
+            log.error("a run was ended, and what was good before could not be put in place: %s", reason)
+        entry = self._entry("suggestion", context, params, None, ended.metrics, ended.control)
+        return {**entry, "good": False, "stopped": ended.after_s}
 
     def _watched(self, context: Context) -> tuple[dict[str, Any], None]:
         """A step of a shadow: what runs is measured, nothing is changed."""
@@ -131,12 +150,16 @@ class Stepper:
         self, role: Role, metrics: dict[str, float], control: dict[str, float] | None, levels: Levels
     ) -> list[Outcome]:
         """What the step says about the gain."""
-        name = self.study.objective
-        level = levels[name].mean if name in levels else None
+        name, level = self.study.objective, self._level(levels)
         if role not in ("suggestion", "default"):
             return []
         found = [Outcome(self.group, role == "suggestion", metrics[name], level)]
         return found if control is None else [*found, Outcome(self.group, False, control[name], level)]
+
+    def _level(self, levels: Levels) -> float | None:
+        """What the default is expected to give of the objective."""
+        name = self.study.objective
+        return levels[name].mean if name in levels else None
 
     def _context_after(self, before: Context) -> Context | None:
         """The situation at the end of the window; None if it cannot be read then."""

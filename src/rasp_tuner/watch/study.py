@@ -10,7 +10,7 @@ from rasp_tuner.contexts import kind_json
 from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.presets import BUDGET
-from rasp_tuner.space import Knob, Params, Space
+from rasp_tuner.space import Knob, MaxChange, Params, Space
 from rasp_tuner.study_file.fields import check_fields, parse_knobs, read_study_file, seconds, table
 from rasp_tuner.watch.http_call import check_headers, check_url
 from rasp_tuner.watch.prometheus import Prometheus
@@ -27,14 +27,15 @@ from rasp_tuner.watch.schedule import LONGEST_BLOCK
 from rasp_tuner.watch.sinks import Sink, parse_sink
 
 Mode = Literal["shadow", "canary", "live"]
+LOOKS = 5  # inside a window, unless the study says otherwise
 LEAST_SHARE = 1 / LONGEST_BLOCK
 MODES: tuple[Mode, ...] = ("shadow", "canary", "live")
 STUDY_ALONE = (  # fields that no table of a study has
     *("mode", "settle", "window", "wait", "share", "holdout", "violations"),
-    *("budget", "when_spent", "on_change", "on_exit", "seed", "constraints"),
+    *("budget", "when_spent", "on_change", "on_exit", "seed", "constraints", "look_every"),
 )
 FIELDS = (
-    *("name", *STUDY_ALONE, "min_samples", "missing"),
+    *("name", *STUDY_ALONE, "min_samples", "missing", "max_change"),
     *("prometheus", "knobs", "default", "metrics", "contexts", "running", "sinks"),
 )
 
@@ -64,6 +65,8 @@ class WatchStudy:
     on_change: Literal["learn", "skip"] = "learn"  # where a context changes during the window
     on_exit: Literal["keep", "default"] = "keep"  # what is good in one situation may be bad in the next
     seed: int = 0
+    max_change: Any = None  # how far a knob moves at most from one run to the next, as of a Tuner
+    look_every_s: float | None = None  # inside the window, whether a run is to be ended; None: it is not looked at
 
     @property
     def space(self) -> Space:
@@ -93,6 +96,7 @@ class WatchStudy:
             "contexts": {name: kind_json(source.kind) for name, source in self.contexts.items()},
             "seed": self.seed,
             "budget": self.budget,
+            **({} if self.max_change is None else {"max_change": self.max_change}),
         }
 
     def check_mode(self, mode: Mode) -> None:
@@ -162,8 +166,12 @@ def build_study(fields: Mapping[str, Any], folder: Path = Path()) -> WatchStudy:
         on_change=_word("on_change", fields.get("on_change", "learn"), ("learn", "skip")),
         on_exit=_word("on_exit", fields.get("on_exit", "default" if contexts else "keep"), ("keep", "default")),
         seed=whole("seed", fields.get("seed", 0), 0, 2**63, InvalidSpace),
+        max_change=fields.get("max_change"),
+        look_every_s=_look_every(fields.get("look_every"), window_s),
     )
-    _ = study.space  # the default keeps the constraints
+    space = study.space  # the default keeps the constraints
+    if study.max_change is not None:
+        MaxChange(space, study.max_change)
     study.check_mode(study.mode)
     return study
 
@@ -206,6 +214,14 @@ def _running(fields: Mapping[str, Any], knobs: Mapping[str, Knob]) -> dict[str, 
 def _seconds_or_zero(field: str, given: object) -> float:
     is_zero = isinstance(given, (int, float)) and not isinstance(given, bool) and given == 0
     return 0.0 if is_zero else seconds(field, given) or 0.0
+
+
+def _look_every(given: object, window_s: float) -> float | None:
+    """A fifth of the window, unless it is said; `look_every = false`: never."""
+    if given is False:
+        return None
+    every = window_s / LOOKS if given is None else seconds("look_every", given)
+    return every if every is not None and every < window_s else None
 
 
 def _share(field: str, given: object, none: bool = False) -> float:

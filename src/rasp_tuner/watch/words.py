@@ -24,6 +24,8 @@ def step_words(entry: Mapping[str, Any], memory: Memory, study: WatchStudy) -> s
         parts.append(" ".join(f"{name}={_value(value)}" for name, value in entry["context"].items()))
     parts.append(f"{settings_words(entry['ran'] or entry['params'])} ({ROLES[entry['role']]})")
     parts.append(_metrics(entry["metrics"]))
+    if entry.get("stopped") is not None:
+        parts.append(f"ENDED EARLY after {entry['stopped']:.3g} s of its window: it had cost its stake")
     if entry["control"] is not None:
         parts.append(f"control {_metrics(entry['control'])}")
     if entry["broken"]:
@@ -77,6 +79,7 @@ def status(
         "gain": gain_words(memory, study, mode),
         "savings": savings_words(memory),
         "budget": budget_words(memory),
+        "exploring": None if (looks := memory.tuner.looks()) is None else str(looks),
         "problem": problem,
         "latest": latest,
     }

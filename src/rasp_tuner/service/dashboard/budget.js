@@ -19,13 +19,16 @@ export class Budget {
     this.text = h("p", { class: "note", id: "budget" });
     this.bar = h("meter", { min: 0, max: 1, "aria-label": "Budget left", hidden: true });
     this.savings = h("p", { class: "note", id: "savings", hidden: true });
-    this.element = h("div", { class: "budget" }, this.bar, this.text, this.savings);
+    this.looks = h("p", { class: "note", id: "looks", hidden: true });
+    this.element = h("div", { class: "budget" }, this.bar, this.text, this.savings, this.looks);
   }
 
   show(view) {
     write(this.text, words(view));
     this.savings.hidden = !view.savings;
     write(this.savings, view.savings ? `Measured against the default: ${view.savings.words}.` : "");
+    this.looks.hidden = !view.looks;
+    write(this.looks, view.looks ? `Exploring: ${view.looks.words}.` : "");
     const report = view.budget_report;
     this.bar.hidden = !report;
     if (!report) return;

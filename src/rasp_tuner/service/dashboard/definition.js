@@ -52,6 +52,8 @@ export function definition(view) {
         : `the sum of losses at most ${value(view.budget * 100)}% above the default’s, after a start`,
     ],
     ["Holdout", view.holdout ? `${value(view.holdout * 100)}% of steps run the default, drawn at random` : "none"],
+    ["Change a step", view.max_change ? change(view.max_change) : "any"],
+    ["Approval", view.approve_s ? `suggestions wait for a person, up to ${value(view.approve_s)} s` : "not needed"],
     ["Switching cost", value(view.switching_cost)],
     ["Contexts", view.screen ? "ignored until they improve predictions" : "always used"],
     ["Lease", `${value(view.lease_s)} s, at most ${value(view.max_pending)} pending`],
@@ -67,4 +69,13 @@ export function definition(view) {
       rows.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text))),
     ),
   );
+}
+
+/** How far a knob moves at most, in words. */
+function change(limit) {
+  if (typeof limit === "number") return `${value(limit * 100)}% of the range of a knob`;
+  if (typeof limit === "string") return limit;
+  return Object.entries(limit)
+    .map(([name, one]) => `${name} ${change(one)}`)
+    .join(", ");
 }

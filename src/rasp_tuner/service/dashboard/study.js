@@ -2,6 +2,7 @@
 
 import { get, path, post, watch } from "./api.js";
 import { Alerts } from "./alerts.js";
+import { Approvals } from "./approvals.js";
 import { Budget, scales } from "./budget.js";
 import { Charts } from "./charts.js";
 import { definition } from "./definition.js";
@@ -79,9 +80,11 @@ class StudyPage {
     this.range = new Range((refetch) => (refetch ? this.parts.history.soon() : this.redraw()));
     this.table = new Suggestions(view);
     this.waiting = waiting(view);
+    this.approvals = new Approvals(name, () => this.changed());
     this.stats = new Map(TILES.map((label) => [label, h("dd", {}, "–")]));
     const tiles = TILES.map((label) => h("div", {}, h("dt", {}, label), this.stats.get(label)));
     this.element = h("div", { class: "study" }, this.head(), this.alerts.element, this.summary(tiles), this.waiting, [
+      this.approvals.element,
       this.range.element,
       this.charts.element,
       h(
@@ -110,6 +113,13 @@ class StudyPage {
         3 * LEAST_MS,
       ),
     };
+    if (view.approve_s) {
+      this.parts.approvals = new Part(
+        () => get(path(name, "/waiting")),
+        (got) => this.approvals.show(got.waiting),
+        LEAST_MS,
+      );
+    }
     this.showCounts(view);
     setInterval(() => this.showWhen(), 1_000);
     onLink((state) => {

@@ -17,6 +17,8 @@ const KINDS = {
   freeze: "frozen",
   default: "sent back to the default",
   unfreeze: "unfrozen",
+  approved: "approved",
+  refused: "refused",
 };
 
 /** data: { steps, regimes: [{ rank, from, to }] }. */

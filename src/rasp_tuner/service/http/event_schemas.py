@@ -13,6 +13,7 @@ from rasp_tuner.service.http.schemas import (
     RanField,
     Reason,
     StoppedField,
+    WaitingId,
     parse,
 )
 from rasp_tuner.service.study.events import Kind
@@ -66,6 +67,16 @@ class SwitchBody(StrictModel):
     at: Literal["default"] | None = None
 
 
+class ApproveBody(StrictModel):
+    id: WaitingId
+    params: ParamsField
+    by: Word | None = None
+
+
+class RefuseBody(ApproveBody):
+    until: Time
+
+
 class ForgotBody(StrictModel):
     handed: Count
     records: Count
@@ -82,6 +93,8 @@ BODIES: dict[Kind, type[StrictModel]] = {
     "observe": ObserveBody,
     "freeze": SwitchBody,
     "unfreeze": SwitchBody,
+    "approve": ApproveBody,
+    "refuse": RefuseBody,
     "forgot": ForgotBody,
     "opened": OpenedBody,
 }

@@ -1,4 +1,4 @@
-"""Admin routes: create, list, delete, freeze, export and import studies; erase records."""
+"""Admin routes: create, list, delete, freeze, export and import studies; approve suggestions; erase records."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
@@ -62,6 +62,14 @@ async def unfreeze(service: Service, request: Request, _: None) -> Any:
     return await service.freeze(request.study, False, request.caller)
 
 
+async def approve(service: Service, request: Request, said: schemas.Approve) -> Any:
+    return await service.decide(request.study, said.id, request.caller)
+
+
+async def refuse(service: Service, request: Request, said: schemas.Refuse) -> Any:
+    return await service.decide(request.study, said.id, request.caller, refused_s=said.for_s)
+
+
 ROUTES = [
     Route(
         "POST",
@@ -98,5 +106,7 @@ ROUTES = [
         schemas.Frozen,
         body_is_optional=True,  # there was none in version 0.1
     ),
+    Route("POST", f"{STUDY_PATH}/approve", "admin", approve, "It may run", schemas.Approve, schemas.Decided),
+    Route("POST", f"{STUDY_PATH}/refuse", "admin", refuse, "Not this one", schemas.Refuse, schemas.Decided),
     Route("POST", f"{STUDY_PATH}/unfreeze", "admin", unfreeze, "Explore again", gives=schemas.Frozen),
 ]

@@ -27,6 +27,7 @@ from rasp_tuner.service.http.schemas import (
     TellFailed,
     Told,
     ToldBatch,
+    Waiting,
     parse_batch,
 )
 from rasp_tuner.service.http_errors import invalid
@@ -99,6 +100,10 @@ async def suggestion(service: Service, request: Request, _: None) -> Any:
     return await service.read(request.study, look)
 
 
+async def waiting(service: Service, request: Request, _: None) -> Any:
+    return {"waiting": await service.read(request.study, lambda live, work: live.waiting(work.now))}
+
+
 async def history(service: Service, request: Request, _: None) -> Any:
     given = request.query
     points = int_from_query(given, "points", 600, 1, 1_024)
@@ -150,6 +155,7 @@ ROUTES = [
     Route(
         "GET", f"{STUDY}/suggestions/{{id}}", "read", suggestion, "One, and why it was made", gives=ExplainedSuggestion
     ),
+    Route("GET", f"{STUDY}/waiting", "read", waiting, "Suggestions that wait for a person", gives=Waiting),
     Route(
         "GET", f"{STUDY}/history", "read", history, "Series for the dashboard", gives=HistoryView, query=HISTORY_QUERY
     ),

@@ -16,9 +16,10 @@ from rasp_tuner.service.http.context_schemas import (
     dimensions,
 )
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
-from rasp_tuner.service.http.view_schemas import Coverage, Gains, Savings, Serves, SituationView, Switched, Times
+from rasp_tuner.service.http.view_schemas import Coverage, Gains, Looks, Savings, Serves, SituationView, Switched, Times
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
+from rasp_tuner.service.study.approvals import REFUSED_S
 from rasp_tuner.service.study.definition import NAME_PATTERN
 
 SPACE_EXAMPLE = {
@@ -32,6 +33,7 @@ CONTEXT_EXAMPLE = {"qps": 420.0}
 
 Key = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00]*$")]  # no database takes a NUL
 Id = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["s41"])]
+WaitingId = Annotated[str, StringConstraints(min_length=2, max_length=20), Field(examples=["w4"])]
 ContextField = Annotated[
     ContextValues,
     Field(
@@ -108,6 +110,17 @@ class NewStudy(StrictModel):
         default=None,
         description="Share of steps, 0.01 to 0.5, that run the default instead of a suggestion, drawn at random, to"
         " measure `savings`; needs a default.",
+    )
+    max_change: Number | Word | dict[Word, Number | Word] | None = Field(
+        default=None,
+        description='How far a knob moves at most from one run to the next: 0.1 of its range, "20%" of its value,'
+        ' "2 steps"; for all knobs or by name.',
+        examples=[0.1, {"pool": "4 steps"}],
+    )
+    approve_s: Number | None = Field(
+        default=None,
+        description="Suggestions wait for a person, each so many seconds at most; meanwhile the best of what was"
+        " approved runs, or the default. Null: they run at once.",
     )
     switching_cost: Number = 0.0
     screen: bool = Field(default=False, description="Ignore the context until it improves predictions.")
@@ -259,6 +272,42 @@ class Frozen(LazyModel):
     switched: Switched | None
 
 
+class Approve(StrictModel):
+    id: WaitingId
+
+
+class Refuse(StrictModel):
+    id: WaitingId
+    for_s: Number = Field(
+        default=REFUSED_S, gt=0.0, le=1e9, description="How long these settings are not put up again."
+    )
+
+
+class Decided(LazyModel):
+    id: WaitingId
+    status: Literal["approved", "refused"]
+    until: float | None = Field(description="When a refusal ends.")
+
+
+class WaitingView(LazyModel):
+    """A suggestion that waits for a person."""
+
+    id: WaitingId
+    asked_at: float
+    until: float = Field(description="When it is dropped, if nobody answers.")
+    context: Any = None
+    params: ParamsField
+    runs: ParamsField = Field(description="What runs in this situation until then.")
+    changes: dict[str, Any] = Field(description="Of every knob that differs: what runs, and what is suggested.")
+    stop: float | None = Field(description="The stake: the cost at which the run should be ended; null: none.")
+    level: float | None = Field(description="What the default is expected to come to here.")
+    explanation: str
+
+
+class Waiting(LazyModel):
+    waiting: list[WaitingView]
+
+
 class BudgetReport(LazyModel):
     """What suggestions have cost and gained against the default, in steps of the default's loss."""
 
@@ -290,12 +339,14 @@ class StudyView(NewStudy):
     late: int
     expired: int
     pending: int
+    waiting: int = Field(default=0, description="Suggestions that wait for a person.")
     erased: int
     learned: int
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
     savings: Savings | None = Field(description="Null without a holdout or controls.")
+    looks: Looks | None = Field(default=None, description="Null before the first answer.")
     gains: dict[str, Gains] = Field(description="Over the default, of each metric in its own unit.")
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     coverage: Coverage
@@ -366,7 +417,7 @@ class HistoryView(LazyModel):
     situations: list[SituationView]
     events: list[dict[str, Any]] = Field(
         description="Steps with a kind: failed, late, novel, slow, restated (a metric changed its unit; words say how),"
-        " freeze, default, unfreeze, returned. The latter has"
+        " freeze, default, unfreeze, approved, refused, returned. The latter has"
         " regime, visits before, last_step and last_at, first_took, took and saved (steps, null if not measured),"
         " started_from and words."
     )

@@ -59,6 +59,17 @@ class Savings(LazyModel):
     words: str
 
 
+class Looks(LazyModel):
+    """Whether the tuner still tries what is less known."""
+
+    steps: int = Field(description="The latest answered suggestions: up to 50.")
+    looks: int = Field(description="Of them, those that tried something less known.")
+    refused: int = Field(description="Of them, those at which budget, guard, stops or a missing approval forbade one.")
+    quiet: int = Field(description="The latest in a row that were neither.")
+    ended: bool = Field(description="No look is worth its price now; it looks again if things drift.")
+    words: str
+
+
 class Coverage(LazyModel):
     forecasts: int
     held: float | None = Field(description="Share of outcomes within the intervals that should hold 0.9 of them.")

@@ -40,6 +40,8 @@ class StudyDefinition:
     budget: float | None = None  # of the library, 0.02, where a new study has a default of its own
     constraints: list[str] = field(default_factory=list)
     holdout: float | None = None  # share of steps that run the default, by draw
+    max_change: float | str | dict[str, float | str] | None = None  # of a knob, from one run to the next
+    approve_s: float | None = None  # seconds that a suggestion waits for a person; None: it needs nobody
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> "StudyDefinition":
@@ -74,6 +76,8 @@ class StudyDefinition:
                 budget=None if budget is None else number("budget", budget, InvalidSpace),
                 constraints=space.constraints,
                 holdout=checked_holdout(data.get("holdout"), True),
+                max_change=data.get("max_change"),
+                approve_s=_approve(data.get("approve_s"), preset),
             )
             definition.tuner()  # raises on anything else that is wrong
         except RaspError as error:
@@ -102,6 +106,7 @@ class StudyDefinition:
             guard=self.guard,
             budget=self.budget,
             holdout=self.holdout,
+            max_change=self.max_change,
             screen=self.screen,
             constraints=self.constraints,
         )
@@ -109,7 +114,7 @@ class StudyDefinition:
 
 def check_default_given(data: Mapping[str, Any]) -> None:
     """A 422 if a request has an option that is measured against the default, and no default."""
-    for option in ("guard", "budget", "holdout"):
+    for option in ("guard", "budget", "holdout", "approve_s"):
         if data.get(option) is not None and data.get("default") is None:
             raise invalid(f"{option} is measured against what runs today: give that as default", option)
 
@@ -166,6 +171,19 @@ def _ttl(value: object, lease: float) -> float | None:
     if seconds < lease:
         raise InvalidSpace(
             f"ttl_s must be at least lease_s, the time allowed for an answer, got {seconds!r} < {lease!r}"
+        )
+    return seconds
+
+
+def _approve(value: object, preset: str) -> float | None:
+    if value is None:
+        return None
+    seconds = number("approve_s", value, InvalidSpace)
+    if not 1.0 <= seconds <= MAX_LEASE_S:
+        raise InvalidSpace(f"approve_s must lie in [1, {MAX_LEASE_S:g}], got {seconds!r}")
+    if preset == "paper":
+        raise InvalidSpace(
+            'approve_s needs preset "default": "paper" cannot say which of the approved settings is best'
         )
     return seconds
 

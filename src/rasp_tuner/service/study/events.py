@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
-Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze", "forgot", "opened"]
+Kind = Literal["ask", "tell", "failed", "observe", "freeze", "unfreeze", "approve", "refuse", "forgot", "opened"]
 LONGEST_ACTOR = 64  # characters
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -21,6 +21,8 @@ class Event:
     observe   context, params, metrics; stopped
     freeze    at: "default" if asks get the default and not the recommendation; by: who did it, not in version 0.1
     unfreeze  by
+    approve   id: of a suggestion that waited; params: its settings, which may run now; by
+    refuse    id, params: the settings that must not run; until: and not before this time; by
     forgot    first event of a log from which records were erased; `handed`: ask numbers below it may be missing and
               are not reused; `records`: how many were erased so far
     opened    before any record; `tuner`: the snapshot that the study begins with, in base64 (opened.py)

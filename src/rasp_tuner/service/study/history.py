@@ -137,7 +137,7 @@ class History:
         return metrics
 
     def add_mark(self, at: float, kind: str, by: str | None = None) -> None:
-        """Add an event that is no step: freeze, default, unfreeze."""
+        """Add an event that is no step: freeze, default, unfreeze, approved, refused."""
         self._mark(self.trace.steps, at, kind, by)
 
     def chart_data(self, points: int, since: float | None = None) -> dict[str, Any]:
@@ -253,9 +253,13 @@ class History:
         """
         if context is None or not (self._encoder.dim and why.in_context):
             return why
-        regime = self.regimes.known_situation(self._encoder.encode_readonly(context))
+        regime = self.situation(context)
         waits, step = why.path == "pending", self.trace.steps
         return replace(why, seen=None if regime is None else self.visits.seen(regime, step, asked_at, waits))
+
+    def situation(self, context: Any) -> int | None:
+        """The situation that a context belongs to; None if it is far from all that were met."""
+        return self.regimes.known_situation(self._encoder.encode_readonly(context))
 
     def is_judged(self, step: int) -> bool:
         """Whether the gain of a step is computed: of all at first, later of some, at no period."""

@@ -14,6 +14,7 @@ from rasp_tuner.core.flags import reason_for
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.alerts import alerts, health
+from rasp_tuner.service.study.approvals import Approvals
 from rasp_tuner.service.study.charts import Charts
 from rasp_tuner.service.study.clock import has_expired_records, next_time
 from rasp_tuner.service.study.counts import Counts
@@ -26,7 +27,7 @@ from rasp_tuner.service.study.opened import begin_with
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
-from rasp_tuner.types import Explanation, Why
+from rasp_tuner.types import Explanation, Suggestion, Why
 
 RECENT_SUGGESTIONS = 200  # that are listed
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
@@ -47,6 +48,8 @@ class LiveStudy:
         self.next_ask = 0  # number of the next ask
         self.erased_below = 0  # ask numbers below it may be missing because of an erasure
         self.counts, self.fallbacks, self.flags = Counts(), FallbackCounts(), FlagLeases()
+        wait_s = definition.approve_s
+        self.approvals = None if wait_s is None else Approvals(wait_s, self._space, self._same_situation)
         self.switched: dict[str, Any] | None = None  # by whom and when it was last frozen or unfrozen
         self.pending: dict[int, SuggestionRecord] = {}  # in order of asking, like the tuner's ledger
         self.recent: dict[int, SuggestionRecord] = {}
@@ -58,10 +61,11 @@ class LiveStudy:
 
     def ask(self, context: Any, at: float, flag: dict[str, str] | None = None) -> Event:
         """Ask the tuner; the event holds the suggestion, and `flag` with its reason, if it is for one."""
-        suggestion = self.tuner.ask(context)
+        at = next_time(at, self.last_at, self.definition.name)
+        suggestion = self._suggest(context, at)
         body = {"context": context, "params": suggestion.params}
         if flag is not None:
-            reason = reason_for(suggestion.params, self.definition.default, self.tuner.recommend(context))
+            reason = reason_for(suggestion.params, self.definition.default, self.best_known(context))
             body["flag"] = {**flag, "reason": reason}
         event = self._event("ask", at, body, ask=self.next_ask)
         self._add_ask(event, suggestion.id, foreign=False)
@@ -139,6 +143,16 @@ class LiveStudy:
         self.apply(event)
         return event
 
+    def decide(self, id: str, approved: bool, at: float, for_s: float, by: str | None = None) -> Event:
+        """What a person says to a suggestion that waits; a refusal holds for so many seconds."""
+        waits = self._must_approve().get(id, at)
+        body: dict[str, Any] = {"id": id, "params": waits.params} | ({} if by is None else {"by": by})
+        if not approved:
+            body["until"] = next_time(at, self.last_at, self.definition.name) + for_s
+        event = self._event("approve" if approved else "refuse", at, body)
+        self.apply(event)
+        return event
+
     # replay
 
     def apply(self, event: Event) -> None:
@@ -153,7 +167,7 @@ class LiveStudy:
                 raise ValueError(f"event {event.seq}: ask {event.ask} where {self.next_ask} is next")
         elif event.ask < self._lowest_next_ask:
             raise ValueError(f"event {event.seq}: ask {event.ask} where {self._lowest_next_ask} may be next")
-        suggestion = self.tuner.ask(event.body["context"])
+        suggestion = self._suggest(event.body["context"], event.at)
         foreign = suggestion.params != event.body["params"]
         if foreign:
             self._space.to_unit(event.body["params"])  # raises if they are not in the space
@@ -226,6 +240,27 @@ class LiveStudy:
         self._switch(event, "unfreeze")
         self.tuner.unfreeze()
 
+    def _apply_approve(self, event: Event) -> None:
+        self._space.to_unit(event.body["params"])  # raises if they are not in the space
+        self._must_approve().approve(self.tuner, event.body["id"], event.body["params"])
+        self._decided(event, "approved")
+
+    def _apply_refuse(self, event: Event) -> None:
+        self._space.to_unit(event.body["params"])
+        self._must_approve().refuse(self.tuner, event.body["id"], event.body["params"], event.body["until"])
+        self._decided(event, "refused")
+
+    def _decided(self, event: Event, mark: str) -> None:
+        by = actor(event)
+        self._advance(event)
+        self.history.add_mark(event.at, mark, by)
+
+    def _must_approve(self) -> Approvals:
+        if self.approvals is None:
+            message = "suggestions of this study run without approval: it was created without approve_s"
+            raise HttpError(409, "conflict", message)
+        return self.approvals
+
     def _switch(self, event: Event, mark: str) -> None:
         self.switched, self.flags.valid_from = {"by": actor(event), "at": event.at}, self._lowest_next_ask
         self._advance(event)
@@ -269,7 +304,7 @@ class LiveStudy:
 
     def view(self, now: float) -> dict[str, Any]:
         overdue, counts = self.overdue_count(now), self.counts
-        budget, savings = self.tuner.budget(), self.tuner.savings()
+        budget, savings, looks = self.tuner.budget(), self.tuner.savings(), self.tuner.looks()
         view = {
             **self._wire,
             "created": self.created,
@@ -283,6 +318,7 @@ class LiveStudy:
             "late": counts.late,
             "expired": counts.dropped + overdue,
             "pending": len(self.pending) - overdue,
+            "waiting": 0 if self.approvals is None else self.approvals.count(now),
             "erased": counts.erased,
             "learned": self.tuner.learned,
             "last_event_at": self.last_at,
@@ -290,18 +326,32 @@ class LiveStudy:
             "health": self.health,
             "budget_report": None if budget is None else asdict(budget),
             "savings": None if savings is None else {**asdict(savings), "words": str(savings)},
+            "looks": None if looks is None else {**asdict(looks), "ended": looks.ended, "words": str(looks)},
             "fallbacks": self.fallbacks.view(now),
             **self.history.summary(),
         }
         return {**view, "alerts": alerts(view)}
 
+    def best_known(self, context: Any) -> dict[str, Any]:
+        """What is recommended: of what was approved, if that is needed."""
+        return self.tuner.recommend(context, among=self._among(context))
+
+    def _among(self, context: Any) -> list[dict[str, Any]] | None:
+        """Of which settings something can be recommended; None: of all."""
+        return None if self.approvals is None else self.approvals.allowed(context)
+
+    def waiting(self, now: float) -> list[dict[str, Any]]:
+        """The suggestions that wait for a person."""
+        return [] if self.approvals is None else self.approvals.view(self.tuner, now)
+
     def recommend(self, context: Any) -> dict[str, Any]:
-        params, margins = self.tuner.recommend(context), self.tuner.margins(context)
+        params = self.best_known(context)
+        margins = self.tuner.margins(context, None if self.approvals is None else params)
         return {"params": params, "margins": {name: asdict(margin) for name, margin in margins.items()}}
 
     def what_if(self, context: Any, params: dict[str, Any] | None) -> dict[str, Any]:
         """What these parameters are expected to give, beside the default and the recommendation; also in words."""
-        found = self.tuner.what_if(context, params)
+        found = self.tuner.what_if(context, params, among=self._among(context))
         return {**found.to_json(), "words": str(found)}
 
     def stop_of(self, number: int) -> float | None:
@@ -334,6 +384,18 @@ class LiveStudy:
         return {**self._suggestion_json(record, why, now), "why": None if why is None else asdict(why)}
 
     # internals
+
+    def _suggest(self, context: Any, at: float) -> Suggestion:
+        """What runs now, as the tuner or those who approve have it."""
+        if self.approvals is None:
+            return self.tuner.ask(context)
+        return self.approvals.ask(self.tuner, context, at)
+
+    def _same_situation(self, one: Any, other: Any) -> bool:
+        if one == other:
+            return True
+        known = self.history.situation(one)
+        return known is not None and known == self.history.situation(other)
 
     def _event(
         self, kind: Kind, at: float, body: dict[str, Any], ask: int | None = None, key: str | None = None

@@ -35,7 +35,7 @@ def definition_of(tuner: Tuner, name: str) -> StudyDefinition:
     wire = {part: header[part] for part in SAME[:-1]} | {key: constants[key] for key in OPTIONS if key in constants}
     preset, size = header["preset"]["name"], header["ledger"]["size"]
     wire |= {"name": name, "preset": preset, "seed": header["seed"], "max_pending": size}
-    wire["holdout"] = header.get("holdout")
+    wire |= {"holdout": header.get("holdout"), "max_change": header.get("max_change")}
     definition = StudyDefinition.from_wire({"budget": None, **wire})
     made = _header(definition.tuner())
     for part in SAME:

@@ -44,6 +44,7 @@ def capture(live: LiveStudy) -> Callable[[], bytes]:
         "switched": live.switched,
         "leases_from": live.flags.valid_from,
         "history": live.history.to_json(),
+        "approvals": None if live.approvals is None else live.approvals.to_json(),
         "made_with": made_with(),
     }
     pending, recent, arrays = list(live.pending.values()), list(live.recent.values()), live.history.state()
@@ -75,6 +76,8 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     live.seq, live.last_at, live.counts = header["seq"], header["last_at"], Counts(**header["counts"])
     live.first_at, live.erased_below = header.get("first_at"), header.get("floor", 0)
     live.switched, live.flags.valid_from = header.get("switched"), header.get("leases_from", 0)
+    if live.approvals is not None:
+        live.approvals.restore(header["approvals"])
     live.next_ask = header.get("handed", live.counts.asks)
     live.history.restore(header["history"], arrays)
     live.recent = _records_by_number(header["recent"])

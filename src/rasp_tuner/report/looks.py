@@ -1,0 +1,63 @@
+"""Looks: how many of the latest steps looked at something less known, and whether looking has ended.
+
+Told by the reasons of those steps. The engine looks where knowing is worth more, over the visits to come, than a look
+costs; where no look is, it uses the best it knows. What is known becomes less sure as things drift: then a look may be
+worth its price again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rasp_tuner.engine.gp.belief import BASELINE
+from rasp_tuner.engine.gp.search import SOURCES
+from rasp_tuner.engine.kernel.choose import FIRST, PROBE
+from rasp_tuner.engine.quadratic.draws import SOURCES as SMOOTH_SOURCES
+
+LATEST_STEPS = 50  # that count
+ENDED_STEPS = 20  # without a look, after which it is said that no look is worth its price
+NEWLY_APPROVED, BEST_APPROVED = "approved by a person", "best of what was approved"  # where suggestions wait for one
+LOOKED = (*SOURCES[3:], SOURCES[1], SMOOTH_SOURCES[PROBE], SMOOTH_SOURCES[FIRST], BASELINE, NEWLY_APPROVED)
+REFUSED = ("budget is spent", "guard", "latest runs were stopped", BEST_APPROVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What the latest answered suggestions were for."""
+
+    steps: int  # that were looked at: the latest 50
+    looks: int  # of them, those that tried something less known
+    refused: int  # of them, those at which budget, guard, stops or a missing approval forbade one
+    quiet: int  # latest steps in a row without a look and without a refusal
+
+    @property
+    def ended(self) -> bool:
+        """Whether no look is worth its price now."""
+        return self.quiet >= ENDED_STEPS
+
+    def __str__(self) -> str:
+        if self.ended:
+            return (
+                f"no look is worth its price now: the latest {self.quiet} steps used what is known; it looks again if"
+                " things drift"
+            )
+        refused = f"; {self.refused} were not allowed to" if self.refused else ""
+        return f"{self.looks} of the latest {self.steps} steps tried something less known{refused}"
+
+
+def looks_of(sources: Iterable[str]) -> Looks:
+    """From the sources of explanations, oldest first.
+
+    >>> print(looks_of(["default", "one knob moved", "best known"]))
+    1 of the latest 3 steps tried something less known
+    >>> looks_of(["best known"] * 30).ended
+    True
+    """
+    latest = list(sources)[-LATEST_STEPS:]
+    looked = [any(word in source for word in LOOKED) for source in latest]
+    refused = [any(word in source for word in REFUSED) for source in latest]
+    quiet = 0
+    for one, other in zip(reversed(looked), reversed(refused), strict=True):
+        if one or other:
+            break
+        quiet += 1
+    return Looks(len(latest), sum(looked), sum(refused), quiet)
