@@ -27,6 +27,7 @@ from rasp_tuner.engine.intake_notes import IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
 from rasp_tuner.engine.loss_bounds import LossBounds
+from rasp_tuner.engine.measured_bill import MeasuredBill
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
@@ -80,7 +81,7 @@ class Engine:
         self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
         self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
-        self._calibration, self._stops = Calibration(), StopsInARow()
+        self._calibration, self._stops, self._measured = Calibration(), StopsInARow(), MeasuredBill()
         self.dims = Dims(len(self.default), context_dim, objective.columns)
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
@@ -146,6 +147,7 @@ class Engine:
             choice = self._worth_switching(belief, choice, current)
             if self._budget is not None:
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
+                choice = self._audited(belief, choice)
         return Proposal(choice.point, self._reasons(belief, choice))
 
     def tell(
@@ -257,6 +259,7 @@ class Engine:
         self._calibration.merge(other._calibration, m / max(n + m, 1))
         if self._budget is not None and other._budget is not None:
             self._budget.merge(other._budget)
+            self._measured.merge(other._measured)
         self.objective.merge(other.objective)
         self.family.merge(other.family, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
@@ -302,6 +305,7 @@ class Engine:
         yield "stops", self._stops
         if self._budget is not None:
             yield "budget", self._budget
+            yield "measured", self._measured
 
     def beside(self, belief: Belief, point: Array) -> Against:
         """A point compared with the default by the latest belief, with a deviation as wide as calibration asks for."""
@@ -362,6 +366,26 @@ class Engine:
         after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
         price = min(max(price, -MOST_PRICE), MOST_PRICE)
         return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
+
+    def _audited(self, belief: Belief, choice: Choice) -> Choice:
+        """The choice; or the default, where what was measured of it so far does not allow more."""
+        share = self.settings.budget
+        if share is None or not self.objective.one or choice.point.tolist() == self.default.tolist():
+            return choice
+        why = self._measured.needs_default(share)
+        return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
+
+    def _measure(self, belief: Belief, trial: Trial, error: float) -> None:
+        """Take in what a suggestion came to, beside the forecast of the default."""
+        offer, noise = self.beside(belief, trial.point), belief.noise
+        level, unsure = float(offer.level), float(offer.variances[1])
+        came = error if trial.ended is None else trial.ended
+        one = float(self.objective.relative(max(self.factor, 1.0) * math.sqrt(noise), level))
+        gain = unsure / max(unsure + noise, SMALLEST)
+        at_default = trial.point.tolist() == self.default.tolist()
+        share = float(self.objective.relative(came - level, level))
+        own = (self.objective.own_units(y) for y in (level, came))
+        self._measured.observe(share, at_default, gain, one**2, *own)
 
     def _bill(self) -> Bill | None:
         if self._owed is None and self.family.hindsight:
@@ -429,6 +453,8 @@ class Engine:
             else:
                 paid = 0.0 if hindsight else cost(self.objective, offer, error, belief.noise, failed)
             self._budget.record(paid)
+        if belief is not None and asked is not None and self._budget is not None and self.objective.one:
+            self._measure(belief, trial, error)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and measured:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
