@@ -43,7 +43,9 @@ def unbeatable_noisy(rng: Rng) -> World:
 def ruinous(rng: Rng) -> World:
     """Nine settings in ten are far worse, up to ten times; the others a little."""
     salt = int(rng.integers(1000))
-    return World(lambda params, *_: 1.05 if hash_of(params, salt) % 10 == 0 else 2.0 + hash_of(params, salt) % 9, lognormal(0.1))
+    return World(
+        lambda params, *_: 1.05 if hash_of(params, salt) % 10 == 0 else 2.0 + hash_of(params, salt) % 9, lognormal(0.1)
+    )
 
 
 def drifting(rng: Rng) -> World:
@@ -89,9 +91,7 @@ def turning(rng: Rng) -> World:
     return World(lambda params, context, step: 0.8 if step < 60 else 1.5, lognormal(0.1))
 
 
-WORLDS = {
-    made.__name__: made for made in (unbeatable, unbeatable_noisy, ruinous, drifting, heavy, rare, trap, turning)
-}
+WORLDS = {made.__name__: made for made in (unbeatable, unbeatable_noisy, ruinous, drifting, heavy, rare, trap, turning)}
 SPACES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "choices": (
         {"plan": Categorical(list("abcdefgh")), "size": Int(1, 12), "fast": Categorical([True, False])},

@@ -37,6 +37,8 @@ from rasp_tuner.engine.safety import (
     Calibration,
     against,
     cost,
+    legal_choice,
+    legal_point,
     within_budget,
     within_guard,
     worth_switching,
@@ -44,7 +46,7 @@ from rasp_tuner.engine.safety import (
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.stops import ENDED, NOTHING_BESIDE, STOPPED, StopsInARow, can_stop, losses_from, stop_of
 from rasp_tuner.engine.trials import Trials, trials_of
-from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
+from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch, described_changes
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
@@ -137,7 +139,7 @@ class Engine:
         belief = self.believe(context)
         if self.watch.count[0]:
             return self._check_of_unit(belief, current)
-        choice = self._legal_choice(belief, belief.choose(rng))
+        choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, STOPPED, *predict_one(belief, self.default))
             return Proposal(choice.point, self._reasons(belief, choice))
@@ -195,7 +197,7 @@ class Engine:
         if not engine.objective.seen:
             return None
         mean, variance = predict_one(engine.believe(context), point)
-        half = NORMAL_90 * max(engine.factor, 1.0) * math.sqrt(max(variance, 0.0))
+        half = NORMAL_90 * engine.wider * math.sqrt(max(variance, 0.0))
         return Expected(*(engine.objective.own_units(y) for y in (mean, mean - half, mean + half)))
 
     def knows(self, context: Array, point: Array) -> bool:
@@ -245,10 +247,19 @@ class Engine:
 
     def budget(self) -> Budget | None:
         engine = self.answers(self.default[:0])[0]
-        ledger, bill = engine._budget, engine.family.bill(engine.objective.prices(MOST_PRICE))
-        if ledger is None or bill is None:
-            return None if ledger is None else ledger.report()
-        return ledger.report(bill.spent, bill.earned, max(engine.factor, 1.0) * math.sqrt(bill.variance))
+        if engine._budget is None:
+            return None
+        report = engine._budget.report(*engine._spent(engine.family.bill(engine.objective.prices(MOST_PRICE))))
+        return engine._measured.added_to(report) if engine.objective.one else report
+
+    def _spent(self, bill: Bill | None) -> tuple[float, float, float]:
+        """What was spent and earned by a bill, and the deviation of the difference."""
+        return (0.0, 0.0, 0.0) if bill is None else (bill.spent, bill.earned, self.wider * math.sqrt(bill.variance))
+
+    @property
+    def wider(self) -> float:
+        """By which deviations are wider than believed, where something is at stake."""
+        return max(self.factor, 1.0)
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -321,23 +332,8 @@ class Engine:
         best = belief.best()
         if best is None:
             return self.default
-        best = self._legal(belief, best)
+        best = legal_point(self._rules, belief, best)
         return self.default if self.beside(belief, best).better < probability else best
-
-    def _legal(self, belief: Belief, point: Array) -> Array:
-        """The point, if it keeps the rules of its space; else the best of those near it that do."""
-        if self._rules is None:
-            return point
-        offers = self._rules.offers(point)
-        best: Array = offers[0 if len(offers) == 1 else int(belief.predict(offers)[0].argmin())]
-        return best
-
-    def _legal_choice(self, belief: Belief, choice: Choice) -> Choice:
-        point = self._legal(belief, choice.point)
-        if point is choice.point:
-            return choice
-        mean, variance = predict_one(belief, point)
-        return choice._replace(point=point, mean=mean, variance=variance)
 
     def _replaced(self, belief: Belief, choice: Choice, harmless: Harmless, why: str) -> Choice:
         """The choice if it is harmless beside the default; else the best known if that is, and better; else that."""
@@ -360,7 +356,7 @@ class Engine:
         if bill is None:
             return bool(within_budget(self.objective, ledger, offer))
         price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
-        wider, deviation = max(self.factor, 1.0), worse - price
+        wider, deviation = self.wider, worse - price
         before = wider * math.sqrt(bill.variance)
         shared = wider**2 * belief.billed(bill, point) * deviation / offer.deviation
         after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
@@ -368,24 +364,13 @@ class Engine:
         return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
 
     def _audited(self, belief: Belief, choice: Choice) -> Choice:
-        """The choice; or the default, where what was measured of it so far does not allow more."""
+        """The choice; or the default, where what was measured so far does not allow more."""
         share = self.settings.budget
-        if share is None or not self.objective.one or choice.point.tolist() == self.default.tolist():
-            return choice
-        why = self._measured.needs_default(share)
+        why = None if share is None or self._at_default(choice.point) else self._measured.needs_default(share)
         return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
 
-    def _measure(self, belief: Belief, trial: Trial, error: float) -> None:
-        """Take in what a suggestion came to, beside the forecast of the default."""
-        offer, noise = self.beside(belief, trial.point), belief.noise
-        level, unsure = float(offer.level), float(offer.variances[1])
-        came = error if trial.ended is None else trial.ended
-        one = float(self.objective.relative(max(self.factor, 1.0) * math.sqrt(noise), level))
-        gain = unsure / max(unsure + noise, SMALLEST)
-        at_default = trial.point.tolist() == self.default.tolist()
-        share = float(self.objective.relative(came - level, level))
-        own = (self.objective.own_units(y) for y in (level, came))
-        self._measured.observe(share, at_default, gain, one**2, *own)
+    def _at_default(self, point: Array) -> bool:
+        return bool(point.tolist() == self.default.tolist())
 
     def _bill(self) -> Bill | None:
         if self._owed is None and self.family.hindsight:
@@ -453,8 +438,9 @@ class Engine:
             else:
                 paid = 0.0 if hindsight else cost(self.objective, offer, error, belief.noise, failed)
             self._budget.record(paid)
-        if belief is not None and asked is not None and self._budget is not None and self.objective.one:
-            self._measure(belief, trial, error)
+        if asked is not None and self._budget is not None and self.objective.one:
+            known = (None, 0.0) if belief is None else (self.beside(belief, point), belief.noise)
+            self._measured.learn(self.objective, trial, self._at_default(point), *known, self.wider)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and measured:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
@@ -518,12 +504,10 @@ class Engine:
     def _stop(self, belief: Belief, point: Array) -> float | None:
         """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
         ledger = self._budget
-        if ledger is None or not can_stop(self.objective) or point.tolist() == self.default.tolist():
+        if ledger is None or not can_stop(self.objective) or self._at_default(point):
             return None
-        bill, wider = self._bill(), max(self.factor, 1.0)
-        spent = (0.0, 0.0, 0.0) if bill is None else (bill.spent, bill.earned, wider * math.sqrt(bill.variance))
-        offer, left = self.beside(belief, point), ledger.report(*spent).left
-        return stop_of(self.objective, offer, belief.noise, wider, left)
+        offer, left = self.beside(belief, point), ledger.report(*self._spent(self._bill())).left
+        return self._measured.lowered(stop_of(self.objective, offer, belief.noise, self.wider, left))
 
     def _tell(self, trial: Trial) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
@@ -596,12 +580,9 @@ class Engine:
     def restate(self, factors: Array, shifts: Array) -> None:
         times, moves = (changed[0].tolist() for changed in self.watch.change())
         self.family.restate(factors[0], shifts[0], self.objective.weights)
+        self._measured.forget_level()
         self._latest = None
-        words = [
-            f"{name} is {factor:.3g} times what it was" if factor != 1.0 else f"{name} has moved by {shift:.3g}"
-            for name, factor, shift in zip(self.metrics, times, moves, strict=True)
-            if factor != 1.0 or shift
-        ]
+        words = described_changes(self.metrics, times, moves)
         self._restated = f"{', '.join(words)}, whatever the settings: all that was learned is seen in the new unit"
         log.warning("a metric has changed: %s", self._restated)
 
