@@ -376,7 +376,8 @@ class Budget:
         )
         if self.allowed is None or self.measured is None or self.error is None:
             return text
-        return f"{text} Measured against runs of the default: {self.measured:.2f} +- {self.error:.2f}, of {self.allowed:.2f} allowed."
+        bill = f"{self.measured:.2f} +- {self.error:.2f}, of {self.allowed:.2f} allowed"
+        return f"{text} Measured against runs of the default: {bill}."
 
 
 @dataclass(frozen=True, slots=True)

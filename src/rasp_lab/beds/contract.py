@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.beds.bed import Bed, Measure, Options, Values
+from rasp_lab.beds.bed import Bed, Measure, Options, Values
 from rasp_tuner import Categorical, Float, Int, Tuner
 
 STEPS = 250
@@ -55,7 +55,7 @@ def drifting(rng: Rng) -> World:
 
 
 def heavy(rng: Rng) -> World:
-    """Noise with heavy tails, whatever runs: one value in fifty is ten times the others; all but the default 15% worse."""
+    """Whatever runs, one value in fifty is ten times the others; all but the default are 15% worse."""
     del rng
     return World(lambda *_: 1.15, lambda rng: (10.0 if rng.random() < 0.02 else 1.0) / 1.18)
 
@@ -88,7 +88,7 @@ def trap(rng: Rng) -> World:
 def turning(rng: Rng) -> World:
     """All but the default are 20% better for sixty steps, then 50% worse."""
     del rng
-    return World(lambda params, context, step: 0.8 if step < 60 else 1.5, lognormal(0.1))
+    return World(lambda *at: 0.8 if at[-1] < 60 else 1.5, lognormal(0.1))
 
 
 WORLDS = {made.__name__: made for made in (unbeatable, unbeatable_noisy, ruinous, drifting, heavy, rare, trap, turning)}

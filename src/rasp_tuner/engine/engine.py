@@ -142,8 +142,7 @@ class Engine:
         choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
             choice = Choice(self.default, STOPPED, *predict_one(belief, self.default))
-            return Proposal(choice.point, self._reasons(belief, choice))
-        if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
+        elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
             choice = self._worth_switching(belief, choice, current)
@@ -578,12 +577,11 @@ class Engine:
         self._reweigh_family()
 
     def restate(self, factors: Array, shifts: Array) -> None:
-        times, moves = (changed[0].tolist() for changed in self.watch.change())
         self.family.restate(factors[0], shifts[0], self.objective.weights)
         self._measured.forget_level()
         self._latest = None
-        words = described_changes(self.metrics, times, moves)
-        self._restated = f"{', '.join(words)}, whatever the settings: all that was learned is seen in the new unit"
+        words = described_changes(self.metrics, *(changed[0] for changed in self.watch.change()))
+        self._restated = f"{words}, whatever the settings: all that was learned is seen in the new unit"
         log.warning("a metric has changed: %s", self._restated)
 
     def forget(self) -> None:

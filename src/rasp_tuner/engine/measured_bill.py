@@ -94,7 +94,7 @@ class MeasuredBill:
         if at_default:
             self.observe_default(share, deviation**2, levels, unsure / max(unsure + noise, SMALLEST))
         else:
-            self.observe_own(share, deviation**2, levels[0], trial.ended is not None)
+            self.observe_own(share, deviation**2, levels, trial.ended is not None)
 
     def observe_default(self, share: float, noise: float, levels: tuple[float, float], gain: float) -> None:
         """The default came out `share` above its forecast; of that the forecast learns `gain`.
@@ -114,11 +114,12 @@ class MeasuredBill:
         self.after_runs += 1.0
         self.moved += gain * bounded
 
-    def observe_own(self, share: float, noise: float, forecast: float, ended: bool) -> None:
-        """Another setting came out `share` above the forecast of the default, in the metric's own units."""
-        bounded = self._bounded(share, noise)
-        if ended:  # that much it cost, and no more
-            bounded = min(max(share, bounded), MOST_PRICE)
+    def observe_own(self, share: float, noise: float, levels: tuple[float, float], ended: bool) -> None:
+        """Another setting came out `share` above the forecast of the default; arguments as above."""
+        bounded, (forecast, came) = self._bounded(share, noise), levels
+        if ended:  # that much it cost, however high the forecast of the default may have been
+            least = 0.0 if self.level == -LARGEST else (came - self.level) / max(abs(self.level), SMALLEST)
+            bounded = min(max(share, bounded, least), MOST_PRICE)
         if self.after_runs:
             self._close(self.after_sum / self.after_runs - self.moved, self.after_runs)
         self.own += 1.0
@@ -163,7 +164,7 @@ class MeasuredBill:
         """The stop of a run, but no more than a stake above the highest that the default was measured at."""
         if self.level == -LARGEST:
             return stop
-        stake = STAKE + NOISE_DEVIATIONS * math.sqrt(self._noise())
+        stake = STAKE + NOISE_DEVIATIONS * math.sqrt(self._noise((STAKE / NOISE_DEVIATIONS) ** 2))
         return min(math.inf if stop is None else stop, self.level + stake * abs(self.level))
 
     def forget_level(self) -> None:
@@ -230,6 +231,6 @@ class MeasuredBill:
         before = 0.5 * min(FORGOTTEN_STEPS / max(self.own, 1.0), 1.0)
         return before, 1.0 - before
 
-    def _noise(self) -> float:
-        """Variance of one run as a share: the model's, and that of runs of the default in a row."""
-        return (NOISE_RUNS * self.noise + self.squares) / (NOISE_RUNS + self.freedom)
+    def _noise(self, most: float = math.inf) -> float:
+        """Variance of one run as a share: the model's, up to `most`, and that of runs of the default in a row."""
+        return (NOISE_RUNS * min(self.noise, most) + self.squares) / (NOISE_RUNS + self.freedom)

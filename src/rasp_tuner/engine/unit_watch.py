@@ -136,10 +136,10 @@ class UnitWatch:
         return tuple(np.stack([zeros + number for number in row], axis=1) for row in rows)
 
 
-def described_changes(names: Iterable[str], factors: Sequence[float], shifts: Sequence[float]) -> list[str]:
+def described_changes(names: Iterable[str], factors: Array, shifts: Array) -> str:
     """How metrics have changed, in words."""
-    return [
+    return ", ".join(
         f"{name} is {factor:.3g} times what it was" if factor != 1.0 else f"{name} has moved by {shift:.3g}"
-        for name, factor, shift in zip(names, factors, shifts, strict=True)
+        for name, factor, shift in zip(names, factors.tolist(), shifts.tolist(), strict=True)
         if factor != 1.0 or shift
-    ]
+    )
