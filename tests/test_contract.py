@@ -75,7 +75,8 @@ def test_a_gain_that_is_real_is_hardly_audited() -> None:
     for _ in range(100):
         own = tuner.ask()
         audits += "measured" in tuner.explain(own.id).source
-        tuner.tell(own.id, {"cost": 1.0 + sum((float(value) - 0.1) ** 2 for value in own.params.values())  # type: ignore[arg-type]})
+        away = [float(str(value)) - 0.1 for value in own.params.values()]
+        tuner.tell(own.id, {"cost": 1.0 + sum(gap**2 for gap in away)})
     assert audits <= 2
     budget = tuner.budget()
     assert budget is not None
