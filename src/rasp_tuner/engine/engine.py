@@ -23,7 +23,7 @@ from rasp_tuner.engine import intake
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, Trial, predict_one
-from rasp_tuner.engine.intake_notes import IntakeNotes
+from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
 from rasp_tuner.engine.loss_bounds import LossBounds
@@ -56,8 +56,6 @@ SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
-PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
-SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
@@ -240,6 +238,11 @@ class Engine:
         """How much wider than believed intervals must be to hold nine outcomes in ten."""
         return float(self._calibration.factor)
 
+    @property
+    def wider(self) -> float:
+        """The same, at least 1."""
+        return max(self.factor, 1.0)
+
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         del context, point
         return {}
@@ -252,13 +255,8 @@ class Engine:
         return engine._measured.added_to(report) if engine.objective.one else report
 
     def _spent(self, bill: Bill | None) -> tuple[float, float, float]:
-        """What was spent and earned by a bill, and the deviation of the difference."""
+        """By a bill: spent, earned, and the deviation of both."""
         return (0.0, 0.0, 0.0) if bill is None else (bill.spent, bill.earned, self.wider * math.sqrt(bill.variance))
-
-    @property
-    def wider(self) -> float:
-        """By which deviations are wider than believed, where something is at stake."""
-        return max(self.factor, 1.0)
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -322,8 +320,7 @@ class Engine:
         key = point.tobytes()
         found = self._compared.get(key)
         if found is None:  # what was compared is forgotten when the factor changes
-            wider = max(self._calibration.factor, 1.0)
-            found = self._compared[key] = against(belief, point, self.default, wider)
+            found = self._compared[key] = against(belief, point, self.default, self.wider)
         return found
 
     def _proven(self, belief: Belief, probability: float) -> Array:
@@ -363,7 +360,7 @@ class Engine:
         return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
 
     def _audited(self, belief: Belief, choice: Choice) -> Choice:
-        """The choice; or the default, where what was measured so far does not allow more."""
+        """The choice; or the default, if its measured cost asks for that."""
         share = self.settings.budget
         why = None if share is None or self._at_default(choice.point) else self._measured.needs_default(share)
         return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
@@ -404,7 +401,7 @@ class Engine:
         forecast = self._forecast(belief, trial.point, y)
         self._expected = belief, trial.point, y, forecast
         unsure = math.sqrt(max(forecast.variance + belief.noise, SMALLEST))
-        return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
+        return y - forecast.mean, unsure * self.wider
 
     def _learn_bound(self, trial: Trial) -> LearnResult:
         """Learn that a run was ended: what is expected of it beyond that. It is no value: no range or scale moves."""
