@@ -255,7 +255,7 @@ class Engine:
         return engine._measured.added_to(report) if engine.objective.one else report
 
     def _spent(self, bill: Bill | None) -> tuple[float, float, float]:
-        """By a bill: spent, earned, and the deviation of both."""
+        """By a bill: spent, earned, deviation."""
         return (0.0, 0.0, 0.0) if bill is None else (bill.spent, bill.earned, self.wider * math.sqrt(bill.variance))
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
