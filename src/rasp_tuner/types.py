@@ -363,7 +363,7 @@ class Budget:
 
     @property
     def contract(self) -> str:
-        """What is kept at every step, whatever the model believes, where runs are ended at their stops."""
+        """What the rule aims to keep at every step, where runs are ended at their stops; no proof (docs/STOPS.md)."""
         return (
             f"Own runs cost at most {self.share:.1%} more than the default would have, plus a start-up allowance, one"
             " stake, and the error to which the default's own cost was measured."
