@@ -357,12 +357,27 @@ class Budget:
     spent: float
     earned: float
     left: float  # what may still be spent
+    allowed: float | None = None  # in all so far: the start-up allowance, and the share of every step
+    measured: float | None = None  # the bill as runs of the default show it; None with several metrics
+    error: float | None = None  # of that: one deviation
+
+    @property
+    def contract(self) -> str:
+        """What the rule aims to keep at every step, where runs are ended at their stops; no proof (docs/STOPS.md)."""
+        return (
+            f"Own runs cost at most {self.share:.1%} more than the default would have, plus a start-up allowance, one"
+            " stake, and the error to which the default's own cost was measured."
+        )
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"Budget {self.share:.1%} of the default's loss: in {self.steps} steps {self.spent:.2f} spent and"
             f" {self.earned:.2f} earned, in steps of the default's loss; {max(self.left, 0.0):.2f} may be spent now."
         )
+        if self.allowed is None or self.measured is None or self.error is None:
+            return text
+        bill = f"{self.measured:.2f} +- {self.error:.2f}, of {self.allowed:.2f} allowed"
+        return f"{text} Measured against runs of the default: {bill}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,11 @@ from rasp_tuner.engine import intake
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, Trial, predict_one
-from rasp_tuner.engine.intake_notes import IntakeNotes
+from rasp_tuner.engine.intake_notes import PUT_ASIDE, SAYS_NOTHING, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
 from rasp_tuner.engine.loss_bounds import LossBounds
+from rasp_tuner.engine.measured_bill import MeasuredBill
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.reasons import Reasons
 from rasp_tuner.engine.safety import (
@@ -36,6 +37,8 @@ from rasp_tuner.engine.safety import (
     Calibration,
     against,
     cost,
+    legal_choice,
+    legal_point,
     within_budget,
     within_guard,
     worth_switching,
@@ -43,7 +46,7 @@ from rasp_tuner.engine.safety import (
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.stops import ENDED, NOTHING_BESIDE, STOPPED, StopsInARow, can_stop, losses_from, stop_of
 from rasp_tuner.engine.trials import Trials, trials_of
-from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
+from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch, described_changes
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 
@@ -53,8 +56,6 @@ SCALE_SAMPLES = 64  # the latest, by which a metric's scale is chosen
 EARLY_FAILURES = 64  # kept until the first success says what bad means
 Harmless = Callable[[Belief, Array], bool]
 ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
-PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
-SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
@@ -80,7 +81,7 @@ class Engine:
         self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
         self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
-        self._calibration, self._stops = Calibration(), StopsInARow()
+        self._calibration, self._stops, self._measured = Calibration(), StopsInARow(), MeasuredBill()
         self.dims = Dims(len(self.default), context_dim, objective.columns)
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
@@ -136,15 +137,16 @@ class Engine:
         belief = self.believe(context)
         if self.watch.count[0]:
             return self._check_of_unit(belief, current)
-        choice = self._legal_choice(belief, belief.choose(rng))
+        choice = legal_choice(self._rules, belief, belief.choose(rng))
         if self._stops.many and self._budget is not None:
-            return Proposal(self.default, self.reasons_at(context, self.default, STOPPED))
-        if self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
+            choice = Choice(self.default, STOPPED, *predict_one(belief, self.default))
+        elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
             choice = self._worth_switching(belief, choice, current)
             if self._budget is not None:
                 choice = self._replaced(belief, choice, self._within_budget, "the budget is spent")
+                choice = self._audited(belief, choice)
         return Proposal(choice.point, self._reasons(belief, choice))
 
     def reasons_at(self, context: Array, point: Array, source: str) -> Why:
@@ -199,7 +201,7 @@ class Engine:
         if not engine.objective.seen:
             return None
         mean, variance = predict_one(engine.believe(context), point)
-        half = NORMAL_90 * max(engine.factor, 1.0) * math.sqrt(max(variance, 0.0))
+        half = NORMAL_90 * engine.wider * math.sqrt(max(variance, 0.0))
         return Expected(*(engine.objective.own_units(y) for y in (mean, mean - half, mean + half)))
 
     def knows(self, context: Array, point: Array) -> bool:
@@ -243,13 +245,19 @@ class Engine:
         """How much wider than believed intervals must be to hold nine outcomes in ten."""
         return float(self._calibration.factor)
 
+    @property
+    def wider(self) -> float:
+        """The same, at least 1."""
+        return max(self.factor, 1.0)
+
     def margins(self, context: Array, point: Array) -> dict[str, Margin]:
         del context, point
         return {}
 
     def budget(self) -> Budget | None:
         engine = self.answers(self.default[:0])[0]
-        return engine._booked(engine.family.bill(engine.objective.prices(MOST_PRICE)))
+        booked = engine._booked(engine.family.bill(engine.objective.prices(MOST_PRICE)))
+        return engine._measured.added_to(booked) if booked is not None and engine.objective.one else booked
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -260,6 +268,7 @@ class Engine:
         self._calibration.merge(other._calibration, m / max(n + m, 1))
         if self._budget is not None and other._budget is not None:
             self._budget.merge(other._budget)
+            self._measured.merge(other._measured)
         self.objective.merge(other.objective)
         self.family.merge(other.family, self.objective.weights, first)
         if n and m and self.objective.may_rescale and n + m >= FIRST_LOOK and self._scale_changes():
@@ -305,14 +314,14 @@ class Engine:
         yield "stops", self._stops
         if self._budget is not None:
             yield "budget", self._budget
+            yield "measured", self._measured
 
     def beside(self, belief: Belief, point: Array) -> Against:
         """A point compared with the default by the latest belief, with a deviation as wide as calibration asks for."""
         key = point.tobytes()
         found = self._compared.get(key)
         if found is None:  # what was compared is forgotten when the factor changes
-            wider = max(self._calibration.factor, 1.0)
-            found = self._compared[key] = against(belief, point, self.default, wider)
+            found = self._compared[key] = against(belief, point, self.default, self.wider)
         return found
 
     def _proven(self, belief: Belief, probability: float) -> Array:
@@ -320,22 +329,8 @@ class Engine:
         best = belief.best()
         if best is None:
             return self.default
-        best = self._legal(belief, best)
+        best = legal_point(self._rules, belief, best)
         return self.default if self.beside(belief, best).better < probability else best
-
-    def _legal(self, belief: Belief, point: Array) -> Array:
-        """The point, if it keeps the rules of its space; else the best of those near it that do."""
-        if self._rules is None:
-            return point
-        offers = self._rules.offers(point)
-        best: Array = offers[0 if len(offers) == 1 else int(belief.predict(offers)[0].argmin())]
-        return best
-
-    def _legal_choice(self, belief: Belief, choice: Choice) -> Choice:
-        point = self._legal(belief, choice.point)
-        if point is choice.point:
-            return choice
-        return Choice(point, choice.source, *predict_one(belief, point))
 
     def _replaced(self, belief: Belief, choice: Choice, harmless: Harmless, why: str) -> Choice:
         """The choice if it is harmless beside the default; else the best known if that is, and better; else that."""
@@ -358,12 +353,21 @@ class Engine:
         if bill is None:
             return bool(within_budget(self.objective, ledger, offer))
         price, worse = self.objective.shares(offer.level, offer.mean, offer.mean + offer.deviation)
-        wider, deviation = max(self.factor, 1.0), worse - price
+        wider, deviation = self.wider, worse - price
         before = wider * math.sqrt(bill.variance)
         shared = wider**2 * belief.billed(bill, point) * deviation / offer.deviation
         after = math.sqrt(max(before**2 + 2.0 * shared + deviation**2, 0.0))
         price = min(max(price, -MOST_PRICE), MOST_PRICE)
         return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
+
+    def _audited(self, belief: Belief, choice: Choice) -> Choice:
+        """The choice; or the default, if its measured cost asks for that."""
+        share = self.settings.budget
+        why = None if share is None or self._at_default(choice.point) else self._measured.needs_default(share)
+        return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
+
+    def _at_default(self, point: Array) -> bool:
+        return bool(point.tolist() == self.default.tolist())
 
     def _bill(self) -> Bill | None:
         if self._owed is None and self.family.hindsight:
@@ -373,7 +377,7 @@ class Engine:
     def _booked(self, bill: Bill | None) -> Budget | None:
         if self._budget is None or bill is None:
             return None if self._budget is None else self._budget.report()
-        return self._budget.report(bill.spent, bill.earned, max(self.factor, 1.0) * math.sqrt(bill.variance))
+        return self._budget.report(bill.spent, bill.earned, self.wider * math.sqrt(bill.variance))
 
     def _check_of_unit(self, belief: Belief, current: Array) -> Proposal:
         """What shows whether a metric has changed its unit: the best known, and the default; both are known well."""
@@ -403,7 +407,7 @@ class Engine:
         forecast = self._forecast(belief, trial.point, y)
         self._expected = belief, trial.point, y, forecast
         unsure = math.sqrt(max(forecast.variance + belief.noise, SMALLEST))
-        return y - forecast.mean, unsure * max(self._calibration.factor, 1.0)
+        return y - forecast.mean, unsure * self.wider
 
     def _learn_bound(self, trial: Trial) -> LearnResult:
         """Learn that a run was ended: what is expected of it beyond that. It is no value: no range or scale moves."""
@@ -430,12 +434,16 @@ class Engine:
         free = self.objective.seen <= self._first_looks and not (hindsight and ended is not None)
         counts = asked is not None and not free
         if belief is not None and counts and self._budget is not None:
-            offer = self.beside(belief, point)
+            known = self.beside(belief, point)
             if ended is not None:  # what it cost is known
-                paid = float(self.objective.relative(ended - offer.level, offer.level))
+                paid = float(self.objective.relative(ended - known.level, known.level))
             else:
-                paid = 0.0 if hindsight else cost(self.objective, offer, error, belief.noise, failed)
+                paid = 0.0 if hindsight else cost(self.objective, known, error, belief.noise, failed)
             self._budget.record(paid)
+        if asked is not None and self._budget is not None and self.objective.one:
+            offer = None if belief is None else self.beside(belief, point)
+            noise = 0.0 if belief is None else belief.noise
+            self._measured.learn(self.objective, trial, self._at_default(point), offer, noise, self.wider)
         if belief is not None and forecast is not None and self.objective.seen >= 2 and measured:
             self._calibration.observe(error - forecast.mean, True, forecast.variance + belief.noise)
         self.family.learn(trial, belief, forecast)
@@ -492,13 +500,11 @@ class Engine:
 
     def _stop(self, belief: Belief, point: Array) -> float | None:
         """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
-        if not can_stop(self.objective) or point.tolist() == self.default.tolist():
-            return None
-        booked = self._booked(self._bill())
+        booked = None if not can_stop(self.objective) or self._at_default(point) else self._booked(self._bill())
         if booked is None:
             return None
-        offer, wider = self.beside(belief, point), max(self.factor, 1.0)
-        return stop_of(self.objective, offer, belief.noise, wider, booked.left)
+        offer = self.beside(belief, point)
+        return self._measured.lowered(stop_of(self.objective, offer, belief.noise, self.wider, booked.left))
 
     def _tell(self, trial: Trial) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""
@@ -569,15 +575,11 @@ class Engine:
         self._reweigh_family()
 
     def restate(self, factors: Array, shifts: Array) -> None:
-        times, moves = (changed[0].tolist() for changed in self.watch.change())
         self.family.restate(factors[0], shifts[0], self.objective.weights)
+        self._measured.forget_level()
         self._latest = None
-        words = [
-            f"{name} is {factor:.3g} times what it was" if factor != 1.0 else f"{name} has moved by {shift:.3g}"
-            for name, factor, shift in zip(self.metrics, times, moves, strict=True)
-            if factor != 1.0 or shift
-        ]
-        self._restated = f"{', '.join(words)}, whatever the settings: all that was learned is seen in the new unit"
+        words = described_changes(self.metrics, *(changed[0] for changed in self.watch.change()))
+        self._restated = f"{words}, whatever the settings: all that was learned is seen in the new unit"
         log.warning("a metric has changed: %s", self._restated)
 
     def forget(self) -> None:

@@ -11,6 +11,9 @@ from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.trials import Trials, rows_field, trials_of
 
+PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show whether the metric has changed"
+SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
+
 MOST_FIRST = 24  # trials kept: what fails counts for no metric
 LONG_AGO = -AGREE_WITHIN_SAMPLES
 FIELDS = {

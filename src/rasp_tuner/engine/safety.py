@@ -1,4 +1,4 @@
-"""Safety around a choice: the guard, the cost of switching, and calibrated intervals.
+"""Safety around a choice: rules between knobs, the guard, the cost of switching, and calibrated intervals.
 
 Figures are numbers (scalar_or_batch.py): floats of one tuner, or arrays [B].
 """
@@ -16,6 +16,7 @@ from rasp_tuner.engine.budget import BudgetLedger
 from rasp_tuner.engine.family import Belief, Choice, predict_one
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, erfc, numbers_of, restored, saved
+from rasp_tuner.space.rules import Rules
 
 SURPRISE_DEVIATIONS = 2.0  # that one sample may move what a run is taken to have cost: more is an outlier
 PROVEN = 0.8  # probability of being better than the default from which on another point is recommended, or tried
@@ -76,6 +77,24 @@ def within_budget(objective: Objective, budget: BudgetLedger, offer: Against) ->
 def cost(objective: Objective, offer: Against, y: Number, noise: Number, failed: Condition) -> Number:
     """What a point cost against the default, as it is known after it ran, as a share of the default's loss."""
     return objective.relative(chosen(failed, y - offer.level, offer.after(y, noise)), offer.level)
+
+
+def legal_point(rules: Rules | None, belief: Belief, point: Array) -> Array:
+    """The point, if it keeps the rules of its space; else the best of those near it that do."""
+    if rules is None:
+        return point
+    offers = rules.offers(point)
+    best: Array = offers[0 if len(offers) == 1 else int(belief.predict(offers)[0].argmin())]
+    return best
+
+
+def legal_choice(rules: Rules | None, belief: Belief, choice: Choice) -> Choice:
+    """The same of a choice."""
+    point = legal_point(rules, belief, choice.point)
+    if point is choice.point:
+        return choice
+    mean, variance = predict_one(belief, point)
+    return choice._replace(point=point, mean=mean, variance=variance)
 
 
 def worth_switching(

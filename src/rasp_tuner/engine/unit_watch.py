@@ -11,7 +11,7 @@ H        scalar       samples that are put aside at most
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -134,3 +134,12 @@ class UnitWatch:
         """Size, deviation, factor and large of the changes, [B, K] each."""
         zeros, rows = np.zeros(len(self.count)), zip(*((*one[:3], one.large) for one in changes), strict=True)
         return tuple(np.stack([zeros + number for number in row], axis=1) for row in rows)
+
+
+def described_changes(names: Iterable[str], factors: Array, shifts: Array) -> str:
+    """How metrics have changed, in words."""
+    return ", ".join(
+        f"{name} is {factor:.3g} times what it was" if factor != 1.0 else f"{name} has moved by {shift:.3g}"
+        for name, factor, shift in zip(names, factors.tolist(), shifts.tolist(), strict=True)
+        if factor != 1.0 or shift
+    )

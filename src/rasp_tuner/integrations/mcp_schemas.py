@@ -146,6 +146,9 @@ class Budget(Answer):
     spent: Estimate
     earned: Estimate
     left: Estimate
+    allowed: Estimate | None = Field(None, description="In all so far.")
+    measured: Estimate | None = Field(None, description="The bill as runs of the default show it.")
+    error: Estimate | None = Field(None, description="Deviation of it.")
 
 
 class Switched(Answer):

@@ -316,6 +316,9 @@ class BudgetReport(LazyModel):
     spent: float
     earned: float
     left: float = Field(description="What may still be spent, in the worst case that is likely (95%).")
+    allowed: float | None = Field(None, description="In all so far; null where nothing is measured.")
+    measured: float | None = Field(None, description="The bill as runs of the default show it.")
+    error: float | None = Field(None, description="Deviation of `measured`.")
 
 
 class FallbackReport(LazyModel):

@@ -1,0 +1,127 @@
+"""The contract of the budget, in worlds where the model is wrong on purpose: it rests on what was measured."""
+
+import numpy as np
+import pytest
+
+from rasp_lab.beds.contract import SHARE, SPACES, WORLDS, play
+from rasp_tuner import Float, Tuner
+
+STEPS = 120
+ALLOWANCE = 6.0  # of a new tuner, in steps of the default's cost
+SLACK = 2.5  # allowances: a stake, and the error to which the default's own cost is known
+RATES = {"rate": Float(0.0, 1.0), "size": Float(0.0, 1.0)}
+DEFAULT = {"rate": 0.5, "size": 0.5}
+
+
+def peak(name: str, space: str, seed: int, stops: bool = True) -> float:
+    """How far the true bill ever was above 2% of the steps so far."""
+    bills = np.cumsum(play(WORLDS[name](np.random.default_rng(seed)), space, seed, stops, STEPS))
+    return float((bills - SHARE * np.arange(1, STEPS + 1)).max())
+
+
+def spike(tuner: Tuner, steps: int, seed: int = 0) -> float:
+    """The true bill, where all but the default cost 20% more."""
+    rng, bill = np.random.default_rng(seed), 0.0
+    for _ in range(steps):
+        own = tuner.ask()
+        cost = 1.0 if own.params == tuner.default else 1.2
+        tuner.tell(own.id, {"cost": cost * float(np.exp(0.05 * rng.standard_normal()))})
+        bill += cost - 1.0
+    return bill
+
+
+def test_the_allowance_is_what_these_tests_take_it_for() -> None:
+    budget = Tuner(RATES, {"cost": "min"}, default=DEFAULT).budget()
+    assert budget is not None
+    assert budget.allowed == pytest.approx(ALLOWANCE)
+    assert (budget.measured, budget.error) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("world", WORLDS)
+def test_with_stops_the_true_bill_keeps_the_contract(world: str, space: str) -> None:
+    peaks = [peak(world, space, seed) for seed in (1, 3, 5)]
+    assert np.mean(peaks) <= (1.0 + SLACK) * ALLOWANCE
+    assert max(peaks) <= (2.0 + SLACK) * ALLOWANCE
+
+
+def test_the_bill_as_measured_is_that_of_the_world() -> None:
+    tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT)
+    true = spike(tuner, 150)
+    budget = tuner.budget()
+    assert budget is not None
+    assert budget.measured is not None
+    assert budget.error is not None
+    assert budget.allowed == pytest.approx(0.02 * 150 + ALLOWANCE)
+    assert true < 2.0 * budget.allowed  # 30, if nothing were measured
+    assert budget.measured > 0.5 * true
+    assert "Measured against runs of the default" in str(budget)
+    assert "2.0% more than the default" in budget.contract
+
+
+def test_an_audit_says_what_it_is() -> None:
+    tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT)
+    sources = []
+    for _ in range(100):
+        own = tuner.ask()
+        sources.append(tuner.explain(own.id).source)
+        tuner.tell(own.id, {"cost": 1.0 if own.params == tuner.default else 1.2})
+    assert "default (its own cost is measured again)" in sources
+    assert "default (the budget is spent, as measured)" in sources
+
+
+def test_a_gain_that_is_real_is_hardly_audited() -> None:
+    tuner, audits = Tuner(RATES, {"cost": "min"}, default=DEFAULT), 0
+    for _ in range(100):
+        own = tuner.ask()
+        audits += "measured" in tuner.explain(own.id).source
+        away = [float(str(value)) - 0.1 for value in own.params.values()]
+        tuner.tell(own.id, {"cost": 1.0 + sum(gap**2 for gap in away)})
+    assert audits <= 2
+    budget = tuner.budget()
+    assert budget is not None
+    assert budget.measured is not None
+    assert budget.measured < -5.0
+
+
+def test_a_saved_tuner_goes_on_with_what_was_measured() -> None:
+    tuner = Tuner(RATES, {"cost": "min"}, default=DEFAULT)
+    spike(tuner, 40)
+    copy = Tuner.from_bytes(tuner.to_bytes())
+    assert copy.budget() == tuner.budget()
+    assert spike(tuner, 40, seed=1) == spike(copy, 40, seed=1)
+    assert tuner.to_bytes() == copy.to_bytes()
+
+
+def test_merged_tuners_have_one_bill() -> None:
+    one, other = (Tuner(RATES, {"cost": "min"}, default=DEFAULT, seed=seed) for seed in (1, 2))
+    for tuner in (one, other):
+        spike(tuner, 30, seed=5)
+    bills = [tuner.budget().measured for tuner in (one, other)]  # type: ignore[union-attr]
+    one.merge(other)
+    both = one.budget()
+    assert both is not None
+    assert both.measured == pytest.approx(sum(bills))  # type: ignore[arg-type]
+
+
+def test_a_stop_is_never_far_above_what_the_default_was_measured_at() -> None:
+    """However high the model takes the default to be here."""
+    tuner, rng = Tuner(RATES, {"cost": "min"}, ["load"], DEFAULT), np.random.default_rng(0)
+    stops = []
+    for _ in range(60):
+        own = tuner.ask({"load": float(rng.random())})
+        if own.stop is not None:
+            stops.append(own.stop)
+        tuner.tell(own.id, {"cost": 1.0 if own.params == DEFAULT else float(rng.choice([1.1, 9.0]))})
+    assert stops
+    assert max(stops[5:]) < 5.0
+
+
+def test_several_metrics_are_not_measured() -> None:
+    tuner = Tuner(RATES, {"cost": "min", "size": "min"}, default=DEFAULT)
+    for _ in range(10):
+        tuner.tell(tuner.ask().id, {"cost": 1.0, "size": 2.0})
+    budget = tuner.budget()
+    assert budget is not None
+    assert budget.measured is None
+    assert "Measured" not in str(budget)
