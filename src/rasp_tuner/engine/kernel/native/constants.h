@@ -13,6 +13,19 @@
 #define MOVING_IDLE_NATS (-7.0)
 #define PIN_VARIANCE 0.01
 
+/* choose.py */
+#define HORIZON_STEPS 12.0
+#define FIRST_PROBE 0.35
+#define REACH {0.1, (-0.1), 0.2, (-0.2), 0.4, (-0.4)}
+#define DIRECTIONS 3
+#define TIE 1e-06
+#define EQUAL_WEIGHTS 1e-09
+#define LEAST_WEIGHT 1e-08
+
+/* learn.py */
+#define TRACK_FROM_SAMPLES 5
+#define LEAST_TRACKED_CURVATURE 1e-95
+
 /* memory.py */
 #define SHARP_STEPS 64
 #define MERGE_CANDIDATES 32
@@ -36,6 +49,22 @@
 #define FARTHEST_OPTIMUM 1000.0
 #define STEP_LENGTHS {1.0, 0.4, 0.1}
 
+/* outliers.py */
+#define OUTLIERS_FROM_SAMPLES 8
+#define OUTLIER_ODDS 0.01
+#define OUTLIER_ODDS_NEW_SITUATION 1e-05
+#define OUTLIER_TRUST 1e-06
+#define OUTLIER 1.0
+#define FAILED 2.0
+#define OUTLYING_DEVIATIONS 5.0
+#define LARGEST_RESIDUAL 1e+60
+#define CHI2_MEDIAN 0.455
+#define BOWL_NOISES {0.0001, 0.01, 0.3}
+#define ROW_SAMPLES 3
+#define FEWEST_SAMPLES 4
+#define ONE_IN 3
+#define ALIKE 0.3
+
 /* pooled_prior.py */
 #define OWN_DEVIATION 0.3
 #define COMMON_DEVIATION 0.4
@@ -45,6 +74,7 @@
 #define CURVATURE_RATE 0.3
 #define RATE 0.1
 #define NOISE_ODDS 2.0
+#define DECADE_ODDS 1.0
 #define LOCAL_ODDS 3.0
 #define FAMILIAR 0.5
 #define KEEP 0.97
