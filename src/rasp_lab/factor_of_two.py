@@ -41,14 +41,15 @@ TABLE = runpy.run_path(str(ROOT / "tools" / "engine_constants.py"))
 HEADERS = runpy.run_path(str(ROOT / "src" / "rasp_tuner" / "engine" / "kernel" / "build.py"))["CONSTANTS"]
 
 
-def cells(kind: str) -> list[Cell]:
-    """Runs that a constant of one kind of knobs can change."""
+def cells(kind: str, of_model: bool) -> list[Cell]:
+    """Runs that a constant of one kind of knobs can change; those of a model without glitches, which take long."""
+    glitches = [] if of_model else [cell for cell in _glitches() if cell.cell.endswith(kind)]
     if kind == FLOATS:
         domains = [Cell("domains", cell, seed) for cell in load("domains").cells(OPTIONS) for seed in (0, 2)]
-        return domains + [cell for cell in _glitches() if cell.cell.endswith("floats")]
+        return domains + glitches
     worlds = [Cell("worlds", cell, seed) for cell in load("worlds").cells(OPTIONS) for seed in range(0, 16, 2)]
     small = [Cell("small", cell, seed) for cell in load("small").cells(OPTIONS) for seed in (0, 2)]
-    return worlds + small + [cell for cell in _glitches() if cell.cell.endswith("levels")]
+    return worlds + small + glitches
 
 
 def _glitches() -> list[Cell]:
@@ -149,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     known: dict[str, Any] = json.loads(FOUND.read_text()) if FOUND.exists() else {}
     here = source.here()
     beds = {name: load(name) for name in ("domains", "worlds", "small", "glitches")}
-    base = {kind: measure(here, beds, cells(kind), OPTIONS, jobs=1) for kind in (FLOATS, LEVELS)}
+    base = {kind: measure(here, beds, cells(kind, of_model=False), OPTIONS, jobs=1) for kind in (FLOATS, LEVELS)}
     for constant in TABLE["constants"]():
         key = f"{constant.file}: {constant.name}"
         wanted = not given.only or constant.name in given.only or constant.file in given.only
@@ -173,8 +174,9 @@ def _effects(tree: str, constant: Any, beds: dict[str, Any], base: dict[str, Res
             found[f"{factor:g}"] = {"error": f"{type(reason).__name__}: {reason}"[:200]}
             continue
         by_bed: dict[str, Any] = {}
+        of_model = constant.file.startswith(("gp/", "kernel/"))
         for kind in kinds(constant.file):
-            after = measure(copy, beds, cells(kind), OPTIONS, jobs=1)
+            after = measure(copy, beds, cells(kind, of_model), OPTIONS, jobs=1)
             if after.errors:
                 by_bed["error"] = next(iter(after.errors.values()))[:200]
             by_bed |= {
