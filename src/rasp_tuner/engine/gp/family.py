@@ -343,10 +343,10 @@ class GpFamily:
         """Scales of contexts, hyperparameters and trust move a little now and then; the posterior follows."""
         s, stored, n = self._state, self._stored, self._stored.count
         now, last = s["clock"].tolist()
-        if n >= FIT_FROM_ROWS and now - last < refit_every(n) and self._fit is not None:
+        due = n >= FIT_FROM_ROWS and now - last >= refit_every(n, len(s["median"]))
+        if n >= FIT_FROM_ROWS and not due and self._fit is not None:
             self._fit = self._fitted()
             return
-        due = n >= FIT_FROM_ROWS and now - last >= refit_every(n)
         steps = 0
         if due:
             s["clock"] = np.array([now, now])
@@ -424,9 +424,9 @@ class GpFamily:
         }
 
 
-def refit_every(rows: int) -> int:
-    """Samples between refits, whose cost grows with the cube of the rows."""
-    return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 4
+def refit_every(rows: int, context_dim: int) -> int:
+    """Samples between refits, whose cost grows with the cube of the rows, and with their square for each dimension."""
+    return 1 if rows < FEW_ROWS else (2 if rows < 2 * FEW_ROWS else 4) * (1 + context_dim // MOST_ROWS)
 
 
 @lru_cache(maxsize=64)

@@ -59,14 +59,14 @@ class ContextPosterior:
     def linear_means(self) -> Array:
         """[n] the mean at the rows' points here without the residual, up to a constant."""
         f = self.fit.rows.features
-        effects, curved = self._linear[:2] if self.native is None else (self.native.effects, self.native.curved)
+        effects, curved = self._linear[:2]
         linear: Array = f.mean + f.effects @ effects + f.curved @ curved
         return linear
 
     def mean(self, points: Array) -> Array:
         """[m] at points [m, d]."""
         if self.native is not None:
-            return self.native.mean(points)
+            return self.native.joint(points)[0]
         f = self.fit.knobs.features(points)
         effects, curved, constant, residual = self._linear
         mean: Array = f.mean + f.effects @ effects + f.curved @ curved + constant + self._residual(f) @ residual

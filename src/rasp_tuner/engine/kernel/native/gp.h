@@ -15,6 +15,7 @@ typedef struct {                   /* as in gp/native_gp.py: the knobs of one sp
     const int64_t *first_level, *unordered; /* [d + 1] where the levels of each knob begin; [d] */
     const double *default_, *reach, *bowl, *harm, *few, *hot_at, *of_few, *of_choice, *effect_variance;
     const double *curved_variance, *levels;
+    void (*lawful)(int64_t count, double *points); /* makes points [count, d] keep the rules of the space; or NULL */
 } GpKnobs;
 
 typedef struct {                   /* as in gp/native_gp.py: rows with their weights, see model.py */
@@ -72,10 +73,8 @@ double gp_mean(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t,
 void gp_features(const GpKnobs *k, int64_t m, const double *points, double *effects, double *curved, double *mean,
                  double *embedding); /* gp_features.c */
 int64_t gp_moves(const GpKnobs *k, const double *x, double width, double *points, int64_t *knob); /* gp_search.c */
-void gp_means(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points, double *out,
-              double *scratch);    /* gp_posterior.c */
 void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, int64_t m, const double *points,
-              double *mean, double *covariance, double *scratch);
+              double *mean, double *covariance, double *scratch); /* gp_posterior.c */
 void gp_forward(int64_t n, const double *root, int64_t m, double *rows, double *scratch); /* gp_linear.c */
 int gp_factor(int64_t n, int64_t from, double *root, double *scratch);
 void gp_solve(int64_t n, const double *root, double *x, double *scratch);
