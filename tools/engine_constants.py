@@ -14,7 +14,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 ENGINE = ROOT / "src" / "rasp_tuner" / "engine"
 CORE = ROOT / "src" / "rasp_tuner" / "core"
-SHARED = [CORE / name for name in ("context_bounds.py", "context_metric.py", "trusted_range.py")]
+SHARED = [CORE / name for name in ("common_constants.py", "context_bounds.py", "context_metric.py", "trusted_range.py")]
 PAGE = ROOT / "docs" / "ENGINE_CONSTANTS.md"
 PRIORS = "PRIORS"  # of gp/model.py: a dict of prior medians and deviations, each of which is a constant
 EXTREME = 1e5  # and its inverse: a number beyond only keeps arithmetic finite, or files sane

@@ -47,8 +47,8 @@ def cells(kind: str, of_model: bool) -> list[Cell]:
     if kind == FLOATS:
         domains = [Cell("domains", cell, seed) for cell in load("domains").cells(OPTIONS) for seed in (0, 2)]
         return domains + glitches
-    worlds = [Cell("worlds", cell, seed) for cell in load("worlds").cells(OPTIONS) for seed in range(0, 16, 2)]
-    small = [Cell("small", cell, seed) for cell in load("small").cells(OPTIONS) for seed in (0, 2)]
+    worlds = [Cell("worlds", cell, seed) for cell in load("worlds").cells(OPTIONS)[::2] for seed in range(0, 12, 2)]
+    small = [Cell("small", cell, seed) for cell in load("small").cells(OPTIONS) for seed in (0,)]
     return worlds + small + glitches
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import ODD_DEVIATIONS
 from rasp_tuner.core.numerics import LARGEST, Array
 
-LINEAR_DEVIATIONS = 3.0  # up to which a context counts linearly; beyond, logarithmically
 TRIMMED_SHARE, TRIM_FROM = 0.02, 5  # of the rows on either side, at least one of so many
 EARLY_SAMPLES = 10.0  # at which the spread is believed to within a factor of two: before, more is expected to come
 FARTHEST = 1e6  # deviations
@@ -41,8 +41,8 @@ class ContextMetric(NamedTuple):
 
     def bounded(self, contexts: Array) -> Array:
         """Contexts [..., d_c] in deviations from the median, beyond three their logarithm."""
-        far = (contexts - self.median) / (LINEAR_DEVIATIONS * self.deviation)
-        bounded: Array = LINEAR_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
+        far = (contexts - self.median) / (ODD_DEVIATIONS * self.deviation)
+        bounded: Array = ODD_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
         return bounded
 
     def z(self, contexts: Array, relevance: Array) -> Array:

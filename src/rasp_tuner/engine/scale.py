@@ -13,7 +13,7 @@ from rasp_tuner.engine.scalar_or_batch import Condition, Number
 
 NEIGHBOURS = 8  # samples of similar context that count as one situation
 LEVEL_VARIANCE = 0.3  # of log(metric) between situations: a deviation of 1.7 times
-MOST_WITHIN = 0.6  # the variance of log(metric) within a situation: a deviation of 2.2 times
+MOST_WITHIN = 2.0 * LEVEL_VARIANCE  # the variance of log(metric) within a situation: a deviation of 2.2 times
 LEVEL_RATIO = 6.0  # of the whole variance to that within a situation
 LOOKS = ((32, 4), (128, 16))  # up to so many samples it is looked at one step in so many
 LATER_LOOKS, FIRST_LOOK = 64, 16  # after those one step in so many; and from so many samples on

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, ODD_DEVIATIONS
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import Field, checked
 from rasp_tuner.core.trusted_range import Flags
@@ -23,10 +24,9 @@ from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, numbers_of
 from rasp_tuner.engine.trials import rows_field
 
-SURPRISING_DEVIATIONS = 5.0  # from what was expected: a normal number is never so far away
 LEAST_FACTOR, MOST_FACTOR = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
 SHIFT_WIDTHS = 3.0  # of what a metric was so far: a smaller shift may be the world's
-AGREE_DEVIATIONS, AGREE_SHARE = 3.0, 0.1  # within which changes are one; the share is of the change: no model is exact
+AGREE_SHARE = 0.1  # of a change, within which, or within odd deviations, changes are one: no model is exact
 LEAST_VARIANCE = 1e-200  # of a change, where nothing is noisy
 H = 5  # samples that agree are a change: fewer may be chance where outliers are many
 
@@ -52,7 +52,7 @@ class Change(NamedTuple):
         """Whether it is far more than noise, and than what settings do."""
         n, size = numbers_of(self.size), numbers_of(self.size).abs(self.size)
         least = n.where(self.factor, LEAST_FACTOR, SHIFT_WIDTHS * self.usual)
-        far = (size >= least) & (size >= SURPRISING_DEVIATIONS * self.deviation)
+        far = (size >= least) & (size >= ABSURD_DEVIATIONS * self.deviation)
         return far & (self.usual > 0.0)  # what was constant has no scale
 
 
@@ -74,7 +74,7 @@ class UnitWatch:
         count, used = np.maximum(self.count, 1.0)[:, None], self._used()[:, :, None]
         mean = (used * self.sizes).sum(axis=1) / count
         unsure = np.sqrt(deviation**2 + (used * self.variances).sum(axis=1) / count**2)
-        room = np.maximum(AGREE_DEVIATIONS * unsure, AGREE_SHARE * np.abs(mean))
+        room = np.maximum(ODD_DEVIATIONS * unsure, AGREE_SHARE * np.abs(mean))
         alike = (self.possible > 0.0) & (factor == self.factor) & (np.abs(size - mean) <= room)
         agreeing: Flags = (large > 0.0) & (alike | (self.count == 0.0)[:, None])
         return agreeing

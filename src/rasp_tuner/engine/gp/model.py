@@ -6,7 +6,7 @@ k = v0 + vc kc + vt kt                                       level: of all, of s
   + lin (gs + gc kc + gt kt) + lin_choice gq kc              effects: shared, own to similar contexts, drifting
   + res (gs + gc kc + gt kt)                                 residual: interactions, ruggedness
   + curved                                                   curvature, shared by all
-lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / MEMORY_STEPS)
+lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / RECENT_STEPS)
 
 Variances are in units of a^2. The scale a has a closed form: with q = 1 / a the log evidence is
 -(A q^2 - 2 b q + m'K^-1 m) / 2 + (n + 2) log q + ..., A = y'K^-1 y + 2, b = y'K^-1 m, y in units of what a is
@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES, RECENT_STEPS
 from rasp_tuner.core.context_metric import ContextMetric, likeness, squared_gaps, weighted
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
@@ -29,7 +30,6 @@ from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
 from rasp_tuner.engine.gp.rows import ROW_ARRAYS, StoredRows
 
-MEMORY_STEPS = 20.0  # after which what changes with time alone is forgotten to 1/e
 LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
 JITTER = 1e-8  # of the level's variance: keeps matrices of equal rows regular
 GUESS_SHARE = 0.5  # of the rows' spread: what a is expected to be
@@ -40,11 +40,10 @@ MOST_SPREAD = 1e6  # of rows, in units of a
 FREEDOM = 4.0  # of Student's t: the usual robust choice
 LEAST_TRUST = 1e-3  # of a row: its noise stays finite, and it can come back
 NOISE_FACTORS = np.array([1.0, 0.1, 0.33, 3.3, 10.0])  # tried while rows are few: noise and effects are a ridge
-FEW_ROWS = 40  # below, other noises are tried, and theta takes two steps at every sample
 RATE, MOMENTUM, SQUARES_KEPT, SOFT = 0.3, 0.8, 0.95, 0.3  # of Adam on theta; steps shrink where slopes are below SOFT
 ABSENT = 1e-20  # a share of nothing
 WIDTH = 1.2  # prior length of the context kernel, in deviations
-KNOB_DEVIATION, RELEVANCE_DEVIATION = 0.7, 0.7  # how far weights and relevances may differ, in logarithms
+WEIGHT_DEVIATION = 0.7  # how far weights of knobs and relevances of contexts may differ, in logarithms
 
 # name: prior median, deviation of its logarithm
 PRIORS = {
@@ -77,7 +76,7 @@ class Prior(NamedTuple):
             median[[GC, GQ, VC]] = ABSENT
         return cls(
             np.concatenate([np.log(median), np.zeros(dim), np.full(context_dim, -2.0 * math.log(WIDTH))]),
-            np.concatenate([deviation, np.full(dim, KNOB_DEVIATION), np.full(context_dim, RELEVANCE_DEVIATION)]),
+            np.concatenate([deviation, np.full(dim + context_dim, WEIGHT_DEVIATION)]),
         )
 
 
@@ -174,7 +173,7 @@ class Parts(NamedTuple):
 def covariance(weights: Weights, knobs: Knobs, rows: Rows, z: Array) -> Parts:
     h, f = weights.h, rows.features
     kc = likeness(z, z)
-    kt = np.exp(-np.abs(rows.times[:, None] - rows.times) / MEMORY_STEPS)
+    kt = np.exp(-np.abs(rows.times[:, None] - rows.times) / RECENT_STEPS)
     lin, choice = (f.effects * weights.effects) @ f.effects.T, (f.effects * weights.choices) @ f.effects.T
     embedded = f.embedding * weights.embedding
     gap = squared_gaps(embedded, embedded)
@@ -345,7 +344,7 @@ def climbed(
     for step in range(steps):
         weights = Weights.of(climb.theta, knobs, targets.level(scale))
         z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]  # it is there if theta moves
-        factors = NOISE_FACTORS if step == 0 and len(rows.y) < FEW_ROWS else NOISE_FACTORS[:1]
+        factors = NOISE_FACTORS if step == 0 and len(rows.y) < EARLY_SAMPLES else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
         against = 0.5 * off * off
         if scale:

@@ -14,13 +14,14 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp.knobs import MOST_FEW, Indices, Knobs
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 
-NEAR, STEP, WIDE = 0.05, 0.1, 0.2  # moves of a continuous knob: to descend; to look; deviation of a look at several
+STEP = 0.1  # move of a continuous knob, to look
+NEAR, WIDE = 0.5 * STEP, 2.0 * STEP  # to descend; deviation of a look at several
 MOST_MOVE = 0.3  # of the box, by one step of the descent
 DESCENTS = 4  # steps of a descent
 LEAST_CURVATURE = 1e-3  # below, a parabola has no minimum
-BEST_ROWS, SHORTLIST = 4, 16  # of the stored points: those that are candidates; those compared with the residual
-SEVERAL = 16  # candidates with several knobs moved
-ELSEWHERE = 8  # candidates with all scales moved a little
+BEST_ROWS = 4  # stored points that are candidates; there are more of other kinds in proportion
+SHORTLIST = 4 * BEST_ROWS  # stored points that are compared with the residual
+SEVERAL, ELSEWHERE = 4 * BEST_ROWS, 2 * BEST_ROWS  # candidates with several knobs, or all scales, moved
 LITTLE = 0.15  # deviation of these moves
 NO_POINTS = np.zeros((1, 1))[:0]
 SOURCES = ("best known", "best tried", "default", "one knob moved", "several knobs moved", "a move nearby")

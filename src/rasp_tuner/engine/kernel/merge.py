@@ -9,6 +9,7 @@ sample by sample, as if it had come one by one: neither knows how well an expert
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES
 from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.learn import start
@@ -16,7 +17,7 @@ from rasp_tuner.engine.kernel.memory import SHARP_STEPS, scales
 from rasp_tuner.engine.kernel.moving import reduced
 from rasp_tuner.engine.kernel.native_batch import host_batch
 from rasp_tuner.engine.kernel.outliers import FAILED, OUTLIER_TRUST
-from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, SLOTS, WINDOW_SAMPLES, Dims, State, blank
+from rasp_tuner.engine.kernel.state import SLOTS, WINDOW_SAMPLES, Dims, State, blank
 
 Places = NDArray[np.intp]
 

@@ -27,7 +27,6 @@ START_NOISE = 1e-2  # rho before any sample
 NOISE_ODDS = 2.0  # nats against each noise that the curvature is estimated with, but the one before
 DECADE_ODDS = 1.0  # nats against a variance ten times larger or smaller than that
 LOCAL_ODDS = 3.0  # nats against every local expert but the blind one
-FAMILIAR = 0.5  # of the wide kernel: likeness from which on a situation was seen before
 KEEP = 0.97  # of scores, a step: old ones fade
 FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end a hypothesis
 STUDENT_NORM = math.lgamma((FREEDOM + 1.0) / 2.0) - math.lgamma(FREEDOM / 2.0) - 0.5 * math.log(FREEDOM * math.pi)

@@ -98,7 +98,7 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
     }
     for (int64_t j = 0; j < count; j++) {
         kc[j] *= -0.5;
-        kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
+        kt[j] = -fabs(f->times[i] - f->times[j]) / RECENT_STEPS;
         res[j] = -0.5 * gap[j];
         lin[j] = choice[j] = whole[j] = 0.0;
     }

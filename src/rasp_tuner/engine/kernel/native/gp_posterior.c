@@ -15,7 +15,7 @@ GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const d
         double gap = 0.0;
         for (int64_t a = 0; a < f->c; a++) gap += (f->z[i * f->c + a] - z[a]) * (f->z[i * f->c + a] - z[a]);
         here->kc[i] = -0.5 * gap;
-        kt[i] = -(now - f->times[i]) / MEMORY_STEPS;
+        kt[i] = -(now - f->times[i]) / RECENT_STEPS;
     }
     exp_falling(n, here->kc);
     exp_falling(n, kt);

@@ -10,8 +10,8 @@ enum { COUNTS, TIMES, FAILED, TRUST, OWN }; /* after the losses of a row */
 /* z [c] of a context, see core/context_metric.py. */
 void gp_z(const GpFit *f, const double *context, double *z) {
     for (int64_t a = 0; a < f->c; a++) {
-        const double far = (context[a] - f->median[a]) / (LINEAR_DEVIATIONS * f->deviation[a]);
-        z[a] = LINEAR_DEVIATIONS * asinh(clip(far, -FARTHEST, FARTHEST)) * f->relevance[a];
+        const double far = (context[a] - f->median[a]) / (ODD_DEVIATIONS * f->deviation[a]);
+        z[a] = ODD_DEVIATIONS * asinh(clip(far, -FARTHEST, FARTHEST)) * f->relevance[a];
     }
 }
 

@@ -14,7 +14,7 @@ static inline double most(double x, double y) { return x > y ? x : y; }
 
 /* One where a squared residual is about `scale`, near zero where it is far beyond. */
 static inline double residual_trust(double square, double scale) {
-    const double far = least(square, LARGEST_RESIDUAL * scale) / (OUTLYING_DEVIATIONS * OUTLYING_DEVIATIONS * scale);
+    const double far = least(square, LARGEST_RESIDUAL * scale) / (ABSURD_DEVIATIONS * ABSURD_DEVIATIONS * scale);
     return 1.0 / ((1.0 + far) * (1.0 + far));
 }
 

@@ -47,7 +47,7 @@ static double log_mean(const double *logs, const double *weights) {
 /* Probability that a sample is no false measurement; a second odd one in a row clears both. */
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs) {
     if (*one->steps < OUTLIERS_FROM_SAMPLES) return 1.0;
-    const double odds = likeness(dims, one, belief) > FAMILIAR ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
+    const double odds = likeness(dims, one, belief) > ALIKE ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
     const double if_outlier = log(odds / (10.0 * most(*one->largest, *belief->a)));
     const double trust = 1.0 / (1.0 + exp(least(if_outlier - log_mean(logs, belief->weights), 100.0)));
     if (trust >= 0.5) {
@@ -201,7 +201,7 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
         const double middle = value_reaching(count, own, kernel, 0.5 * total);
         const double scale = most(belief->noises[expert] * (a * a), middle / CHI2_MEDIAN);
         EACH(slot, count)
-            if (kernel[slot] > ALIKE) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
+            if (kernel[slot] > JUDGED) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
     }
     JOIN();
 }
@@ -309,7 +309,7 @@ static int64_t best_hypothesis(Early *early, const int64_t *order, const double 
 /* Samples that are false in a row are not to be: may no more. Returns whether there were any. */
 static bool clear_rows(Early *early) {
     bool any = false;
-    for (int64_t i = 0; i + ROW_SAMPLES <= early->n; i++) {
+    for (int64_t i = 0; i + FALSE_IN_A_ROW <= early->n; i++) {
         if (!(early->false_[i] && early->false_[i + 1] && early->false_[i + 2])) continue;
         early->may[i] = early->may[i + 1] = early->may[i + 2] = false;
         any = true;
