@@ -26,7 +26,7 @@ from rasp_tuner.types import KEPT, Margin, Metric
 
 MOST_CREDIT = 2.0  # broken limits that may be risked at once: at the start, and after a long time without any
 LIKELY_KEPT = 0.5  # probability: below, only a first step is tried while something better is known
-MAY_BE_KEPT = 0.25  # probability: below, not even that
+MAY_BE_KEPT = 0.5 * LIKELY_KEPT  # probability: below, not even that
 TRIED = 24  # of the latest points that are looked at as safe ground
 FEW_LEVELS = 3  # of a knob that is switched, rather than moved
 FRACTIONS = [0.75**i for i in range(1, 13)]  # of the way from safe ground to a proposal
