@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS
 from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.context_metric import ALIKE, ContextMetric
 from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
@@ -44,7 +43,7 @@ from rasp_tuner.engine.safety import (
 from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.stops import ENDED, NOTHING_BESIDE, STOPPED, StopsInARow, can_stop, losses_from, stop_of
 from rasp_tuner.engine.trials import Trials, trials_of
-from rasp_tuner.engine.unit_watch import UnitWatch
+from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots
 
@@ -517,7 +516,7 @@ class Engine:
     def _may_be_restated(self, trial: Trial, y: float) -> bool:
         """Whether a target is so far from what was expected that a metric may have changed its unit, or just has."""
         gap, deviation = self._surprise(trial, y)
-        least = min(ABSURD_DEVIATIONS * deviation, 4.0 * abs(y)) if self.objective.one else deviation
+        least = min(SURPRISING_DEVIATIONS * deviation, 4.0 * abs(y)) if self.objective.one else deviation
         return abs(gap) > least or bool(self.watch.count[0])
 
     def _see_and_learn(self, trial: Trial) -> LearnResult:

@@ -24,6 +24,7 @@ from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, numbers_of
 from rasp_tuner.engine.trials import rows_field
 
+SURPRISING_DEVIATIONS = ABSURD_DEVIATIONS  # from what was expected
 LEAST_FACTOR, MOST_FACTOR = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
 SHIFT_WIDTHS = 3.0  # of what a metric was so far: a smaller shift may be the world's
 AGREE_SHARE = 0.1  # of a change, within which, or within odd deviations, changes are one: no model is exact
@@ -52,7 +53,7 @@ class Change(NamedTuple):
         """Whether it is far more than noise, and than what settings do."""
         n, size = numbers_of(self.size), numbers_of(self.size).abs(self.size)
         least = n.where(self.factor, LEAST_FACTOR, SHIFT_WIDTHS * self.usual)
-        far = (size >= least) & (size >= ABSURD_DEVIATIONS * self.deviation)
+        far = (size >= least) & (size >= SURPRISING_DEVIATIONS * self.deviation)
         return far & (self.usual > 0.0)  # what was constant has no scale
 
 
