@@ -25,7 +25,7 @@ from rasp_tuner.engine.scalar_or_batch import Condition, Number, numbers_of
 from rasp_tuner.engine.trials import rows_field
 
 SURPRISING_DEVIATIONS = ABSURD_DEVIATIONS  # from what was expected
-LEAST_FACTOR, MOST_FACTOR = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
+LEAST_FACTOR, FARTHEST_UNIT = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
 SHIFT_WIDTHS = 3.0  # of what a metric was so far: a smaller shift may be the world's
 AGREE_SHARE = 0.1  # of a change, within which, or within odd deviations, changes are one: no model is exact
 LEAST_VARIANCE = 1e-200  # of a change, where nothing is noisy
@@ -104,7 +104,7 @@ class UnitWatch:
         """[B] whether enough agree, at more than one setting, and one metric alone explains them, by a likely unit."""
         points = self.trials[:, :, :knobs]
         other = (points != points[:, :1]).any(axis=2) & self._used()
-        absurd = (self.possible * self.factor * (np.abs(self.sizes[:, 0]) > MOST_FACTOR)).any(axis=1)
+        absurd = (self.possible * self.factor * (np.abs(self.sizes[:, 0]) > FARTHEST_UNIT)).any(axis=1)
         confirmed: Flags = self.full() & other.any(axis=1) & (self.possible.sum(axis=1) == 1.0) & ~absurd
         return confirmed
 

@@ -33,7 +33,7 @@ from rasp_tuner.engine.kernel.pooled_prior import (
 )
 from rasp_tuner.engine.kernel.state import Dims, L, Places, State
 
-OUTLIERS_FROM_SAMPLES = 8  # on, a single sample may be called false
+OUTLIERS_FROM_SAMPLES = 2 * FEWEST_SAMPLES  # on, a single sample may be called false
 OUTLIER_ODDS = 1e-2  # prior odds of a false measurement
 OUTLIER_ODDS_NEW_SITUATION = 1e-5  # the same in a situation never seen before: it may well be unlike all others
 OUTLIER_TRUST = 1e-6  # how much a false measurement counts

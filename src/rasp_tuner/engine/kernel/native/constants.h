@@ -4,6 +4,7 @@
 #define ODD_DEVIATIONS 3.0
 #define ABSURD_DEVIATIONS 5.0
 #define FEWEST_SAMPLES 4
+#define NORMAL_FROM_SAMPLES 5
 #define EARLY_SAMPLES 40
 #define RECENT_STEPS 20.0
 
@@ -32,7 +33,6 @@
 #define LEAST_WEIGHT 1e-08
 
 /* learn.py */
-#define TRACK_FROM_SAMPLES 5
 #define LEAST_TRACKED_CURVATURE 1e-95
 
 /* memory.py */
@@ -57,7 +57,6 @@
 #define STEP_LENGTHS {1.0, 0.4, 0.1}
 
 /* outliers.py */
-#define OUTLIERS_FROM_SAMPLES 8
 #define OUTLIER_ODDS 0.01
 #define OUTLIER_ODDS_NEW_SITUATION 1e-05
 #define OUTLIER_TRUST 1e-06

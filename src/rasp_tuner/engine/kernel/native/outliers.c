@@ -46,7 +46,7 @@ static double log_mean(const double *logs, const double *weights) {
 
 /* Probability that a sample is no false measurement; a second odd one in a row clears both. */
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs) {
-    if (*one->steps < OUTLIERS_FROM_SAMPLES) return 1.0;
+    if (*one->steps < 2 * FEWEST_SAMPLES) return 1.0;
     const double odds = likeness(dims, one, belief) > ALIKE ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
     const double if_outlier = log(odds / (10.0 * most(*one->largest, *belief->a)));
     const double trust = 1.0 / (1.0 + exp(least(if_outlier - log_mean(logs, belief->weights), 100.0)));

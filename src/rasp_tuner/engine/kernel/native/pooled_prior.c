@@ -203,7 +203,7 @@ void track(const Dims *dims, const State *one, const Belief *belief, const Prior
     const int64_t p = dims->p;
     const double a = *belief->a;
     *one->tracked += *one->steps >= 3.0;
-    if (*one->tracked < TRACK_FROM_SAMPLES || a < LEAST_TRACKED_CURVATURE) return;
+    if (*one->tracked < NORMAL_FROM_SAMPLES || a < LEAST_TRACKED_CURVATURE) return;
     int leader = 0;
     for (int i = 1; i < E; i++)
         if (one->scores[i] > one->scores[leader]) leader = i;
