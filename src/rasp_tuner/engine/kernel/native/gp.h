@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+enum { LONG = 16 };                /* numbers in a context from which on pairs are gone through along them */
 enum { GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT, HYPERS }; /* places in theta, as in model.py */
 
 typedef struct {                   /* as in gp/native_gp.py: the knobs of one space, see knobs.py */
@@ -80,6 +81,7 @@ int gp_factor(int64_t n, int64_t from, double *root, double *scratch);
 void gp_solve(int64_t n, const double *root, double *x, double *scratch);
 void gp_less_products(int64_t m, int64_t n, const double *rows, double *covariance);
 void gp_z(const GpFit *f, const double *context, double *z); /* gp_rows.c */
+double gp_apart(int64_t c, const double *one, const double *two);
 int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
                const GpFit *older, const int64_t *kept, double *slope, double *odd, double *out,
                double *scratch);   /* gp_fit.c */

@@ -7,7 +7,7 @@
 
 void inverse_of_root(int64_t n, double *root, double *inverse);
 
-enum { LONG = 16, STRIP = 32 }; /* numbers in a context from which on pairs of rows are gone through along them */
+enum { STRIP = 32 }; /* numbers of LONG contexts at a time */
 
 /* Parts of the covariance: lower triangles [n, n] of pairs of rows, or one row of them where the stride is 0. */
 typedef struct {

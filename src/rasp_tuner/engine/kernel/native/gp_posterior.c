@@ -12,9 +12,7 @@ GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const d
     const int64_t n = f->n;
     double *kt = here->residual;
     for (int64_t i = 0; i < n; i++) {
-        double gap = 0.0;
-        for (int64_t a = 0; a < f->c; a++) gap += (f->z[i * f->c + a] - z[a]) * (f->z[i * f->c + a] - z[a]);
-        here->kc[i] = -0.5 * gap;
+        here->kc[i] = -0.5 * gp_apart(f->c, f->z + i * f->c, z);
         kt[i] = -(now - f->times[i]) / RECENT_STEPS;
     }
     exp_falling(n, here->kc);
