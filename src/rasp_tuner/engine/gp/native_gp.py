@@ -252,7 +252,7 @@ def closest(
     """
     n, out = len(kept), np.empty(3)
     stored = _STORED.pack(table.shape[1], columns, address(table), 0)
-    room = scratch(2 * made.context_dim + n * tables.e + tables.widths)
+    room = scratch(n * (made.context_dim + tables.e) + tables.widths)
     functions()["closest"](tables.struct, made.struct, stored, n, address(kept), row, address(out), room)
     alike, one, two = out.tolist()
     return alike, int(one), int(two)

@@ -80,31 +80,31 @@ double gp_apart(int64_t c, const double *one, const double *two) {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-/* z [c] of stored row i: that of the fit, or made in `own`. */
-static const double *z_of(const GpFit *f, const GpStored *stored, int64_t d, const int64_t *kept, int64_t i, double *own) {
-    if (kept[i] >= 0) return f->z + kept[i] * f->c;
-    gp_z(f, stored->rows + i * stored->width + d, own);
-    return own;
+/* z [c] of stored row i: that of the fit, or one of `others`. */
+static const double *z_of(const GpFit *f, const int64_t *kept, int64_t i, const double *others) {
+    return kept[i] >= 0 ? f->z + kept[i] * f->c : others + i * f->c;
 }
 
 /* Of n stored rows, `kept` [n] says where they are in the fit. The two of one point that are most alike, in
  * out [3]: the likeness, 0 if there are none, and which they are. With `row` >= 0: the row most like that one, see
- * _nearest in family.py. scratch: 2 c + n e + p + q. */
+ * _nearest in family.py. scratch: n (c + e) + p + q. */
 GP_API void rasp_gp_closest(const GpKnobs *k, const GpFit *f, const GpStored *stored, int64_t n, const int64_t *kept,
                             int64_t row, double *out, double *scratch) {
     const int64_t d = k->d, c = f->c, failed = d + c + stored->columns + FAILED;
     const size_t size = sizeof(double) * (size_t)d;
-    double *first = scratch, *second = first + c, *embedding = second + c; /* [c], [c], [n, e] */
+    double *others = scratch, *embedding = others + n * c; /* [n, c] of those that are not in the fit; [n, e] */
+    for (int64_t i = 0; i < n; i++)
+        if (kept[i] < 0) gp_z(f, stored->rows + i * stored->width + d, others + i * c);
     out[0] = out[1] = out[2] = 0.0;
     if (row >= 0) {
         double *effects = embedding + n * k->e, *curved = effects + k->p, mean, least = INFINITY;
-        const double *own = stored->rows + row * stored->width, *z = z_of(f, stored, d, kept, row, first);
+        const double *own = stored->rows + row * stored->width, *z = z_of(f, kept, row, others);
         const int at_default = !memcmp(own, k->default_, size);
         for (int64_t i = 0; i < n; i++)
             gp_features(k, 1, stored->rows + i * stored->width, effects, curved, &mean, embedding + i * k->e);
         for (int64_t i = 0; i < n; i++) {
             double gap = gp_apart(k->e, embedding + i * k->e, embedding + row * k->e);
-            gap += gp_apart(c, z_of(f, stored, d, kept, i, second), z);
+            gap += gp_apart(c, z_of(f, kept, i, others), z);
             if (at_default == !!memcmp(stored->rows + i * stored->width, k->default_, size)) gap = LARGEST;
             if (i != row && gap < least) least = gap, out[1] = (double)i;
         }
@@ -117,7 +117,7 @@ GP_API void rasp_gp_closest(const GpKnobs *k, const GpFit *f, const GpStored *st
             const int64_t a = kept[i], b = kept[j];
             double alike;
             if (a >= 0 && b >= 0) alike = f->alike[a > b ? a * f->n + b : b * f->n + a];
-            else alike = exp(-0.5 * gp_apart(c, z_of(f, stored, d, kept, i, first), z_of(f, stored, d, kept, j, second)));
+            else alike = exp(-0.5 * gp_apart(c, z_of(f, kept, i, others), z_of(f, kept, j, others)));
             if (alike > out[0]) out[0] = alike, out[1] = (double)i, out[2] = (double)j;
         }
 }
