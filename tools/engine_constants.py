@@ -103,11 +103,11 @@ of what it takes from `core`: {count} constants. What is computed from others is
 
 The last two columns of the first table say what half and twice the value do on small beds: the mean change of the
 logarithm of the loss, with its standard error; above 0 is worse. "None" means that no run changed at all, an empty cell
-that it was not tried yet. `python -m benchmarks.factor_of_two` tries what is missing.
+that it was not tried yet. `python -m rasp_lab.beds.factor_of_two` tries what is missing.
 """
 COLUMNS = ["| file | name | value | what it bounds |", "|---|---|---|---|"]
 MOVED_COLUMNS = ["| file | name | value | what it bounds | halved | doubled |", "|---|---|---|---|---|---|"]
-MOVED = ROOT / "benchmarks" / "data" / "factor_of_two.json"  # what benchmarks/factor_of_two.py has found
+MOVED = ROOT / "src" / "rasp_lab" / "data" / "factor_of_two.json"  # what rasp_lab/beds/factor_of_two.py has found
 
 
 class Constant(NamedTuple):

@@ -1,13 +1,13 @@
 """What a factor of two in one constant of the engine does on small beds, beside the engine as it is.
 
-    python -m benchmarks.factor_of_two                      # all judgement constants that are not on file yet
-    python -m benchmarks.factor_of_two SURPRISING gp/value.py
+    python -m rasp_lab.beds.factor_of_two                      # all judgement constants that are not on file yet
+    python -m rasp_lab.beds.factor_of_two SURPRISING gp/value.py
     python tools/engine_constants.py                        # then: the table with the column
 
 Each constant is doubled and halved in a copy of src/ under out/, with the C built anew where it has the constant. Of a
 share above one half the distance to 1 is moved; an array is moved as a whole; of a prior, the median. The effect is the
 mean over pairs of runs of the logarithm of the loss, with its standard error: above 0 is worse. Seeds are even: those
-to choose by. What was found is kept in benchmarks/data/factor_of_two.json, with the value that it was found at.
+to choose by. What was found is kept in src/rasp_lab/data/factor_of_two.json, with the value that it was found at.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import json
 import math
 import runpy
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,20 +24,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.beds import source
-from benchmarks.beds.bed import OUT, ROOT, Options
-from benchmarks.beds.beds import load
-from benchmarks.beds.runner import Cell, Results, measure
-from benchmarks.beds.table import LEAST
+from rasp_lab import REPOSITORY
+from rasp_lab.beds import source
+from rasp_lab.beds.bed import OUT, Bed, Options
+from rasp_lab.beds.beds import load
+from rasp_lab.beds.runner import Cell, Results, measure
+from rasp_lab.beds.table import LEAST
 
-FOUND = Path(__file__).parent / "data" / "factor_of_two.json"
+FOUND = Path(__file__).parents[1] / "data" / "factor_of_two.json"
 COPY = OUT.parent / "factor_of_two"
 FACTORS = (0.5, 2.0)
 FLOATS, LEVELS = "floats", "levels"
 LINES = ("regret / static", "loss, noise", "cost / default", "excess", "steps 200 to 400")  # that are losses
 OPTIONS = Options("develop")
-TABLE = runpy.run_path(str(ROOT / "tools" / "engine_constants.py"))
-HEADERS = runpy.run_path(str(ROOT / "src" / "rasp_tuner" / "engine" / "kernel" / "build.py"))["CONSTANTS"]
+TABLE = runpy.run_path(str(REPOSITORY / "tools" / "engine_constants.py"))
+HEADERS = runpy.run_path(str(REPOSITORY / "src" / "rasp_tuner" / "engine" / "kernel" / "build.py"))["CONSTANTS"]
 
 
 def cells(kind: str, of_model: bool) -> list[Cell]:
@@ -107,7 +107,7 @@ def _assigned(text: str) -> Iterator[tuple[str, ast.expr]]:
             yield target.id, value
             if isinstance(value, ast.Dict):
                 for key, pair in zip(value.keys, value.values, strict=True):
-                    if isinstance(key, ast.Constant) and isinstance(pair, ast.Tuple):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(pair, ast.Tuple):
                         yield f"{target.id}: {key.value}", pair.elts[0]
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
             for own, given in zip(target.elts, value.elts, strict=True):
@@ -117,7 +117,7 @@ def _assigned(text: str) -> Iterator[tuple[str, ast.expr]]:
 
 def copied(tree: str, file: str, name: str, factor: float) -> source.Source:
     """A copy of the library with one constant moved, built."""
-    src, package = COPY / "src", ROOT / "src" / "rasp_tuner"
+    src, package = COPY / "src", REPOSITORY / "src" / "rasp_tuner"
     shutil.rmtree(src, ignore_errors=True)
     shutil.copytree(package, src / "rasp_tuner", ignore=shutil.ignore_patterns("__pycache__"))
     target = src / "rasp_tuner" / (file if file.startswith("core/") else f"engine/{file}")
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(key, json.dumps(known[key]["effects"]), flush=True)
 
 
-def _effects(tree: str, constant: Any, beds: dict[str, Any], base: dict[str, Results]) -> dict[str, Any]:
+def _effects(tree: str, constant: Any, beds: dict[str, Bed], base: dict[str, Results]) -> dict[str, Any]:
     """Factor -> bed -> effect; or what went wrong."""
     found: dict[str, Any] = {}
     for factor in FACTORS:
@@ -189,4 +189,4 @@ def _effects(tree: str, constant: Any, beds: dict[str, Any], base: dict[str, Res
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
