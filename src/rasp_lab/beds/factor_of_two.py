@@ -32,13 +32,14 @@ from rasp_lab.beds.runner import Cell, Results, measure
 from rasp_lab.beds.table import LEAST
 
 FOUND = Path(__file__).parents[1] / "data" / "factor_of_two.json"
+PACKAGE = REPOSITORY / "src" / "rasp_tuner"
 COPY = OUT.parent / "factor_of_two"
 FACTORS = (0.5, 2.0)
 FLOATS, LEVELS = "floats", "levels"
 LINES = ("regret / static", "loss, noise", "cost / default", "excess", "steps 200 to 400")  # that are losses
 OPTIONS = Options("develop")
 TABLE = runpy.run_path(str(REPOSITORY / "tools" / "engine_constants.py"))
-HEADERS = runpy.run_path(str(REPOSITORY / "src" / "rasp_tuner" / "engine" / "kernel" / "build.py"))["CONSTANTS"]
+HEADERS = runpy.run_path(str(PACKAGE / "engine" / "kernel" / "build.py"))["CONSTANTS"]
 
 
 def cells(kind: str, of_model: bool) -> list[Cell]:
@@ -81,7 +82,7 @@ def moved(value: object, factor: float) -> object:
 
 def changed(text: str, name: str, factor: float) -> str:
     """The source of a module with one constant moved."""
-    for target, value in _assigned(text):
+    for target, value in assigned(text):
         if target == name:
             new = moved(_number(value), factor)
             array = "np.array" in (ast.get_source_segment(text, value) or "")
@@ -98,7 +99,7 @@ def _number(value: ast.expr) -> Any:
     return eval(compile(ast.Expression(value), "constant", "eval"), names)  # noqa: S307 - of our own source
 
 
-def _assigned(text: str) -> Iterator[tuple[str, ast.expr]]:
+def assigned(text: str) -> Iterator[tuple[str, ast.expr]]:
     for node in ast.parse(text).body:
         if not isinstance(node, ast.Assign):
             continue
@@ -115,12 +116,17 @@ def _assigned(text: str) -> Iterator[tuple[str, ast.expr]]:
                     yield own.id, given
 
 
+def module_of(file: str) -> Path:
+    """Where the table's file is."""
+    return PACKAGE / (file if file.startswith("core/") else f"engine/{file}")
+
+
 def copied(tree: str, file: str, name: str, factor: float) -> source.Source:
     """A copy of the library with one constant moved, built."""
-    src, package = COPY / "src", REPOSITORY / "src" / "rasp_tuner"
+    src = COPY / "src"
     shutil.rmtree(src, ignore_errors=True)
-    shutil.copytree(package, src / "rasp_tuner", ignore=shutil.ignore_patterns("__pycache__"))
-    target = src / "rasp_tuner" / (file if file.startswith("core/") else f"engine/{file}")
+    shutil.copytree(PACKAGE, src / "rasp_tuner", ignore=shutil.ignore_patterns("__pycache__"))
+    target = src / "rasp_tuner" / module_of(file).relative_to(PACKAGE)
     target.write_text(changed(target.read_text(encoding="utf-8"), name, factor), encoding="utf-8")
     for header, files in HEADERS.items():
         if any(file.endswith(own.lstrip("./")) and name in names.split() for own, names in files.items()):
