@@ -28,7 +28,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
-from rasp_tuner.engine.gp.rows import ROW_ARRAYS, StoredRows
+from rasp_tuner.engine.gp.rows import StoredRows
 
 LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
 JITTER = 1e-8  # of the level's variance: keeps matrices of equal rows regular
@@ -58,7 +58,7 @@ PRIORS = {
     "ell": (1.0, 1.0),  # squared length of the residual
     "hot": (4.0, 1.0),  # effect of each of few levels, against the slope over them
 }
-NO_CONTEXTS = np.zeros((0, 0))  # of a compiled fit, which has them as z
+NO_CONTEXTS = np.zeros((0, 0))  # of a compiled fit, which has its own
 H = len(PRIORS)
 GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT = range(H)
 
@@ -86,10 +86,13 @@ class Rows(NamedTuple):
     points: Array  # [n, d]
     features: Features
     contexts: Array  # [n, d_c]
-    y: Array  # [n] mean target of each row's samples; compiled, of a fit, as it is fitted
+    y: Array  # [n] mean target of each row's samples
     counts: Array  # [n] samples in each row
     trust: Array  # [n] from LEAST_TRUST to 1: weights of the noise as a scale mixture
     times: Array  # [n] step of the latest sample
+
+
+NO_ROWS = Rows(NO_CONTEXTS, Features(*[NO_CONTEXTS] * 4), *[NO_CONTEXTS] * 5)
 
 
 class Weights(NamedTuple):
@@ -119,10 +122,10 @@ class Fit(NamedTuple):
     """The posterior of all rows."""
 
     knobs: Knobs
-    rows: Rows
+    rows: Rows  # NO_ROWS where it is compiled
     metric: ContextMetric
     weights: Weights
-    z: Array  # [n, d_c] contexts in deviations
+    z: Array  # [n, d_c] contexts in deviations; NO_CONTEXTS where it is compiled
     half: Array | None  # [n, n] inverse of the Cholesky factor of the covariance of the rows' means; None if compiled
     alpha: Array  # [n]
     noises: Array  # [n] of the rows' means, in units of a^2
@@ -366,24 +369,13 @@ def climbed(
 def fitted(
     knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float, ready: Ready | None = None
 ) -> Fit:
-    """The posterior of the rows; what is ready only saves time."""
-    if knobs.tables is not None:
-        return taken(knobs, _stored(rows), metric, theta, level, np.ones(1))
+    """The posterior of the rows, in NumPy; what is ready only saves time."""
     targets, weights = ready.targets if ready is not None else Targets.of(rows.y), Weights.of(theta, knobs, level)
     bounded = metric.bounded(rows.contexts) if ready is None or ready.bounded is None else ready.bounded
     z = weighted(bounded, weights.relevance)
     found = numpy_pass(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit)
     return Fit(knobs, rows, metric, weights, z, *parts, targets.unit, None, theta)
-
-
-def _stored(rows: Rows) -> StoredRows:
-    """Rows whose only loss is y."""
-    stored = StoredRows(rows.points.shape[1], rows.contexts.shape[1], 1, len(rows.y))
-    none = np.zeros(len(rows.y))
-    names = {**rows._asdict(), "losses": rows.y[:, None], "failed": none, "own": none}
-    stored.restore({name: names[name] for name in ROW_ARRAYS})
-    return stored
 
 
 def taken(
@@ -410,12 +402,8 @@ def taken(
         flat = weights.flat(metric)
     made = native_gp.blank_fit(tables, n, flat, H, width, level, spare)
     center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept)
-    part, d, p, q, e = made.part, tables.d, tables.p, tables.q, tables.e
-    features = Features(part("effects", n, p), part("curved", n, q), part("mean", n), part("embedding", n, e))
-    counts, trust, times, y = (part(name, n) for name in ("counts", "trust", "times", "y"))
-    rows = Rows(part("points", n, d), features, NO_CONTEXTS, y, counts, trust, times)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
-    return Fit(knobs, rows, metric, weights, part("z", n, width), *parts)
+    return Fit(knobs, NO_ROWS, metric, weights, NO_CONTEXTS, *parts)
 
 
 def _scatter(repeats: Array, scale: float) -> float:

@@ -5,7 +5,6 @@ Every count that C is told comes from the shape of an array here, and every arra
 
 import ctypes
 import itertools
-import math
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -147,11 +146,6 @@ class NativeFit(NamedTuple):
     pairs: Array  # [3, n, n] covariance without level and noise, kc and kt; up to the diagonal
     alpha: Array
     noises: Array
-
-    def part(self, name: str, *shape: int) -> Array:
-        """What GpFit calls so."""
-        at = self.places.at[name]
-        return self.block[at // 8 :][: math.prod(shape)].reshape(shape)
 
 
 class FitPlaces(NamedTuple):

@@ -65,9 +65,7 @@ class ContextPosterior:
         return linear
 
     def mean(self, points: Array) -> Array:
-        """[m] at points [m, d]."""
-        if self.native is not None:
-            return self.native.joint(points)[0]
+        """[m] at points [m, d]; in NumPy."""
         f = self.fit.knobs.features(points)
         effects, curved, constant, residual = self._linear
         mean: Array = f.mean + f.effects @ effects + f.curved @ curved + constant + self._residual(f) @ residual
