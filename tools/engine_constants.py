@@ -5,20 +5,23 @@ comment behind it, or the one right above, says what it bounds. It prints how ma
 """
 
 import ast
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ENGINE = ROOT / "src" / "rasp_tuner" / "engine"
 CORE = ROOT / "src" / "rasp_tuner" / "core"
-SHARED = [CORE / name for name in ("context_bounds.py", "context_metric.py", "trusted_range.py")]
+SHARED = [CORE / name for name in ("common_constants.py", "context_bounds.py", "context_metric.py", "trusted_range.py")]
 PAGE = ROOT / "docs" / "ENGINE_CONSTANTS.md"
 PRIORS = "PRIORS"  # of gp/model.py: a dict of prior medians and deviations, each of which is a constant
 EXTREME = 1e5  # and its inverse: a number beyond only keeps arithmetic finite, or files sane
 JUDGEMENT, MEMORY, FINITE = "Judgement", "Sizes of memory and work", "Arithmetic kept finite, equal numbers equal"
+FACTS = "Facts of mathematics"
+LABELS = {"OUTLIER", "FAILED"}  # numbers that stand for words
 NAMES = {  # of the kinds but the first; a number beyond EXTREME is of the last
     MEMORY: [
         "SCALE_SAMPLES",
@@ -37,6 +40,7 @@ NAMES = {  # of the kinds but the first; a number beyond EXTREME is of the last
         "SPARE_SLOTS",
         "WINDOW_SAMPLES",
         "RANK",
+        "NOISES",
         "SKETCH_DIMENSIONS",
         "MERGE_CANDIDATES",
         "CHUNK",
@@ -48,12 +52,26 @@ NAMES = {  # of the kinds but the first; a number beyond EXTREME is of the last
         "DYNAMIC_SHARED_MEMORY",
         "THREADS_FROM_TUNERS",
         "MOST_COMPILED_KNOBS",
+        "DESCENTS",
+        "BEST_ROWS",
+        "MERGE_STEPS",
+        "FRACTIONS",
+        "STEP_LENGTHS",
+        "YOUNG_EXTRA_STEPS",
+        "COMPONENTS_EVERY_STEPS",
+        "MOVING_LOOK_EVERY_STEPS",
+        "MOVING_SETTLED_SAMPLES",
+        "MOVING_IDLE_NATS",
+        "SCALES_SETTLED_SAMPLES",
+        "LOOK_EVERY_STEPS",
     ],
+    FACTS: ["NORMAL_80", "NORMAL_90", "CHI2_MEDIAN", "UNIT", "GOLDEN", "FIRST", "SECOND", "NODES"],
     FINITE: [
         "FAR",
         "FARTHEST_LOG",
         "FARTHEST_GAP",
         "FARTHEST_THETA",
+        "FARTHEST_UNIT",
         "FARTHEST_OPTIMUM",
         "LEAST_TOP",
         "MOST_NATS",
@@ -79,10 +97,17 @@ of what it takes from `core`: {count} constants. What is computed from others is
 | judgement | {judgement} | decide what is believed and chosen; of these {priors} are priors of hyperparameters |
 | sizes of memory and work | {memory} | bound memory and time |
 | arithmetic kept finite | {finite} | bound what no ordinary data reach: overflow, rounding, files |
+| facts of mathematics | {facts} | quantiles, places where an integral is summed, a known generator |
 
 `PRIORS` are pairs: the prior median of a hyperparameter, and the deviation of its logarithm.
+
+The last two columns of the first table say what half and twice the value do on small beds: the mean change of the
+logarithm of the loss, with its standard error; above 0 is worse. "None" means that no run changed at all, an empty cell
+that it was not tried yet. `python -m rasp_lab.beds.factor_of_two` tries what is missing.
 """
 COLUMNS = ["| file | name | value | what it bounds |", "|---|---|---|---|"]
+MOVED_COLUMNS = ["| file | name | value | what it bounds | halved | doubled |", "|---|---|---|---|---|---|"]
+MOVED = ROOT / "src" / "rasp_lab" / "data" / "factor_of_two.json"  # what rasp_lab/beds/factor_of_two.py has found
 
 
 class Constant(NamedTuple):
@@ -102,15 +127,36 @@ def constants(folder: Path = ENGINE) -> list[Constant]:
 
 def page(found: list[Constant]) -> str:
     """The page as Markdown."""
-    kinds = {kind: [one for one in found if kind_of(one) == kind] for kind in (JUDGEMENT, MEMORY, FINITE)}
-    judgement, memory, finite = map(len, kinds.values())
+    kinds = {kind: [one for one in found if kind_of(one) == kind] for kind in (JUDGEMENT, MEMORY, FINITE, FACTS)}
+    judgement, memory, finite, facts = map(len, kinds.values())
     priors = sum(one.name.startswith(PRIORS) for one in found)
-    head = HEAD.format(count=len(found), judgement=judgement, memory=memory, finite=finite, priors=priors)
+    head = HEAD.format(count=len(found), judgement=judgement, memory=memory, finite=finite, facts=facts, priors=priors)
+    known = json.loads(MOVED.read_text()) if MOVED.exists() else {}
     parts = []
     for kind, ones in kinds.items():
         rows = [f"| {one.file} | `{one.name}` | {one.value} | {one.bounds} |" for one in ones]
-        parts.append("\n".join([f"## {kind}: {len(ones)}", "", *COLUMNS, *rows]))
+        if kind == JUDGEMENT:
+            rows = [
+                row + "".join(f" {cell} |" for cell in moved(one, known)) for row, one in zip(rows, ones, strict=True)
+            ]
+        columns = MOVED_COLUMNS if kind == JUDGEMENT else COLUMNS
+        parts.append("\n".join([f"## {kind}: {len(ones)}", "", *columns, *rows]))
     return "\n".join([head, "\n\n".join(parts), ""])
+
+
+def moved(constant: Constant, known: dict[str, Any]) -> tuple[str, str]:
+    """What half and twice the value do, if that was tried with this value."""
+    found = known.get(f"{constant.file}: {constant.name}", {})
+    if found.get("value") != constant.value:
+        return "", ""
+    return _shown(found["effects"]["0.5"]), _shown(found["effects"]["2"])
+
+
+def _shown(effects: dict[str, Any]) -> str:
+    if "error" in effects:
+        return "fails"
+    changed = {bed: one for bed, one in effects.items() if one[2]}
+    return "; ".join(f"{bed} {mean:+.2f} ± {error:.2f}" for bed, (mean, error, _) in changed.items()) or "none"
 
 
 def kind_of(constant: Constant) -> str:
@@ -141,7 +187,7 @@ def _of_file(file: Path, name: str) -> Iterator[Constant]:
                     yield Constant(name, f"{PRIORS}: {key.value}", shown, _comment(lines, value))
             continue
         for own, value in zip(names, values, strict=True):
-            if own.isupper() and _is_number(value):
+            if own.isupper() and own not in LABELS and _is_number(value):
                 shown = " ".join((ast.get_source_segment(text, value) or "").split())
                 yield Constant(name, own, shown, _comment(lines, node))
 

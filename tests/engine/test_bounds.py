@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from rasp_tuner.core.common_constants import FADING_SAMPLES
 from rasp_tuner.core.context_bounds import ContextBounds
-from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, TrustedRange
+from rasp_tuner.core.trusted_range import TrustedRange
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.metric_evidence import by_column, changes, observe_extreme, says_nothing
@@ -40,7 +41,7 @@ def test_two_absurd_values_move_nothing_and_three_are_a_regime(absurd):
 
 
 def test_values_that_are_far_apart_in_time_do_not_count_together():
-    rare = [0.0, 1.0] * int(AGREE_WITHIN_SAMPLES / 2.0 + 1.0)
+    rare = [0.0, 1.0] * int(FADING_SAMPLES / 2.0 + 1.0)
     assert ends(shown([*rare, 1e9, *rare, 1e9, *rare, 1e9, *rare])) == (0.0, 1.0)
 
 

@@ -3,9 +3,10 @@ import pytest
 from teaching import teach
 
 from rasp_tuner import Float, Tuner
+from rasp_tuner.core.common_constants import RECENT_STEPS
 from rasp_tuner.engine.kernel import choose, memory, native, pooled_prior
 from rasp_tuner.engine.kernel.belief import Belief, shapes
-from rasp_tuner.engine.kernel.believe import NARROW_WIDTH, RECENT_STEPS, box, minimisers
+from rasp_tuner.engine.kernel.believe import NARROW_WIDTH, box, minimisers
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.masks import ALL_ROWS
 from rasp_tuner.engine.kernel.outliers import targets

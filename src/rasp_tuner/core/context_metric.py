@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import NORMAL_FROM_SAMPLES, ODD_DEVIATIONS
 from rasp_tuner.core.numerics import LARGEST, Array
 
-LINEAR_DEVIATIONS = 3.0  # up to which a context counts linearly; beyond, logarithmically
-TRIMMED_SHARE, TRIM_FROM = 0.02, 5  # of the rows on either side, at least one of so many
+TRIMMED_SHARE = 0.02  # of the rows on either side, at least one once it is known what is normal
 EARLY_SAMPLES = 10.0  # at which the spread is believed to within a factor of two: before, more is expected to come
 FARTHEST = 1e6  # deviations
 ALIKE = 0.5  # likeness from which on two contexts are called alike
@@ -33,7 +33,7 @@ class ContextMetric(NamedTuple):
         """From the contexts [n, d_c] of all rows, n >= 1, which hold so many samples."""
         ordered = np.sort(contexts, axis=0)
         n = len(ordered)
-        trimmed = max(1, int(np.ceil(TRIMMED_SHARE * n))) if n >= TRIM_FROM else 0
+        trimmed = max(1, int(np.ceil(TRIMMED_SHARE * n))) if n >= NORMAL_FROM_SAMPLES else 0
         median: Array = ordered[n // 2]
         inside = np.abs(ordered[trimmed : n - trimmed] - median).mean(axis=0)
         deviation = _unless_tiny(inside, np.abs(ordered - median).mean(axis=0), median, n)
@@ -41,8 +41,8 @@ class ContextMetric(NamedTuple):
 
     def bounded(self, contexts: Array) -> Array:
         """Contexts [..., d_c] in deviations from the median, beyond three their logarithm."""
-        far = (contexts - self.median) / (LINEAR_DEVIATIONS * self.deviation)
-        bounded: Array = LINEAR_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
+        far = (contexts - self.median) / (ODD_DEVIATIONS * self.deviation)
+        bounded: Array = ODD_DEVIATIONS * np.arcsinh(np.minimum(np.maximum(far, -FARTHEST), FARTHEST))
         return bounded
 
     def z(self, contexts: Array, relevance: Array) -> Array:
@@ -67,7 +67,7 @@ def z_of_many(contexts: Array, used: NDArray[np.bool_]) -> Array:
     counts, place = np.maximum(used.sum(axis=1), 1)[:, None, None], np.arange(used.shape[1])[:, None]
     ordered = np.sort(np.where(used[:, :, None], contexts, LARGEST), axis=1)  # those in use come first
     median = np.take_along_axis(ordered, counts // 2 * (counts > 1), axis=1)
-    trimmed = np.where(counts >= TRIM_FROM, np.maximum(np.ceil(TRIMMED_SHARE * counts), 1.0), 0.0)
+    trimmed = np.where(counts >= NORMAL_FROM_SAMPLES, np.maximum(np.ceil(TRIMMED_SHARE * counts), 1.0), 0.0)
     far = np.where(place < counts, np.abs(ordered - median), 0.0)
     inner = np.where((place >= trimmed) & (place < counts - trimmed), far, 0.0)
     inside, everything = inner.sum(axis=1, keepdims=True), far.sum(axis=1, keepdims=True)

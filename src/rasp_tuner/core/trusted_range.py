@@ -14,10 +14,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import FADING_SAMPLES
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
 
-AGREE_WITHIN_SAMPLES = 50.0  # values beyond an end count together if they came within so many
 KNOWN_FROM_SAMPLES = 12.0  # on: the third of fewer values from either end leaves out half of what is normal
 NOTHING = -4.0 * LARGEST  # below every value: no end yet
 SHORT = 32  # numbers, up to which one look at each costs less than NumPy
@@ -76,7 +76,7 @@ class TrustedRange:
     def _passed(self, rows: Places, places: Places, values: Array) -> bool:
         """Take in values [h] that passed ends; whether they moved any: the third one does, and becomes the end."""
         ends, now = self.ends[rows, places], self.seen[rows]
-        late = self.since[rows, :, places] < (now - AGREE_WITHIN_SAMPLES)[:, None]
+        late = self.since[rows, :, places] < (now - FADING_SAMPLES)[:, None]
         beyond = np.where(late, ends[:, None], self.beyond[rows, :, places])  # [h, 2]
         least = beyond.argmin(axis=1)
         lower = beyond[np.arange(len(rows)), least]

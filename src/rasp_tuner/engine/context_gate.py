@@ -27,8 +27,8 @@ from rasp_tuner.types import Explanation, Why
 
 log = logging.getLogger("rasp_tuner")
 TRUSTED_NATS = 3.0  # odds of twenty to one
-LEAST_NATS = -3.0  # a context may become useful late
-MOST_NATS_A_SAMPLE = 6.0  # that one sample adds or takes
+LEAST_NATS = -TRUSTED_NATS  # a context may become useful late
+MOST_NATS_A_SAMPLE = 2.0 * TRUSTED_NATS  # that one sample adds or takes
 COMPARE_FROM_SAMPLES = 3  # more than knobs: before, forecasts are not compared
 FIELDS = {
     "evidence": Field((), LEAST_NATS, MOST_NATS_A_SAMPLE * MOST_SAMPLES),

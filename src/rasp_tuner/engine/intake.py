@@ -18,10 +18,11 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import FADING_SAMPLES
 from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES, KNOWN_FROM_SAMPLES
+from rasp_tuner.core.trusted_range import KNOWN_FROM_SAMPLES
 from rasp_tuner.engine.intake_notes import MOST_FIRST, IntakeNotes
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places
@@ -131,7 +132,7 @@ def see_and_learn(to: Learners, trials: Trials) -> None:
 def _surprises(to: Learners, trials: Trials) -> tuple[list[Change], Flags]:
     """How metrics would have had to change to explain the trials; and where [B] such a change is large."""
     seen, objective = to.losses.seen, to.objective
-    may = ~trials.failed & (seen >= KNOWN_FROM_SAMPLES) & (seen - to.notes.changed_at > AGREE_WITHIN_SAMPLES)
+    may = ~trials.failed & (seen >= KNOWN_FROM_SAMPLES) & (seen - to.notes.changed_at > FADING_SAMPLES)
     if not may.any():
         none = np.zeros(len(seen))
         return [Change(none, none + 1.0, none == 0.0, none)] * len(objective.metrics), may
@@ -162,7 +163,7 @@ def _left_out(to: Learners, alone: Flags) -> Flags:
     """
     seen, notes = to.losses.seen, to.notes
     absurd = alone & _absurd(to, trials_of(to.watch.trials[:, 0], to.dims))
-    rare = absurd & (seen - notes.left_out_at > AGREE_WITHIN_SAMPLES)
+    rare = absurd & (seen - notes.left_out_at > FADING_SAMPLES)
     notes.left_out_at[absurd] = seen[absurd]
     return rare
 

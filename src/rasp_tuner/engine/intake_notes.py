@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import FADING_SAMPLES
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
-from rasp_tuner.core.trusted_range import AGREE_WITHIN_SAMPLES
 from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.trials import Trials, rows_field, trials_of
 
@@ -15,7 +15,7 @@ PUT_ASIDE = "put aside: it is far from what was expected, and the next runs show
 SAYS_NOTHING = "left out: a first value of 0 or less, where all were above it, may be false"
 
 MOST_FIRST = 24  # trials kept: what fails counts for no metric
-LONG_AGO = -AGREE_WITHIN_SAMPLES
+LONG_AGO = -FADING_SAMPLES
 FIELDS = {
     "open": Field(("B",), 0.0, 1.0, whole=True),
     "left_out_at": Field(("B",), LONG_AGO, MOST_SAMPLES, whole=True),

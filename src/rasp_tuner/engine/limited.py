@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import LIKELY
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal
@@ -25,8 +26,7 @@ from rasp_tuner.space import Layout
 from rasp_tuner.types import KEPT, Margin, Metric, Why
 
 MOST_CREDIT = 2.0  # broken limits that may be risked at once: at the start, and after a long time without any
-LIKELY_KEPT = 0.5  # probability: below, only a first step is tried while something better is known
-MAY_BE_KEPT = 0.25  # probability: below, not even that
+MAY_BE_KEPT = 0.5 * LIKELY  # probability, below which not even a first step is tried; below LIKELY, only that
 TRIED = 24  # of the latest points that are looked at as safe ground
 FEW_LEVELS = 3  # of a knob that is switched, rather than moved
 FRACTIONS = [0.75**i for i in range(1, 13)]  # of the way from safe ground to a proposal
@@ -79,7 +79,7 @@ class LimitedEngine:
             return wanted
         ground = self._safe_ground(context)
         kept = self._kept(context, ground)
-        if kept.max() < LIKELY_KEPT:
+        if kept.max() < LIKELY:
             return self._towards_limits(context, current, rng) or wanted
         start = self._best_of(context, ground, kept)
         reached = self._reached(context, start, point, rng.permutation(len(point)))
@@ -198,7 +198,7 @@ class LimitedEngine:
 
     def _allowed(self, kept: float) -> bool:
         """Whether a suggestion keeps the limits, or likely does and the risk may be taken."""
-        return kept >= KEPT or (kept >= LIKELY_KEPT and 1.0 - kept <= self._credit)
+        return kept >= KEPT or (kept >= LIKELY and 1.0 - kept <= self._credit)
 
     def _account(self, context: Array, asked: Array | None, metrics: Mapping[str, float] | None) -> None:
         """Book whether an own suggestion broke a limit; a failure did."""

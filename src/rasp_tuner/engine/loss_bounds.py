@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import NORMAL_FROM_SAMPLES
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.trusted_range import KNOWN_FROM_SAMPLES, TrustedRange
 
 TIMES = 1000.0  # the level or the width of what was seen, whichever is more: settings may be ruinous, levels may differ
 GOOD_SHARE = 0.1  # of that, for what is better than all before: enough to be the best, and to be looked at again
-FIRST_SAMPLES = 5.0  # up to which one value proves as much as two: what is normal is not known yet
 
 
 class LossBounds(TrustedRange):
@@ -36,7 +36,7 @@ class LossBounds(TrustedRange):
     def proven(self) -> Array:
         """[B, 2 C] upper ends that two values have reached, or one of the first few: of the columns, then turned."""
         first, second = self.beyond[:, 0], self.beyond[:, 1]
-        few = (self.seen <= FIRST_SAMPLES)[:, None]
+        few = (self.seen <= NORMAL_FROM_SAMPLES)[:, None]
         proven: Array = np.where(few, np.maximum(first, second), np.minimum(first, second))
         return proven
 

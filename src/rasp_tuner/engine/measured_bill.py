@@ -29,13 +29,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import NOISE_DEVIATIONS
 from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.engine.budget import MOST_PRICE, START_STEPS
 from rasp_tuner.engine.family import Trial
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
-from rasp_tuner.engine.stops import NOISE_DEVIATIONS, STAKE
+from rasp_tuner.engine.stops import STAKE
 from rasp_tuner.types import Budget
 
 MOST_SHARE, MOST_DEVIATIONS = 0.5, 3.0  # of one run: more is an outlier

@@ -3,19 +3,20 @@
 Every function is about one objective: of one tuner, whose losses are [C], or of B tuners, whose losses are [B, C].
 """
 
+from rasp_tuner.core.common_constants import FEWEST_SAMPLES
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.loss_bounds import LossBounds
 from rasp_tuner.engine.objective import LEAST_LOG, Objective
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, columns_of, numbers_of, rows_of
 from rasp_tuner.engine.unit_watch import Change
 
-LEAP, LEAP_SAMPLES = 50.0, 4  # two values so many times the others, of so many or more, call for logarithms
+LEAP = 50.0  # two values so many times the others call for logarithms
 
 
 def leaps(objective: Objective, bounds: LossBounds, losses: Array) -> Condition:
     """Whether a sample is so many times all that was seen before that it would drown it on a linear scale."""
     high, value = _columns(objective, bounds.high)[0], columns_of(losses)[0]
-    open_ = objective.one_open & objective.positive[0] & (objective.seen >= LEAP_SAMPLES)
+    open_ = objective.one_open & objective.positive[0] & (objective.seen >= FEWEST_SAMPLES)
     return open_ & (value > LEAP * high) & (high > 0.0)
 
 

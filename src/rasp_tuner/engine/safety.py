@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import NOISE_DEVIATIONS
 from rasp_tuner.core.numerics import SMALLEST, Array
 from rasp_tuner.core.state_checks import Field
 from rasp_tuner.engine.budget import BudgetLedger
@@ -18,7 +19,6 @@ from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, chosen, erfc, numbers_of, restored, saved
 from rasp_tuner.space.rules import Rules
 
-SURPRISE_DEVIATIONS = 2.0  # that one sample may move what a run is taken to have cost: more is an outlier
 PROVEN = 0.8  # probability of being better than the default from which on another point is recommended, or tried
 EARN_BACK_STEPS = 10.0  # within which a change of settings must earn back what it costs
 CALIBRATION_RATE = 0.1  # of one step, in logarithms
@@ -50,7 +50,7 @@ class Against(NamedTuple):
         n, (own, default) = numbers_of(y), self.variances
         shared = 0.5 * (self.deviation**2 + own - default)  # covariance of the difference and what was seen
         gain = shared / n.clip(own + noise, SMALLEST, None)
-        most = SURPRISE_DEVIATIONS * n.sqrt(own + noise)
+        most = NOISE_DEVIATIONS * n.sqrt(own + noise)
         surprise = n.clip(y - self.expected, -most, most)
         return self.mean + gain * surprise
 

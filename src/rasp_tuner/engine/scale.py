@@ -13,17 +13,18 @@ from rasp_tuner.engine.scalar_or_batch import Condition, Number
 
 NEIGHBOURS = 8  # samples of similar context that count as one situation
 LEVEL_VARIANCE = 0.3  # of log(metric) between situations: a deviation of 1.7 times
-MOST_WITHIN = 0.6  # the variance of log(metric) within a situation: a deviation of 2.2 times
+MOST_WITHIN = 2.0 * LEVEL_VARIANCE  # the variance of log(metric) within a situation: a deviation of 2.2 times
 LEVEL_RATIO = 6.0  # of the whole variance to that within a situation
-LOOKS = ((32, 4), (128, 16))  # up to so many samples it is looked at one step in so many
-LATER_LOOKS, FIRST_LOOK = 64, 16  # after those one step in so many; and from so many samples on
+FIRST_LOOK = 2 * NEIGHBOURS  # samples
+LOOK_EVERY_STEPS = (4, 16, 64)  # up to so many times NEIGHBOURS of samples; the last for good
 
 
 def due(seen: Number) -> Condition:
     """Whether to look at the scale after so many samples: often while little is known."""
-    often = seen % LATER_LOOKS == 0
-    for most, every in LOOKS:
-        often = often | ((seen <= most) & (seen % every == 0))
+    *first, last = LOOK_EVERY_STEPS
+    often = seen % last == 0
+    for every in first:
+        often = often | ((seen <= NEIGHBOURS * every) & (seen % every == 0))
     return often & (seen >= FIRST_LOOK)
 
 
@@ -32,7 +33,7 @@ def levels_apart(contexts: Array, logs: Array, used: Flags) -> Flags:
 
     Of samples [B, n] in use, the contexts [B, n, c] in units of their metric, and the logarithms [B, n] of the values.
     """
-    if logs.shape[1] < 2 * NEIGHBOURS:
+    if logs.shape[1] < FIRST_LOOK:
         return np.zeros(len(used), dtype=bool)
     far = np.where(used[:, None], _gaps(np.where(used[:, :, None], contexts, 0.0)), np.inf)
     alike = np.argsort(far, axis=2, stable=True)[:, :, :NEIGHBOURS]
@@ -40,7 +41,7 @@ def levels_apart(contexts: Array, logs: Array, used: Flags) -> Flags:
     within = _mean(np.var(near, axis=2, correction=1), used)
     total = _mean((logs - _mean(logs, used)[:, None]) ** 2, used)
     apart: Flags = (within < MOST_WITHIN) & (total - within > LEVEL_VARIANCE) & (total > LEVEL_RATIO * within)
-    apart &= used.sum(axis=1) >= 2 * NEIGHBOURS
+    apart &= used.sum(axis=1) >= FIRST_LOOK
     return apart
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import CHANGE_IN_A_ROW, NOISE_DEVIATIONS
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import Field, checked
 from rasp_tuner.engine.objective import Objective
@@ -19,10 +20,8 @@ from rasp_tuner.engine.safety import Against
 
 STAKE = 0.25  # of the default's loss
 STAKE_OF_LEFT = 0.5  # of what the budget has left, at most
-NOISE_DEVIATIONS = 2.0  # of one run and of the default's level, at least
 MOST_STAKE = 3.0  # of the default's loss: where that would not tell a bad run from noise, no run is ended
 MOST_BEYOND = 1.0  # of the loss at which a run was ended, by which it is taken to have been worse, unless it was known
-STOPS_IN_A_ROW = 2  # after which the default runs: either these settings are bad, or the default's level has changed
 FAR = 5.0  # deviations, beyond which the hazard of a normal number has its asymptotic form
 
 ENDED = "the run was ended there, and would have come to this or worse"
@@ -41,17 +40,17 @@ class StopsInARow:
 
     @property
     def many(self) -> bool:
-        return self.count >= STOPS_IN_A_ROW
+        return self.count >= CHANGE_IN_A_ROW
 
     def observe(self, ended: bool) -> None:
-        self.count = min(self.count + 1, STOPS_IN_A_ROW) if ended else 0
+        self.count = min(self.count + 1, CHANGE_IN_A_ROW) if ended else 0
 
     def state(self) -> dict[str, Array]:
         return {"count": np.array(float(self.count))}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """The first snapshots of 0.2 have none."""
-        fields = {"count": Field((), 0.0, STOPS_IN_A_ROW, whole=True)}
+        fields = {"count": Field((), 0.0, CHANGE_IN_A_ROW, whole=True)}
         self.count = int(checked(state, fields, {})["count"]) if "count" in state else 0
 
 

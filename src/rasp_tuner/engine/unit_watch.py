@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, ODD_DEVIATIONS
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import Field, checked
 from rasp_tuner.core.trusted_range import Flags
@@ -23,10 +24,10 @@ from rasp_tuner.engine.kernel.state import Dims
 from rasp_tuner.engine.scalar_or_batch import Condition, Number, numbers_of
 from rasp_tuner.engine.trials import rows_field
 
-SURPRISING_DEVIATIONS = 5.0  # from what was expected: a normal number is never so far away
-LEAST_FACTOR, MOST_FACTOR = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
+SURPRISING_DEVIATIONS = ABSURD_DEVIATIONS  # from what was expected
+LEAST_FACTOR, FARTHEST_UNIT = math.log(5.0), math.log(1e12)  # less may well be the world; more is no unit
 SHIFT_WIDTHS = 3.0  # of what a metric was so far: a smaller shift may be the world's
-AGREE_DEVIATIONS, AGREE_SHARE = 3.0, 0.1  # within which changes are one; the share is of the change: no model is exact
+AGREE_SHARE = 0.1  # of a change, within which, or within odd deviations, changes are one: no model is exact
 LEAST_VARIANCE = 1e-200  # of a change, where nothing is noisy
 H = 5  # samples that agree are a change: fewer may be chance where outliers are many
 
@@ -74,7 +75,7 @@ class UnitWatch:
         count, used = np.maximum(self.count, 1.0)[:, None], self._used()[:, :, None]
         mean = (used * self.sizes).sum(axis=1) / count
         unsure = np.sqrt(deviation**2 + (used * self.variances).sum(axis=1) / count**2)
-        room = np.maximum(AGREE_DEVIATIONS * unsure, AGREE_SHARE * np.abs(mean))
+        room = np.maximum(ODD_DEVIATIONS * unsure, AGREE_SHARE * np.abs(mean))
         alike = (self.possible > 0.0) & (factor == self.factor) & (np.abs(size - mean) <= room)
         agreeing: Flags = (large > 0.0) & (alike | (self.count == 0.0)[:, None])
         return agreeing
@@ -103,7 +104,7 @@ class UnitWatch:
         """[B] whether enough agree, at more than one setting, and one metric alone explains them, by a likely unit."""
         points = self.trials[:, :, :knobs]
         other = (points != points[:, :1]).any(axis=2) & self._used()
-        absurd = (self.possible * self.factor * (np.abs(self.sizes[:, 0]) > MOST_FACTOR)).any(axis=1)
+        absurd = (self.possible * self.factor * (np.abs(self.sizes[:, 0]) > FARTHEST_UNIT)).any(axis=1)
         confirmed: Flags = self.full() & other.any(axis=1) & (self.possible.sum(axis=1) == 1.0) & ~absurd
         return confirmed
 

@@ -29,6 +29,7 @@ SAME = 1e-12  # as near to home is at home
 BISECTIONS = 7  # of the way back to the default: within a hundredth of the box
 MOST_DIRECTIONS = 16
 MOST_LOOKS = MOST_DIRECTIONS * (BISECTIONS + 1) + 3 * MOST_DIRECTIONS + 4  # settings tried to mend one point, at most
+MOST_SETTLED = 4096  # remembered: a search meets the same settings again
 GOLDEN = 0.6180339887498949
 
 
@@ -51,6 +52,8 @@ class Rules:
         self._sorted = self._order == list(knobs)
         self.constraints = parse_all(constraints, knobs)
         self._tied = self._names_tied()
+        self._tied_at = [at for name in self._tied for at in self._coordinates(name)]
+        self._settled: dict[tuple[float, ...], tuple[float, ...] | None] = {}  # what `lawful` made of coordinates tied
         self._home = [axis.nearest(0.5) for axis in self._axes]  # value and coordinate where nothing else is said
         if default is not None:
             self._home = list(zip(*self._read(default, "default"), strict=True))
@@ -91,10 +94,20 @@ class Rules:
 
     def lawful(self, points: Array) -> Array:
         """Points [n, d] with what does not exist at home; the default in place of those that break a constraint."""
-        kept = points.copy()
+        kept, default = points.copy(), self.default
         for i, row in enumerate(points.tolist()):
-            params, places = self._settle(row, self._tied)
-            kept[i] = self.default if self.broken(params) else places
+            key = tuple([row[at] for at in self._tied_at])
+            places = self._settled.get(key, ())
+            if places == ():
+                params, full = self._settle(row, self._tied)
+                places = None if self.broken(params) else tuple([full[at] for at in self._tied_at])
+                if len(self._settled) >= MOST_SETTLED:
+                    self._settled.clear()
+                self._settled[key] = places
+            if places is None:
+                kept[i] = default
+            elif places != key:
+                kept[i, self._tied_at] = places
         return kept
 
     def enabled(self, point: Array, axis: int) -> Array:

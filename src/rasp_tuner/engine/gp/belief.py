@@ -10,13 +10,12 @@ from rasp_tuner.engine.family import Choice, Comparison, Forecast
 from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.model import FREEDOM
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
-from rasp_tuner.engine.gp.search import SOURCES, Draws, best_rows, candidates, descents
+from rasp_tuner.engine.gp.search import SOURCES, Draws, best_point, candidates, joined_keys
 from rasp_tuner.engine.gp.value import LOOKS, knowledge_gradient, weighted_nodes
 
 BASELINE = "default, which did not run here yet"
 FIRST_HORIZON, MOST_HORIZON = 5.0, 50.0  # visits to come: as many as there were (Lindy) and a few; at most so many
 AT_ONCE = 256  # points that are predicted together
-NO_POINTS = np.zeros((1, 1))[:0]
 
 
 class Pair(NamedTuple):
@@ -81,7 +80,7 @@ class GpBelief:
         draws = Draws.of(fit.knobs, rng)  # in any case: the generator moves alike in every context
         if self._unknown:
             return self._expected(fit.knobs.default, BASELINE)
-        if self._here.native is not None and fit.knobs.rules is None:
+        if self._here.native is not None:
             point, source, pair = self._compiled_choice(draws)
         else:
             point, source, pair = self._choice(draws)
@@ -112,7 +111,7 @@ class GpBelief:
         here, d = self._here.native, self.fit.knobs.dim
         if here is None:
             raise RuntimeError("there is no compiled code")
-        barred = np.frombuffer(b"".join(sorted(self._barred))).reshape(-1, d) if self._barred else NO_POINTS
+        barred = joined_keys(self._barred, d)
         reached = self._reached if (self._reached < 1.0).any() else None
         nodes = weighted_nodes(len(self.fit.alpha))
         out = here.choose(*draws, barred, reached, nodes, LOOKS, self.horizon)
@@ -141,11 +140,7 @@ class GpBelief:
         return min(self._here.visits + FIRST_HORIZON, MOST_HORIZON)
 
     def best(self) -> Array | None:
-        """The least mean, by a descent from the best tried and from the default."""
-        tried = best_rows(self._here, self._barred, 1)
-        starts = [*tried, self.fit.knobs.default]
-        ends = [end for end in descents(self._here, starts) if end[0].tobytes() not in self._barred]
-        return min(ends, key=lambda end: end[1])[0] if ends else None
+        return best_point(self._here, self._barred)
 
     def similar(self) -> Array:
         return self._here.kc

@@ -15,6 +15,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import (
+    CHANGE_IN_A_ROW,
+    EARLY_SAMPLES,
+    FADING_SAMPLES,
+    FEWEST_SAMPLES,
+    ODD_DEVIATIONS,
+    RECENT_STEPS,
+)
 from rasp_tuner.core.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.optimizer import Samples
@@ -24,11 +32,9 @@ from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.bill import Bill
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
-    FEW_ROWS,
     FREEDOM,
     LEAST_TRUST,
     LEVEL_VARIANCE,
-    MEMORY_STEPS,
     MOST_SPREAD,
     Climb,
     Fit,
@@ -51,15 +57,11 @@ from rasp_tuner.types import Slots
 
 MOST_ROWS = 128  # stored: a fit takes time with the cube of them
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
-ROW_SAMPLES = 60.0  # that a row's mean is taken over, at most: so it follows drift
-REPEATS_KEPT = 0.98  # of what is known of the scatter of repeats, at each new one
-MOST_REPEATS = 2.0 / (1.0 - REPEATS_KEPT) + 2.0  # that are known of then, or twice as many
-SURPRISING = 9.0  # squared deviations, beyond which a sample is none of its row
-CHANGE_RUN = 2  # surprises in a row that are a change, not mistakes
+KEPT = 1.0 - 1.0 / FADING_SAMPLES  # of what is known of the scatter of repeats, and of reached points, at a new one
+SURPRISING = ODD_DEVIATIONS**2  # squared deviations, beyond which a sample is none of its row
 BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation
-REACH_KEPT = 0.98  # of what is known about reached points, at each new one
 UNREACHED = 64  # latest points kept that were asked for and ran as others
-FIT_FROM_ROWS, TRUST_FROM_ROWS = 4, 6  # on which hyperparameters move, and rows are judged by the others
+TRUST_FROM_ROWS = 6  # on, rows are judged by the others
 MERGE_STEPS = 25  # of hyperparameters that start anew
 MOST_MOMENTUM, TINY = 10.0, 1e-6  # of the mean slope, in roots of the mean squared one; rounding
 FARTHEST_THETA = 60.0  # of a logarithm in a file: its exponential is finite, and so are products
@@ -84,7 +86,8 @@ FIELDS = {
     "weights": Field(("C",)),
     "unreached": Field(("u", "d"), 0.0, 1.0),  # the latest points that ran as others, and never ran
     "unreached_in": Field(("u", "c"), -LARGEST, LARGEST),
-    "repeats": Field((3,), 0.0, (MOST_REPEATS, FINITE, MOST_REPEATS)),  # samples that joined a row: see model.Repeats
+    # samples that joined a row: see model.Repeats
+    "repeats": Field((3,), 0.0, (FADING_SAMPLES + 1.0, FINITE, 2.0 * FADING_SAMPLES + 2.0)),
     "run": Field((1,), -MOST_SAMPLES, MOST_SAMPLES),  # surprises in a row; negative where less came than expected
     "reach": Field((2, "d"), 0.0, FINITE),  # moves of each knob that ran as they were asked for; moves asked for
     "late": Field(("w", "sample"), -LARGEST, LARGEST),  # context, point and losses of the latest samples
@@ -273,12 +276,12 @@ class GpFamily:
         stored.to_end(row)
         self._kept[row:-1] = self._kept[row + 1 :]
         self._kept[-1] = -1
-        count = min(float(stored["counts"][-1]), ROW_SAMPLES)
+        count = min(float(stored["counts"][-1]), FADING_SAMPLES)
         gap, share = losses - stored["losses"][-1], 1.0 / (count + 1.0)
         apart = float(gap @ s["weights"])
         if measured:
-            moved = 1.0 - math.exp(-abs(now - float(stored["times"][-1])) / MEMORY_STEPS)
-            s["repeats"] = REPEATS_KEPT * s["repeats"] + [1.0, (1.0 - share) * apart**2, 2.0 * (1.0 - share) * moved]
+            moved = 1.0 - math.exp(-abs(now - float(stored["times"][-1])) / RECENT_STEPS)
+            s["repeats"] = KEPT * s["repeats"] + [1.0, (1.0 - share) * apart**2, 2.0 * (1.0 - share) * moved]
         stored["losses"][-1] += share * gap
         stored["contexts"][-1] += share * (context - stored["contexts"][-1])
         stored["counts"][-1], stored["times"][-1] = count + 1.0, now
@@ -291,7 +294,7 @@ class GpFamily:
         s["run"] = np.array([run])
         # what is measured twice is no mistake
         trust[-1] = 1.0 if repeated else max(min(1.0, (FREEDOM + 1.0) / (FREEDOM + odd)), LEAST_TRUST)
-        if abs(run) >= CHANGE_RUN:
+        if abs(run) >= CHANGE_IN_A_ROW:
             trust[self._stored["times"] > now - abs(run)] = 1.0
 
     def _shrink(self) -> None:
@@ -349,15 +352,15 @@ class GpFamily:
         """Scales of contexts, hyperparameters and trust move a little now and then; the posterior follows."""
         s, stored, n = self._state, self._stored, self._stored.count
         now, last = s["clock"].tolist()
-        if n >= FIT_FROM_ROWS and now - last < refit_every(n) and self._fit is not None:
+        due = n >= FEWEST_SAMPLES and now - last >= refit_every(n, len(s["median"]))
+        if n >= FEWEST_SAMPLES and not due and self._fit is not None:
             self._fit = self._fitted()
             return
-        due = n >= FIT_FROM_ROWS and now - last >= refit_every(n)
         steps = 0
         if due:
             s["clock"] = np.array([now, now])
-            steps = 2 if n < FEW_ROWS else 1
-        if due or n < FIT_FROM_ROWS:
+            steps = 2 if n < EARLY_SAMPLES else 1
+        if due or n < FEWEST_SAMPLES:
             s["median"], s["deviation"] = ContextMetric.of(
                 np.clip(stored["contexts"], *self._bounds), float(stored["counts"].sum())
             )
@@ -371,7 +374,7 @@ class GpFamily:
         s["level"] = np.array([level])
         if odd is not None and n >= TRUST_FROM_ROWS:
             run = abs(float(s["run"][0]))
-            change = stored["times"] > now - 1.0 - run if run >= CHANGE_RUN else np.zeros(n, dtype=bool)
+            change = stored["times"] > now - 1.0 - run if run >= CHANGE_IN_A_ROW else np.zeros(n, dtype=bool)
             stored["trust"][:] = np.where(change | (stored["counts"] > 1.0), 1.0, trusted(stored["trust"], odd))
         self._fit = self._fitted(ready)
 
@@ -408,9 +411,7 @@ class GpFamily:
         if same.any():  # it could be had before
             return
         moved = asked != self._knobs.default
-        s["reach"] = np.where(
-            moved, REACH_KEPT * s["reach"] + [self._knobs.alike(asked, trial.point), moved], s["reach"]
-        )
+        s["reach"] = np.where(moved, KEPT * s["reach"] + [self._knobs.alike(asked, trial.point), moved], s["reach"])
         if not self._knobs.same(asked, trial.point):
             s["unreached"] = np.concatenate([s["unreached"], asked[None]])[-UNREACHED:]
             s["unreached_in"] = np.concatenate([s["unreached_in"], context[None]])[-UNREACHED:]
@@ -430,9 +431,9 @@ class GpFamily:
         }
 
 
-def refit_every(rows: int) -> int:
-    """Samples between refits, whose cost grows with the cube of the rows."""
-    return 1 if rows < FEW_ROWS else 2 if rows < 2 * FEW_ROWS else 4
+def refit_every(rows: int, context_dim: int) -> int:
+    """Samples between refits, whose cost grows with the cube of the rows, and with their square for each dimension."""
+    return 1 if rows < EARLY_SAMPLES else (2 if rows < 2 * EARLY_SAMPLES else 4) * (1 + context_dim // MOST_ROWS)
 
 
 @lru_cache(maxsize=64)

@@ -21,11 +21,12 @@ from rasp_tuner.space import Layout
 
 MOST_FEW = 8  # levels up to which an ordered knob has an effect for each
 SLOPE_VARIANCE = 0.64  # of an ordered knob's slope and a switch's effect: (2 x 0.4)^2, an optimum 0.4 of the way off
-LEVEL_VARIANCE = 0.32  # of the effect of one of few levels: two differ as much as a switch's
+LEVEL_VARIANCE = 0.5 * SLOPE_VARIANCE  # of the effect of one of few levels: two differ as much as a switch's
 # of the effect of a choice: two differ as a switch's levels do, and a ruinous one says little about the others
-DEFAULT_CHOICE_VARIANCE, OTHER_CHOICE_VARIANCE = 0.2, 0.44
-CURVATURE_VARIANCE = 0.3  # of the curvature of an ordered knob: about the size of the bowl that is expected of it
+DEFAULT_CHOICE_VARIANCE = 0.2
+OTHER_CHOICE_VARIANCE = SLOPE_VARIANCE - DEFAULT_CHOICE_VARIANCE
 BOWL = 0.3  # prior mean of a scale moved to its end
+CURVATURE_VARIANCE = BOWL  # of the curvature of an ordered knob: about the size of the bowl that is expected of it
 HARM = 0.1  # prior mean of a moved switch or choice: a default is better than chance
 BOWL_VARIANCE = 0.25  # of the size of the prior mean
 CHOICE_APART = 0.7  # coordinate of a choice's own axis: two choices are as far apart as a switch's two levels

@@ -6,7 +6,7 @@ k = v0 + vc kc + vt kt                                       level: of all, of s
   + lin (gs + gc kc + gt kt) + lin_choice gq kc              effects: shared, own to similar contexts, drifting
   + res (gs + gc kc + gt kt)                                 residual: interactions, ruggedness
   + curved                                                   curvature, shared by all
-lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / MEMORY_STEPS)
+lin = sum_p w var effect effect',  res = vr exp(-sum_e w (e - e')^2 / 2 ell),  kt = exp(-|t - t'| / RECENT_STEPS)
 
 Variances are in units of a^2. The scale a has a closed form: with q = 1 / a the log evidence is
 -(A q^2 - 2 b q + m'K^-1 m) / 2 + (n + 2) log q + ..., A = y'K^-1 y + 2, b = y'K^-1 m, y in units of what a is
@@ -22,14 +22,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES, RECENT_STEPS
 from rasp_tuner.core.context_metric import ContextMetric, likeness, squared_gaps, weighted
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features
-from rasp_tuner.engine.gp.rows import ROW_ARRAYS, StoredRows
+from rasp_tuner.engine.gp.rows import StoredRows
 
-MEMORY_STEPS = 20.0  # after which what changes with time alone is forgotten to 1/e
 LEVEL_VARIANCE = 10.0  # v0, of the common level: vague
 JITTER = 1e-8  # of the level's variance: keeps matrices of equal rows regular
 GUESS_SHARE = 0.5  # of the rows' spread: what a is expected to be
@@ -40,11 +40,10 @@ MOST_SPREAD = 1e6  # of rows, in units of a
 FREEDOM = 4.0  # of Student's t: the usual robust choice
 LEAST_TRUST = 1e-3  # of a row: its noise stays finite, and it can come back
 NOISE_FACTORS = np.array([1.0, 0.1, 0.33, 3.3, 10.0])  # tried while rows are few: noise and effects are a ridge
-FEW_ROWS = 40  # below, other noises are tried, and theta takes two steps at every sample
 RATE, MOMENTUM, SQUARES_KEPT, SOFT = 0.3, 0.8, 0.95, 0.3  # of Adam on theta; steps shrink where slopes are below SOFT
 ABSENT = 1e-20  # a share of nothing
 WIDTH = 1.2  # prior length of the context kernel, in deviations
-KNOB_DEVIATION, RELEVANCE_DEVIATION = 0.7, 0.7  # how far weights and relevances may differ, in logarithms
+WEIGHT_DEVIATION = 0.7  # how far weights of knobs and relevances of contexts may differ, in logarithms
 
 # name: prior median, deviation of its logarithm
 PRIORS = {
@@ -59,7 +58,7 @@ PRIORS = {
     "ell": (1.0, 1.0),  # squared length of the residual
     "hot": (4.0, 1.0),  # effect of each of few levels, against the slope over them
 }
-NO_CONTEXTS = np.zeros((0, 0))  # of a compiled fit, which has them as z
+NO_CONTEXTS = np.zeros((0, 0))  # of a compiled fit, which has its own
 H = len(PRIORS)
 GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT = range(H)
 
@@ -77,7 +76,7 @@ class Prior(NamedTuple):
             median[[GC, GQ, VC]] = ABSENT
         return cls(
             np.concatenate([np.log(median), np.zeros(dim), np.full(context_dim, -2.0 * math.log(WIDTH))]),
-            np.concatenate([deviation, np.full(dim, KNOB_DEVIATION), np.full(context_dim, RELEVANCE_DEVIATION)]),
+            np.concatenate([deviation, np.full(dim + context_dim, WEIGHT_DEVIATION)]),
         )
 
 
@@ -87,10 +86,13 @@ class Rows(NamedTuple):
     points: Array  # [n, d]
     features: Features
     contexts: Array  # [n, d_c]
-    y: Array  # [n] mean target of each row's samples; compiled, of a fit, as it is fitted
+    y: Array  # [n] mean target of each row's samples
     counts: Array  # [n] samples in each row
     trust: Array  # [n] from LEAST_TRUST to 1: weights of the noise as a scale mixture
     times: Array  # [n] step of the latest sample
+
+
+NO_ROWS = Rows(NO_CONTEXTS, Features(*[NO_CONTEXTS] * 4), *[NO_CONTEXTS] * 5)
 
 
 class Weights(NamedTuple):
@@ -120,10 +122,10 @@ class Fit(NamedTuple):
     """The posterior of all rows."""
 
     knobs: Knobs
-    rows: Rows
+    rows: Rows  # NO_ROWS where it is compiled
     metric: ContextMetric
     weights: Weights
-    z: Array  # [n, d_c] contexts in deviations
+    z: Array  # [n, d_c] contexts in deviations; NO_CONTEXTS where it is compiled
     half: Array | None  # [n, n] inverse of the Cholesky factor of the covariance of the rows' means; None if compiled
     alpha: Array  # [n]
     noises: Array  # [n] of the rows' means, in units of a^2
@@ -174,7 +176,7 @@ class Parts(NamedTuple):
 def covariance(weights: Weights, knobs: Knobs, rows: Rows, z: Array) -> Parts:
     h, f = weights.h, rows.features
     kc = likeness(z, z)
-    kt = np.exp(-np.abs(rows.times[:, None] - rows.times) / MEMORY_STEPS)
+    kt = np.exp(-np.abs(rows.times[:, None] - rows.times) / RECENT_STEPS)
     lin, choice = (f.effects * weights.effects) @ f.effects.T, (f.effects * weights.choices) @ f.effects.T
     embedded = f.embedding * weights.embedding
     gap = squared_gaps(embedded, embedded)
@@ -377,7 +379,7 @@ def climbed(
     for step in range(steps):
         weights = Weights.of(climb.theta, knobs, targets.level(scale))
         z = weighted(bounded, weights.relevance)  # type: ignore[arg-type]  # it is there if theta moves
-        factors = NOISE_FACTORS if step == 0 and len(rows.y) < FEW_ROWS else NOISE_FACTORS[:1]
+        factors = NOISE_FACTORS if step == 0 and len(rows.y) < EARLY_SAMPLES else NOISE_FACTORS[:1]
         off = (climb.theta[S2] + np.log(factors) - prior.mean[S2]) / prior.deviation[S2]
         against = 0.5 * off * off
         again = Repeats.of(repeats, weights, rows.features)
@@ -398,24 +400,13 @@ def climbed(
 def fitted(
     knobs: Knobs, rows: Rows, metric: ContextMetric, theta: Array, level: float, ready: Ready | None = None
 ) -> Fit:
-    """The posterior of the rows; what is ready only saves time."""
-    if knobs.tables is not None:
-        return taken(knobs, _stored(rows), metric, theta, level, np.ones(1))
+    """The posterior of the rows, in NumPy; what is ready only saves time."""
     targets, weights = ready.targets if ready is not None else Targets.of(rows.y), Weights.of(theta, knobs, level)
     bounded = metric.bounded(rows.contexts) if ready is None or ready.bounded is None else ready.bounded
     z = weighted(bounded, weights.relevance)
     found = numpy_pass(knobs, rows, targets.y, z, weights, NOISE_FACTORS[:1], np.zeros(1), False)
     parts = (found.half, found.alpha, found.noises, targets.center, found.scale * targets.unit)
     return Fit(knobs, rows, metric, weights, z, *parts, targets.unit, None, theta)
-
-
-def _stored(rows: Rows) -> StoredRows:
-    """Rows whose only loss is y."""
-    stored = StoredRows(rows.points.shape[1], rows.contexts.shape[1], 1, len(rows.y))
-    none = np.zeros(len(rows.y))
-    names = {**rows._asdict(), "losses": rows.y[:, None], "failed": none, "own": none}
-    stored.restore({name: names[name] for name in ROW_ARRAYS})
-    return stored
 
 
 def taken(
@@ -442,12 +433,8 @@ def taken(
         flat = weights.flat(metric)
     made = native_gp.blank_fit(tables, n, flat, H, width, level, spare)
     center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept)
-    part, d, p, q, e = made.part, tables.d, tables.p, tables.q, tables.e
-    features = Features(part("effects", n, p), part("curved", n, q), part("mean", n), part("embedding", n, e))
-    counts, trust, times, y = (part(name, n) for name in ("counts", "trust", "times", "y"))
-    rows = Rows(part("points", n, d), features, NO_CONTEXTS, y, counts, trust, times)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
-    return Fit(knobs, rows, metric, weights, part("z", n, width), *parts)
+    return Fit(knobs, NO_ROWS, metric, weights, NO_CONTEXTS, *parts)
 
 
 def _deviation(y: Array) -> float:

@@ -5,7 +5,6 @@ Every count that C is told comes from the shape of an array here, and every arra
 
 import ctypes
 import itertools
-import math
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from rasp_tuner.engine.gp.knobs import Knobs
 
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+LAWFUL = ctypes.CFUNCTYPE(None, COUNT, POINTER)
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
     "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 6]),
@@ -32,18 +32,12 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
     "bill": (None, [*[POINTER] * 4, *[NUMBER] * 3, *[POINTER] * 4]),
     "billed": (NUMBER, [POINTER] * 7),
     "here": (None, [POINTER, POINTER, POINTER, POINTER, NUMBER, POINTER]),
-    "means": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 3]),
     "joint": (None, [POINTER, POINTER, POINTER, COUNT, *[POINTER] * 4]),
-    "moves": (COUNT, [POINTER, POINTER, NUMBER, POINTER, POINTER]),
-    "descend": (None, [*[POINTER] * 3, COUNT, POINTER, POINTER, *[COUNT] * 3, POINTER]),
+    "best": (COUNT, [*[POINTER] * 3, COUNT, POINTER, COUNT, COUNT, POINTER, POINTER]),
     "choose_room": (COUNT, [POINTER, COUNT, COUNT, COUNT]),
     "choose": (
         None,
         [*[POINTER] * 5, COUNT, *[POINTER] * 3, COUNT, POINTER, NUMBER, COUNT, COUNT, POINTER, POINTER],
-    ),
-    "value": (
-        None,
-        [POINTER, COUNT, POINTER, COUNT, *[POINTER] * 4, NUMBER, POINTER, COUNT, *[POINTER] * 3],
     ),
 }
 
@@ -87,7 +81,7 @@ class KnobTables:
     """The knobs of one space as compiled code sees them: GpKnobs of gp.h."""
 
     COUNTS = 8
-    POINTERS = 19
+    POINTERS = 20
 
     def __init__(self, knobs: "Knobs") -> None:
         levels = [np.zeros(0) if own is None else own for own in knobs.levels]
@@ -117,7 +111,22 @@ class KnobTables:
             self.d, self.p, self.q, self.e, len(knobs.ordered), len(knobs.switches), len(knobs.hot_knob),
             len(knobs.hot_choice),
         )  # fmt: skip
-        self.struct = struct.pack(f"{self.COUNTS}q{self.POINTERS}Q", *counts, *map(address, self._owners))
+        self._lawful = None if knobs.rules is None else LAWFUL(self._kept(knobs.lawful))
+        lawful = 0 if self._lawful is None else ctypes.cast(self._lawful, POINTER).value
+        self.struct = struct.pack(f"{self.COUNTS}q{self.POINTERS}Q", *counts, *map(address, self._owners), lawful)
+
+    def _kept(self, lawful: Callable[[Array], Array]) -> Callable[[int, int], None]:
+        """Points at an address, made to keep the rules in place; what goes wrong is raised after the search."""
+
+        def keep(count: int, place: int) -> None:
+            try:
+                held = (ctypes.c_double * (count * self.d)).from_address(place)
+                points: Array = np.ndarray((count, self.d), buffer=memoryview(held).cast("B"))
+                points[:] = lawful(points)
+            except BaseException as failure:  # noqa: BLE001 - C cannot pass it on
+                _own.failure = failure
+
+        return keep
 
     def features(self, points: Array) -> Features:
         points, m = np.ascontiguousarray(points), len(points)
@@ -137,11 +146,6 @@ class NativeFit(NamedTuple):
     pairs: Array  # [3, n, n] covariance without level and noise, kc and kt; up to the diagonal
     alpha: Array
     noises: Array
-
-    def part(self, name: str, *shape: int) -> Array:
-        """What GpFit calls so."""
-        at = self.places.at[name]
-        return self.block[at // 8 :][: math.prod(shape)].reshape(shape)
 
 
 class FitPlaces(NamedTuple):
@@ -286,12 +290,6 @@ class NativeHere:
         functions()["here"](tables.struct, made.struct, self._struct, address(given), now, scratch(len(given) + 1))
         *_, self.visits, self.at_default, self.defaults = _SIX.unpack_from(self._struct)
 
-    def mean(self, points: Array) -> Array:
-        t, points, m = self._tables, np.ascontiguousarray(points), len(points)
-        out, memory = np.empty(m), scratch(self._means_room(m))
-        functions()["means"](t.struct, self._made.struct, self._struct, m, address(points), address(out), memory)
-        return out
-
     def joint(self, points: Array) -> tuple[Array, Array]:
         t, points, m, n = self._tables, np.ascontiguousarray(points), len(points), len(self.kc)
         mean, covariance = np.empty(m), np.empty((m, m))
@@ -301,28 +299,31 @@ class NativeHere:
         )
         return mean, covariance
 
-    def descend(self, starts: list[Array], steps: int) -> list[tuple[Array, float]]:
-        t, most, count, ends = self._tables, self._tables.most_moves, len(starts), np.array(starts)
-        means, n = np.empty(count), len(self.kc)
-        room = most * (t.d + 2) + 2 * t.d + n * (t.d + 1) + count * steps * (2 * t.d + 1)
-        functions()["descend"](
-            t.struct, self._made.struct, self._struct, count, address(ends), address(means), steps, most,
-            t.most_values, scratch(room + self._table_room(t.most_values)),
-        )  # fmt: skip
-        return list(zip(ends, means.tolist(), strict=True))
+    def best(self, barred: Array) -> Array | None:
+        """[d] the point of least mean that descents find; None if all of them are `barred` [., d]."""
+        t, out = self._tables, np.empty(self._tables.d)
+        found = self._call(
+            "best",
+            len(barred),
+            address(barred),
+            t.most_moves,
+            t.most_values,
+            address(out),
+            scratch(self._choose_room()),
+        )
+        return out if found else None
 
     def choose(
         self, uniform: Array, normal: Array | None, barred: Array, reached: Array | None, nodes: Array, looks: Array,
         horizon: float,
     ) -> Array:  # fmt: skip
         """[d + 6] the point; its place in SOURCES; its mean and variance; those of the default; their covariance."""
-        t, n = self._tables, len(self.kc)
-        out, call = np.empty(t.d + 6), functions()
-        memory = scratch(call["choose_room"](t.struct, n, t.most_moves, t.most_values))
-        call["choose"](
-            t.struct, self._made.struct, self._struct, address(uniform), 0 if normal is None else address(normal),
-            len(barred), address(barred), 0 if reached is None else address(reached), address(nodes), len(looks),
-            address(looks), horizon, t.most_moves, t.most_values, address(out), memory,
+        t = self._tables
+        out = np.empty(t.d + 6)
+        self._call(
+            "choose", address(uniform), 0 if normal is None else address(normal), len(barred), address(barred),
+            0 if reached is None else address(reached), address(nodes), len(looks), address(looks), horizon,
+            t.most_moves, t.most_values, address(out), scratch(self._choose_room()),
         )  # fmt: skip
         return out
 
@@ -335,29 +336,19 @@ class NativeHere:
         )  # fmt: skip
         return found
 
+    def _call(self, name: str, *arguments: float) -> object:
+        """A search, which may ask for the rules of the space."""
+        _own.failure = None
+        found: object = functions()[name](self._tables.struct, self._made.struct, self._struct, *arguments)
+        if _own.failure is not None:
+            raise _own.failure
+        return found
+
+    def _choose_room(self) -> int:
+        t = self._tables
+        room: int = functions()["choose_room"](t.struct, len(self.kc), t.most_moves, t.most_values)
+        return room
+
     def _table_room(self, values: int) -> int:
         t, n = self._tables, len(self.kc)
         return (values + 1) * (2 * n + 3) + 3 * n + 2 * t.d + t.p + t.q + t.e
-
-    def _means_room(self, m: int) -> int:
-        t, n = self._tables, len(self.kc)
-        return m * (t.p + t.q + t.e) + 2 * n + 1
-
-
-def moves(tables: KnobTables, x: Array, width: float) -> tuple[Array, NDArray[np.intp]]:
-    points, knob = np.empty((tables.most_moves, tables.d)), np.empty(tables.most_moves, dtype=np.int64)
-    count = functions()["moves"](tables.struct, address(np.ascontiguousarray(x)), width, address(points), address(knob))
-    return points[:count], knob[:count]
-
-
-def value(
-    tables: KnobTables, points: Array, lines: NDArray[np.intp], line_knob: NDArray[np.intp], mean: Array,
-    covariance: Array, noise: float, nodes: Array, looks: Array,
-) -> Array:  # fmt: skip
-    m, out = len(mean), np.empty(len(mean))
-    given = [np.ascontiguousarray(a) for a in (points, lines, line_knob, mean, covariance)]
-    functions()["value"](
-        tables.struct, m, address(given[0]), len(lines), *map(address, given[1:]), noise, address(nodes), len(looks),
-        address(looks), address(out), scratch(m * (m + 3) + 2),
-    )  # fmt: skip
-    return out

@@ -10,9 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import RECENT_STEPS
 from rasp_tuner.core.context_metric import likeness, squared_gaps
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.gp.model import GC, GS, GT, MEMORY_STEPS, VC, VR, VT, Fit
+from rasp_tuner.engine.gp.model import GC, GS, GT, VC, VR, VT, Fit
 from rasp_tuner.engine.gp.native_gp import Features, NativeHere
 
 LEAST_VARIANCE = 1e-12  # in units of a^2: by rounding it may be below 0
@@ -30,7 +31,7 @@ class ContextPosterior:
             self.kc: Array = self.native.kc
             return
         self.kc = likeness(fit.metric.z(context, fit.weights.relevance)[None], fit.z)[0]
-        kt = np.exp(-(now - rows.times) / MEMORY_STEPS)
+        kt = np.exp(-(now - rows.times) / RECENT_STEPS)
         self.share: Array = h[GS] + h[GC] * self.kc + h[GT] * kt
         self.base: Array = fit.weights.level + h[VC] * self.kc + h[VT] * kt
         self.own_share, self.own_base = h[GS] + h[GC] + h[GT], fit.weights.level + h[VC] + h[VT]
@@ -59,14 +60,12 @@ class ContextPosterior:
     def linear_means(self) -> Array:
         """[n] the mean at the rows' points here without the residual, up to a constant."""
         f = self.fit.rows.features
-        effects, curved = self._linear[:2] if self.native is None else (self.native.effects, self.native.curved)
+        effects, curved = self._linear[:2]
         linear: Array = f.mean + f.effects @ effects + f.curved @ curved
         return linear
 
     def mean(self, points: Array) -> Array:
-        """[m] at points [m, d]."""
-        if self.native is not None:
-            return self.native.mean(points)
+        """[m] at points [m, d]; in NumPy."""
         f = self.fit.knobs.features(points)
         effects, curved, constant, residual = self._linear
         mean: Array = f.mean + f.effects @ effects + f.curved @ curved + constant + self._residual(f) @ residual

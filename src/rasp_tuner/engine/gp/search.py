@@ -11,18 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import MOST_FEW, Indices, Knobs
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 
-NEAR, STEP, WIDE = 0.05, 0.1, 0.2  # moves of a continuous knob: to descend; to look; deviation of a look at several
+STEP = 0.1  # move of a continuous knob, to look
+NEAR, WIDE = 0.5 * STEP, 2.0 * STEP  # to descend; deviation of a look at several
 MOST_MOVE = 0.3  # of the box, by one step of the descent
 DESCENTS = 4  # steps of a descent
 LEAST_CURVATURE = 1e-3  # below, a parabola has no minimum
-BEST_ROWS, SHORTLIST = 4, 16  # of the stored points: those that are candidates; those compared with the residual
-SEVERAL = 16  # candidates with several knobs moved
-ELSEWHERE = 8  # candidates with all scales moved a little
+BEST_ROWS = 4  # stored points that are candidates; there are more of other kinds in proportion
+SHORTLIST = 4 * BEST_ROWS  # stored points that are compared with the residual
+SEVERAL, ELSEWHERE = 4 * BEST_ROWS, 2 * BEST_ROWS  # candidates with several knobs, or all scales, moved
 LITTLE = 0.15  # deviation of these moves
+NO_POINTS = np.zeros((1, 1))[:0]
 SOURCES = ("best known", "best tried", "default", "one knob moved", "several knobs moved", "a move nearby")
 
 
@@ -40,8 +41,6 @@ def moves(knobs: Knobs, x: Array, width: float) -> tuple[Array, Indices]:
 
     All levels of a choice or a knob with few, six of a knob with many, two points of a continuum.
     """
-    if knobs.tables is not None:
-        return native_gp.moves(knobs.tables, x, width)
     values: list[float] = []
     knob: list[int] = []
     for j, levels in enumerate(knobs.levels):
@@ -77,8 +76,6 @@ def descents(here: ContextPosterior, starts: list[Array]) -> list[tuple[Array, f
 
     All improving moves at once, which is exact without interactions, or the best single one.
     """
-    if here.native is not None and here.fit.knobs.rules is None:
-        return here.native.descend(starts, DESCENTS)
     ends, steps = [], dict[bytes, tuple[Array, float]]()  # those that descents have in common are made once
     means = here.mean(np.array(starts)).tolist()
     for x, least in zip(starts, means, strict=True):
@@ -133,6 +130,15 @@ def best_rows(here: ContextPosterior, barred: set[bytes], count: int) -> list[Ar
     return [found[i] for i in order.tolist()]
 
 
+def best_point(here: ContextPosterior, barred: set[bytes]) -> Array | None:
+    """The least mean, by a descent from the best tried and from the default; None if all ends are barred."""
+    if here.native is not None:
+        return here.native.best(joined_keys(barred, here.fit.knobs.dim))
+    starts = [*best_rows(here, barred, 1), here.fit.knobs.default]
+    ends = [end for end in descents(here, starts) if end[0].tobytes() not in barred]
+    return min(ends, key=lambda end: end[1])[0] if ends else None
+
+
 class Draws(NamedTuple):
     """What is left to chance in one search: as much in every context."""
 
@@ -180,6 +186,11 @@ def point_keys(points: Array) -> list[bytes]:
     """A key of each point [m, d], as `tobytes` of it would give."""
     raw, width = points.tobytes(), points.shape[1] * points.itemsize
     return [raw[at : at + width] for at in range(0, len(raw), width)]
+
+
+def joined_keys(keys: set[bytes], dim: int) -> Array:
+    """[m, d] the points of keys."""
+    return np.frombuffer(b"".join(sorted(keys))).reshape(-1, dim) if keys else NO_POINTS
 
 
 def snapped(knobs: Knobs, points: Array) -> Array:

@@ -14,7 +14,6 @@ from functools import lru_cache
 import numpy as np
 
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE
 from rasp_tuner.engine.gp.search import Candidates, parabola
@@ -33,11 +32,7 @@ def knowledge_gradient(
     knobs: Knobs, found: Candidates, mean: Array, covariance: Array, noise: float, rows: int
 ) -> Array:
     """[m] how far a look at each candidate is expected to lower the least mean."""
-    nodes = weighted_nodes(rows)
-    if knobs.tables is not None:
-        lines = (found.lines, found.line_knob)
-        return native_gp.value(knobs.tables, found.points, *lines, mean, covariance, noise, nodes, LOOKS)
-    weights = nodes[1]
+    weights = weighted_nodes(rows)[1]
     variance = np.maximum(covariance.diagonal(), LEAST_VARIANCE)
     value = np.zeros(len(mean))
     for looks in LOOKS.tolist():
@@ -47,6 +42,8 @@ def knowledge_gradient(
             own = found.lines[found.line_knob == j]
             if knobs.levels[j] is None:
                 x = found.points[own, j] - found.points[0, j]
+                if not x.all() or x[0] == x[1]:  # rules moved them to the same place
+                    continue
                 bend = max(float(parabola(x, mean[own] - mean[0])[1]), LEAST_BEND)
                 slope, _ = parabola(x, moved[:, own] - moved[:, :1])
                 along += np.minimum(slope**2 / (4.0 * bend), MOST_SHIFT * np.abs(slope))

@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import RECENT_STEPS
+from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import SMALLEST, Array
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.masks import (
@@ -28,7 +30,6 @@ from rasp_tuner.engine.kernel.moving import encoded
 from rasp_tuner.engine.kernel.outliers import targets
 from rasp_tuner.engine.kernel.pooled_prior import (
     EXPERT_PRIOR,
-    FAMILIAR,
     Prior,
     centred_level,
     estimate,
@@ -37,7 +38,6 @@ from rasp_tuner.engine.kernel.pooled_prior import (
 )
 from rasp_tuner.engine.kernel.state import Dims, L, Places, State
 
-RECENT_STEPS = 20.0  # that the short memory lasts
 NARROW_WIDTH = 0.3  # of the narrow kernel, in deviations of the context
 FARTHEST_GAP = 26.0  # widths of a kernel: beyond, it would underflow
 LEAST_CURVATURE = 0.15  # of a: what a minimiser is computed with at least
@@ -172,7 +172,7 @@ def _weights(state: State, moving: Array, similar: Array) -> Array:
 
     What was seen elsewhere says little about who is right in a situation that is like no other [B, R].
     """
-    familiar = np.minimum(row_max(similar) / FAMILIAR, 1.0)
+    familiar = np.minimum(row_max(similar) / ALIKE, 1.0)
     scores = EXPERT_PRIOR + familiar * (state.scores - EXPERT_PRIOR)
     silent = moving == 0.0
     if collapse_mask(silent) is not False:

@@ -20,7 +20,7 @@ from rasp_tuner.engine.kernel.state import Dims, E, L, Places, State
 
 HORIZON_STEPS = 12.0  # in which one more observation shall pay for itself
 FIRST_PROBE = 0.35  # length of the first move, along one knob
-REACH = np.array([0.1, -0.1, 0.2, -0.2, 0.4, -0.4])  # moves along the least known directions
+REACH = (0.1, -0.1, 0.2, -0.2, 0.4, -0.4)  # moves along the least known directions
 DIRECTIONS = 3  # least known ones, along which moves go
 TIE = 1e-6  # of the range: a smaller difference is none
 EQUAL_WEIGHTS = 1e-9  # of a weight: of experts that differ by less the first leads, whatever rounding says

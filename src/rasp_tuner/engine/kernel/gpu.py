@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.batch import Expected, VersusDefault
@@ -26,7 +27,7 @@ from rasp_tuner.engine.kernel.native import ARGUMENTS as TAKEN
 from rasp_tuner.engine.kernel.native import NUMBER, POINTER, as_given
 from rasp_tuner.engine.kernel.native_batch import BESIDE, CompiledBeliefs, Given
 from rasp_tuner.engine.kernel.shared_structs import MOST_COMPILED_KNOBS, StateStruct
-from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, E, L, Places, State, shapes
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, E, L, Places, State, shapes
 
 THREADS, WARP = 128, 32  # in a block, of which each has a tuner; of those that have one together
 NAMES = (

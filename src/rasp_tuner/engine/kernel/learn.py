@@ -8,6 +8,7 @@ a        [B]     the curvature all situations of a tuner share
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES, FEWEST_SAMPLES, NORMAL_FROM_SAMPLES
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.belief import Belief
@@ -25,7 +26,6 @@ from rasp_tuner.engine.kernel.masks import (
 )
 from rasp_tuner.engine.kernel.outliers import (
     FAILED,
-    FEWEST_SAMPLES,
     OUTLIERS_FROM_SAMPLES,
     recheck_early_samples,
     targets,
@@ -45,9 +45,8 @@ from rasp_tuner.engine.kernel.pooled_prior import (
     track,
 )
 from rasp_tuner.engine.kernel.predict import each
-from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, WINDOW_SAMPLES, Dims, L, State
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, L, State
 
-TRACK_FROM_SAMPLES = 5  # on, the curvature is tracked instead of estimated
 LEAST_TRACKED_CURVATURE = 1e-95  # below, nothing has moved y yet
 # what is known of a target that means something else now
 FORGOTTEN = {"curvature": 0.0, "tracked": 0.0, "largest": 0.0, "level_variance": 4.0, "fitted": 0.0}
@@ -173,7 +172,7 @@ def _track(
     """Move what all situations share slowly towards what the leading expert sees, for the tuners in `true`."""
     a = belief.a
     count = state.tracked + 1.0
-    tracked = collapse_mask(true & (count >= TRACK_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE))
+    tracked = collapse_mask(true & (count >= NORMAL_FROM_SAMPLES) & (a >= LEAST_TRACKED_CURVATURE))
     leader = np.argmax(state.scores, axis=1)
     local = np.minimum(leader, L - 1)
     looked = None

@@ -9,6 +9,7 @@ sample by sample, as if it had come one by one: neither knows how well an expert
 import numpy as np
 from numpy.typing import NDArray
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES, LIKELY
 from rasp_tuner.core.distance import pairwise_squares
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.learn import start
@@ -16,11 +17,10 @@ from rasp_tuner.engine.kernel.memory import SHARP_STEPS, scales
 from rasp_tuner.engine.kernel.moving import reduced
 from rasp_tuner.engine.kernel.native_batch import host_batch
 from rasp_tuner.engine.kernel.outliers import FAILED, OUTLIER_TRUST
-from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, SLOTS, WINDOW_SAMPLES, Dims, State, blank
+from rasp_tuner.engine.kernel.state import SLOTS, WINDOW_SAMPLES, Dims, State, blank
 
 Places = NDArray[np.intp]
 
-BELIEVED = 0.5  # trust of some expert in a sample, from which on it is learned from again
 WINDOW = ("window_points", "window_losses", "window_contexts", "window_weights")
 TRACKED = (
     "curvature", "level_variance", "largest", "tracked", "scores", "noises",
@@ -159,7 +159,7 @@ def _learn_again(dims: Dims, default: Array, both: State) -> None:
     It begins with the slots that are more than one sample, or that no expert believed.
     """
     weights, d, n = both.weights[0], dims.knobs, int(both.count[0])
-    samples = (both.counts[0, :n] == 1.0) & (both.trust[0, :, :n].max(axis=0) >= BELIEVED)
+    samples = (both.counts[0, :n] == 1.0) & (both.trust[0, :, :n].max(axis=0) >= LIKELY)
     pupil = _with_slots(dims, both, np.flatnonzero(~samples))
     batch = host_batch(dims, default, pupil)
     honest = np.ones(1)  # as of a failure: none is looked at as a false measurement

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES, ODD_DEVIATIONS
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.masks import (
     ALL_ROWS,
@@ -34,11 +35,9 @@ from rasp_tuner.engine.kernel.pooled_prior import centred_level, noise_variances
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State
 
 SLOPE_VARIANCE = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
-COMPONENTS_EVERY_STEPS = 8  # between looks at the principal components, once there are PLENTY_SAMPLES
-PLENTY_SAMPLES = 40  # after which principal components change little
+COMPONENTS_EVERY_STEPS = 8  # between looks at the principal components, once there are EARLY_SAMPLES
 YOUNG_SAMPLES, YOUNG_EXTRA_STEPS = 50, 3  # samples up to which every fit takes so many steps more
 LARGEST_TARGET = 1e12  # in units of the curvature: a constant metric that jumps must not overflow
-FARTHEST_COMPONENT = 3.0  # deviations: one absurd context must not throw the optimum out
 FARTHEST_OPTIMUM = 1e3  # in u, which lies in [-2, 2]: one absurd context must not throw the others out
 STEP_LENGTHS = (1.0, 0.4, 0.1)  # lengths tried in turn
 
@@ -99,7 +98,7 @@ def fit(dims: Dims, state: State, a: Array, offset: Array, mask: Mask, seen: Bat
     """Gauss-Newton towards y = losses @ weights - offset [B], in units of a [B], for the tuners in a mask."""
     # here, and not when a sample comes: theta and its covariance must be in the same encoding
     steps, n = seen.steps(state), min(int(seen.most), WINDOW_SAMPLES)
-    rows = rows_where(mask & ((steps < PLENTY_SAMPLES) | (steps % COMPONENTS_EVERY_STEPS == 0.0)))
+    rows = rows_where(mask & ((steps < EARLY_SAMPLES) | (steps % COMPONENTS_EVERY_STEPS == 0.0)))
     if rows is not None:
         _refresh(dims, state, rows)
     mean, precision = _prior(dims, state, centred_level(state, offset, a))
@@ -222,7 +221,7 @@ def _components(contexts: Array, centre: Array, encode: Array) -> Array:
     """x [b, n, 1 + r] of reduced contexts [b, n, w]."""
     x = (contexts - centre[:, None]) @ encode
     one = np.ones((*x.shape[:2], 1))
-    return np.concat([one, np.minimum(np.maximum(x, -FARTHEST_COMPONENT), FARTHEST_COMPONENT)], axis=2)
+    return np.concat([one, np.minimum(np.maximum(x, -ODD_DEVIATIONS), ODD_DEVIATIONS)], axis=2)
 
 
 def _refresh(dims: Dims, state: State, rows: Rows) -> None:

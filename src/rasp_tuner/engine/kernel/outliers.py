@@ -17,34 +17,33 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, EARLY_SAMPLES, FEWEST_SAMPLES
+from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, chunks, collapse_mask, row_max, rows_where
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.pooled_prior import (
     COMMON_DEVIATION,
-    FAMILIAR,
     LEVEL_VARIANCE,
     OPTIMUM_VARIANCE,
     OWN_DEVIATION,
     TINY,
     outliers_found,
 )
-from rasp_tuner.engine.kernel.state import EARLY_SAMPLES, Dims, L, Places, State
+from rasp_tuner.engine.kernel.state import Dims, L, Places, State
 
-OUTLIERS_FROM_SAMPLES = 8  # on, a single sample may be called false
+OUTLIERS_FROM_SAMPLES = 2 * FEWEST_SAMPLES  # on, a single sample may be called false
 OUTLIER_ODDS = 1e-2  # prior odds of a false measurement
 OUTLIER_ODDS_NEW_SITUATION = 1e-5  # the same in a situation never seen before: it may well be unlike all others
 OUTLIER_TRUST = 1e-6  # how much a false measurement counts
 OUTLIER, FAILED = 1.0, 2.0  # what is known of an early sample; a failure is no false measurement
-OUTLYING_DEVIATIONS = 5.0  # at which a sample counts a quarter
 LARGEST_RESIDUAL = 1e60  # squared, in units of the usual one: not trusted at all
 CHI2_MEDIAN = 0.455  # median of a squared standard normal
 BOWL_NOISES = (1e-4, 1e-2, 0.3)  # variances in units of a^2; what situations differ by is noise here
-ROW_SAMPLES = 3  # false ones in a row are none: the world has changed
-FEWEST_SAMPLES = 4  # samples that can say anything
+FALSE_IN_A_ROW = 3  # false ones in a row are none: the world has changed
 ONE_IN = 3  # no more than one in so many is false
-ALIKE = 0.3  # of a kernel: slots that an expert judges
+JUDGED = 0.3  # of a kernel: slots that an expert judges
 
 
 def trust_in_sample(state: State, belief: Belief, logs: Array, mature: Mask) -> tuple[Array, Mask]:
@@ -52,7 +51,7 @@ def trust_in_sample(state: State, belief: Belief, logs: Array, mature: Mask) -> 
 
     Only tuners that are `mature` have seen enough to tell.
     """
-    familiar = row_max(belief.kernels[:, 2])[:, 0] > FAMILIAR
+    familiar = row_max(belief.kernels[:, 2])[:, 0] > ALIKE
     odds = np.where(familiar, OUTLIER_ODDS, 0.0 * belief.a + OUTLIER_ODDS_NEW_SITUATION)
     unlike = np.log(odds / (10.0 * np.maximum(state.largest, belief.a)))
     most = row_max(logs)
@@ -72,7 +71,7 @@ def trust_in_sample(state: State, belief: Belief, logs: Array, mature: Mask) -> 
 
 def residual_trust(squares: Array, scale: Array) -> Array:
     """One where a squared residual is about `scale`, near zero where it is far beyond."""
-    far = np.minimum(squares, LARGEST_RESIDUAL * scale) / (OUTLYING_DEVIATIONS**2 * scale)
+    far = np.minimum(squares, LARGEST_RESIDUAL * scale) / (ABSURD_DEVIATIONS**2 * scale)
     return 1.0 / (1.0 + far) ** 2
 
 
@@ -117,7 +116,7 @@ def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows, n: int) 
     half = np.argmax(mass >= 0.5 * mass[:, :, -1:], axis=2)[:, :, None]
     middle = np.take_along_axis(squares, np.take_along_axis(order, half, axis=2), axis=2)
     scale = np.maximum((belief.noises[rows, :L] * a**2)[:, :, None], middle / CHI2_MEDIAN)
-    state.trust[rows, :, :n] = np.where(kernels > ALIKE, residual_trust(squares, scale), state.trust[rows, :, :n])
+    state.trust[rows, :, :n] = np.where(kernels > JUDGED, residual_trust(squares, scale), state.trust[rows, :, :n])
 
 
 def recheck_early_samples(dims: Dims, state: State, mask: Mask) -> None:
@@ -216,15 +215,15 @@ def early_outliers(samples: Samples, may: Flags) -> tuple[Flags, Array]:
 
 def _unless_in_a_row(samples: Samples, may: Flags, false: Flags, a: Array) -> tuple[Flags, Array]:
     """The same, where no few in a row are false; else looked at again, without them."""
-    n = false.shape[1] - ROW_SAMPLES + 1
+    n = false.shape[1] - FALSE_IN_A_ROW + 1
     begin = false[:, :n]
-    for shift in range(1, ROW_SAMPLES):
+    for shift in range(1, FALSE_IN_A_ROW):
         begin = begin & false[:, shift : n + shift]
     rows = rows_where(np.any(begin, axis=1))
     if rows is None:
         return false, a
     honest = np.zeros_like(false)
-    for shift in range(ROW_SAMPLES):
+    for shift in range(FALSE_IN_A_ROW):
         honest[:, shift : n + shift] |= begin
     u, y, counts, location, variance = samples
     some = Samples(u[rows], y[rows], counts[rows], location[rows], variance[rows])

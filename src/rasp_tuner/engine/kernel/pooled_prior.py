@@ -23,16 +23,15 @@ LARGEST_LEVEL = 1e30  # in units of a: a metric that jumps must not overflow
 TINY = 1e-100  # a curvature where y is constant, so that no logarithm sees a zero
 CURVATURE_RATE = 0.3  # of one step towards the curvature that is likeliest now
 RATE = 0.1  # of one step towards what the leading expert sees
-START_NOISE = 1e-2  # rho before any sample
 NOISE_ODDS = 2.0  # nats against each noise that the curvature is estimated with, but the one before
 DECADE_ODDS = 1.0  # nats against a variance ten times larger or smaller than that
 LOCAL_ODDS = 3.0  # nats against every local expert but the blind one
-FAMILIAR = 0.5  # of the wide kernel: likeness from which on a situation was seen before
 KEEP = 0.97  # of scores, a step: old ones fade
 FREEDOM = 5.0  # of the Student-t density: one sample in the tail does not end a hypothesis
 STUDENT_NORM = math.lgamma((FREEDOM + 1.0) / 2.0) - math.lgamma(FREEDOM / 2.0) - 0.5 * math.log(FREEDOM * math.pi)
 
 ESTIMATE_NOISES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # rho that the curvature is estimated with
+START_NOISE = ESTIMATE_NOISES[2]  # rho before any sample: the middle one
 ESTIMATE_ODDS = NOISE_ODDS * np.arange(5.0)  # nats against them
 NOISE_LOGS = np.log(np.logspace(-4.0, 0.0, NOISES))  # of the rho that are weighed
 NOISE_VARIANCES = np.exp(NOISE_LOGS)

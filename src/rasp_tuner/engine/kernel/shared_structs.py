@@ -7,6 +7,7 @@ else. native/shared_structs.c has the other half of this table.
 import ctypes
 from dataclasses import fields
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES
 from rasp_tuner.engine.kernel import state as s
 
 
@@ -38,7 +39,7 @@ MOST_COMPILED_KNOBS = 64  # beyond, matrices are large enough for NumPy's linear
 STRUCTS: dict[str, type[ctypes.Structure]] = {"Dims": DimsStruct, "State": StateStruct, "One": OneStruct}
 NUMBERS = {
     "L": s.L, "E": s.E, "SLOTS": s.SLOTS, "SPARE_SLOTS": s.SPARE_SLOTS, "WINDOW": s.WINDOW_SAMPLES,
-    "EARLY": s.EARLY_SAMPLES, "NOISES": s.NOISES, "SKETCH_DIMENSIONS": s.SKETCH_DIMENSIONS, "RANK": s.RANK,
+    "EARLY": EARLY_SAMPLES, "NOISES": s.NOISES, "SKETCH_DIMENSIONS": s.SKETCH_DIMENSIONS, "RANK": s.RANK,
     "MOST_KNOBS": MOST_COMPILED_KNOBS,
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rasp_tuner.core.common_constants import EARLY_SAMPLES
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field
 
@@ -27,7 +28,6 @@ L = len(LOCAL_EXPERTS)
 E = L + 1
 SLOTS, SPARE_SLOTS = 192, 8  # that memory has; more that are filled before the nearest become one
 WINDOW_SAMPLES = 128  # that the moving optimum is fitted to
-EARLY_SAMPLES = 40  # in which the worst few are looked at again with every sample
 RANK, SKETCH_DIMENSIONS = 3, 32  # components of a context; a longer one is first projected at random to so many
 NOISES = 9  # variances that are weighed
 

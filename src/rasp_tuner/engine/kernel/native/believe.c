@@ -227,7 +227,7 @@ double likeness(const Dims *dims, const State *one, const Belief *belief) {
 
 /* What was seen elsewhere says little about who is right in a situation that is like no other. */
 static void weigh_experts(const Dims *dims, const State *one, const Belief *belief) {
-    const double familiar = least(likeness(dims, one, belief) / FAMILIAR, 1.0);
+    const double familiar = least(likeness(dims, one, belief) / ALIKE, 1.0);
     int n = *belief->moving > 0.0 ? E : L;
     double scores[E], top = -INFINITY, total = 0.0;
     for (int i = 0; i < E; i++) scores[i] = expert_prior(i) + familiar * (one->scores[i] - expert_prior(i));

@@ -11,13 +11,8 @@
 
 #include "quadratic.h"
 
-enum { DIRECTIONS = 3, MOVES = 6, LANES = 8 };
-static const double REACH[MOVES] = {0.1, -0.1, 0.2, -0.2, 0.4, -0.4}; /* moves along the least known directions */
-static const double HORIZON_STEPS = 12.0;  /* in which one more observation shall pay for itself */
-static const double FIRST_PROBE = 0.35;    /* length of the first move, along one knob */
-static const double TIE = 1e-6;            /* of the range: a smaller difference is none */
-static const double EQUAL_WEIGHTS = 1e-9;  /* of a weight: of experts that differ by less the first leads */
-static const double LEAST_WEIGHT = 1e-8;   /* an expert with less is left out of a choice */
+enum { MOVES = 6, LANES = 8 };
+static const double AWAY[MOVES] = REACH; /* moves along the least known directions */
 enum { PREDICTED_OPTIMUM, BEST_TRIED, PROBE_NEAR_IT, FIRST };
 
 /* What an expert gives some candidates: the mean in units of y, the others in units of a. */
@@ -247,7 +242,7 @@ static void make_candidates(const Dims *dims, const Belief *belief, const double
     for (int b = 0; b < 2; b++) {
         for (int64_t j = 0; j < directions * MOVES; j++, n++) {
             const double *axis = s->axes + d - 1 - j / MOVES;
-            for (int64_t i = 0; i < d; i++) *knob(dims, s, n, i) = bases[b][i] + axis[i * d] * REACH[j % MOVES];
+            for (int64_t i = 0; i < d; i++) *knob(dims, s, n, i) = bases[b][i] + axis[i * d] * AWAY[j % MOVES];
         }
     }
     for (int64_t block = 0; block < blocks(n); block++) {

@@ -1,10 +1,20 @@
 /* Written by build.py: the constants of these Python files, whose comments say what they bound. */
 
+/* common_constants.py */
+#define ODD_DEVIATIONS 3.0
+#define ABSURD_DEVIATIONS 5.0
+#define FEWEST_SAMPLES 4
+#define NORMAL_FROM_SAMPLES 5
+#define EARLY_SAMPLES 40
+#define RECENT_STEPS 20.0
+
+/* context_metric.py */
+#define ALIKE 0.5
+
 /* evidence.py */
 #define FARTHEST 1e+150
 
 /* believe.py */
-#define RECENT_STEPS 20.0
 #define NARROW_WIDTH 0.3
 #define FARTHEST_GAP 26.0
 #define LEAST_CURVATURE 0.15
@@ -12,6 +22,18 @@
 #define MOVING_LOOK_EVERY_STEPS 4
 #define MOVING_IDLE_NATS (-7.0)
 #define PIN_VARIANCE 0.01
+
+/* choose.py */
+#define HORIZON_STEPS 12.0
+#define FIRST_PROBE 0.35
+#define REACH {0.1, (-0.1), 0.2, (-0.2), 0.4, (-0.4)}
+#define DIRECTIONS 3
+#define TIE 1e-06
+#define EQUAL_WEIGHTS 1e-09
+#define LEAST_WEIGHT 1e-08
+
+/* learn.py */
+#define LEAST_TRACKED_CURVATURE 1e-95
 
 /* memory.py */
 #define SHARP_STEPS 64
@@ -28,13 +50,24 @@
 /* moving.py */
 #define SLOPE_VARIANCE 0.6
 #define COMPONENTS_EVERY_STEPS 8
-#define PLENTY_SAMPLES 40
 #define YOUNG_SAMPLES 50
 #define YOUNG_EXTRA_STEPS 3
 #define LARGEST_TARGET 1000000000000.0
-#define FARTHEST_COMPONENT 3.0
 #define FARTHEST_OPTIMUM 1000.0
 #define STEP_LENGTHS {1.0, 0.4, 0.1}
+
+/* outliers.py */
+#define OUTLIER_ODDS 0.01
+#define OUTLIER_ODDS_NEW_SITUATION 1e-05
+#define OUTLIER_TRUST 1e-06
+#define OUTLIER 1.0
+#define FAILED 2.0
+#define LARGEST_RESIDUAL 1e+60
+#define CHI2_MEDIAN 0.455
+#define BOWL_NOISES {0.0001, 0.01, 0.3}
+#define FALSE_IN_A_ROW 3
+#define ONE_IN 3
+#define JUDGED 0.3
 
 /* pooled_prior.py */
 #define OWN_DEVIATION 0.3
@@ -45,8 +78,8 @@
 #define CURVATURE_RATE 0.3
 #define RATE 0.1
 #define NOISE_ODDS 2.0
+#define DECADE_ODDS 1.0
 #define LOCAL_ODDS 3.0
-#define FAMILIAR 0.5
 #define KEEP 0.97
 #define FREEDOM 5.0
 #define STUDENT_NORM (-0.9686195890547249)
@@ -59,7 +92,6 @@
 #define SLOTS 192
 #define SPARE_SLOTS 8
 #define WINDOW_SAMPLES 128
-#define EARLY_SAMPLES 40
 #define RANK 3
 #define SKETCH_DIMENSIONS 32
 #define NOISES 9

@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+enum { LONG = 16 };                /* numbers in a context from which on pairs are gone through along them */
 enum { GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT, HYPERS }; /* places in theta, as in model.py */
 
 typedef struct {                   /* as in gp/native_gp.py: the knobs of one space, see knobs.py */
@@ -15,6 +16,7 @@ typedef struct {                   /* as in gp/native_gp.py: the knobs of one sp
     const int64_t *first_level, *unordered; /* [d + 1] where the levels of each knob begin; [d] */
     const double *default_, *reach, *bowl, *harm, *few, *hot_at, *of_few, *of_choice, *effect_variance;
     const double *curved_variance, *levels;
+    void (*lawful)(int64_t count, double *points); /* makes points [count, d] keep the rules of the space; or NULL */
 } GpKnobs;
 
 typedef struct {                   /* as in gp/native_gp.py: rows with their weights, see model.py */
@@ -72,15 +74,14 @@ double gp_mean(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t,
 void gp_features(const GpKnobs *k, int64_t m, const double *points, double *effects, double *curved, double *mean,
                  double *embedding); /* gp_features.c */
 int64_t gp_moves(const GpKnobs *k, const double *x, double width, double *points, int64_t *knob); /* gp_search.c */
-void gp_means(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points, double *out,
-              double *scratch);    /* gp_posterior.c */
 void gp_joint(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, int64_t m, const double *points,
-              double *mean, double *covariance, double *scratch);
+              double *mean, double *covariance, double *scratch); /* gp_posterior.c */
 void gp_forward(int64_t n, const double *root, int64_t m, double *rows, double *scratch); /* gp_linear.c */
 int gp_factor(int64_t n, int64_t from, double *root, double *scratch);
 void gp_solve(int64_t n, const double *root, double *x, double *scratch);
 void gp_less_products(int64_t m, int64_t n, const double *rows, double *covariance);
 void gp_z(const GpFit *f, const double *context, double *z); /* gp_rows.c */
+double gp_apart(int64_t c, const double *one, const double *two);
 int64_t gp_fit(const GpKnobs *k, const GpFit *f, int64_t count, const double *factors, const double *priors,
                const GpFit *older, const int64_t *kept, double *slope, double *odd, double *out,
                double *scratch);   /* gp_fit.c */

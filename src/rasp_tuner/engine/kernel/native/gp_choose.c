@@ -66,13 +66,47 @@ static double moved_to(const GpKnobs *k, const double *lines, const int64_t *lin
     return end > first ? lines[(first + (int64_t)(pick * (double)(end - first))) * k->d + j] : x;
 }
 
+/* Ends [STARTS, d] of descents from the best stored points and the default, without those that are barred; how many.
+ * `least`: the one of least mean. memory: STARTS DESCENTS (2 d + 1), and the scratch of gp_descended. */
+static int64_t descents(const GpKnobs *k, const GpFit *f, const GpHere *here, GpTable *t, int64_t tried,
+                        const int64_t *rows, int64_t barred_count, const double *barred, int64_t most, double *memory,
+                        double *ends, int64_t *least) {
+    const int64_t d = k->d, room = STARTS * DESCENTS;
+    const size_t size = sizeof(double) * (size_t)d;
+    const double *from[STARTS] = {tried ? f->points + rows[0] * d : k->default_, k->default_, f->points + rows[1] * d};
+    GpSteps steps = {0, memory, memory + room * d, memory + 2 * room * d};
+    double lowest = INFINITY;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < (tried > 1 ? STARTS : STARTS - 1); i++) {
+        double *end = ends + kept * d;
+        memcpy(end, from[i], size);
+        const double there = gp_descended(k, f, here, t, end, DESCENTS, most, &steps, memory + room * (2 * d + 1));
+        if (is_among(d, end, barred_count, barred)) continue;
+        if (there < lowest) lowest = there, *least = kept;
+        kept++;
+    }
+    return kept;
+}
+
+/* The point of least mean that descents find; 0 if all are barred. scratch as for a choice. */
+GP_API int64_t rasp_gp_best(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t barred_count,
+                            const double *barred, int64_t most, int64_t values, double *out, double *scratch) {
+    GpTable t = gp_table(k, f, values, scratch);
+    double *ends = scratch + gp_table_room(k, f->n, values);
+    int64_t rows[SHORTLIST + 1] = {0}, least = 0;
+    const int64_t tried = best_rows(k, f, here, &t, barred_count, barred, 1, rows);
+    const int64_t kept = descents(k, f, here, &t, tried, rows, barred_count, barred, most, ends + STARTS * k->d, ends, &least);
+    memcpy(out, ends + least * k->d, sizeof(double) * (size_t)k->d);
+    return kept > 0;
+}
+
 /* How many candidates there can be, and the scratch that a choice needs. */
 GP_API int64_t rasp_gp_choose_room(const GpKnobs *k, int64_t n, int64_t most, int64_t values) {
     const int64_t d = k->d, m = STARTS + BEST_ROWS + 2 + most + SEVERAL + ELSEWHERE, steps = STARTS * DESCENTS;
-    const int64_t descents = most * (d + 2) + 2 * d + n * (d + 1), lines = most * (d + 1);
+    const int64_t descents = steps * (2 * d + 1) + most * (d + 2) + 2 * d + n * (d + 1), lines = most * (d + 1);
     const int64_t joint = 2 * m * (k->p + k->q + k->e) + n * (m + 1) + k->p + k->q, value = m * (m + 3) + 2;
     const int64_t rest = joint > value ? joint : value, more = descents > rest ? descents : rest;
-    return gp_table_room(k, n, values) + steps * (2 * d + 1) + m * (d + m + 6) + (STARTS + 1) * d + lines + 2 * d + more;
+    return gp_table_room(k, n, values) + m * (d + m + 6) + (STARTS + 1) * d + lines + 2 * d + more;
 }
 
 /* The candidate of least mean less `horizon` times its value.
@@ -84,34 +118,22 @@ GP_API void rasp_gp_choose(const GpKnobs *k, const GpFit *f, const GpHere *here,
                            const double *normal, int64_t barred_count, const double *barred, const double *reached,
                            const double *nodes, int64_t looks, const double *look, double horizon, int64_t most,
                            int64_t values, double *out, double *scratch) {
-    const int64_t d = k->d, n = f->n, steps_room = STARTS * DESCENTS;
+    const int64_t d = k->d, n = f->n;
     const int64_t m_most = STARTS + BEST_ROWS + 2 + most + SEVERAL + ELSEWHERE;
     const size_t size = sizeof(double) * (size_t)d;
     GpTable t = gp_table(k, f, values, scratch);
     double *rest = scratch + gp_table_room(k, n, values);
-    GpSteps steps = {0, rest, rest + steps_room * d, rest + 2 * steps_room * d};
-    double *points = steps.mean + steps_room, *covariance = points + m_most * d, *mean = covariance + m_most * m_most;
+    double *points = rest, *covariance = points + m_most * d, *mean = covariance + m_most * m_most;
     double *value = mean + m_most;
     Found found = {0, 0, points, (int64_t *)(value + m_most), NULL, NULL};
     found.line = found.source + m_most, found.line_knob = found.line + m_most;
     double *ends = (double *)(found.line_knob + m_most), *x = ends + STARTS * d, *lines = x + d;
     int64_t *knob = (int64_t *)(lines + most * d);
     rest = (double *)(knob + most) + 2 * d; /* room of gp_moves */
-    int64_t rows[SHORTLIST + 1], starts = 0, kept = 0;
+    int64_t rows[SHORTLIST + 1] = {0}, least = 0;
     const int64_t tried = best_rows(k, f, here, &t, barred_count, barred, BEST_ROWS, rows);
-    const double *first = tried ? f->points + rows[0] * d : k->default_;
-    memcpy(ends + d * starts++, first, size);
-    memcpy(ends + d * starts++, k->default_, size);
-    if (tried > 1) memcpy(ends + d * starts++, f->points + rows[1] * d, size);
-    const double *x0 = first;
-    double least = INFINITY;
-    for (int64_t i = 0; i < starts; i++) {
-        const double there = gp_descended(k, f, here, &t, ends + i * d, DESCENTS, most, &steps, rest);
-        if (is_among(d, ends + i * d, barred_count, barred)) continue;
-        memmove(ends + kept * d, ends + i * d, size);
-        if (there < least) least = there, x0 = ends + kept * d;
-        kept++;
-    }
+    const int64_t kept = descents(k, f, here, &t, tried, rows, barred_count, barred, most, rest, ends, &least);
+    const double *x0 = kept ? ends + least * d : tried ? f->points + rows[0] * d : k->default_;
     add(k, &found, x0, BEST_KNOWN);
     for (int64_t i = 0; i < kept; i++) add(k, &found, ends + i * d, BEST_TRIED);
     for (int64_t i = 0; i < tried; i++) add(k, &found, f->points + rows[i] * d, BEST_TRIED);
@@ -144,6 +166,7 @@ GP_API void rasp_gp_choose(const GpKnobs *k, const GpFit *f, const GpHere *here,
         add(k, &found, x, NEARBY);
     }
     const int64_t m = found.count;
+    if (k->lawful) k->lawful(m, points);
     gp_joint(k, f, here, &t, m, points, mean, covariance, rest);
     gp_value(k, m, points, count, found.line, found.line_knob, mean, covariance, f->hyper[S2], nodes, looks, look, value, rest);
     int64_t best = -1, at_default = 0;

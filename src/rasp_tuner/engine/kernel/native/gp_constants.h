@@ -1,7 +1,10 @@
 /* Written by build.py: the constants of these Python files, whose comments say what they bound. */
 
+/* common_constants.py */
+#define ODD_DEVIATIONS 3.0
+#define RECENT_STEPS 20.0
+
 /* context_metric.py */
-#define LINEAR_DEVIATIONS 3.0
 #define FARTHEST 1000000.0
 
 /* numerics.py */
@@ -17,7 +20,6 @@
 #define SAME_LEVEL 1e-06
 
 /* model.py */
-#define MEMORY_STEPS 20.0
 #define JITTER 1e-08
 #define GUESS_SHARE 0.5
 #define GUESS_ROWS 2.0
@@ -29,8 +31,8 @@
 #define LEAST_VARIANCE 1e-12
 
 /* search.py */
-#define NEAR 0.05
 #define STEP 0.1
+#define NEAR 0.05
 #define WIDE 0.2
 #define MOST_MOVE 0.3
 #define DESCENTS 4

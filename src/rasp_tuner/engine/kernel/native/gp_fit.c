@@ -7,7 +7,7 @@
 
 void inverse_of_root(int64_t n, double *root, double *inverse);
 
-enum { LONG = 16, STRIP = 32 }; /* numbers in a context from which on pairs of rows are gone through along them */
+enum { STRIP = 32 }; /* numbers of LONG contexts at a time */
 
 /* Parts of the covariance: lower triangles [n, n] of pairs of rows, or one row of them where the stride is 0. */
 typedef struct {
@@ -98,7 +98,7 @@ static inline void covariances(const GpKnobs *k, const GpFit *f, const Columns *
     }
     for (int64_t j = 0; j < count; j++) {
         kc[j] *= -0.5;
-        kt[j] = -fabs(f->times[i] - f->times[j]) / MEMORY_STEPS;
+        kt[j] = -fabs(f->times[i] - f->times[j]) / RECENT_STEPS;
         res[j] = -0.5 * gap[j];
         lin[j] = choice[j] = whole[j] = 0.0;
     }

@@ -12,10 +12,8 @@ GP_API void rasp_gp_here(const GpKnobs *k, const GpFit *f, GpHere *here, const d
     const int64_t n = f->n;
     double *kt = here->residual;
     for (int64_t i = 0; i < n; i++) {
-        double gap = 0.0;
-        for (int64_t a = 0; a < f->c; a++) gap += (f->z[i * f->c + a] - z[a]) * (f->z[i * f->c + a] - z[a]);
-        here->kc[i] = -0.5 * gap;
-        kt[i] = -(now - f->times[i]) / MEMORY_STEPS;
+        here->kc[i] = -0.5 * gp_apart(f->c, f->z + i * f->c, z);
+        kt[i] = -(now - f->times[i]) / RECENT_STEPS;
     }
     exp_falling(n, here->kc);
     exp_falling(n, kt);
@@ -53,16 +51,6 @@ static inline void exponents(int64_t n, int64_t e, const double *x, const double
     }
 }
 
-/* The same of x, if out is that of `from`: points that are compared differ in a few places. */
-static inline void move_exponents(int64_t n, int64_t e, const double *from, const double *x, const double *columns,
-                                  double *restrict out) {
-    for (int64_t a = 0; a < e; a++)
-        if (x[a] != from[a]) {
-            const double *column = columns + a * n, by = x[a] - from[a], middle = 0.5 * (x[a] + from[a]);
-            for (int64_t i = 0; i < n; i++) out[i] += by * (column[i] - middle);
-        }
-}
-
 /* out [n] += sum_a x_a column_a */
 static inline void add_products(int64_t n, int64_t width, const double *x, const double *columns, int64_t stride,
                                 double *restrict out) {
@@ -78,29 +66,6 @@ static void embed(const GpKnobs *k, const GpFit *f, int64_t m, double *embedding
 static void turned(int64_t n, int64_t width, const double *rows, double *columns) {
     for (int64_t i = 0; i < n; i++)
         for (int64_t a = 0; a < width; a++) columns[a * n + i] = rows[i * width + a];
-}
-
-/* Means [m] at points [m, d]. scratch: m (p + q + e) + 2 n. */
-WIDER void gp_means(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points, double *out,
-                    double *scratch) {
-    const int64_t n = f->n;
-    double *effects = scratch, *curved = effects + m * k->p, *embedding = curved + m * k->q;
-    double *first = embedding + m * k->e, *near = first + n;
-    gp_features(k, m, points, effects, curved, out, embedding);
-    embed(k, f, m, embedding);
-    exponents(n, k->e, embedding, f->embedded, n, first);
-    for (int64_t r = 0; r < m; r++) {
-        memcpy(near, first, sizeof(double) * (size_t)n);
-        move_exponents(n, k->e, embedding, embedding + r * k->e, f->embedded, near);
-        exp_falling(n, near);
-        out[r] += here->constant + dot(k->p, effects + r * k->p, here->effects)
-                  + dot(k->q, curved + r * k->q, here->curved) + dot(n, near, here->residual);
-    }
-}
-
-GP_API void rasp_gp_means(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t m, const double *points,
-                          double *out, double *scratch) {
-    gp_means(k, f, here, m, points, out, scratch);
 }
 
 /* Means [m] and covariance [m, m] at points [m, d]: the same bits for two points, whatever the others are.

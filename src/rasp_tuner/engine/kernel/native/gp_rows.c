@@ -10,8 +10,8 @@ enum { COUNTS, TIMES, FAILED, TRUST, OWN }; /* after the losses of a row */
 /* z [c] of a context, see core/context_metric.py. */
 void gp_z(const GpFit *f, const double *context, double *z) {
     for (int64_t a = 0; a < f->c; a++) {
-        const double far = (context[a] - f->median[a]) / (LINEAR_DEVIATIONS * f->deviation[a]);
-        z[a] = LINEAR_DEVIATIONS * asinh(clip(far, -FARTHEST, FARTHEST)) * f->relevance[a];
+        const double far = (context[a] - f->median[a]) / (ODD_DEVIATIONS * f->deviation[a]);
+        z[a] = ODD_DEVIATIONS * asinh(clip(far, -FARTHEST, FARTHEST)) * f->relevance[a];
     }
 }
 
@@ -70,33 +70,41 @@ GP_API int64_t rasp_gp_take(const GpKnobs *k, const GpFit *f, const GpStored *st
     return 0;
 }
 
-static double apart(int64_t c, const double *one, const double *two) {
-    double sum = 0.0;
-    for (int64_t a = 0; a < c; a++) sum += (one[a] - two[a]) * (one[a] - two[a]);
-    return sum;
+/* The squared distance of one and two [c]: four sums at once where there are many. */
+double gp_apart(int64_t c, const double *one, const double *two) {
+    double sums[4] = {0.0, 0.0, 0.0, 0.0};
+    int64_t a = 0;
+    for (; c >= LONG && a + 4 <= c; a += 4)
+        for (int b = 0; b < 4; b++) sums[b] += (one[a + b] - two[a + b]) * (one[a + b] - two[a + b]);
+    for (; a < c; a++) sums[0] += (one[a] - two[a]) * (one[a] - two[a]);
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/* z [c] of stored row i: that of the fit, or one of `others`. */
+static const double *z_of(const GpFit *f, const int64_t *kept, int64_t i, const double *others) {
+    return kept[i] >= 0 ? f->z + kept[i] * f->c : others + i * f->c;
 }
 
 /* Of n stored rows, `kept` [n] says where they are in the fit. The two of one point that are most alike, in
  * out [3]: the likeness, 0 if there are none, and which they are. With `row` >= 0: the row most like that one, see
- * _nearest in family.py. scratch: n (c + e) + 2 e + d + p + q + 1. */
+ * _nearest in family.py. scratch: n (c + e) + p + q. */
 GP_API void rasp_gp_closest(const GpKnobs *k, const GpFit *f, const GpStored *stored, int64_t n, const int64_t *kept,
                             int64_t row, double *out, double *scratch) {
     const int64_t d = k->d, c = f->c, failed = d + c + stored->columns + FAILED;
     const size_t size = sizeof(double) * (size_t)d;
-    double *z = scratch;
-    for (int64_t i = 0; i < n; i++) { /* of those that are not in the fit */
-        if (kept[i] < 0) gp_z(f, stored->rows + i * stored->width + d, z + i * c);
-        else memcpy(z + i * c, f->z + kept[i] * c, sizeof(double) * (size_t)c);
-    }
+    double *others = scratch, *embedding = others + n * c; /* [n, c] of those that are not in the fit; [n, e] */
+    for (int64_t i = 0; i < n; i++)
+        if (kept[i] < 0) gp_z(f, stored->rows + i * stored->width + d, others + i * c);
     out[0] = out[1] = out[2] = 0.0;
     if (row >= 0) {
-        double *embedding = z + n * c, *effects = embedding + n * k->e, *curved = effects + k->p, mean, least = INFINITY;
-        const double *own = stored->rows + row * stored->width;
+        double *effects = embedding + n * k->e, *curved = effects + k->p, mean, least = INFINITY;
+        const double *own = stored->rows + row * stored->width, *z = z_of(f, kept, row, others);
         const int at_default = !memcmp(own, k->default_, size);
         for (int64_t i = 0; i < n; i++)
             gp_features(k, 1, stored->rows + i * stored->width, effects, curved, &mean, embedding + i * k->e);
         for (int64_t i = 0; i < n; i++) {
-            double gap = apart(k->e, embedding + i * k->e, embedding + row * k->e) + apart(c, z + i * c, z + row * c);
+            double gap = gp_apart(k->e, embedding + i * k->e, embedding + row * k->e);
+            gap += gp_apart(c, z_of(f, kept, i, others), z);
             if (at_default == !!memcmp(stored->rows + i * stored->width, k->default_, size)) gap = LARGEST;
             if (i != row && gap < least) least = gap, out[1] = (double)i;
         }
@@ -107,8 +115,9 @@ GP_API void rasp_gp_closest(const GpKnobs *k, const GpFit *f, const GpStored *st
             const double *one = stored->rows + i * stored->width, *two = stored->rows + j * stored->width;
             if (one[0] != two[0] || memcmp(one, two, size) || one[failed] != two[failed]) continue;
             const int64_t a = kept[i], b = kept[j];
-            const double alike = a < 0 || b < 0 ? exp(-0.5 * apart(c, z + i * c, z + j * c))
-                                                : f->alike[a > b ? a * f->n + b : b * f->n + a];
+            double alike;
+            if (a >= 0 && b >= 0) alike = f->alike[a > b ? a * f->n + b : b * f->n + a];
+            else alike = exp(-0.5 * gp_apart(c, z_of(f, kept, i, others), z_of(f, kept, j, others)));
             if (alike > out[0]) out[0] = alike, out[1] = (double)i, out[2] = (double)j;
         }
 }

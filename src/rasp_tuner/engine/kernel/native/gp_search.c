@@ -62,10 +62,6 @@ int64_t gp_moves(const GpKnobs *k, const double *x, double width, double *points
     return count;
 }
 
-GP_API int64_t rasp_gp_moves(const GpKnobs *k, const double *x, double width, double *points, int64_t *knob) {
-    return gp_moves(k, x, width, points, knob);
-}
-
 double gp_snapped(const GpKnobs *k, int64_t j, double x) {
     const double *levels = k->levels + k->first_level[j];
     const int64_t n = k->first_level[j + 1] - k->first_level[j];
@@ -134,6 +130,7 @@ WIDER double gp_descended(const GpKnobs *k, const GpFit *f, const GpHere *here, 
             }
             i = end;
         }
+        if (k->lawful) k->lawful(2, ends);
         const double both[] = {gp_mean(k, f, here, t, together), gp_mean(k, f, here, t, single)};
         const int better = both[1] < both[0], lower = both[better] <= least - 1e-7;
         memcpy(steps->from + known * d, x, size);
@@ -147,19 +144,6 @@ WIDER double gp_descended(const GpKnobs *k, const GpFit *f, const GpHere *here, 
         if (!lower) break;
     }
     return least;
-}
-
-/* Descents from each of x [count, d], see above; mean [count] at their ends.
- * scratch: that, count most_steps (2 d + 1), and a table of `values` values. */
-GP_API void rasp_gp_descend(const GpKnobs *k, const GpFit *f, const GpHere *here, int64_t count, double *x, double *mean,
-                            int64_t most_steps, int64_t most, int64_t values, double *scratch) {
-    const int64_t d = k->d, room = count * most_steps;
-    GpSteps steps = {0, scratch, scratch + room * d, scratch + 2 * room * d};
-    double *rest = scratch + room * (2 * d + 1);
-    GpTable t = gp_table(k, f, values, rest);
-    rest += gp_table_room(k, f->n, values);
-    for (int64_t i = 0; i < count; i++)
-        mean[i] = gp_descended(k, f, here, &t, x + i * d, most_steps, most, &steps, rest);
 }
 
 /* out [m] += min(mean) - E min(mean + moved z), where `at` [count] names the columns that count. */
@@ -204,13 +188,13 @@ WIDER void gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t c
             for (int64_t s = 0; s < m; s++) moved[r * m + s] = covariance[r * m + s] * by;
         }
         memset(along, 0, sizeof(double) * (size_t)(2 * m));
-        for (int64_t i = 0; i < count;) {
+        for (int64_t i = 0, end; i < count; i = end) {
             const int64_t j = line_knob[i];
-            int64_t end = i;
             at[0] = 0;
-            for (; end < count && line_knob[end] == j; end++) at[1 + end - i] = lines[end];
+            for (end = i; end < count && line_knob[end] == j; end++) at[1 + end - i] = lines[end];
             if (k->first_level[j + 1] == k->first_level[j]) {
                 const double x0 = points[at[1] * k->d + j] - points[j], x1 = points[at[2] * k->d + j] - points[j];
+                if (x0 == 0.0 || x1 == 0.0 || x0 == x1) continue; /* rules moved them to the same place */
                 const double mean_bend = ((mean[at[1]] - mean[0]) / x0 - (mean[at[2]] - mean[0]) / x1) / (x0 - x1);
                 const double bend = mean_bend > LEAST_BEND ? mean_bend : LEAST_BEND;
                 for (int64_t r = 0; r < m; r++) {
@@ -222,7 +206,6 @@ WIDER void gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t c
                 }
             } else
                 add_fall(m, 1 + end - i, at, mean, moved, nodes, nodes + NODES, along);
-            i = end;
         }
         for (int64_t s = 0; s < m; s++) at[s] = s;
         add_fall(m, m, at, mean, moved, nodes, nodes + NODES, set);
@@ -231,10 +214,4 @@ WIDER void gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t c
             if (worth > value[r]) value[r] = worth;
         }
     }
-}
-
-GP_API void rasp_gp_value(const GpKnobs *k, int64_t m, const double *points, int64_t count, const int64_t *lines,
-                          const int64_t *line_knob, const double *mean, const double *covariance, double noise,
-                          const double *nodes, int64_t looks, const double *look, double *value, double *scratch) {
-    gp_value(k, m, points, count, lines, line_knob, mean, covariance, noise, nodes, looks, look, value, scratch);
 }

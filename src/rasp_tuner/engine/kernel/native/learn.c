@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define LARGEST 1e100 /* deviations saturate here, so that squares and sums of squares stay finite */
-#define FAILED 2.0    /* what is known of an early sample */
 
 /* What one call works with; the memory of all of it is one block. */
 typedef struct {

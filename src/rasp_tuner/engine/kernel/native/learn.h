@@ -9,22 +9,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define CHI2_MEDIAN 0.455        /* median of a squared standard normal */
-#define OUTLYING_SQUARE 25.0     /* squared deviations at which a sample counts a quarter */
-#define LARGEST_RESIDUAL 1e60    /* squared, in units of the usual one: not trusted at all */
-#define LEAST_CURVATURE 0.15     /* of a: what a minimiser is computed with at least */
-
 static inline double least(double x, double y) { return x < y ? x : y; }
 static inline double most(double x, double y) { return x > y ? x : y; }
 
 /* One where a squared residual is about `scale`, near zero where it is far beyond. */
 static inline double residual_trust(double square, double scale) {
-    const double far = least(square, LARGEST_RESIDUAL * scale) / (OUTLYING_SQUARE * scale);
+    const double far = least(square, LARGEST_RESIDUAL * scale) / (ABSURD_DEVIATIONS * ABSURD_DEVIATIONS * scale);
     return 1.0 / ((1.0 + far) * (1.0 + far));
 }
 
 /* Whether to spend time on what changes little: always while young, then now and then. */
-static inline bool refresh_now(const State *one) { return *one->steps < 100.0 || samples_seen(one) % 4 == 0; }
+static inline bool refresh_now(const State *one) {
+    return *one->steps < MOVING_SETTLED_SAMPLES || samples_seen(one) % MOVING_LOOK_EVERY_STEPS == 0;
+}
 
 /* memory.c */
 void write_sample(const Dims *dims, const State *one, const double *context, const double *psi, double trust,

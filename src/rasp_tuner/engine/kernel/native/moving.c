@@ -36,7 +36,7 @@ void encode_reduced(const Dims *dims, const State *one, const double *reduced, d
     for (int64_t j = 0; j < r; j++) {
         double sum = 0.0;
         for (int64_t i = 0; i < w; i++) sum += (reduced[i] - one->centre[i]) * one->encode[i * r + j];
-        x[1 + j] = clip(sum, -FARTHEST_COMPONENT, FARTHEST_COMPONENT);
+        x[1 + j] = clip(sum, -ODD_DEVIATIONS, ODD_DEVIATIONS);
     }
 }
 

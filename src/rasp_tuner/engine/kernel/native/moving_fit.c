@@ -360,7 +360,7 @@ void fit_moving(const Dims *dims, const State *one, const Belief *belief, const 
     const double offset = *belief->offset, a = *belief->a;
     Fit fit = make_fit(dims, scratch);
     fit.n = steps < WINDOW ? steps : WINDOW;
-    if (steps < PLENTY_SAMPLES || steps % COMPONENTS_EVERY_STEPS == 0)
+    if (steps < EARLY_SAMPLES || steps % COMPONENTS_EVERY_STEPS == 0)
         refresh_components(dims, one); /* here only: theta and its covariance must be in the same encoding */
     read_window(&fit, one, offset, a);
     fit.level_precision = 1.0 / prior->level_variance;

@@ -7,24 +7,10 @@
 
 #include <string.h>
 
-#define OUTLIERS_FROM_SAMPLES 8.0       /* on, a single sample may be called false */
-#define OUTLIER_ODDS 1e-2               /* prior odds of a false measurement */
-#define OUTLIER_ODDS_NEW_SITUATION 1e-5 /* the same in a situation never seen before: it may well be unlike others */
-#define OUTLIER_TRUST 1e-6              /* how much a false measurement counts */
-#define OUTLIER 1.0                     /* what is known of an early sample */
-#define FAILED 2.0                      /* the same; a failure is no false measurement */
-#define COUNTED 0.3                     /* of a kernel: a slot that counts less keeps the trust that it has */
-#define BLANK_LEVEL_VARIANCE 25.0       /* prior variances of a bowl before any sample, in units of the curvature */
-#define BLANK_OWN_VARIANCE (0.3 * 0.3)
-#define BLANK_COMMON_VARIANCE (0.4 * 0.4)
-#define TINY 1e-100                     /* in units of the range of y: a curvature where all that is left is alike */
 #define HALF_LOG_TWO_PI 0.9189385332046727
 
-enum { ROW_SAMPLES = 3 };    /* false ones in a row are none: the world has changed */
-enum { FEWEST_SAMPLES = 4 }; /* samples that can say anything */
-enum { ONE_IN = 3 };         /* no more than one in so many is false */
 enum { RIVALS = 3 };
-static const double RIVAL_NOISES[RIVALS] = {1e-4, 1e-2, 0.3}; /* what situations differ by is noise here */
+static const double RIVAL_NOISES[RIVALS] = BOWL_NOISES;
 
 void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare) {
     enum { RUN = 8 };
@@ -60,8 +46,8 @@ static double log_mean(const double *logs, const double *weights) {
 
 /* Probability that a sample is no false measurement; a second odd one in a row clears both. */
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs) {
-    if (*one->steps < OUTLIERS_FROM_SAMPLES) return 1.0;
-    const double odds = likeness(dims, one, belief) > FAMILIAR ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
+    if (*one->steps < 2 * FEWEST_SAMPLES) return 1.0;
+    const double odds = likeness(dims, one, belief) > ALIKE ? OUTLIER_ODDS : OUTLIER_ODDS_NEW_SITUATION;
     const double if_outlier = log(odds / (10.0 * most(*one->largest, *belief->a)));
     const double trust = 1.0 / (1.0 + exp(least(if_outlier - log_mean(logs, belief->weights), 100.0)));
     if (trust >= 0.5) {
@@ -215,7 +201,7 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
         const double middle = value_reaching(count, own, kernel, 0.5 * total);
         const double scale = most(belief->noises[expert] * (a * a), middle / CHI2_MEDIAN);
         EACH(slot, count)
-            if (kernel[slot] > COUNTED) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
+            if (kernel[slot] > JUDGED) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
     }
     JOIN();
 }
@@ -253,8 +239,8 @@ static void make_early_prior(const Dims *dims, const State *one, Early *early) {
                 squares += (u * u) * (v * v);
                 others += v * v;
             }
-            const double product = BLANK_LEVEL_VARIANCE + linear + BLANK_OWN_VARIANCE * squares
-                                   + BLANK_COMMON_VARIANCE * own * others;
+            const double product = LEVEL_VARIANCE + linear + (OWN_DEVIATION * OWN_DEVIATION) * squares
+                                   + (COMMON_DEVIATION * COMMON_DEVIATION) * own * others;
             early->products[i * EARLY + j] = early->products[j * EARLY + i] = product;
         }
     }
@@ -323,7 +309,7 @@ static int64_t best_hypothesis(Early *early, const int64_t *order, const double 
 /* Samples that are false in a row are not to be: may no more. Returns whether there were any. */
 static bool clear_rows(Early *early) {
     bool any = false;
-    for (int64_t i = 0; i + ROW_SAMPLES <= early->n; i++) {
+    for (int64_t i = 0; i + FALSE_IN_A_ROW <= early->n; i++) {
         if (!(early->false_[i] && early->false_[i + 1] && early->false_[i + 2])) continue;
         early->may[i] = early->may[i + 1] = early->may[i + 2] = false;
         any = true;

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#define TRACK_FROM_SAMPLES 5.0  /* on, the curvature is tracked instead of estimated */
-#define LEAST_TRACKED_CURVATURE 1e-95 /* below, nothing has moved y yet */
-
 enum { TRIED = 5 };
 static const double TRIED_NOISES[TRIED] = ESTIMATE_NOISES; /* that the curvature is estimated with */
 
@@ -106,7 +103,7 @@ double estimate_curvature(const Dims *dims, const Prior *prior, const double *G,
 static double noise_log(int i) { return 2.302585092994046 * (0.5 * i - 4.0); }
 
 /* Score of that variance before any sample: a nat for each decade away from 1e-2. */
-static double noise_prior(int i) { return -fabs(0.5 * i - 2.0); }
+static double noise_prior(int i) { return -DECADE_ODDS * fabs(0.5 * i - 2.0); }
 
 double noise_variance(const State *one, int expert) {
     const double *scores = one->noises + expert * NOISES;
@@ -206,7 +203,7 @@ void track(const Dims *dims, const State *one, const Belief *belief, const Prior
     const int64_t p = dims->p;
     const double a = *belief->a;
     *one->tracked += *one->steps >= 3.0;
-    if (*one->tracked < TRACK_FROM_SAMPLES || a < LEAST_TRACKED_CURVATURE) return;
+    if (*one->tracked < NORMAL_FROM_SAMPLES || a < LEAST_TRACKED_CURVATURE) return;
     int leader = 0;
     for (int i = 1; i < E; i++)
         if (one->scores[i] > one->scores[leader]) leader = i;

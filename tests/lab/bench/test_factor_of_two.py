@@ -1,0 +1,35 @@
+"""Constants of the engine are moved by a factor of two in the source of their module."""
+
+import math
+
+import pytest
+
+from rasp_lab.beds import factor_of_two
+from rasp_lab.beds.runner import Cell, Results
+
+JUDGED = [one for one in factor_of_two.TABLE["constants"]() if factor_of_two.TABLE["kind_of"](one) == "Judgement"]
+
+
+@pytest.mark.parametrize("factor", factor_of_two.FACTORS)
+def test_every_judgement_constant_can_be_moved_alone(factor):
+    for constant in JUDGED:
+        text = factor_of_two.module_of(constant.file).read_text()
+        new = factor_of_two.changed(text, constant.name, factor)
+        compile(new, constant.file, "exec")
+        before, after = dict(factor_of_two.assigned(text)), dict(factor_of_two.assigned(new))
+        different = {name for name in before if _value(before[name]) != _value(after[name])}
+        assert different - {"PRIORS"} == {constant.name}, constant
+
+
+def _value(node):
+    return factor_of_two.ast.unparse(node)
+
+
+def test_an_effect_is_the_mean_log_ratio_of_losses():
+    one, two = Cell("worlds", "discrete, noise 0", 0), Cell("worlds", "discrete, noise 0", 2)
+    before = Results({one: {"loss, noise 0": 0.2, "stuck, noise 0": 0.0}, two: {"loss, noise 0": 0.1}})
+    after = Results({one: {"loss, noise 0": 0.4, "stuck, noise 0": 1.0}, two: {"loss, noise 0": 0.1}})
+    mean, error, changed = factor_of_two.effect(before, after, "worlds")
+    assert (mean, changed) == (pytest.approx(0.5 * math.log(2.0)), 1)
+    assert error == pytest.approx(0.5 * math.log(2.0))
+    assert factor_of_two.effect(before, after, "small") is None
