@@ -9,15 +9,19 @@ ROOT = Path(__file__).parent
 
 # Whole files that `make test` leaves to `make test-all`: heavy packages, browsers, other programs, or the laboratory.
 SLOW_FILES = (
+    "src/rasp_lab/*",
+    "src/rasp_tuner/integrations/ray_space.py",
     "tests/lab/*",
     "tests/fleet/test_fleet_gpu*.py",
     "tests/fleet/test_fleet_ray.py",
     "tests/integrations/test_kernel_tuner.py",
     "tests/integrations/test_mlflow.py",
     "tests/integrations/test_ray_*.py",
+    "tests/paper/*",
     "tests/service/test_dashboard.py",
     "tests/service/test_ofrep_providers.py",
     "tests/service/test_reliability.py",
+    "tests/test_bad_files.py",
     "tests/watch/test_watch_prometheus.py",
 )
 
@@ -43,8 +47,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark all tests of slow files."""
-    for item in items:
-        if is_slow(item.path):
-            item.add_marker(pytest.mark.slow)
+    if is_slow(item.path):
+        item.add_marker(pytest.mark.slow)
