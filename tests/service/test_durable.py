@@ -124,7 +124,7 @@ def test_a_snapshot_is_made_when_the_replay_since_the_latest_would_take_long(sql
         assert snapshots_of(sqlite) == []  # twelve events are no reason
         monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.REPLAY_CPU_S", 1e-9)
         ask(client)
-        wait_for(lambda: snapshots_of(sqlite) == [13], "the snapshot", 10.0)
+        wait_for(lambda: snapshots_of(sqlite) == [13], "the snapshot")
 
 
 def test_what_a_start_has_replayed_counts_for_the_next_snapshot(sqlite):
@@ -287,4 +287,4 @@ def test_a_killed_server_has_lost_nothing_it_acknowledged(process):
 def test_two_servers_do_not_share_a_folder(process):
     with pytest.raises(ChildProcessError, match=r"rasp: another server \(process \d+\) uses .*: stop it") as refused:
         Process(process.data)
-    assert str(refused.value).count("\n") == 2  # where it would serve, and why it does not
+    assert str(refused.value).count("\n") == 1
