@@ -7,6 +7,7 @@ DEMO := .venv/.demo-ready
 READY := .venv/.ready
 DOCS := .venv/.docs-ready
 REAL := .venv/.real-ready
+CORE := .venv/.core-ready
 # On a terminal pip shows its own progress; elsewhere each step prints one line. Python compiles what it imports: of the
 # thousands of files that come with PyTorch and Ray most never are.
 INSTALL = $(BIN)/pip install --no-compile $(shell [ -t 2 ] || echo --quiet) --constraint constraints.txt
@@ -16,12 +17,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python often forbid bytecode. The tests start hundreds of processes: each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test test-quick check docs bench beds real speed clean
+.PHONY: help setup setup-core demo test test-core test-all coverage check docs bench beds real speed clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 setup: $(READY) ## install everything into .venv (about 2 GB)
+
+setup-core: $(CORE) ## install what a change of space/, core/ or engine/ needs into .venv (under 300 MB)
 
 $(VENV): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rasp-tuner needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
@@ -40,6 +43,11 @@ $(READY): $(VENV)
 	@$(INSTALL) --editable '.[$(EXTRAS)]' --editable 'lab[all]'
 	@touch $(READY) $(DEMO)  # the demo needs less
 
+$(CORE): $(VENV)
+	@echo "core setup: installing NumPy, the rasp command, pytest, ruff and mypy (under 300 MB) ..."
+	@$(INSTALL) --editable '.[core-dev]'
+	@touch $(CORE)
+
 $(DOCS): $(VENV)
 	@echo "docs setup: installing MkDocs (130 MB) ..."
 	@$(INSTALL) --editable '.[docs]' --editable lab
@@ -54,13 +62,20 @@ demo: $(DEMO) ## ten domains, four agents, five seeds: table and verdict here, r
 	$(BIN)/rasp demo --out out
 
 # Two workers on two cores: more BLAS threads than that only wait for each other.
-test test-quick: export OPENBLAS_NUM_THREADS := 1
+test test-core test-all coverage: export OPENBLAS_NUM_THREADS := 1
+PYTEST = $(BIN)/pytest -n 2 --dist worksteal
 
-test: $(READY) ## all tests and doctests; warnings are errors
-	$(BIN)/pytest -n 2 --dist worksteal
+test: $(READY) ## what a developer needs, in five minutes on two cores; warnings are errors
+	$(PYTEST) -m "not slow"
 
-test-quick: $(READY) ## the same without the tests marked slow
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+test-core: ## tests of space/ and engine/, for which `make setup-core` is enough
+	$(PYTEST) -m "not slow" tests/engine tests/property/test_space_laws.py tests/test_space.py tests/test_knobs.py
+
+test-all: test ## also the rest: laboratory, Ray, browsers, PostgreSQL, peers, theory, reliability, sanitizers
+	$(PYTEST) -m slow
+
+coverage: $(READY) ## how much of src/rasp_tuner the tests of `make test` run; fails below the floor in pyproject.toml
+	$(PYTEST) -m "not slow" --cov --cov-report=term:skip-covered
 
 check: $(READY) ## lint, format, types, import rules
 	$(BIN)/ruff check .

@@ -1,12 +1,53 @@
-"""What pytest collects: modules without an example are not imported to look for one."""
+"""What pytest collects: files with examples of `src`, and those files of `tests` that hold a wanted test."""
 
+from fnmatch import fnmatch
 from pathlib import Path
 
-SOURCE = Path(__file__).parent / "src"
+import pytest
+
+ROOT = Path(__file__).parent
+
+# Whole files that `make test` leaves to `make test-all`: heavy packages, browsers, other programs, or the laboratory.
+SLOW_FILES = (
+    "src/rasp_lab/*",
+    "src/rasp_tuner/integrations/ray_space.py",
+    "tests/lab/*",
+    "tests/fleet/test_fleet_gpu*.py",
+    "tests/fleet/test_fleet_ray.py",
+    "tests/integrations/test_kernel_tuner.py",
+    "tests/integrations/test_mlflow.py",
+    "tests/integrations/test_ray_*.py",
+    "tests/paper/*",
+    "tests/service/test_dashboard.py",
+    "tests/service/test_ofrep_providers.py",
+    "tests/service/test_reliability.py",
+    "tests/test_bad_files.py",
+    "tests/watch/test_watch_prometheus.py",
+)
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Of `src`, only files with an example: the others load torch, Ray and Optuna, in every worker."""
-    if collection_path.suffix == ".py" and collection_path.is_relative_to(SOURCE):
-        return True if ">>>" not in collection_path.read_text(encoding="utf-8") else None
+def is_slow(path: Path) -> bool:
+    """Whether all tests of a file are slow."""
+    return path.is_relative_to(ROOT) and any(fnmatch(path.relative_to(ROOT).as_posix(), name) for name in SLOW_FILES)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip what holds no test that is wanted: importing it, in every worker, would take longer than many tests."""
+    if collection_path.suffix != ".py":
+        return None
+    if config.option.markexpr == "not slow" and is_slow(collection_path):
+        return True
+    in_source = collection_path.is_relative_to(ROOT / "src")
+    text = collection_path.read_text(encoding="utf-8")
+    if in_source and ">>>" not in text:
+        return True
+    if config.option.markexpr == "slow" and not is_slow(collection_path):
+        on_postgres = collection_path.is_relative_to(ROOT / "tests/service")  # a fixture there runs tests twice
+        return True if "mark.slow" not in text and not on_postgres else None
     return None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark all tests of slow files."""
+    if is_slow(item.path):
+        item.add_marker(pytest.mark.slow)

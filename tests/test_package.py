@@ -163,7 +163,7 @@ def test_missing_packages_are_mapped_to_the_extras_that_bring_them():
 def test_the_wheel_stays_small():
     """The wheel holds src/rasp_tuner, with the C files, which GPUs need; text compresses to about a third."""
     files = [file for file in SOURCE.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
-    large = {file.stem: file.stat().st_size for file in files if file.stat().st_size > 30_000}
+    large = {file.stem: file.stat().st_size for file in files if file.stat().st_size > 40_000}
     assert large.pop("libraspkernel", 0) < 400_000  # twice, of loops that exist for wider vectors
     assert large == {}
     with zipfile.ZipFile(io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as wheel:

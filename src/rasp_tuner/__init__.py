@@ -30,7 +30,7 @@ from rasp_tuner.what_if import Forecast, WhatIf
 if TYPE_CHECKING:
     from rasp_tuner.fleet import Fleet as Fleet
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AlreadyAnswered",

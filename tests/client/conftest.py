@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,21 +20,28 @@ class Server:
     """`rasp serve` on a folder and a port of its own; can be stopped, killed and started again."""
 
     def __init__(self, data: Path) -> None:
-        self.data, self.port = data, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.data, self.port = data, 0  # the system chooses a port, which it keeps
         self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> "Server":
         words = ["-m", "rasp_tuner", "serve", "--data", str(self.data), "--port", str(self.port)]
-        self.process = subprocess.Popen([sys.executable, *words], stderr=subprocess.DEVNULL)
-        until = time.monotonic() + 30
+        errors = Path(f"{self.data}.stderr")
+        with errors.open("wb") as file:
+            self.process = subprocess.Popen([sys.executable, *words], stderr=file)
+        until = time.monotonic() + 120
         while time.monotonic() < until:
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200:
-                    return self
-            assert self.process.poll() is None, "the server ended"
+            if found := re.search(r"http://[^ ]+:(\d+)", errors.read_text()):
+                self.port = int(found[1])
+                with contextlib.suppress(httpx.TransportError):
+                    if httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200:
+                        return self
+            assert self.process.poll() is None, f"the server ended: {errors.read_text()}"
             time.sleep(0.05)
-        raise AssertionError("the server is not ready after 30 s")
+        raise AssertionError("the server is not ready after 120 s")
 
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
@@ -80,11 +88,6 @@ class BadServer:
         self._socket.close()
         for connection in self._open:
             connection.close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

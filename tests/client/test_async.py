@@ -88,7 +88,7 @@ def test_many_tasks_share_a_study(server):
 
 def hang(connection):
     connection.recv(65_536)
-    time.sleep(30)
+    time.sleep(600)
 
 
 def test_a_server_that_hangs_is_answered_for(bad_server):
@@ -105,4 +105,4 @@ def test_a_server_that_hangs_is_answered_for(bad_server):
 
     started = time.monotonic()
     asyncio.run(steps(bad_server(hang).url))
-    assert time.monotonic() - started < 10.0
+    assert time.monotonic() - started < 120.0  # it would wait for ten minutes

@@ -80,7 +80,7 @@ class Tab:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
         self.context.add_init_script(WATCH)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(90_000)
         self.page.on("console", lambda said: self.problems.append(said.text) if said.type != "log" else None)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("requestfailed", lambda request: self.problems.append(f"{request.url}: {request.failure}"))

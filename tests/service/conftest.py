@@ -67,7 +67,7 @@ def empty_postgres(postgres):
     return postgres
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database(request, tmp_path):
     """The address of an empty database of each kind."""
     return sqlite_url(tmp_path) if request.param == "sqlite" else request.getfixturevalue("empty_postgres")
@@ -95,6 +95,4 @@ def web(client):
 def process(tmp_path):
     server = Process(tmp_path / "data")
     yield server
-    if server.process.poll() is None:
-        server.kill()
-    server.process.stderr.close()
+    server.close()

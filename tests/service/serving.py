@@ -2,11 +2,13 @@
 
 import contextlib
 import random
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 
@@ -161,22 +163,36 @@ class Process:
     """`rasp serve` as its own process, which may be killed and started again."""
 
     def __init__(self, data, *words):
-        self.data, self.words, self.port = data, words, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.data, self.words, self.port = data, words, 0  # the system chooses a port, which it keeps
+        self._errors = Path(f"{data}.stderr")  # beside its folder: a pipe that nobody reads would stop it
         self.start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
 
     def start(self):
         command = [sys.executable, "-m", "rasp_tuner", "serve", "--data", str(self.data), "--port", str(self.port)]
-        self.process = subprocess.Popen([*command, *self.words], stderr=subprocess.PIPE, text=True)
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen([*command, *self.words], stderr=errors)
         try:
             wait_for(self.answers, "rasp serve")
         except TimeoutError:
             self.kill()
             raise
 
+    def said(self):
+        """What it has written to stderr since its start."""
+        return self._errors.read_text()
+
     def answers(self):
         if self.process.poll() is not None:
-            raise ChildProcessError(self.process.communicate()[1])
+            raise ChildProcessError(self.said())
+        if not self.port:
+            found = re.search(r"http://[^ ]+:(\d+)", self.said())
+            if found is None:
+                return False
+            self.port = int(found[1])
         try:
             return httpx.get(f"{self.url}/readyz").status_code == 200
         except httpx.TransportError:
@@ -191,6 +207,11 @@ class Process:
         self.process.terminate()
         return self._reap()
 
+    def close(self):
+        """End it, if it runs."""
+        if self.process.poll() is None:
+            self.kill()
+
     def _reap(self):
-        _, said = self.process.communicate(timeout=20)
-        return said, self.process.returncode
+        self.process.wait(timeout=60)
+        return self.said(), self.process.returncode

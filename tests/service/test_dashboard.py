@@ -9,7 +9,7 @@ from serving import STUDY, Process, ask, steps, tell, view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
 expect = playwright.expect
-expect.set_options(timeout=15_000)  # a busy machine is no failure
+expect.set_options(timeout=90_000)  # a busy machine is no failure
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 SCRIPT = "</script><script>window.hacked=1</script>"

@@ -242,11 +242,9 @@ def test_no_byte_of_an_erased_record_is_left_in_any_file(sqlite, tmp_path, monke
     monkeypatch.setattr("rasp_tuner.service.storage.snapshot_task.SNAPSHOT_EVERY_EVENTS", 10)
     with running(sqlite) as client:
         fill(client, tmp_path)
-        started = time.monotonic()
         done = forget(client, context={"qps": CANARY["context"]})
         assert done == {"erased": 5, "scrubbed": True, "backups": [BACKUP]}
         assert hits(tmp_path) == []
-        assert time.monotonic() - started < 60.0
         steps(client, 15)  # with new snapshots
         assert view(client)["erased"] == 5
         assert view(client, "other")["tells"] == 5
@@ -375,9 +373,9 @@ def test_records_that_outlive_their_study_are_erased(sqlite, tmp_path, monkeypat
         time.sleep(1.5)
         assert view(client)["erased"] == 0
         clock += 15.0
-        wait_for(lambda: view(client)["erased"] == 5, "retention", 30.0)
-        wait_for(lambda: not hits(tmp_path), "a clean folder", 30.0)
+        wait_for(lambda: view(client)["erased"] == 5, "retention")
+        wait_for(lambda: not hits(tmp_path), "a clean folder")
         assert (view(client)["asks"], view(client)["tells"]) == (10, 10)
         clock += 1_000.0
-        wait_for(lambda: view(client)["erased"] == 15, "retention, again", 30.0)
+        wait_for(lambda: view(client)["erased"] == 15, "retention, again")
         assert (view(client)["learned"], ask(client)["id"]) == (0, "s14")

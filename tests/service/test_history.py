@@ -1,7 +1,6 @@
 """What the dashboard draws: bounded, exact where it says so, and the same after every restart."""
 
 import json
-import time
 
 import httpx
 import numpy as np
@@ -139,13 +138,13 @@ def test_a_watching_page_hears_of_steps(sqlite):
             with httpx.Client(base_url=client.base_url) as other:
                 for _ in range(3):
                     tell(other, ask(other)["id"], 7.0)
-            started, rows = time.monotonic(), []
-            for line in lines:
+            rows = []
+            for number, line in enumerate(lines):
                 if line.startswith("data: "):
                     rows.append(json.loads(line[6:]))
                     if rows[-1]["tells"] == 3:
                         break
-                assert time.monotonic() - started < 20
+                assert number < 200
             assert rows[-1]["metrics"] == {"p99_ms": 7.0}
             assert rows[-1]["step"] == 2
             assert len(rows) <= 7

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving import STUDY, NoLog, ask, definition, free_port, running, steps, view, wait_for, whole
+from serving import STUDY, NoLog, ask, definition, running, steps, view, wait_for, whole
 
 from rasp_tuner.service.auth import Caller
 from rasp_tuner.service.http_errors import HttpError
@@ -321,7 +321,7 @@ def test_a_server_that_could_not_save_all_ends_with_an_error(tmp_path, monkeypat
 
     monkeypatch.setattr("rasp_tuner.service.server.HttpServer.run", end)
     with pytest.raises(SystemExit if saved else ServeError):
-        serve(tmp_path, port=free_port())
+        serve(tmp_path, port=0)
 
 
 def ready(client):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
-from serving import STUDY, ask, free_port, running, steps, tell, view, wait_for
+from serving import STUDY, ask, running, steps, tell, view, wait_for
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.auth import create_key
@@ -370,4 +370,4 @@ def test_a_server_that_listens_everywhere_is_reached_where_the_database_sees_it(
 
 def test_a_database_that_cannot_be_reached_is_said_in_one_line(tmp_path):
     with pytest.raises(ServeError, match=r"could not use the database: .*[Cc]onnection refused"):
-        serve(tmp_path, port=free_port(), database="postgresql://rasp@127.0.0.1:9/none")
+        serve(tmp_path, port=0, database="postgresql://rasp@127.0.0.1:9/none")

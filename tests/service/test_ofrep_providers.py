@@ -30,7 +30,6 @@ def server(tmp_path_factory):
     process = Process(tmp_path_factory.mktemp("ofrep") / "data", "--flag-lease", "600")
     yield process
     process.stop()
-    process.process.stderr.close()
 
 
 @pytest.fixture
@@ -144,7 +143,6 @@ def open_server(tmp_path, site):
     process = Process(tmp_path / "data", "--allow-origin", site)
     yield process
     process.stop()
-    process.process.stderr.close()
 
 
 def test_in_a_browser_a_page_of_another_site_learns_it_through_the_web_sdk(browser, site, open_server):

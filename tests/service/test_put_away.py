@@ -163,7 +163,7 @@ def test_old_records_of_a_study_that_was_put_away_are_erased(sqlite, monkeypatch
         create(client, "a", "b", "c")
         assert "old" not in in_memory(client)
         clock[0] += 640.0
-        wait_for(lambda: listed(client, find="old")["studies"][0]["erased"] == 1, "the erasure", 10.0)
+        wait_for(lambda: listed(client, find="old")["studies"][0]["erased"] == 1, "the erasure")
         assert view(client, "old")["asks"] == 0
 
 

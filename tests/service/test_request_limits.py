@@ -251,7 +251,7 @@ def test_parts_that_keep_coming_do_not_move_the_deadline(server, monkeypatch, he
     with connect(server) as connection:
         connection.sendall(head)
         part = b"1\r\nx\r\n" if head.startswith(b"GET") else b" "
-        wait_for(lambda: is_closed(connection, part), "the end of the connection", 20)
+        wait_for(lambda: is_closed(connection, part), "the end of the connection")
 
 
 def test_a_large_body_has_longer():
@@ -267,7 +267,7 @@ def test_who_does_not_read_answers_is_let_go(server, monkeypatch):
         connection.connect((server.base_url.host, server.base_url.port))
         connection.settimeout(0.2)
         request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8
-        wait_for(lambda: is_closed(connection, request), "the end of the connection", 20)
+        wait_for(lambda: is_closed(connection, request), "the end of the connection")
 
 
 # keys, streams, connections

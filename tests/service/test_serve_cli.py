@@ -79,7 +79,6 @@ def test_a_server_with_keys_on_all_addresses(tmp_path):
         assert "one runs on this folder" in rasp("doctor", "--data", tmp_path).stdout
     finally:
         server.stop()
-        server.process.stderr.close()
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(process, tmp_path):

@@ -78,4 +78,4 @@ def test_empty_lines_between_requests_do_not_keep_a_connection(sqlite, monkeypat
                 return True
             return False
 
-        wait_for(is_closed, "the end of the connection", 20)
+        wait_for(is_closed, "the end of the connection")

@@ -197,9 +197,8 @@ def test_a_command_that_says_much_does_not_fill_the_disk(tmp_path, monkeypatch):
 
 
 def test_a_command_may_leave_a_daemon_behind(tmp_path):
-    started = time.monotonic()
-    sink_of(tmp_path, command=["sh", "-c", "sleep 5 & echo started"], timeout=4).deliver(PARAMS)
-    assert time.monotonic() - started < 4.0
+    """Waiting for it would be a timeout, which is an error."""
+    sink_of(tmp_path, command=["sh", "-c", "sleep 30 & echo started"], timeout=20).deliver(PARAMS)
 
 
 def test_a_sink_that_fails_is_no_step_and_the_parameters_stay(world, caplog):

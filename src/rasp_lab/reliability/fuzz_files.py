@@ -33,8 +33,9 @@ from typing import Any
 import numpy as np
 
 from rasp_lab.reliability.bad_files import FLEET_FILE, POLICY, File, changed, context_for, good_files, outcome
+from rasp_lab.reliability.sanitizers import sanitized, with_sanitizers
 from rasp_tuner import Fleet, Tuner
-from rasp_tuner.engine.kernel import build, native
+from rasp_tuner.engine.kernel import native
 from rasp_tuner.errors import SnapshotError
 from rasp_tuner.policy import evaluate
 from rasp_tuner.space import Space
@@ -43,7 +44,6 @@ STEPS = 5  # of asking and telling, by a tuner that loads
 MOST_SECONDS = 60.0  # for one file
 MOST_MEMORY = 3 << 30  # bytes
 REFUSED, HARMLESS, UNCHANGED = "refused", "harmless", "nothing"
-SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
 def tried(file: File) -> str:
@@ -186,7 +186,7 @@ class Result:
 
 def watch(args: argparse.Namespace, library: Path | None) -> Result:
     """Have all files tried, by as many processes as crash."""
-    result, start, environment = Result(), args.start, os.environ if library is None else _with_sanitizers()
+    result, start, environment = Result(), args.start, os.environ if library is None else with_sanitizers()
     while start < args.files:
         command = [
             sys.executable,
@@ -249,30 +249,6 @@ def _read(stream: Any, lines: "queue.Queue[str]") -> None:
 def _progress(number: int) -> None:
     if number % 100 == 0 and sys.stderr.isatty():
         sys.stderr.write(f"\r{number} files")
-
-
-def sanitized(folder: Path) -> Path:
-    """A library of the C code that ends the process where it leaves its memory or does what C does not define."""
-    library = folder / build.LIBRARY.name
-    why_not = build.build(library, SANITIZERS)
-    if why_not:
-        sys.exit(f"the C code was not built: {why_not}")
-    return library
-
-
-def _with_sanitizers() -> dict[str, str]:
-    """The environment of a process that loads such a library; its own libraries must come first."""
-    found = [_compiler_file(name) for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
-    options = "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096"
-    own = {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": options, "UBSAN_OPTIONS": "print_stacktrace=1"}
-    return {**os.environ, **own}
-
-
-def _compiler_file(name: str) -> str:
-    command = build.compiler() or ["gcc"]
-    return subprocess.run(
-        [*command, f"-print-file-name={name}"], check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 def main() -> int:

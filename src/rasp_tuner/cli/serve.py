@@ -44,7 +44,9 @@ def run_server(
     host: Annotated[
         str, typer.Option(help="Address to listen on; any other than loopback needs API keys.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 8321,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one, which is printed.")
+    ] = 8321,
     database: Database = None,
     advertise: Annotated[
         str | None,
@@ -87,7 +89,6 @@ def run_server(
 
         limits = Limits(studies_in_memory=studies_in_memory, flag_lease=flag_lease)
         folder = data or Path(stack.enter_context(TemporaryDirectory(prefix="rasp-")))
-        address = f"http://{host}:{port}"
         start = functools.partial(
             serve,
             folder,
@@ -102,20 +103,20 @@ def run_server(
         )
         if opened is None:
             what = folder if data else "the database"
-            typer.echo(f"Serving {what} at {address}", err=True)
-            start()
+            start(on_bound=lambda bound: typer.echo(f"Serving {what} at http://{host}:{bound}", err=True))
         else:
             study = name or _study_name(opened)
             kept = "" if data or database else "; what it learns here is gone then, without --data FOLDER"
+            ports: list[int] = []
 
             def ready() -> None:
-                page = f"{address}/studies/{study}"
+                page = f"http://{host}:{ports[0]}/studies/{study}"
                 typer.echo(f"{opened} is at {page} until Ctrl-C{kept}", err=True)
                 if not without_browser and _has_screen():
                     threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
             saved = (snapshot.read(opened), study)
-            start(opened=saved, on_ready=ready)
+            start(opened=saved, on_ready=ready, on_bound=ports.append)
 
 
 def _study_name(file: Path) -> str:

@@ -16,7 +16,7 @@ DATABASE = "rasp.db"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 OTHERS = 0o077  # rights of everybody but the owner
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 
 class FolderTaken(RaspError, RuntimeError):

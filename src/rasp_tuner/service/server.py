@@ -82,6 +82,7 @@ def serve(
     limits: Limits | None = None,
     opened: tuple[bytes, str] | None = None,
     on_ready: Callable[[], object] | None = None,
+    on_bound: Callable[[int], object] | None = None,
     advertise: str | None = None,
     lease_s: float = LEASE_S,
     allow_origins: Iterable[str] = (),
@@ -89,6 +90,8 @@ def serve(
     """Serve the studies in `data`, or in `database`, until SIGINT or SIGTERM.
 
     opened     a tuner's snapshot, and the name of the study to make of it
+    port       0 lets the system choose one
+    on_bound   called with the port as soon as it is bound
     on_ready   called once requests are answered
     advertise  where other servers on the same PostgreSQL reach this one; by default the address it listens on
     lease_s    a server that is silent for so long loses its studies to the others
@@ -108,6 +111,9 @@ def serve(
         database_lock(None if file == (data / DATABASE).resolve() else file),
         listening_socket(host, port) as listener,
     ):
+        port = int(listener.getsockname()[1])
+        if on_bound is not None:
+            on_bound(port)
         try:
             store = Store(address, exclusive=True, lease_s=lease_s)
         except OperationalError as reason:

@@ -25,7 +25,7 @@ Send = Callable[[Message], Awaitable[None]]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RELOAD_KEYS_S = 0.5  # another process may change them
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 
 class Application:

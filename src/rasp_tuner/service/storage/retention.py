@@ -15,7 +15,7 @@ from rasp_tuner.service.storage.transaction import UnitOfWork
 CHECK_EVERY_S = 1.0  # between checks of the studies' ages
 RETRY_AFTER_FAILURE_S = 30.0  # until the next check after a replay that failed or erased nothing
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 
 class RetentionTask:

@@ -20,7 +20,7 @@ REPLAY_FACTOR = 10  # times what the latest snapshot took, so that they take a t
 CHEAP_REPLAY_CPU_S = 0.01  # less than saving a study takes: it is put away without a snapshot
 PROBLEM, NO_SUMMARY = "snapshot", "summary"  # keys in LiveStudy.problems
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 StoreSnapshot = Callable[[UnitOfWork], None]
 

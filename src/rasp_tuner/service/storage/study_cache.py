@@ -22,7 +22,7 @@ from rasp_tuner.service.study.study_summary import SORTS, Sort, StudySummary
 RETRY_LOAD_S = 1.0  # after a load that the database failed
 USE_WITHIN_S = 5.0  # that a study stays at least for whoever had it loaded
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 
 class StudyCache:

@@ -17,7 +17,7 @@ from rasp_tuner.service.study.live_study import LiveStudy
 
 STOP, WANTED, AHEAD = 0, 1, 2  # what comes first
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 
 @dataclass(frozen=True, slots=True)

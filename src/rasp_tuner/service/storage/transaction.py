@@ -16,7 +16,7 @@ from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.events import Event, EventLog
 from rasp_tuner.service.study.live_study import LiveStudy
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 
 class StoredEventLog:

@@ -41,7 +41,7 @@ RETRY_PURGE_S = 2.0  # after a purge that failed
 PRELOAD_S = 1.0  # of loading studies before the server answers
 SNAPSHOTS_PER_COMMIT = 16  # at the end
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 
 class Writer(threading.Thread):

@@ -13,7 +13,7 @@ from rasp_tuner.service.study.events import Event
 MAX_WAIT_S = 60.0  # that times stand still until the clock has caught up
 TTL_SLACK = 0.05  # share of `ttl_s` that a record may live longer: an erasure replays the whole log
 
-log = logging.getLogger("rasp_tuner.serve")  # its name since version 0.1
+log = logging.getLogger("rasp_tuner.serve")
 
 
 def next_time(now: float, last: float | None, study: str) -> float:

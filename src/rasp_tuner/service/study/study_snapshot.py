@@ -1,13 +1,11 @@
 """Study snapshots: a LiveStudy to bytes and back. Copied quickly in the writer's thread, encoded later in another.
 
 They are not compressed: that took a third to two thirds of the encoding time and saved less than half of the bytes.
-Compressed snapshots of older versions can still be read.
 """
 
 import functools
 import platform
 import struct
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
@@ -24,7 +22,6 @@ from rasp_tuner.service.study.live_study import RECENT_SUGGESTIONS, LiveStudy
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord
 from rasp_tuner.tuner import Tuner
 
-MAX_UNPACKED_BYTES = 1 << 26  # of a packed snapshot; instead of a larger one the log is replayed
 _HEADER_LENGTH = struct.Struct("<Q")
 _MAGIC = b"still 2\n"  # part of the file format: never change it
 _RECORD_FIELDS = tuple(field.name for field in fields(SuggestionRecord))
@@ -88,27 +85,20 @@ def restore(data: bytes, id: int, definition: StudyDefinition, created: float) -
     return live
 
 
-def _unpacked(data: bytes) -> bytes:
-    """What version 0.1 packed; a ValueError if it is larger than any snapshot, before it fills the memory."""
-    unpacker = zlib.decompressobj()
-    plain = unpacker.decompress(data, MAX_UNPACKED_BYTES)
-    if not unpacker.eof:
-        raise ValueError(f"not a study snapshot: it is cut off, or unpacks to more than {MAX_UNPACKED_BYTES:,} bytes")
-    return plain
-
-
 def maker(data: bytes) -> dict[str, str]:
-    """What a snapshot was made with; empty for one of an older version."""
+    """What a snapshot was made with; empty if it does not say."""
     found: dict[str, str] = _decode(data)[0].get("made_with", {})
     return found
 
 
 def _decode(data: bytes) -> tuple[dict[str, Any], dict[str, Array], bytes]:
     """The header and the arrays of the study, and the bytes of its tuner."""
+    if not data.startswith(_MAGIC):
+        raise ValueError("not a study snapshot: it begins with other bytes")
+    plain = data[len(_MAGIC) :]
     try:
-        plain = data[len(_MAGIC) :] if data.startswith(_MAGIC) else _unpacked(data)
         (length,) = _HEADER_LENGTH.unpack_from(plain)
-    except (zlib.error, struct.error) as reason:
+    except struct.error as reason:
         raise ValueError(f"not a study snapshot: {reason}") from reason
     end = _HEADER_LENGTH.size + length
     return *snapshot.decode(plain[_HEADER_LENGTH.size : end]), plain[end:]
