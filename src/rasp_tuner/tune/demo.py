@@ -1,5 +1,6 @@
 """A real program for `rasp demo`: gzip on this machine, as fast as can be with files at most 5% larger."""
 
+import glob
 import shutil
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def tune_gzip(folder: Path) -> TuneResult | None:
             "knobs": {"level": "int:1..9"},
             "default": {"level": 6},
             "metrics": {"cpu_s": "min", "size": "min<=1.05 default=size:{scratch}/out.gz"},
-            "inputs": (str(log),),
+            "inputs": (glob.escape(str(log)),),
         }
     )
     return run_study(study, Limits.parse({"steps": STEPS, "time": None, "final": PAIRS}), folder / "gzip", fresh=True)
