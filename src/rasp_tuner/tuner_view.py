@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from rasp_tuner.report.situation_gains import Belief, SituationGain
 
 Context = RawContext
-SCREENED_CONTEXTS = 40  # different ones, the latest, of which is told what would be lost without them
-MOST_CONTEXTS = 200  # different ones, the latest, that situations are made of
+SCREENED_CONTEXTS = 40  # different ones of which is told what would be lost without them
+MOST_CONTEXTS = 200  # different ones that situations are made of
 
 
 @methods_on_one_thread
@@ -150,7 +150,7 @@ class TunerView:
     ) -> "list[SituationGain]":
         """Situations by their context values, most frequent first: what is recommended, what it gains, by which knobs.
 
-        Made of the latest `contexts` different ones on record. All by forecast; `str()` of each is a sentence. `texts`
+        Made of up to `contexts` different ones on record. All by forecast; `str()` of each is a sentence. `texts`
         as of `history`.
         """
         from rasp_tuner.report.situation_gains import situation_gains  # few programs ask: the others start without it
@@ -182,7 +182,7 @@ class TunerView:
         )
 
     def _different_contexts(self, most: int) -> list[Array]:
-        """The latest different ones on record; of a tuner without steps on record those in memory."""
+        """Different ones on record, at even distances; of a tuner without steps on record those in memory."""
         if not self._encoder.dim:
             return [np.zeros(0)]
         found = list(self._record.parts()[3])
@@ -191,7 +191,9 @@ class TunerView:
             found = list(slots) if slots.shape[1] == self._encoder.dim else []
         elif not self._record.keeps_context:
             return []
-        return list({context.tobytes(): context for context in found}.values())[-most:]
+        different = list({context.tobytes(): context for context in found}.values())
+        kept = np.unique(np.linspace(0, len(different) - 1, min(len(different), most)).round().astype(int))
+        return [different[i] for i in kept]
 
     def budget(self) -> Budget | None:
         """What suggestions have cost and gained against the default so far; None without a budget."""

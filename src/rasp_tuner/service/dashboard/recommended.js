@@ -33,7 +33,7 @@ export class Recommended {
       "section",
       { "aria-labelledby": "recommended", hidden: true },
       h("h2", { id: "recommended" }, "Recommended settings"),
-      h("p", { class: "note" }, "By forecast, in the situations of the latest contexts."),
+      h("p", { class: "note" }, "By forecast, in the situations of the last 1,000 steps."),
       table,
     );
   }

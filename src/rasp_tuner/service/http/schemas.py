@@ -376,7 +376,7 @@ class SituationGain(LazyModel):
     """A situation by its context values: what is recommended there, and what that is expected to gain."""
 
     label: str = Field(description="Its contexts in words.", examples=["qps about 900, codec zstd"])
-    contexts: int = Field(description="Different ones, of the latest 60.")
+    contexts: int = Field(description="Different ones, of 60 in the last 1,000 steps.")
     context: dict[str, Any] = Field(description="One that stands for it.")
     params: dict[str, KnobValue]
     changed: dict[str, KnobValue] = Field(description="Those that are not as in the default.")

@@ -31,7 +31,7 @@ from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Why
 
 RECENT_SUGGESTIONS = 200  # that are listed
-SITUATION_CONTEXTS = 60  # different ones, the latest, that situations with gains are made of
+SITUATION_CONTEXTS = 60  # different ones that situations with gains are made of
 TEXT_KINDS = ("category", "name")  # of contexts, whose texts a tuner keeps only as hashes
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
