@@ -37,7 +37,9 @@ def test_version(words):
 def test_demo_prints_a_table_a_verdict_and_the_path_of_the_report(tmp_path):
     result = rasp("demo", "--seeds", "1", "--out", str(tmp_path / "a[/b]"))
     assert result.exit_code == 0, result.stderr
-    *table, verdict, page = result.stdout.splitlines()
+    simulated, real = result.stdout.split("\n\n")[-2:]
+    assert re.search(r"gzip: (faster by \d+%|no difference|worse)", real)
+    *table, verdict, page = simulated.splitlines()
     assert page == f"{tmp_path}/a[/b]/demo/report.html"
     assert Path(page).read_text().startswith("<!doctype html>")
     assert re.match(r"T = 100: rasp (beats|LOSES to|ties with) never changing anything \(", verdict)
@@ -62,6 +64,7 @@ def test_demo_json_is_all_that_is_printed(tmp_path, monkeypatch):
     assert data["ratios"]["random"]["A1_Adversarial_Context"] is None  # no regret to relate to
     assert data["verdict"] == ""
     assert Path(data["report"]).is_file()
+    assert data["gzip"]
 
 
 @pytest.mark.parametrize("command", ["demo", "bench", "results", "report out"])

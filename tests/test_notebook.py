@@ -40,7 +40,7 @@ def test_a_new_tuner_shows_its_knobs_and_recommends_the_default():
         ["codec", "<b>lz4</b>, zstd", "<b>lz4</b>", "<b>lz4</b>"],
     ]
     assert "<b>" not in tuner._repr_html_()
-    assert "0 runs learned; 0 waiting for an answer; Budget 2.0%" in tuner._repr_html_()
+    assert "0 runs learned; 0 waiting for an answer; Exploring may cost 2.0%" in tuner._repr_html_()
     assert repr(tuner) in unescape(tuner._repr_html_())
     assert "\n" not in repr(tuner)
 
@@ -60,7 +60,7 @@ def test_it_shows_what_is_learned_and_waits_and_changes_nothing():
     tuner = taught(SPACE, TODAY)
     tuner.ask()
     before = tuner.to_bytes()
-    assert "40 runs learned; 1 waiting for an answer; Budget" in tuner._repr_html_()
+    assert "40 runs learned; 1 waiting for an answer; Exploring" in tuner._repr_html_()
     assert tuner.to_bytes() == before
 
 

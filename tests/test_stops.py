@@ -325,14 +325,14 @@ def test_a_saved_tuner_goes_on_bit_for_bit(made: Callable[..., Tuner], screen: b
 def test_a_stopped_run_is_on_record_as_such() -> None:
     tuner = plans_tuner()
     id, stop = waiting(tuner)
-    assert f"ended if cost reaches {stop:.4g}" in str(tuner.explain(id))
+    assert f"The run should be ended if cost reaches {stop:.4g}." in tuner.explain(id).details
     tuner.tell(id, {"cost": stop}, stopped=True)
     row = tuner.history()[-1]
     assert row["stopped"]
     assert not row["failed"]
     assert row["metrics"] == {"cost": stop}
     assert not tuner.history()[0]["stopped"]
-    assert "ended there" in str(tuner.explain(id))
+    assert "ended there" in " ".join(tuner.explain(id).details)
 
 
 def test_a_stopped_run_is_billed_at_what_it_cost() -> None:

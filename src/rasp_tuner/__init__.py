@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from rasp_tuner import presets
 from rasp_tuner.contexts import Category, Flag, Name, Number, TimeOfDay, Weekday, now
-from rasp_tuner.core.savings import Gain, Savings
+from rasp_tuner.core.versus_default import Gain, VersusDefault
 from rasp_tuner.errors import (
     AlreadyAnswered,
     BudgetSpent,
@@ -64,13 +64,13 @@ __all__ = [
     "PrivacyBudget",
     "RaspError",
     "Return",
-    "Savings",
     "SnapshotError",
     "SnapshotFileError",
     "Suggestion",
     "TimeOfDay",
     "Tuner",
     "UnknownSuggestion",
+    "VersusDefault",
     "Weekday",
     "WhatIf",
     "now",

@@ -15,11 +15,12 @@ from rasp_tuner.core.ledger import Answered, Ledger, Pending
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.metric_table import beside_control, checked_metrics, near_level
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import FAILED_ERROR, Proposal
-from rasp_tuner.core.savings import Draw, Drawn, SavingsLedger, checked_holdout
+from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, Proposal
+from rasp_tuner.core.savings import HELD_OUT, MOST_HELD_OUT, Draw, Drawn, SavingsLedger, checked_holdout
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, broken, checked, under
 from rasp_tuner.core.step_record import NOBODY, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread, one_thread, unguarded
+from rasp_tuner.core.versus_default import NORMAL_90, ForecastLedger, StepForecast, believed_deviation
 from rasp_tuner.errors import InvalidSpace, InvalidValue, RaspError, SnapshotError
 from rasp_tuner.logs import LogReport, Missing, Source, samples
 from rasp_tuner.presets import BUDGET as BUDGET
@@ -34,6 +35,7 @@ from rasp_tuner.types import Direction, Explanation, Metric, Suggestion, Why
 
 log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
 SAME_POINT = 1e-9  # of the unit box: rounding
+LEAST_LEARNED = 3  # samples, before the default is forecast
 LONGEST_REASON = 500  # characters kept of a failure's reason
 
 
@@ -96,9 +98,10 @@ class Tuner(TunerView):
         layout = self._space.layout(self._default)
         self._optimizer = self._preset.build(layout, self._encoder.dim, metrics, self._rng)
         self._guard = one_thread() if self._optimizer.uses_blas else contextlib.nullcontext()  # around every step
-        self._holdout = checked_holdout(holdout, default is not None)
+        self._has_default = default is not None
+        self._holdout = checked_holdout(holdout, self._has_default)
         signs = {name: 1.0 if one.direction == "min" else -1.0 for name, one in self._optimizer.metrics.items()}
-        self._savings = SavingsLedger(signs, self._holdout or 0.0)
+        self._savings, self._forecasts = SavingsLedger(signs), ForecastLedger(signs)
         self._frozen, self._frozen_at_default = False, False
         self._current = self._default  # the latest own suggestion that was answered
         self._max_change = None if max_change is None else MaxChange(self._space, max_change)
@@ -143,8 +146,12 @@ class Tuner(TunerView):
         return self._lineage.total
 
     @unguarded
-    def ask(self, context: Context = None) -> Suggestion:
-        """Parameters to run in this context, under an id to answer with; the default if nothing is known at all."""
+    def ask(self, context: Context = None, *, holdout: float | None = None) -> Suggestion:
+        """Parameters to run in this context, under an id to answer with; the default if nothing is known at all.
+
+        `holdout` is the probability, for this ask only, that the default is drawn instead (docs/SAVINGS.md).
+        """
+        checked_holdout(holdout, self._has_default, MOST_HELD_OUT)
         seen = self._encoder.encode(context)
         first = self._ledger.issued == 0 and not self._lineage.held
         proposal = None
@@ -161,7 +168,7 @@ class Tuner(TunerView):
         if self._max_change is not None and not np.array_equal(legal, self._default):
             proposal = self._within_reach(self._max_change, seen, legal, proposal.why)
             params, legal = self._space.nearest(proposal.point)
-        return self._issued(seen, params, legal, proposal.why)
+        return self._issued(seen, params, legal, proposal.why, holdout)
 
     def ask_for(
         self, context: Context, params: Mapping[str, object], source: str = "chosen by the caller"
@@ -205,12 +212,14 @@ class Tuner(TunerView):
         stopped, record = _flag("stopped", stopped), self._ledger.waiting(id)
         point, ran = (record.point, None) if params is None else self._what_ran(record.point, params)
         with self._guard:
+            expected, weight = self._expected(record, point)
             learned = metrics if control is None else self._beside_control(record.context, metrics, control)
             outcome = self._optimizer.tell(record.context, point, learned, self._rng, record.point, stopped)
             self._note(id, record.context, point, metrics, stopped)
         self._count_savings(record, metrics, control, stopped)
+        self._forecasts.add(metrics, expected, point.tolist() == self._default.tolist(), weight)
         self._current = point
-        if not (stopped or self._held_out(record)):
+        if self._max_change is not None and not (stopped or record.why.explanation().source == HELD_OUT):
             self._moves_from = point
         self._ledger.answer(id, Answered(record.why, outcome.error, outcome.path, outcome.reason, ran))
         if log.isEnabledFor(logging.DEBUG):
@@ -296,6 +305,7 @@ class Tuner(TunerView):
         self._lineage.check_apart(other._lineage)
         self._optimizer.merge(other._optimizer, self._lineage.before(other._lineage))
         self._savings.merge(other._savings)
+        self._forecasts.merge(other._forecasts)
         self._lineage.merge(other._lineage)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -348,6 +358,8 @@ class Tuner(TunerView):
             arrays["moves_from"] = self._moves_from.copy()
         if self._savings.seen:
             arrays |= {f"savings/{name}": array for name, array in self._savings.state().items()}
+        if self._forecasts.steps:
+            arrays |= {f"forecasts/{name}": array for name, array in self._forecasts.state().items()}
         state = {name: array.copy() for name, array in self._optimizer.state().items()}
 
         def encode() -> bytes:
@@ -408,6 +420,8 @@ class Tuner(TunerView):
         tuner._record.restore(under("history/", arrays))
         if saved := under("savings/", arrays):
             tuner._savings.restore(saved)
+        if saved := under("forecasts/", arrays):
+            tuner._forecasts.restore(saved)
         tuner._frozen = header["frozen"] is True
         tuner._frozen_at_default = tuner._frozen and header.get("frozen_at_default") is True
         tuner._optimizer.restore(arrays)
@@ -432,11 +446,14 @@ class Tuner(TunerView):
             "holdout": self._holdout,
         }
 
-    def _issued(self, seen: Array, params: Params, legal: Array, why: Why) -> Suggestion:
-        """A suggestion under a new id; where a holdout draws the default, that."""
-        if self._holdout is not None and not self._frozen and not np.array_equal(legal, self._default):
-            legal, why = self._drawn(legal, why, self._holdout)
+    def _issued(self, seen: Array, params: Params, legal: Array, why: Why, holdout: float | None = None) -> Suggestion:
+        """A suggestion under a new id; where a holdout draws the default, that. `holdout`: of this ask alone."""
+        share = self._holdout if holdout is None else holdout
+        if share is not None and not self._frozen and not np.array_equal(legal, self._default):
+            legal, why = self._drawn(legal, why, share)
             params = self._space.from_unit(legal)
+        elif holdout is not None:
+            why = Drawn(why, 1.0, False)  # the default needs no draw
         id = self._ledger.issue(seen, legal, why)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("ask %s: %s (%s)", id, params, why.explanation().source)
@@ -456,12 +473,6 @@ class Tuner(TunerView):
         held_out = bool(self._rng.random() < share)
         drawn = Drawn(why, share if held_out else 1.0 - share, held_out)
         return Proposal(self._default if held_out else suggested, drawn)
-
-    def _held_out(self, record: Pending) -> bool:
-        """Whether the holdout put the default in the place of a suggestion."""
-        if self._holdout is None or not np.array_equal(record.point, self._default):
-            return False
-        return record.why.explanation().propensity is not None
 
     def _beside_control(
         self, context: Array, metrics: Mapping[str, float], control: Mapping[str, float]
@@ -498,17 +509,40 @@ class Tuner(TunerView):
         stopped: bool = False,
     ) -> None:
         """Count a step where what runs was drawn, or has a control; and where the default was suggested."""
-        if self._holdout is None and control is None:
+        may_be_drawn = isinstance(record.why, Drawn | Explanation)
+        chance = record.why.explanation().propensity if may_be_drawn else None
+        if self._holdout is None and control is None and chance is None:
             return
-        why, is_default = record.why.explanation(), np.array_equal(record.point, self._default)
-        drawn = why.propensity is not None
+        is_default = np.array_equal(record.point, self._default)
+        drawn = chance is not None and chance < 1.0
         if not drawn and not is_default and control is None:  # frozen
             return
-        draw, share = None, self._holdout if drawn and self._holdout is not None else 0.0
+        draw = None
         if drawn or not is_default:
+            why = record.why.explanation()
+            share = 0.0 if chance is None else chance if is_default else 1.0 - chance
             draw = Draw(is_default, share, why.instead if is_default else why.predicted, why.level)
-        weights = {name: metric.weight for name, metric in self._optimizer.metrics.items()}
-        self._savings.add(draw, metrics, control, weights, stopped)
+        self._savings.add(draw, metrics, control, self._weights(), stopped)
+
+    def _expected(self, record: Pending, point: Array) -> tuple[dict[str, StepForecast], int]:
+        """What was expected of each metric before a step ran, and how many steps it stands for; 0: others do.
+
+        Of one metric that is known since the ask; of several, and of frozen tuners, it is computed, for some steps.
+        """
+        name, outlook = self._optimizer.model.own_metric, record.why.outlook()
+        if name is not None and outlook is not None:
+            sign = 1.0 if self._optimizer.metrics[name].direction == "min" else -1.0
+            shared = believed_deviation(outlook.level - outlook.predicted, outlook.better, outlook.deviation)
+            return {name: StepForecast(sign * outlook.level, shared, outlook.deviation)}, 1
+        weight = self._forecasts.stands_for(self._ledger.issued, len(self._optimizer.metrics))
+        if not weight or self.learned < LEAST_LEARNED:
+            return {}, weight
+        default, own = self._levels(record.context, [self._default, point])
+        return {
+            metric: StepForecast(level.mean, _deviation(level), _deviation(own[metric]), own[metric].mean)
+            for metric, level in default.items()
+            if name in (None, metric)
+        }, weight
 
     def _observe(
         self, seen: Array, params: Mapping[str, object], metrics: Mapping[str, float], stopped: bool = False
@@ -535,6 +569,10 @@ class Tuner(TunerView):
         planned = self._space.from_unit(suggested)
         ran, point = self._space.what_ran(planned, params)
         return point, None if ran == planned else ran
+
+
+def _deviation(expected: Expected) -> float:
+    return 0.5 * (expected.high - expected.low) / NORMAL_90
 
 
 def _flag(name: str, value: object) -> bool:

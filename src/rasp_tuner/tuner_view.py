@@ -15,13 +15,14 @@ from rasp_tuner.core import notebook, snapshot
 from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder, RawContext
 from rasp_tuner.core.context_metric import filled
-from rasp_tuner.core.ledger import Ledger
+from rasp_tuner.core.ledger import Ledger, Pending
 from rasp_tuner.core.lineage import Lineage
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Expected, Optimizer
-from rasp_tuner.core.savings import Savings, SavingsLedger
+from rasp_tuner.core.savings import HELD_OUT, SavingsLedger
 from rasp_tuner.core.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.core.versus_default import ForecastLedger, Gain, StepGain, VersusDefault
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.presets import Preset
@@ -36,8 +37,11 @@ from rasp_tuner.what_if import Forecast, WhatIf
 if TYPE_CHECKING:
     from rasp_tuner.policy.report import PolicyReport
     from rasp_tuner.report.seen import SeenBefore
+    from rasp_tuner.report.situation_gains import Belief, SituationGain
 
 Context = RawContext
+SCREENED_CONTEXTS = 40  # different ones of which is told what would be lost without them
+MOST_CONTEXTS = 200  # different ones that situations are made of
 
 
 @methods_on_one_thread
@@ -51,7 +55,8 @@ class TunerView:
     _lineage: Lineage
     _preset: Preset
     _record: StepRecord
-    _savings: SavingsLedger
+    _savings: SavingsLedger  # measured
+    _forecasts: ForecastLedger
     _default: Array  # [d]
     _copy: Optimizer | None = None  # of the optimizer, made when it is needed
     _before: "SeenBefore | None" = None  # the visits on record, made when they are needed
@@ -149,12 +154,76 @@ class TunerView:
         self._copy.restore({name: array.copy() for name, array in self._optimizer.state().items()})
         return self._copy
 
+    def situations(
+        self, texts: Mapping[str, Iterable[str]] | None = None, *, contexts: int = MOST_CONTEXTS
+    ) -> "list[SituationGain]":
+        """Situations by their context values, most frequent first: what is recommended, what it gains, by which knobs.
+
+        Made of up to `contexts` different ones on record. All by forecast; `str()` of each is a sentence. `texts`
+        as of `history`.
+        """
+        from rasp_tuner.report.situation_gains import situation_gains  # few programs ask: the others start without it
+
+        found, decode = self._different_contexts(whole("contexts", contexts, 1, MOST_STEPS)), self._names(texts).decode
+        names = self._names(texts).context
+        decoded = [
+            values if isinstance(values, dict) else dict(zip(names, values, strict=True))
+            for values in map(decode, found)
+        ]
+        return situation_gains(self._belief(), found, decoded) if found and self._lineage.total else []
+
+    def _belief(self) -> "Belief":
+        from rasp_tuner.report.situation_gains import Belief
+
+        metrics = self._optimizer.metrics
+        return Belief(
+            self._recommended,
+            self._levels,
+            self._optimizer.model.better,
+            self._optimizer.model.expect,
+            self._optimizer.margins,
+            self._space.from_unit,
+            self._space.knobs,
+            self._default,
+            {name: 1.0 if metric.direction == "min" else -1.0 for name, metric in metrics.items()},
+            self.scales,
+            self._weights(),
+        )
+
+    def _different_contexts(self, most: int) -> list[Array]:
+        """Different ones on record, at even distances; of a tuner without steps on record those in memory."""
+        if not self._encoder.dim:
+            return [np.zeros(0)]
+        found = list(self._record.parts()[3])
+        if not len(self._record):
+            slots = self._optimizer.model.slots().contexts
+            found = list(slots) if slots.shape[1] == self._encoder.dim else []
+        elif not self._record.keeps_context:
+            return []
+        different = list({context.tobytes(): context for context in found}.values())
+        kept = np.unique(np.linspace(0, len(different) - 1, min(len(different), most)).round().astype(int))
+        return [different[i] for i in kept]
+
     def budget(self) -> Budget | None:
         """What suggestions have cost and gained against the default so far; None without a budget."""
         return self._optimizer.model.budget()
 
-    def savings(self) -> Savings | None:
-        """What suggestions have saved against the default, with an interval that holds at every look.
+    def versus_default(self) -> VersusDefault | None:
+        """What suggestions have gained against the default: the figure that every page, command and client shows.
+
+        With a `holdout` or controls it is measured. Without, and until enough is, it is a forecast: what the tuner
+        expected of the default in the same situations, less what came. None while no step has been answered, and under
+        preset "paper".
+        """
+        measured, forecast = self.savings(), self._forecasts.report(self.scales, self._weights())
+        return measured if measured is not None and (measured.is_known or forecast is None) else forecast
+
+    def latest_step_gain(self) -> dict[str, StepGain]:
+        """The latest answered step beside the default, by metric; empty where that was not forecast."""
+        return dict(self._forecasts.latest)
+
+    def savings(self) -> VersusDefault | None:
+        """What was measured against the default, with an interval that holds at every look.
 
         None without a `holdout` or controls, and while no step has been answered (docs/SAVINGS.md).
         """
@@ -167,6 +236,9 @@ class TunerView:
         """
         latest = self._ledger.latest_sources(LATEST_STEPS)
         return looks_of(latest) if latest and self._preset.name == "default" else None
+
+    def _weights(self) -> dict[str, float]:
+        return {name: metric.weight for name, metric in self._optimizer.metrics.items()}
 
     @property
     def knobs(self) -> dict[str, Knob]:
@@ -216,7 +288,16 @@ class TunerView:
             names, known = self._encoder.labels, slots.contexts[slots.last >= LATEST_SAMPLES]
             memory = known if len(known) else None
         scale: Literal["linear", "log"] = "log" if set(self.scales.values()) == {"log"} else "linear"
-        return context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
+        report = context_report.screen(seen.contexts, seen.points, seen.errors, names, memory, progress, scale)
+        return replace(report, lost_without=self._lost_without_context())
+
+    def _lost_without_context(self) -> Gain | None:
+        from rasp_tuner.report.situation_gains import lost_without_context  # few programs ask
+
+        metric, contexts = self._optimizer.model.own_metric, self._different_contexts(SCREENED_CONTEXTS)
+        if metric is None or len(contexts) < 2 or not self._lineage.total:
+            return None
+        return lost_without_context(self._belief(), contexts, metric)
 
     def history(self, texts: Mapping[str, Iterable[str]] | None = None, latest: int | None = None) -> History:
         """The latest steps, up to 1,000, as a table: contexts, what ran, what came, who chose it and what was expected.
@@ -246,7 +327,15 @@ class TunerView:
         parts = (self._record, self._ledger, self._optimizer)
         page = tuner_page(
             Shown(
-                title, history, names, *parts, learned, self._recommended, self._visited(), self.savings(), self.looks()
+                title,
+                history,
+                names,
+                *parts,
+                learned,
+                self._visited(),
+                self.versus_default(),
+                self.situations(texts),
+                self.looks(),
             )
         )
         snapshot.write(path, page.encode("utf-8", "replace"))
@@ -304,7 +393,30 @@ class TunerView:
             ago=ago,
             limits=tuple(f"{name}: {margin}" for name, margin in margins.items()),
             seen=self._seen(id) if visits and why.in_context else None,
+            context=self._context_of(id) if visits else None,
+            knobs={} if waiting is None or not visits else self._knob_shares(waiting),
         )
+
+    def _context_of(self, id: str) -> dict[str, Any] | list[Any] | None:
+        """The context of a suggestion, as far as it is on record."""
+        if not self._encoder.dim or isinstance(self._encoder, ContextShield) or not self._record.keeps_context:
+            return None
+        waiting = self._ledger.pending.get(id)
+        if waiting is not None:
+            return self._encoder.decode(waiting.context)
+        numbers, _, _, contexts = self._record.parts()
+        place = np.flatnonzero(numbers[:, 1] == int(id[1:]))
+        return self._encoder.decode(contexts[place[0]]) if len(place) else None
+
+    def _knob_shares(self, waiting: Pending) -> dict[str, float]:
+        from rasp_tuner.report.situation_gains import knob_shares
+
+        is_known = self._lineage.total > 0 and self._preset.name == "default"
+        return knob_shares(self._belief(), waiting.context, waiting.point) if is_known else {}
+
+    def is_held_out(self, id: str) -> bool:
+        """Whether the default was drawn in the place of the suggestion `id`."""
+        return self._ledger.why(id).explanation().source == HELD_OUT
 
     def reasons(self, id: str) -> Why:
         """What `explain` is made of: its `explanation()` has numbers only, whenever it is called; no names."""
@@ -357,7 +469,7 @@ class TunerView:
             self._space.from_unit(self._default),
             self._space.from_unit(self._recommended(seen)) if len(seen) == dim else {},  # long contexts are not kept
             "recommended in the latest situation" if dim else "recommended",
-            [*notes, *(str(one) for one in (budget, self.savings(), self.looks()) if one is not None)],
+            [*notes, *(str(one) for one in (budget, self.versus_default(), self.looks()) if one is not None)],
         )
 
     def _seen(self, id: str) -> Return | None:

@@ -1,22 +1,21 @@
 """The nouns a user meets. All frozen; those a user builds check themselves at birth."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from html import escape
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
+from rasp_tuner.core import explanation_words
 from rasp_tuner.core.checks import number, printable, show
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.returns import Return as Return
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.space import Params, Value
+from rasp_tuner.space import Params
 
 Direction = Literal["min", "max"]
 Scale = Literal["auto", "linear", "log"]
 Path = Literal["pending", "fast", "slow", "restated"]
 KEPT = 0.9  # probability with which a limit is kept
-NEW = 0.7  # novelty above which a situation is called new, and the likeness above which it is known
-SHOWN_CHANGES = 8  # knobs named in an explanation
 _BEFORE_LIMITS = ("direction", "weight", "scale")
 
 
@@ -145,7 +144,7 @@ class Suggestion:
 class Explanation:
     """Why a suggestion was made, and what its answer led to.
 
-    `str()` of it is a short paragraph in plain words.
+    `str()` of it is three sentences: what, why, how sure. `details` has the rest.
     """
 
     source: str  # which kind of candidate won, in a word or two: "default", "hint", "predicted optimum", ...
@@ -178,10 +177,18 @@ class Explanation:
     ago: float | None = None  # how many runs ago the latest of them was
     limits: tuple[str, ...] = ()  # how far it keeps each metric from its limit, in words; while it waits
     seen: Return | None = None  # earlier visits to this situation; None of a first one, and where steps are not kept
+    context: dict[str, Any] | list[Any] | None = None  # that was asked for; None where it is not on record
+    knobs: dict[str, float] = field(default_factory=dict)  # share of each in the expected gain; while it waits
 
     def explanation(self) -> "Explanation":
         """Itself: the reasons of a suggestion come to this when somebody asks."""
         return self
+
+    def outlook(self) -> "Outlook | None":
+        """What was expected, if anything was of both the suggestion and the default."""
+        if self.predicted is None or self.deviation is None or self.level is None:
+            return None
+        return Outlook(self.predicted, self.deviation, self.level, self.better)
 
     def answered(
         self, error: float, path: Path, reason: str, ran: Params | None = None, failure: str | None = None
@@ -218,100 +225,30 @@ class Explanation:
             self.ago,
             self.limits,
             self.seen,
+            self.context,
+            self.knobs,
         )
 
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What `str()` leaves out, a sentence each: limits, stops, knobs, earlier visits, how it was learned."""
+        return tuple(map(printable, explanation_words.details(self)))
+
     def __str__(self) -> str:
-        sentences = [
-            self._changes(),
-            f"Chosen as {self.source}.",
-            self._forecast(),
-            "" if self.better is None else f"Better than the default with a probability of {_chance(self.better)}.",
-            *(f"Limit of {limit}." for limit in self.limits),
-            self._stop(),
-            self._situation(),
-            "" if self.seen is None else str(self.seen),
-            self._model(),
-            "" if self.ran is None else f"Other settings ran: {', '.join(map(_setting, self.ran.items()))}.",
-            self._outcome(),
-        ]
-        return printable(" ".join(filter(None, sentences)))
+        return printable(" ".join(explanation_words.sentences(self)))
 
     def _repr_html_(self) -> str:
         """The same words, for notebooks."""
         return f"<p>{escape(str(self))}</p>"
 
-    def _changes(self) -> str:
-        """Which knobs differ from the default, and what they are there."""
-        own, default = self.params, self.default
-        if own is None or default is None:
-            return ""
-        names = [*own, *(name for name in default if name not in own)]
-        changes = [
-            f"without {name}"
-            if name not in own
-            else f"{_setting((name, own[name]))} instead of {_value(default[name]) if name in default else 'none'}"
-            for name in names
-            if name not in own or name not in default or own[name] != default[name]
-        ]
-        if not changes:
-            return "All settings are those of the default."
-        more = len(changes) - SHOWN_CHANGES
-        told = ", ".join(changes[:SHOWN_CHANGES]) + (f" and {more} more" if more > 0 else "")
-        return f"Changed: {told}{'; the rest as in the default' if len(changes) < len(names) else ''}."
 
-    def _forecast(self) -> str:
-        if self.predicted is None:
-            return ""
-        told = f"Expected {self.metric or 'error'} {self._value(self.predicted)} +- {self.deviation:.2g}"
-        if self.level is not None and self.better is not None:
-            told += f"; the default would give {self._value(self.level)}"
-            if self.metric is not None and self.predicted * self.level > 0.0:  # of others a share says nothing
-                share = self.predicted / self.level - 1.0
-                told += f": {abs(share):.0%} {'less' if share < 0.0 else 'more'}"
-        return f"{told}."
+class Outlook(NamedTuple):
+    """What was expected of a suggestion before it ran, in units of the loss that is minimised."""
 
-    def _stop(self) -> str:
-        if self.stop is None or self.path != "pending":
-            return ""
-        return f"The run should be ended if {self.metric or 'its metric'} reaches {self.stop:.4g}."
-
-    def _situation(self) -> str:
-        """Whether the situation is known."""
-        if self.runs == 0.0 and not self.slots:
-            return "Nothing is known yet."
-        if not self.slots or not self.in_context:
-            return ""
-        known = "new" if self.novelty > NEW else "known" if self.novelty < 1.0 - NEW else "partly known"
-        told = f"The situation {'is' if self.path == 'pending' else 'was'} {known}"
-        if self.runs:
-            told += f": like {_runs(self.runs)} before"
-            told += "" if self.ago is None else f", the latest {_runs(self.ago)} ago"
-        return f"{told} ({1.0 - self.novelty:.0%} alike to situation {self.slots[0]} in memory)."
-
-    def _model(self) -> str:
-        """How the forecast was made."""
-        if self.predicted is None:
-            return ""
-        led = f", led by: {self.expert}" if self.expert else ""
-        told = f"{sum(weight >= 0.005 for weight in self.gate)} of {len(self.gate)} experts count{led}."
-        if self.scale == "log":
-            told += " The metric is compared on a log scale: by factors, not by differences."
-        return told
-
-    def _outcome(self) -> str:
-        if self.path == "pending":
-            return "Not answered yet."
-        if self.failure is not None:
-            came = f"Failed: {' '.join(self.failure.split()) or 'no reason given'}"
-        else:
-            came = f"Observed {self.metric or 'error'} {self._value(self.error)}"
-        if self.path == "restated":
-            return f"{came}. The metric has changed: {self.reason}."
-        return f"{came}. Learned by the {self.path} path: {self.reason}." if self.reason else f"{came}. Learned."
-
-    def _value(self, error: float | None) -> str:
-        """An error as the user's metric has it."""
-        return "unknown" if error is None else f"{error if self.direction == 'min' else -error:.4g}"
+    predicted: float
+    deviation: float  # of what will come
+    level: float  # of the default
+    better: float | None  # probability of being better than the default
 
 
 class Why(Protocol):
@@ -321,28 +258,10 @@ class Why(Protocol):
     def stop(self) -> float | None:
         """The value of the metric from which on the run should be ended."""
 
+    def outlook(self) -> Outlook | None:
+        """The forecast, faster than by `explanation`; None where there is none."""
+
     def explanation(self) -> Explanation: ...
-
-
-def _setting(item: tuple[str, Value]) -> str:
-    return f"{item[0]}={_value(item[1])}"
-
-
-def _value(value: Value) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _runs(count: float) -> str:
-    return "1 run" if round(count) == 1 else f"{count:.0f} runs"
-
-
-def _chance(probability: float) -> str:
-    """In percent, and never all or nothing.
-
-    >>> [_chance(p) for p in (0.0001, 0.93, 0.9999)]
-    ['under 1%', '93%', 'over 99%']
-    """
-    return "under 1%" if probability < 0.005 else "over 99%" if probability > 0.995 else f"{probability:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,8 +290,9 @@ class Budget:
 
     def __str__(self) -> str:
         text = (
-            f"Budget {self.share:.1%} of the default's loss: in {self.steps} steps {self.spent:.2f} spent and"
-            f" {self.earned:.2f} earned, in steps of the default's loss; {max(self.left, 0.0):.2f} may be spent now."
+            f"Exploring may cost {self.share:.1%} more than the default; in {self.steps:,} steps, counted in runs of"
+            f" the default, it lost {self.spent:.3g} and surely won {self.earned:.3g}, and may still lose"
+            f" {max(self.left, 0.0):.3g}."
         )
         if self.allowed is None or self.measured is None or self.error is None:
             return text

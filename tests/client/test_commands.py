@@ -69,7 +69,7 @@ def test_ask_and_tell(rasp, name):
     shown = rasp("study", "show", name).stdout
     assert "budget 0.02" in shown
     assert re.search(r"\n  throughput +max +weight 0.5 +linear scale\n", shown)
-    assert "\nBudget 2.0% of the default's loss: in " in shown
+    assert "\nExploring may cost 2.0% more than the default; in " in shown
     assert name in [view["name"] for view in of_json(rasp("study", "list", "--json"))["studies"]]
     assert re.search(rf"{name} +2 +1 +1 +0 ", rasp("study", "list").stdout)
 
@@ -280,8 +280,9 @@ def busy(client, name):
 
 
 def test_tail_prints_lines_where_there_is_no_terminal(rasp, busy):
-    head, *lines = rasp("tail", busy, "--count", "3").stdout.splitlines()
+    head, gain, *lines = rasp("tail", busy, "--count", "3").stdout.splitlines()
     assert head.startswith(f"{busy}: asks ")
+    assert gain.startswith("against the default: ")
     assert len(lines) == 3
     assert all(re.match(r"\d\d:\d\d:\d\d  step \d+  ", line) for line in lines)
     assert all("p99_ms=3" in line or "FAILED" in line for line in lines)
@@ -293,7 +294,8 @@ def test_tail_of_an_idle_study_shows_its_latest_step_and_ends(rasp, client, name
     study = client.study(name)
     asked = study.ask({"qps": 1.0})
     study.tell(asked.id, METRICS)
-    head, line = rasp("tail", name, "--count", "2", "--wait", "0.2").stdout.splitlines()
+    head, gain, line = rasp("tail", name, "--count", "2", "--wait", "0.2").stdout.splitlines()
+    assert gain.startswith("against the default: nothing saved or lost: only the default ran in 1 step")
     assert head.startswith(f"{name}: asks 1")
     assert "step 0" in line
     assert json.loads(rasp("tail", name, "--count", "1", "--json").stdout)["step"] == 0
@@ -344,7 +346,7 @@ def test_tail_draws_in_a_terminal(server, busy):
     assert "exploring" in text
     assert re.search(r"asks \d+  tells \d+  failures \d+", text)
     assert re.search(r"p99_ms +[▁▂▃▄▅▆▇█]+ +3 +3 to 3", text)
-    assert "Chosen as" in text
+    assert "Chosen because" in text
     assert "\x1b[31mboom" not in picture  # a stranger's escape sequence
     assert all(len(line.rstrip()) <= 100 for line in text.splitlines())
     assert len(text.splitlines()) <= 30

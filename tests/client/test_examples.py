@@ -29,15 +29,6 @@ def python_blocks(file):
     return re.findall(r"^```python\n(.*?)^```", file.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_snippet_in_the_readme_runs_on_a_fresh_server(server, capsys):
-    [snippet] = [block for block in python_blocks(ROOT / "README.md") if "Client(" in block]
-    with Client(server.url, timeout=20) as client:
-        if any(view["name"] == "checkout" for view in client.studies()):
-            client.study("checkout").delete()
-    exec(compile(snippet.replace("http://127.0.0.1:8321", server.url), "README.md", "exec"), {})  # noqa: S102
-    assert capsys.readouterr().out == "{'pool': 8} learned\n"
-
-
 @pytest.mark.parametrize("number", range(len(python_blocks(ROOT / "docs" / "CLIENT.md"))))
 def test_the_code_in_the_docs_runs(server, number):
     with Client(server.url, timeout=20) as client:

@@ -96,7 +96,7 @@ def test_budget_and_scales_are_those_of_a_tuner_in_this_process(client):
 def test_savings_and_controls_are_those_of_a_tuner_in_this_process(client):
     study = client.create(next(names), SPACE, METRICS, ["qps"], DEFAULT, holdout=0.4)
     tuner = Tuner(SPACE, METRICS, ["qps"], DEFAULT, holdout=0.4)
-    assert study.savings() is None
+    assert study.versus_default() is None
     for step in range(40):
         context = {"qps": 9.0 if step % 10 > 4 else 1.0}
         ours, theirs = study.ask(context), tuner.ask(context)
@@ -109,9 +109,9 @@ def test_savings_and_controls_are_those_of_a_tuner_in_this_process(client):
             told = {"id": ours.id, "metrics": metrics, **({} if beside is None else {"control": beside})}
             assert study.tell_batch([told])[0].status == "learned"
         tuner.tell(theirs.id, metrics, control=beside)
-    assert study.savings() == tuner.savings()
-    assert study.savings().held_out > 0
-    assert study.savings().paired > 0
+    assert study.versus_default() == tuner.versus_default()
+    assert tuner.savings().held_out > 0
+    assert tuner.savings().paired > 0
     last = study.ask({"qps": 1.0})
     with pytest.raises(InvalidValue, match="control"):
         study.tell(last.id, metrics, control={"other": 1.0})

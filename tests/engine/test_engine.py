@@ -333,10 +333,8 @@ def test_an_explanation_names_the_expert_and_the_similar_situations():
     assert len(why.slots) == len(why.weights) == 3
     assert all(regime(slot) == 0 for slot in why.slots)  # the situations of its own regime
     assert 0.0 <= why.novelty < 0.2
-    text = str(why)
-    assert f"alike to situation {why.slots[0]} in memory" in text
-    assert "experts count" in text
-    assert "Expected loss 5 " in text
+    assert "loss is expected to be 5 " in str(why)
+    assert f"The forecast rests mostly on {why.expert}." in why.details
     strange = tuner.explain(tuner.ask([50.0, 1.0]).id)
     assert strange.novelty > 0.9
 

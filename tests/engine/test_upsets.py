@@ -92,7 +92,7 @@ def test_the_change_is_explained():
         s = tuner.ask()
         ms = (1000.0 if step >= 40 else 1.0) * (1.0 + 4.0 * (s.params["x"] - 0.6) ** 2)
         tuner.tell(s.id, {"ms": ms * np.exp(0.03 * rng.normal())})
-    why = [str(tuner.explain(f"s{i}")) for i in range(40, 46)]
+    why = [f"{tuner.explain(f's{i}')} {tuner.explain(f's{i}').details}" for i in range(40, 46)]
     assert sum("put aside" in text for text in why) == 4
     assert sum("whatever the settings" in text for text in why) == 1
     assert any("has the metric changed?" in text for text in why)

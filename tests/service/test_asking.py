@@ -158,7 +158,7 @@ def test_suggestions_say_why(web):
     steps(web, 12)
     newest = web.get("/v1/studies/web/suggestions?limit=5").json()["suggestions"]
     assert [s["id"] for s in newest] == ["s11", "s10", "s9", "s8", "s7"]
-    assert "Chosen as" in newest[0]["explanation"]
+    assert "Chosen because" in newest[0]["explanation"]
     why = web.get("/v1/studies/web/suggestions/s11").json()["why"]
     assert why["path"] in ("fast", "slow")
     assert sum(why["gate"]) == pytest.approx(1.0)

@@ -80,7 +80,7 @@ def test_a_study_opens_without_errors_and_without_third_parties(tab):
     assert titles == [
         "p99_ms",
         "Gain over the default",
-        "Regimes",
+        "Situations over time",
         "Novelty and events",
         "pool",
         "t",
@@ -101,7 +101,7 @@ def test_every_chart_says_its_numbers_in_words(tab, client):
     assert len(words) == 9
     history = client.get("/v1/studies/web/history").json()
     assert f"p99_ms over {history['steps']} steps" in words[0]
-    assert "2 regimes" in words[2]
+    assert "2 situations" in words[2]
 
 
 def test_the_page_follows_a_tell_and_keeps_what_is_open(tab, client):
@@ -110,7 +110,7 @@ def test_the_page_follows_a_tell_and_keeps_what_is_open(tab, client):
     newest = page.locator("tr.suggestion").first
     press(newest.get_by_role("button", name="Why"))
     open_words = page.locator("tr.words:not([hidden])")
-    expect(open_words).to_contain_text("Chosen as")
+    expect(open_words).to_contain_text("Chosen because")
     before, said = view(client)["learned"], open_words.inner_text()
     line = page.locator("figure.plot path.line").first
     path = line.get_attribute("d")
@@ -129,13 +129,13 @@ def test_the_page_says_what_the_budget_is_and_how_metrics_are_compared(tab, clie
     opened = tab()
     page = opened.open("/studies/web")
     number = r"[0-9][0-9.,]*"
-    line = rf"^Budget 2%: {number} spent, {number} earned, {number} left, in steps of the default.s loss\.$"
+    line = rf"^Exploring may cost 2% more .*: {number} lost and {number} surely won back, {number} may still be lost\.$"
     expect(page.locator("#budget")).to_have_text(re.compile(line))
     scale = view(client)["scales"]["p99_ms"]
     by = "factors" if scale == "log" else "differences"
     expect(page.locator("#scales")).to_have_text(f"Compared by {by}, on a {scale} scale: p99_ms.")
     press(page.locator("tr.suggestion").first.get_by_role("button", name="Why"))
-    expect(page.locator("tr.words:not([hidden])")).to_contain_text("Chosen as")
+    expect(page.locator("tr.words:not([hidden])")).to_contain_text("Chosen because")
     press(page.locator("details.definition summary"))
     expect(page.locator("details.definition")).to_contain_text("at most 2% above the default")
     expect(page.locator("details.definition")).to_contain_text("scale auto")
@@ -195,7 +195,9 @@ def test_pointing_at_a_chart_reads_the_values_of_that_step(tab, client):
     series = client.get("/v1/studies/web/history?points=400").json()["series"]["metric:p99_ms"]
     expect(figure.locator(".readout")).to_contain_text("step0")
     expect(figure.locator(".readout b").nth(2)).to_have_text(f"{series['mean'][0]:g}")  # after step and time
-    expect(page.locator("figure.plot", has_text="Regimes").locator(".readout")).to_contain_text("step0")  # one cursor
+    expect(page.locator("figure.plot", has_text="Situations over time").locator(".readout")).to_contain_text(
+        "step0"
+    )  # one cursor
     box = figure.locator(".canvas").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
     middle = int(figure.locator(".readout b").first.inner_text())
@@ -226,7 +228,7 @@ def test_every_chart_gives_its_numbers_as_csv(tab, client):
 
 def test_the_page_says_which_situations_returned(tab, client):
     page = tab().open("/studies/web")
-    rows = page.locator(".situations tbody tr")
+    rows = page.locator(".visits tbody tr")
     expect(rows).to_have_count(2)
     known = client.get("/v1/studies/web/history").json()["situations"]
     for row, one in zip(rows.all(), known, strict=True):
@@ -310,7 +312,8 @@ def test_alerts_and_gains_are_said_in_words(tab):
     expect(page.locator("#fallbacks")).to_have_text("Clients answered 70 of 72 asks without the server (97.2%).")
     expect(page.locator(".place")).to_have_text("on http://b")
     expect(page.locator(".gains tbody tr")).to_contain_text("p99_ms")
-    expect(page.locator(".gains td b").first).to_have_text(re.compile(r"^\S?[0-9.,]+ \(\S?[0-9.]+%\)$"))
+    expect(page.locator(".gains td b").first).to_have_text(re.compile(r"^(saved|no saving) .*[%d]\)$"))
+    expect(page.locator(".versus")).to_contain_text("by forecast of what the default would have given.")
 
 
 def test_the_list_is_sorted_and_turned_by_the_server(tab):

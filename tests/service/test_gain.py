@@ -1,4 +1,4 @@
-"""The gain over the default: by metric, in its own unit, exactly 0 where nothing but the default ran."""
+"""The gain over the default as a study keeps and shows it, and the alerts that are made of its view."""
 
 import json
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from serving import STUDY, NoLog, definition, play
 
+from rasp_tuner import Gain, VersusDefault
 from rasp_tuner.service.study import study_snapshot
 from rasp_tuner.service.study.alerts import alerts
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.gain import DefaultRuns, GainSums, Level
 from rasp_tuner.service.study.history import Step
 from rasp_tuner.service.study.live_study import LiveStudy
 
@@ -20,71 +20,31 @@ def study(metrics=None, **changes):
     return LiveStudy(1, StudyDefinition.from_wire({**STUDY, "metrics": metrics or {"p99_ms": "min"}, **changes}), 0.0)
 
 
-def measured(rng, metrics):
-    return {name: x for name, x in (("p99_ms", 200 + 20 * rng.normal()), ("rps", 50 + rng.normal())) if name in metrics}
-
-
-@pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize("metrics", [{"p99_ms": "min"}, TWO])
-@pytest.mark.parametrize("preset", ["default", "paper"])
-def test_a_study_that_only_ran_its_default_has_gained_exactly_nothing(metrics, told, preset):
-    if preset == "paper":
-        pytest.importorskip("torch")
-    live, rng = study(metrics, preset=preset, budget=None), np.random.default_rng(0)
-    for i in range(96):
-        context, values = {"qps": 1.0 + 0.1 * rng.normal()}, measured(rng, metrics)
-        if told:
-            asked = live.ask(context, float(i))
-            live.tell(f"s{asked.ask}", float(i), NoLog(), values, params=live.definition.default)
-        else:
-            live.observe(context, live.definition.default, values, None, float(i), NoLog())
-    assert live.history.gain == 0.0
-    for gain in live.view(0.0)["gains"].values():
-        for part in gain.values():
-            assert set(part.values()) == {0.0}
+def test_a_step_has_the_gain_that_the_tuner_counted_for_it():
+    """The best setting costs half of what the default does."""
+    live, rng = study(), np.random.default_rng(0)
+    for i in range(120):
+        asked = live.ask({"qps": 1.0}, float(i))
+        off = abs(np.log(asked.body["params"]["pool"] / 32.0))
+        live.tell(f"s{asked.ask}", float(i), NoLog(), {"p99_ms": 100.0 * (1.0 + off) + rng.normal()})
     series = live.history.chart_data(600)["series"]
-    assert set(series["gain"]["mean"]) == {0.0}
+    came = dict(zip(series["metric:p99_ms"]["step"], series["metric:p99_ms"]["mean"], strict=True))
+    counted = (series[name]["mean"] for name in ("gain:p99_ms", "default:p99_ms"))
+    for step, gain, level in zip(series["gain:p99_ms"]["step"], *counted, strict=True):
+        assert gain in (0.0, pytest.approx(level - came[step]))
+    assert live.history.gain == pytest.approx(sum(series["gain"]["mean"]))
+    found = live.view(0.0)["versus_default"]
+    assert found["words"] == str(live.tuner.versus_default())
+    assert found["gain"]["low"] > 0.0
+    assert found["lately"]["p99_ms"]["value"] > found["gain"]["value"]  # exploring comes first
 
 
-def test_with_several_metrics_each_gain_is_in_its_own_unit_from_the_first_step_to_the_last():
-    """The default costs 100 ms and serves 50 rps; everything else 10 ms less and 5 rps more."""
-    live, rng = study(TWO), np.random.default_rng(1)
-    for i in range(200):
-        params = live.definition.default if i % 4 == 0 else {"pool": 16, "t": 2.0}
-        better = 0.0 if i % 4 == 0 else 1.0
-        values = {"p99_ms": 100 - 10 * better + 0.5 * rng.normal(), "rps": 50 + 5 * better + 0.2 * rng.normal()}
-        live.observe({"qps": 1.0}, params, values, None, float(i), NoLog())
-    gains = live.view(0.0)["gains"]
-    for name, truth, level in (("p99_ms", 7.5, 100), ("rps", 3.75, 50)):
-        for part in gains[name].values():
-            assert part["mean"] == pytest.approx(truth, rel=0.12)
-            assert part["low"] < part["mean"] < part["high"]
-            assert part["mean_share"] == pytest.approx(truth / level, rel=0.12)
-    series = live.history.chart_data(600)["series"]
-    assert np.median([x for x in series["gain:p99_ms"]["mean"] if x]) == pytest.approx(10.0, rel=0.1)
-    assert np.ptp(series["gain"]["mean"]) < 0.2  # shares: no step squashes the others
-
-
-def test_the_interval_holds_the_true_gain_about_nine_times_in_ten():
-    rng, held = np.random.default_rng(2), 0
-    for _ in range(400):
-        runs, sums = DefaultRuns(), GainSums()
-        for value in 100 + 5 * rng.normal(size=30):
-            runs.add(value)
-        for value in 96 + 5 * rng.normal(size=60):
-            sums.add(runs.level.value - value, runs.level, 1.0)
-        gain = sums.report()
-        held += gain["low"] <= 4.0 <= gain["high"]
-    assert 0.84 <= held / 400 <= 0.97
-
-
-def test_a_gain_has_no_share_of_a_level_that_is_zero_or_changes_its_sign():
-    for levels in ([0.0, 0.0, 0.0, 0.0], [1.0, -1.0, 1.0, -1.0]):
-        sums = GainSums()
-        for level in levels:
-            sums.add(0.5, Level(level), 1.0)
-        assert sums.report()["mean"] == 0.5
-        assert sums.report()["mean_share"] is None
+def test_what_nobody_asked_for_has_no_gain():
+    live = study()
+    for i in range(20):
+        live.observe({"qps": 1.0}, live.definition.default, {"p99_ms": 5.0 + i}, None, float(i), NoLog())
+    assert live.view(0.0)["versus_default"] is None
+    assert live.history.chart_data(600)["series"]["gain"]["mean"] == []
 
 
 def test_extreme_metrics_leave_finite_sums_that_a_snapshot_can_hold():
@@ -130,16 +90,6 @@ def test_the_latest_steps_are_drawn_one_by_one_and_older_ones_in_pieces():
     assert live.history.chart_data(400, 1e9)["series"]["metric:p99_ms"]["step"] == []
 
 
-def test_default_runs_of_two_situations_become_one():
-    values = np.random.default_rng(3).normal(size=40)
-    one, two, both = DefaultRuns(), DefaultRuns(), DefaultRuns()
-    for i, value in enumerate(values):
-        both.add(value)
-        (one if i < 15 else two).add(value)
-    one.merge(two)
-    assert (one.count, one.mean, one.variance) == pytest.approx((both.count, both.mean, both.variance))
-
-
 def words(**changes):
     live = study(budget=0.02)
     return alerts({**live.view(0.0), **changes})
@@ -149,15 +99,14 @@ def test_alerts_say_in_words_what_is_wrong_and_nothing_where_all_is_well():
     assert words() == []
     assert words(failures=9, failure_share=0.23) == ["23% of the latest runs failed."]
     assert words(failures=1, failure_share=0.5) == []
-    loss = {"mean": -4.0, "low": -6.0, "high": -2.0, "mean_share": -0.04, "low_share": -0.06, "high_share": -0.02}
-    assert words(gains={"p99_ms": {"all": None, "lately": loss}}) == [
-        "p99_ms is worse than with the default lately, by 4% (2% to 6%)."
+    lost, open_ = Gain("share", -0.04, -0.06, -0.02), Gain("share", -0.04, -0.06, 0.02)
+    for gain, said in ((lost, ["p99_ms is worse than with the default lately: lost 4.0% (2.0 to 6.0%)."]), (open_, [])):
+        versus = VersusDefault(90, 0, 0, gain, {"p99_ms": gain}, measured=False, lately={"p99_ms": gain})
+        assert words(versus_default=versus.to_json()) == said
+    measured = VersusDefault(90, 9, 0, lost, {"p99_ms": lost}, None, 40)
+    assert words(versus_default=measured.to_json()) == [
+        "p99_ms is worse than with the default as measured: lost 4.0% (2.0 to 6.0%)."
     ]
-    bare = {**loss, "mean_share": None}
-    assert words(gains={"p99_ms": {"all": None, "lately": bare}}) == [
-        "p99_ms is worse than with the default lately, by 4 (2 to 6)."
-    ]
-    assert words(gains={"p99_ms": {"all": None, "lately": {**loss, "high": 1.0}}}) == []
     assert words(coverage={"forecasts": 100, "held": 0.67}) == [
         "Intervals that should hold 90% of the outcomes hold 67%."
     ]

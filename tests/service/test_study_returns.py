@@ -54,7 +54,7 @@ def test_situations_say_how_often_and_how_long(live):
 def test_explanations_of_suggestions_say_it_too(live):
     told = live.suggestion("s40", NoLog(), MONDAY)
     assert told["why"]["seen"]["visits"] == 1
-    assert "Seen once before, last on Tuesday (UTC)" in told["explanation"]
+    assert "Seen once before, last on Tuesday (UTC)" in " ".join(told["details"])
     assert live.suggestion("s10", NoLog(), MONDAY)["why"]["seen"] is None
     event = live.ask({"qps": 9.0}, MONDAY + 6 * DAY)  # it waits
     seen = live.suggestion(f"s{event.ask}", NoLog(), MONDAY)["why"]["seen"]

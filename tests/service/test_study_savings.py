@@ -1,7 +1,6 @@
 """Savings and controls of a study: given, learned, logged and shown as those of a tuner."""
 
 import json
-from dataclasses import asdict
 
 import pytest
 from serving import STUDY, ask, running, view
@@ -41,21 +40,21 @@ def play(client, tuner, steps, control=False):
 
 def test_the_view_shows_what_a_tuner_would_have_saved(web):
     tuner = StudyDefinition.from_wire(HELD).tuner()
-    assert view(web)["savings"] is None
+    assert view(web)["versus_default"] is None
     play(web, tuner, 60)
     shown, savings = view(web), tuner.savings()
     assert shown["holdout"] == 0.3
     assert savings.held_out >= 5
-    assert shown["savings"] == {**asdict(savings), "words": str(savings)}
+    assert shown["versus_default"] == json.loads(json.dumps(savings.to_json()))
 
 
 def test_prometheus_reads_the_share_and_its_bounds(web):
     play(web, StudyDefinition.from_wire(HELD).tuner(), 60)
-    gain = view(web)["savings"]["metrics"]["p99_ms"]
-    lines = [line for line in web.get("/metrics").text.splitlines() if line.startswith("rasp_savings_share")]
+    gain = view(web)["versus_default"]["metrics"]["p99_ms"]
+    lines = [line for line in web.get("/metrics").text.splitlines() if line.startswith("rasp_gain_share")]
     labels = 'study="web"'
     assert lines == [
-        f'rasp_savings_share{{bound="{bound}",metric="p99_ms",{labels}}} {gain[bound]}'
+        f'rasp_gain_share{{bound="{bound}",how="measured",metric="p99_ms",{labels}}} {gain[bound]}'
         for bound in ("low", "value", "high")
     ]
 
@@ -63,7 +62,7 @@ def test_prometheus_reads_the_share_and_its_bounds(web):
 def test_a_control_is_learned_logged_and_shown(web):
     tuner = StudyDefinition.from_wire(HELD).tuner()
     play(web, tuner, 12, control=True)
-    assert view(web)["savings"]["paired"] == tuner.savings().paired > 0
+    assert view(web)["versus_default"]["paired"] == tuner.savings().paired > 0
     shown = web.get("/v1/studies/web/suggestions/s3").json()
     assert shown["control"] == {"p99_ms": pytest.approx(value_of(STUDY["default"], 0))}
     events = [json.loads(line) for line in web.get("/v1/studies/web/export").text.splitlines()[1:-1]]
@@ -75,9 +74,9 @@ def test_a_study_with_controls_goes_on_after_a_restart(sqlite):
     with running(sqlite) as client:
         client.post("/v1/studies", json=HELD).raise_for_status()
         play(client, tuner, 15, control=True)
-        before = view(client)["savings"]
+        before = view(client)["versus_default"]
     with running(sqlite) as client:
-        assert view(client)["savings"] == before
+        assert view(client)["versus_default"] == before
         play(client, tuner, 5, control=True)
 
 

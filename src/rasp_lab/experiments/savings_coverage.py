@@ -90,11 +90,12 @@ def play(world: World, seed: int, steps: int, holdout: float) -> Run:
     rng = np.random.default_rng([seed, 7])
     default = {name: DEFAULT[name] for name in world.knobs}
     tuner = Recorded(world.knobs, {"ms": "min"}, ["load"], default, seed=seed, holdout=holdout)
-    truth, missed, missed_usual = 0.0, False, False
+    truth, may_run, missed, missed_usual = 0.0, 0.0, False, False
     for step in range(steps):
         load = float(rng.uniform(0.0, 1.0))
         tuner.suggested = None
         asked = tuner.ask([load])
+        may_run += 1.0 if tuner.suggested is None or not step else 1.0 - holdout
         if tuner.suggested is not None:
             truth += (1.0 - holdout) * (world.log(default, load, step) - world.log(tuner.suggested, load, step))
         came = world.log(asked.params, load, step) + world.noise(rng, load, step)
@@ -102,17 +103,17 @@ def play(world: World, seed: int, steps: int, holdout: float) -> Run:
         gain = tuner.savings().gain
         if gain.low is None or gain.high is None:
             continue
-        true = -math.expm1(-truth / (step + 1))
+        true = -math.expm1(-truth / may_run)
         missed |= not gain.low - 1e-12 <= true <= gain.high + 1e-12
         n = tuner._savings.counts.draws
         if n:
             mean, half = -math.log1p(-gain.value), 0.5 * (math.log1p(-gain.low) - math.log1p(-gain.high))
             usual = half * USUAL / math.sqrt((1 + MIXTURE / n) * (math.log((n + MIXTURE) / MIXTURE / 0.05**2)))
-            missed_usual |= abs(mean - truth / (step + 1)) > usual + 1e-12
+            missed_usual |= abs(mean - truth / may_run) > usual + 1e-12
     found = tuner.savings()
     width = math.nan if found.gain.low is None else found.gain.high - found.gain.low
     proven = min(found.better_since or math.inf, found.worse_since or math.inf)
-    return Run(missed, missed_usual, proven, width, -math.expm1(-truth / steps))
+    return Run(missed, missed_usual, proven, width, -math.expm1(-truth / may_run))
 
 
 def main() -> None:

@@ -20,6 +20,13 @@ from rasp_tuner.cli import watch as watch
 from rasp_tuner.cli import what_if as what_if
 from rasp_tuner.cli.common import app as app
 
+PANELS = {
+    "Start here": ("tune", "watch", "serve"),
+    "Look": ("show", "tail", "what-if", "screen", "export"),
+    "Studies of a server": ("ask", "tell", "mcp", "study", "keys", "doctor", "version"),
+}
+LABORATORY = "Laboratory"  # all other commands
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -49,3 +56,19 @@ def show_version() -> None:
 
 
 lab.add_commands()
+
+
+def _arrange() -> None:
+    """Commands in panels, what a new user needs first."""
+    places = {name: (panel, i) for panel, names in PANELS.items() for i, name in enumerate(names)}
+    order = [*PANELS, LABORATORY]
+    for command in app.registered_commands:
+        command.rich_help_panel = places.get(str(command.name), (LABORATORY, 0))[0]
+    for group in app.registered_groups:
+        group.rich_help_panel = places.get(str(group.name), (LABORATORY, 0))[0]
+    app.registered_commands.sort(
+        key=lambda info: (order.index(str(info.rich_help_panel)), places.get(str(info.name), ("", 0))[1])
+    )
+
+
+_arrange()

@@ -19,7 +19,7 @@ POSIX_MODULES = ("fcntl", "resource")  # of the standard library, not on Windows
 app = typer.Typer(
     help="""RASP-Tuner: an online optimizer that uses context and remembers what worked.
 
-    Example: rasp tune --help
+    Example: rasp tune --knob level=int:1..9 --default level=6 --metric time_s -- gzip -kf -{level} big.log
     """,
     no_args_is_help=True,
     add_completion=False,

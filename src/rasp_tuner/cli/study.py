@@ -99,8 +99,9 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     """
     with talking(url, key) as client:
         view = client.study(name).view()
+        situations = client.study(name).situations()
     if as_json:
-        emit(view)
+        emit({**view, "situations": situations})
         return
     typer.echo(f"{view['name']}  {', '.join(_settings(view))}; last event {ago(view['last_event_at'])}")
     typer.echo("  ".join(f"{count} {view[count]:,}" for count in COUNTS))
@@ -129,10 +130,12 @@ def show(name: Name, url: Url = URL, key: Key = None, as_json: Json = False) -> 
     )
     if (report := view.get("budget_report")) is not None:
         typer.echo(str(Budget(**report)))
-    if (savings := view.get("savings")) is not None:
-        typer.echo(f"Savings: {plain(savings['words'])}.")
+    if (versus := view["versus_default"]) is not None:
+        typer.echo(f"Against the default: {plain(versus['words'])}.")
     if (looks := view.get("looks")) is not None:
         typer.echo(f"Exploring: {plain(looks['words'])}.")
+    if situations:
+        _columns("recommended, by situation", [(plain(one["words"]),) for one in situations])
 
 
 def _counts(metric: dict[str, Any]) -> str:

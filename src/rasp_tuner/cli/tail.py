@@ -19,6 +19,7 @@ from rich.text import Text
 
 from rasp_tuner.cli.common import app
 from rasp_tuner.cli.remote import URL, Json, Key, Name, Url, ago, emit, pairs, plain, talking
+from rasp_tuner.core.versus_default import Gain
 
 if TYPE_CHECKING:
     from rasp_tuner.client import Study
@@ -72,6 +73,8 @@ def _print(study: "Study", count: int | None, wait: float | None, as_json: bool)
     if not as_json:
         view = study.view()
         typer.echo(f"{view['name']}: {_counts(view)}; last event {ago(view['last_event_at'])}")
+        if view["versus_default"] is not None:
+            typer.echo(f"against the default: {plain(view['versus_default']['words'])}")
     told = ""
     for row in islice(_rows_in_time(study, wait), count):
         if as_json:
@@ -186,18 +189,24 @@ def _screen(study: "Study", console: Console) -> RenderableType:
     head.add_column(justify="right")
     title = Text.assemble((view["name"], "bold"), "  ", state)
     head.add_row(title, Text(f"last event {ago(view['last_event_at'])}", style="dim"))
-    gain = f"  gain over the default {history['gain_total']:+.4g}" if history["steps"] else ""
+    versus = view["versus_default"]
+    gain = [] if versus is None else [Text(f"Against the default: {plain(versus['words'])}.", style=_colour(versus))]
     back = [Text(f"returned: {plain(one['words'])}") for one in history.get("situations", ()) if one["words"]]
-    parts: list[RenderableType] = [head, Text(_counts(view) + gain), *back, Text()]
+    parts: list[RenderableType] = [head, Text(_counts(view)), *gain, *back, Text()]
     parts += [_series(history, view, console), Text()]
     room = (
         console.height
         - 7
-        - sum(-(-line.cell_len // console.width) for line in back)
+        - sum(-(-line.cell_len // console.width) for line in (*gain, *back))
         - min(1 + len(view["metrics"]), SERIES)
     )
     parts += _suggestions(study, console.width, room)
     return Group(*parts)
+
+
+def _colour(versus: dict[str, Any]) -> str:
+    outcome = "open" if versus["gain"] is None else Gain.from_json(versus["gain"]).outcome
+    return {"better": "green", "worse": "red", "open": ""}[outcome]
 
 
 def _counts(view: dict[str, Any]) -> str:

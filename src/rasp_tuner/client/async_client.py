@@ -13,7 +13,7 @@ from rasp_tuner.client.exchange import AskDeadline, key_headers
 from rasp_tuner.client.study import STREAM_TIMEOUT_S
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
 from rasp_tuner.core.context_encoder import Schema
-from rasp_tuner.core.savings import Savings
+from rasp_tuner.core.versus_default import VersusDefault
 from rasp_tuner.space import Params
 from rasp_tuner.trial import AsyncTrial
 from rasp_tuner.tuner import Context
@@ -133,8 +133,12 @@ class AsyncStudy:
     async def budget(self) -> Budget | None:
         return await self._run(self._calls.budget())
 
-    async def savings(self) -> Savings | None:
-        return await self._run(self._calls.savings())
+    async def situations(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await self._run(self._calls.get("/situations")))["situations"]
+        return found
+
+    async def versus_default(self) -> VersusDefault | None:
+        return await self._run(self._calls.versus_default())
 
     async def scales(self) -> dict[str, str]:
         return await self._run(self._calls.scales())

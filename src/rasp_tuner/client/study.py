@@ -6,7 +6,7 @@ from typing import Any
 
 from rasp_tuner.client.study_calls import ExportCheck, Observed, StudyCalls, TellReply
 from rasp_tuner.client.transport import Transport
-from rasp_tuner.core.savings import Savings
+from rasp_tuner.core.versus_default import VersusDefault
 from rasp_tuner.space import Params
 from rasp_tuner.trial import Trial
 from rasp_tuner.tuner import Context
@@ -173,9 +173,14 @@ class Study:
         """What suggestions have cost and gained against the default so far; None without a budget."""
         return self._run(self._calls.budget())
 
-    def savings(self) -> Savings | None:
-        """What suggestions have saved against the default; None without a holdout or controls."""
-        return self._run(self._calls.savings())
+    def versus_default(self) -> VersusDefault | None:
+        """What suggestions have gained against the default; None while too little is known."""
+        return self._run(self._calls.versus_default())
+
+    def situations(self) -> list[dict[str, Any]]:
+        """By context values: what is recommended where, what that gains, and from which knobs; `words` says it."""
+        found: list[dict[str, Any]] = self._run(self._calls.get("/situations"))["situations"]
+        return found
 
     @property
     def scales(self) -> dict[str, str]:

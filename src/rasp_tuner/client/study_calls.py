@@ -16,7 +16,7 @@ from rasp_tuner.client.outbox import Outbox, QueuedRequest
 from rasp_tuner.client.pending import PendingAnswer, SpareAnswers, send
 from rasp_tuner.client.wire import context_json, metrics_json, params_json
 from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.savings import Savings
+from rasp_tuner.core.versus_default import VersusDefault
 from rasp_tuner.errors import ExpiredSuggestion, InvalidValue, RaspError, UnknownSuggestion
 from rasp_tuner.space import Params
 from rasp_tuner.tuner import Context
@@ -222,9 +222,9 @@ class StudyCalls:
         report = (yield from self.get("")).get("budget_report")  # servers of version 0.1 have none
         return None if report is None else Budget(**report)
 
-    def savings(self) -> Steps[Savings | None]:
-        report = (yield from self.get("")).get("savings")  # older servers have none
-        return None if report is None else Savings.from_json(report)
+    def versus_default(self) -> Steps[VersusDefault | None]:
+        report = (yield from self.get(""))["versus_default"]
+        return None if report is None else VersusDefault.from_json(report)
 
     def scales(self) -> Steps[dict[str, str]]:
         view = yield from self.get("")

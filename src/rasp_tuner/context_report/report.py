@@ -14,6 +14,7 @@ from rasp_tuner.context_report.shifts import compare, features_of, in_deviations
 from rasp_tuner.core.checks import show
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.threads import one_thread
+from rasp_tuner.core.versus_default import Gain
 from rasp_tuner.errors import InvalidValue
 
 Scale = Literal["linear", "log"]
@@ -57,9 +58,12 @@ class ContextReport:
     gain: float | None = None  # nats by which the context makes the loss likelier, at best
     shifted: tuple[float, ...] = ()  # and shifted contexts
     scale: Scale = "linear"  # on which the losses were compared
+    lost_without: Gain | None = None  # by one setting for all contexts, as a share, by forecast; None: not known
 
     def __str__(self) -> str:
-        lines = [self.words]
+        answer = self._answer()
+        apart = "The test of the samples, which knows nothing of the tuner's model: " if answer else ""
+        lines = [*answer, f"{apart}{self.words[0].lower()}{self.words[1:]}" if apart else self.words]
         if self.dimensions:
             width = max(9, *(len(d.name) for d in self.dimensions))
             lines += ["", f"{'dimension':{width}}  {'p':>5}  {'explains':>8}"]
@@ -68,6 +72,20 @@ class ContextReport:
             by = "factors" if self.scale == "log" else "differences"
             lines += ["", f"Losses are compared on a {self.scale} scale: by {by}."]
         return "\n".join([*lines, *(f"Warning: {warning}" for warning in self.warnings)])
+
+    def _answer(self) -> list[str]:
+        """What a person asks: does it matter, and how much?"""
+        lost = self.lost_without
+        if lost is None or lost.low is None or lost.high is None:
+            return []
+        if lost.low > 0.0:
+            low, high = (f"{100.0 * x:.0f}" for x in (lost.low, lost.high))
+            return [f"The context decides: without it you would lose {lost.value:.0%} ({low} to {high}%)."]
+        if self.verdict == "too little data":
+            return []
+        if lost.high <= 0.0:
+            return ["The context decides nothing: the same settings are best in all of it."]
+        return [f"It is open whether the context decides: without it you would lose {lost.high:.0%} at most."]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

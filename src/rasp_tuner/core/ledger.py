@@ -14,7 +14,7 @@ from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue, UnknownSuggestion
 from rasp_tuner.space import Params
-from rasp_tuner.types import Explanation, Path, Why
+from rasp_tuner.types import Explanation, Outlook, Path, Why
 
 T = TypeVar("T")
 _ADDED = (
@@ -26,6 +26,8 @@ _ADDED = (
     "ago",
     "limits",
     "seen",
+    "context",
+    "knobs",
 )  # by who knows names: not kept here
 _NAMES = tuple(field.name for field in fields(Explanation) if field.name not in _ADDED)
 _ALL_NAMES = set(_NAMES)
@@ -75,6 +77,9 @@ class Answered:
     @property
     def stop(self) -> float | None:
         return (self._known[0] if isinstance(self._known, tuple) else self._known).stop
+
+    def outlook(self) -> Outlook | None:
+        return (self._known[0] if isinstance(self._known, tuple) else self._known).outlook()
 
     def explanation(self) -> Explanation:
         known = self._known

@@ -15,6 +15,8 @@ all sizes of a gain (Robbins; Howard et al. 2021):
 
     |sum - truth| <= sqrt(V / n (n + k) log((n + k) / (k a^2)))    in all steps at once, with probability 1 - a
 
+The gain is told for a step that may run its suggestion: the sum over the steps that were not, on average, held out.
+
 Losses are logarithms where a metric is positive: then every step counts the same, whatever the load, one absurd value
 moves little, and the gain is a share. Other metrics are compared by differences, in their own unit.
 """
@@ -22,34 +24,35 @@ moves little, and the gain is a share. Other metrics are compared by differences
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.core.versus_default import LEVEL, Gain, VersusDefault, share_of
 from rasp_tuner.errors import InvalidSpace
-from rasp_tuner.types import Explanation, Why
+from rasp_tuner.types import Explanation, Outlook, Why
 
-LEVEL = 0.95  # probability with which all intervals of a run hold
 TIGHTEST_DRAWS = 500  # draws after which the interval is as narrow, for its level, as it can be
 _LOG = -2.0 * math.log(1.0 - LEVEL)
 MIXTURE = TIGHTEST_DRAWS / (_LOG + math.log(_LOG + 1.0))  # k
 LEAST_RUNS = 5  # of the default and of suggestions, before there is an interval
 PRIOR_RUNS = 5.0  # of the default with the scatter of suggestions, that its own scatter is averaged with
-LEAST_HOLDOUT, MOST_HOLDOUT = 0.01, 0.5
-LARGEST_LOG = 700.0
+LEAST_HOLDOUT, MOST_HOLDOUT = 0.01, 0.5  # of all steps
+HELD_OUT = "default (holdout)"  # the source of such a suggestion
+MOST_HELD_OUT = 0.99  # of one ask, as of a canary that seldom runs
 
 
-def checked_holdout(value: object, has_default: bool) -> float | None:
+def checked_holdout(value: object, has_default: bool, most: float = MOST_HOLDOUT) -> float | None:
     """The share of steps that run the default, or an InvalidSpace."""
     if value is None:
         return None
     share = number("holdout", value, InvalidSpace)
-    if isinstance(value, bool) or not LEAST_HOLDOUT <= share <= MOST_HOLDOUT:
+    if isinstance(value, bool) or not LEAST_HOLDOUT <= share <= most:
         raise InvalidSpace(
-            f"holdout must be a share of steps from {LEAST_HOLDOUT} to {MOST_HOLDOUT}, or None, got {show(value)}"
+            f"holdout must be a share of steps from {LEAST_HOLDOUT} to {most}, or None, got {show(value)}"
         )
     if not has_default:
         raise InvalidSpace(f"holdout={share!r} is measured against what runs today: give it as default={{...}}")
@@ -68,13 +71,16 @@ class Drawn(NamedTuple):
         """The default runs to its end."""
         return None if self.held_out else self.why.stop
 
+    def outlook(self) -> Outlook | None:
+        return self.why.outlook()
+
     def explanation(self) -> Explanation:
         why = self.why.explanation()
         if not self.held_out:
             return replace(why, propensity=self.propensity)
         return replace(
             why,
-            source="default (holdout)",
+            source=HELD_OUT,
             predicted=why.level,
             better=None,
             stop=None,
@@ -90,86 +96,6 @@ class Draw(NamedTuple):
     share: float  # p; 0 where nothing was drawn, and a control says what the default gives
     suggestion: float | None  # loss expected, in the units of the one metric; None where that is not known
     default: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """What was saved a step, and the interval that holds it at every look; None while too little is known."""
-
-    kind: Literal["share", "difference"]  # of the default's level; or in units of the metric
-    value: float
-    low: float | None
-    high: float | None
-    maximised: bool = False
-
-    @property
-    def outcome(self) -> Literal["better", "worse", "open"]:
-        """What is proven."""
-        if self.low is None or self.high is None:
-            return "open"
-        return "better" if self.low > 0.0 else "worse" if self.high < 0.0 else "open"
-
-    def __str__(self) -> str:
-        """In words.
-
-        >>> print(Gain("share", 0.18, 0.12, 0.23)), print(Gain("difference", 3.0, -1.0, 7.0))
-        saved 18% (12 to 23%)
-        no saving shown yet (between 1 a step lost and 7 a step saved)
-        (None, None)
-        """
-        if self.low is None or self.high is None:
-            return "no saving known yet"
-        if self.outcome == "open":
-            return f"no saving shown yet (between {self._signed(self.low)} and {self._signed(self.high)})"
-        verb = ("gained" if self.maximised else "saved") if self.outcome == "better" else "lost"
-        low, high = sorted(abs(x) for x in (self.low, self.high))
-        if self.kind == "difference":
-            return f"{verb} {abs(self.value):.3g} a step ({low:.3g} to {high:.3g})"
-        return f"{verb} {_percent(abs(self.value))}% ({_percent(low)} to {_percent(high)}%)"
-
-    def _signed(self, x: float) -> str:
-        told = f"{_percent(abs(x))}%" if self.kind == "share" else f"{abs(x):.3g} a step"
-        return f"{told} {'lost' if x < 0.0 else 'gained' if self.maximised else 'saved'}"
-
-
-@dataclass(frozen=True, slots=True)
-class Savings:
-    """What suggestions have saved against the default, over all steps that count, with those that ran the default.
-
-    `gain` is of the objective: of several metrics the weighted geometric mean of their ratios, None if one of them is
-    not positive. `str()` says it in words.
-    """
-
-    steps: int  # answered, of which the gain is known or estimated
-    held_out: int  # of them, runs of the default that were drawn in the place of a suggestion
-    paired: int  # runs with a control beside them
-    gain: Gain | None
-    metrics: dict[str, Gain]  # of each metric
-    better_since: int | None = None  # step at which a gain was first proven
-    worse_since: int | None = None  # step at which a loss was first proven
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Savings":
-        """What `dataclasses.asdict` gave; fields that are not known here are left out."""
-        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
-        gain = known["gain"]
-        metrics = {name: Gain(**found) for name, found in known["metrics"].items()}
-        return cls(**{**known, "gain": None if gain is None else Gain(**gain), "metrics": metrics})
-
-    def __str__(self) -> str:
-        """In words.
-
-        >>> print(Savings(1200, 60, 0, Gain("share", 0.18, 0.12, 0.23), {}, 310))
-        saved 18% (12 to 23%) in 1,200 steps; never proven worse
-        """
-        found = "no joint saving, of metrics that are not all positive," if self.gain is None else str(self.gain)
-        ever = "never proven worse" if self.worse_since is None else f"proven worse at step {self.worse_since:,}"
-        return f"{found} in {self.steps:,} steps; {ever}"
-
-
-def _percent(share: float) -> str:
-    percent = 100.0 * share
-    return f"{percent:.0f}" if percent >= 9.95 else f"{percent:.1f}"
 
 
 @dataclass(slots=True)
@@ -239,13 +165,31 @@ class _Counts:
 COUNTS = tuple(one.name for one in fields(_Counts))
 
 
+@dataclass(slots=True)
+class _Chances:
+    """Sums over draws, whose p may differ. Stored in this order in snapshots."""
+
+    held_out: float = 0.0  # of p: as many suggestions do not run
+    default: float = 0.0  # the same of draws without a control
+    odds_squares: float = 0.0  # of ((1 - p) / p)^2 of those
+
+    def add(self, p: float, with_control: bool) -> None:
+        self.held_out += p
+        if not with_control:
+            self.default += p
+            self.odds_squares += ((1.0 - p) / p) ** 2
+
+    def numbers(self) -> list[float]:
+        return [self.held_out, self.default, self.odds_squares]
+
+
 @dataclass
 class SavingsLedger:
-    """The sums behind `Savings`: of each metric, and of the objective if there are several."""
+    """The sums behind a measured gain: of each metric, and of the objective if there are several."""
 
     signs: Mapping[str, float]  # 1 of a metric to be minimised, else -1
-    share: float  # p of all draws
     counts: _Counts = field(default_factory=_Counts)
+    chances: _Chances = field(default_factory=_Chances)
     sums: dict[str, tuple[GainSums, GainSums]] = field(init=False)  # logarithms, and as they are
     positive: dict[str, bool] = field(init=False)
 
@@ -278,6 +222,7 @@ class SavingsLedger:
             counts.held += draw.held_out and control is None
             counts.run += not draw.held_out and control is None
             counts.pairs += not draw.held_out and control is not None
+            self.chances.add(draw.share, control is not None)
         for name in self.signs:
             for value in () if metrics is None else (metrics[name], *(() if control is None else (control[name],))):
                 self.positive[name] &= float(value) > 0.0
@@ -297,9 +242,10 @@ class SavingsLedger:
         self._note_proofs()
 
     def merge(self, other: "SavingsLedger") -> None:
-        """Take in the steps of another one, with the same metrics and share."""
+        """Take in the steps of another one, with the same metrics."""
         for one in ("steps", "held", "run", "pairs"):
             setattr(self.counts, one, getattr(self.counts, one) + getattr(other.counts, one))
+        self.chances = _Chances(*map(sum, zip(self.chances.numbers(), other.chances.numbers(), strict=True)))
         for name, both in self.sums.items():
             for own, more in zip(both, other.sums[name], strict=True):
                 _merge(own, more)
@@ -307,7 +253,7 @@ class SavingsLedger:
             self.positive[name] &= other.positive[name]
         self._note_proofs()
 
-    def report(self) -> Savings | None:
+    def report(self) -> VersusDefault | None:
         """None while nothing counts."""
         counts = self.counts
         if not counts.steps:
@@ -317,12 +263,13 @@ class SavingsLedger:
         gain: Gain | None = first if len(metrics) == 1 else None
         if len(metrics) > 1 and all(self.positive.values()):
             gain = self._gain("")
-        since = (int(step) or None for step in (counts.better_since, counts.worse_since))
-        return Savings(int(counts.steps), int(counts.held), int(counts.pairs), gain, metrics, *since)
+        better, worse = (int(step) or None for step in (counts.better_since, counts.worse_since))
+        return VersusDefault(int(counts.steps), int(counts.held), int(counts.pairs), gain, metrics, better, worse)
 
     def state(self) -> dict[str, Array]:
         return {
             "counts": np.array([getattr(self.counts, name) for name in COUNTS]),
+            "chances": np.array(self.chances.numbers()),
             "positive": np.array([float(flag) for flag in self.positive.values()]),
             "sums": np.array([[sums.numbers() for sums in both] for both in self.sums.values()]),
         }
@@ -333,13 +280,16 @@ class SavingsLedger:
         most = [2.0 * MOST_SAMPLES if name == "seen" else FINITE for name in SUMS]
         rules = {
             "counts": Field((len(COUNTS),), 0.0, MOST_SAMPLES, whole=True),
+            "chances": Field((3,), 0.0, FINITE),
             "positive": Field((len(self.signs),), 0.0, 1.0, whole=True),
             "sums": Field((len(self.sums), 2, len(SUMS)), tuple(least), tuple(most)),
         }
         read = checked(state, rules, {})
         self.counts = _Counts(*read["counts"].tolist())
-        if self.share == 0.0 and self.counts.held + self.counts.run:
-            raise broken(state, "counts", "hold no draws, for there is no holdout", read["counts"].tolist())
+        self.chances = _Chances(*read["chances"].tolist())
+        drawn = self.counts.held + self.counts.run
+        if self.chances.default > drawn or bool(self.chances.default) != bool(drawn):
+            raise broken(state, "chances", "be of the draws that were counted", read["chances"].tolist())
         self.positive = dict(zip(self.signs, (read["positive"] > 0.0).tolist(), strict=True))
         for name, (logs, plain) in zip(self.sums, read["sums"].tolist(), strict=True):
             self.sums[name] = GainSums(*logs), GainSums(*plain)
@@ -374,10 +324,10 @@ class SavingsLedger:
     def _gain(self, name: str) -> Gain:
         """Of one metric, or of the objective."""
         is_log = all(self.positive.values()) if name == "" else self.positive[name]
-        sums, steps = self.sums[name][0 if is_log else 1], self.counts.steps
+        sums, steps = self.sums[name][0 if is_log else 1], self.counts.steps - self.chances.held_out
         half, sign = self._half_width(sums), 1.0 if name == "" else self.signs[name]
         ends = [sums.total / steps] if half is None else [(sums.total + side * half) / steps for side in (0.0, -1.0, 1)]
-        told = [_share(sign, x) if is_log else x for x in ends]
+        told = [share_of(sign, x) if is_log else x for x in ends]
         low, high = (None, None) if half is None else (told[1], told[2])
         return Gain("share" if is_log else "difference", told[0], low, high, sign < 0.0)
 
@@ -390,9 +340,9 @@ class SavingsLedger:
         if drawn:
             if min(counts.held, counts.run) < LEAST_RUNS:
                 return None
-            prior = PRIOR_RUNS * ((1.0 - self.share) / self.share) ** 2 * sums.run_squares / counts.run
-            held = (sums.held_squares + prior) / (counts.held + PRIOR_RUNS)
-            variance += drawn * (self.share * held + (1.0 - self.share) * sums.run_squares / counts.run)
+            run, odds_squares = sums.run_squares / counts.run, self.chances.odds_squares / drawn
+            held = (sums.held_squares + PRIOR_RUNS * odds_squares * run) / (counts.held + PRIOR_RUNS)
+            variance += self.chances.default * held + (drawn - self.chances.default) * run
         elif counts.pairs < LEAST_RUNS:
             return None
         return math.sqrt(variance / n * (n + MIXTURE) * (math.log((n + MIXTURE) / MIXTURE) + _LOG))
@@ -423,9 +373,3 @@ def _merge(own: GainSums, more: GainSums) -> None:
 def _log(sign: float, loss: float) -> float | None:
     """The loss on a logarithmic scale, of a loss that is negative where more of its metric is better."""
     return sign * math.log(sign * loss) if sign * loss > 0.0 else None
-
-
-def _share(sign: float, logs: float) -> float:
-    """A gain of logarithms as a share of the default's level."""
-    x = min(max(sign * -logs, -LARGEST_LOG), LARGEST_LOG)
-    return -sign * math.expm1(x)

@@ -23,7 +23,7 @@ from rasp_tuner.engine.engine import Engine, EngineSettings
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.space import Layout
-from rasp_tuner.types import Explanation, Why
+from rasp_tuner.types import Explanation, Outlook, Why
 
 log = logging.getLogger("rasp_tuner")
 TRUSTED_NATS = 3.0  # odds of twenty to one
@@ -45,6 +45,9 @@ class NotTrusted(NamedTuple):
     @property
     def stop(self) -> float | None:
         return self.why.stop
+
+    def outlook(self) -> Outlook | None:
+        return self.why.outlook()
 
     def explanation(self) -> Explanation:
         made = self.why.explanation()

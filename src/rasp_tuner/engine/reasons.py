@@ -7,7 +7,7 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.objective import in_own_units
 from rasp_tuner.engine.safety import Against
-from rasp_tuner.types import Explanation
+from rasp_tuner.types import Explanation, Outlook
 
 SHOWN_SLOTS = 3  # similar situations named in an explanation
 
@@ -49,6 +49,13 @@ class Reasons(NamedTuple):
             level=None if beside is None else self._own_units(float(beside.level)),
             stop=self.stop,
         )
+
+    def outlook(self) -> Outlook | None:
+        beside = self.beside
+        if beside is None:
+            return None
+        level, better = self._own_units(float(beside.level)), None if beside.mean == 0.0 else float(beside.better)
+        return Outlook(self._own_units(self.choice.mean), self._deviation(), level, better)
 
     def _deviation(self) -> float:
         """Of what will be measured, calibrated, in the metric's own units."""

@@ -99,19 +99,22 @@ class Answer(BaseModel):
 
 
 class Gain(Answer):
-    """The mean gain of a step over the default in the metric's unit, above 0 where better, with its 90% interval."""
+    """What was gained a step over the default, above 0 where better, with its 95% interval."""
 
-    mean: Estimate
+    kind: Literal["share", "difference"] = Field(description="Of the default's level (0.1 is 10% better), or in units.")
+    value: Estimate
     low: Estimate | None = None
     high: Estimate | None = None
-    mean_share: Estimate | None = Field(default=None, description="Of the default's level: 0.1 is 10% better.")
-    low_share: Estimate | None = None
-    high_share: Estimate | None = None
 
 
-class Gains(Answer):
-    all: Gain | None = Field(default=None, description="Over all steps; null while that is not known.")
-    lately: Gain | None = Field(default=None, description="Over the latest 200 steps or so.")
+class VersusDefault(Answer):
+    """The gain of suggestions over the default; `words` says it in a sentence."""
+
+    measured: bool = Field(description="False: a forecast, no proof.")
+    steps: int
+    gain: Gain | None = None
+    metrics: dict[str, Gain]
+    words: str
 
 
 class StudyRow(Answer):
@@ -120,7 +123,7 @@ class StudyRow(Answer):
     learned: int = Field(description="Runs learned.")
     pending: int = Field(description="Suggestions that wait for their metrics.")
     waiting: int = Field(description="Suggestions that wait for a person; list_waiting has them.")
-    gains: dict[str, Gains] = Field(description="Over the default, by metric.")
+    versus_default: VersusDefault | None = Field(default=None, description="Null while too little is known.")
     alerts: list[str] = Field(description="What is wrong, in words.")
     last_event_at: datetime | None
 

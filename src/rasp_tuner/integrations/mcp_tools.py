@@ -229,16 +229,31 @@ def _moment(at: float) -> datetime:
 
 
 def _row(view: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a StudyRow; servers of version 0.1 have no gains and no alerts."""
+    """Fields of a StudyRow; servers of version 0.1 have no alerts."""
     return {
         "name": view["name"],
         "serves": view.get("serves", "recommendation" if view["frozen"] else "suggestions"),
         "learned": view["learned"],
         "pending": view["pending"],
         "waiting": view.get("waiting", 0),
-        "gains": view.get("gains", {}),
+        "versus_default": _gain(view.get("versus_default")),
         "alerts": view.get("alerts", []),
         "last_event_at": None if view["last_event_at"] is None else _moment(view["last_event_at"]),
+    }
+
+
+def _gain(versus: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Fields of a VersusDefault."""
+    if versus is None:
+        return None
+
+    def short(gain: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: gain[name] for name in ("kind", "value", "low", "high")}
+
+    return {
+        **{name: versus[name] for name in ("measured", "steps", "words")},
+        "gain": None if versus["gain"] is None else short(versus["gain"]),
+        "metrics": {name: short(gain) for name, gain in versus["metrics"].items()},
     }
 
 

@@ -48,6 +48,7 @@ svg.chart .usual { stroke: var(--base); stroke-width: 1.4; fill: none }
 svg.chart .dots { stroke-width: 5; stroke-linecap: round; fill: none }
 svg.chart .dots.suggested { stroke: var(--accent); stroke-opacity: .5 }
 svg.chart .dots.control { stroke: var(--base) } svg.chart .dots.failed { stroke: var(--bad) }
+svg.chart .far { fill-opacity: 1 }
 svg.chart .band { fill: var(--accent); fill-opacity: .16 } svg.chart .share { fill: var(--accent) }
 """
 
@@ -94,13 +95,18 @@ def steps_axis(steps: Sequence[float], width: float) -> Axis:
     return Axis(min(steps) - 0.5, max(steps) + 0.5, LEFT, width - RIGHT, whole=True)
 
 
-def running_total(rows: Sequence[tuple[float, float, float, float]], y_label: str) -> str:
-    """A sum over steps with its interval: rows of step, sum, low and high."""
+def running_gain(rows: Sequence[tuple[float, float, float, float]], y_label: str) -> str:
+    """A gain over steps with its interval: rows of step, gain, low and high. Early intervals may leave the picture."""
     x = steps_axis([row[0] for row in rows], WIDTH)
-    y = axis_for([value for row in rows for value in row[1:]], HEIGHT - BOTTOM, TOP + 10, within=(0.0,))
-    upper = [f"{x(step):.1f},{y(high):.1f}" for step, _, _, high in rows]
-    lower = [f"{x(step):.1f},{y(low):.1f}" for step, _, low, _ in reversed(rows)]
-    line = " ".join(f"{x(step):.1f},{y(total):.1f}" for step, total, _, _ in rows)
+    shown = without_far([value for row in rows[len(rows) // 4 :] for value in row[1:]], False)
+    y = axis_for(shown, HEIGHT - BOTTOM, TOP + 10, within=(0.0,))
+
+    def at(value: float) -> str:
+        return f"{y(min(max(value, y.low), y.high)):.1f}"
+
+    upper = [f"{x(step):.1f},{at(high)}" for step, _, _, high in rows]
+    lower = [f"{x(step):.1f},{at(low)}" for step, _, low, _ in reversed(rows)]
+    line = " ".join(f"{x(step):.1f},{at(gain)}" for step, gain, _, _ in rows)
     body = [
         y_axis(y, WIDTH),
         x_axis(x, HEIGHT, "step"),
@@ -205,5 +211,9 @@ def _mark(point: Point, x: float, y: Axis, size: float) -> str:
         arm = 2 * size
         cross = f"M{x - size:.1f} {y.end - size:.1f}l{arm:.1f} {arm:.1f}m0 {-arm:.1f}l{-arm:.1f} {arm:.1f}"
         return f'<path class="failed" d="{cross}">{note}</path>'
-    at = y(min(max(point.y, y.low), y.high))
-    return f'<circle class="{point.mark}" cx="{x:.1f}" cy="{at:.1f}" r="{size}">{note}</circle>'
+    if y.low <= point.y <= y.high:
+        return f'<circle class="{point.mark}" cx="{x:.1f}" cy="{y(point.y):.1f}" r="{size}">{note}</circle>'
+    edge, side = (y.low, -1.0) if point.y < y.low else (y.high, 1.0)  # beyond the picture: an arrow towards it
+    tip = y(edge) + (size if y.start > y.end else -size) * -side * 1.4
+    arrow = f"M{x - size:.1f} {y(edge):.1f}h{2 * size:.1f}L{x:.1f} {tip:.1f}z"
+    return f'<path class="{point.mark} far" d="{arrow}">{note}</path>'

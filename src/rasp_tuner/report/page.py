@@ -1,6 +1,6 @@
 """The page of a tuner: one self-contained HTML file with its gain, runs, knobs, situations, experts and budget."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -11,17 +11,17 @@ from rasp_tuner.core import html_page
 from rasp_tuner.core.ledger import Ledger
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.optimizer import Optimizer
-from rasp_tuner.core.savings import Savings
 from rasp_tuner.core.step_record import StepRecord
+from rasp_tuner.core.versus_default import ForecastLedger, StepForecast, VersusDefault, believed_deviation
 from rasp_tuner.report.axes import jitter, place_of, places_of
-from rasp_tuner.report.charts import Point, knob_steps, running_total, shares, timeline
-from rasp_tuner.report.gain import SETTLED, Gain, running_gain
+from rasp_tuner.report.charts import Point, knob_steps, running_gain, shares, timeline
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.looks import Looks
 from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.report.return_section import return_section
 from rasp_tuner.report.seen import SeenBefore
-from rasp_tuner.report.situations import context_words, grouped, some_of
+from rasp_tuner.report.situation_gains import SituationGain, expected_words, knob_words
+from rasp_tuner.report.situations import some_of
 from rasp_tuner.report.steps import Names
 from rasp_tuner.report.words import number_words, settings_words
 from rasp_tuner.space import Auto, Knob, Params
@@ -30,9 +30,15 @@ from rasp_tuner.types import Margin, Metric
 MOST_PANELS = 24  # pictures of knobs
 MOST_METRICS = 6
 MOST_ROWS = 200  # of the table of steps, the latest
-MOST_CONTEXTS = 200  # different ones, the latest, that situations are made of
-NAMES_IN_LABEL = 4
 LATEST_ANSWERS = 20  # whose weights of experts are averaged
+MEASURED = (
+    "Measured: some steps ran the default, drawn at random or as controls, and are compared with the others. The"
+    " interval of 95% holds at every look."
+)
+FORECAST = (
+    "A forecast, no proof: what the tuner expected of the default in the same situations, beside what came, exploring"
+    " included. A holdout (docs/SAVINGS.md) measures it."
+)
 DRAWN = 1e300  # larger numbers are drawn there
 
 
@@ -47,9 +53,9 @@ class Shown:
     ledger: Ledger
     optimizer: Optimizer
     learned: int
-    best: Callable[[Array], Array]  # a context [d_c] -> the point [d] recommended
     seen: SeenBefore | None = None  # visits on record
-    savings: Savings | None = None  # measured against drawn runs of the default, or controls
+    versus: VersusDefault | None = None  # the gain
+    situations: Sequence[SituationGain] = ()
     looks: Looks | None = None  # whether it still tries what is less known
 
     @property
@@ -60,17 +66,14 @@ class Shown:
 def tuner_page(shown: Shown) -> str:
     """The whole page, with nothing to fetch and no script."""
     title = shown.title or f"Tuner of {some_of(list(shown.names.space.knobs), ' and others')}"
-    first = SETTLED if shown.optimizer.model.own_metric is None else 0
-    gains = running_gain(shown.history, shown.names.sign, first)
     body = [
         f"<h1>{escape(title)}</h1>",
-        _headline(shown, gains),
-        *_savings(shown.savings),
+        _headline(shown),
         *([] if shown.looks is None else [f'<p class="note">Exploring: {escape(str(shown.looks))}.</p>']),
         tiles(_facts(shown)),
         *_situations(shown),
         *_returns(shown),
-        *_gain(shown, gains),
+        *_gain(shown),
         *_metrics(shown),
         *_knobs(shown),
         *_experts(shown),
@@ -80,44 +83,24 @@ def tuner_page(shown: Shown) -> str:
     return html_page.page(title, body, PAGE_STYLE)
 
 
-def _headline(shown: Shown, gains: Sequence[Gain]) -> str:
-    """The outcome in a sentence."""
-    colour, said, note = "", "", ""
+def _headline(shown: Shown) -> str:
+    """The outcome in a sentence, and what it rests on."""
+    colour, said, notes = "", "", []
+    versus = shown.versus
     if not shown.learned:
         said = "Nothing has been learned yet"
     elif len(shown.history) and all(row["failed"] for row in shown.history):
         colour, said = "bad", f"All {len(shown.history):,} runs on record failed"
-    elif not gains:
-        said = "No comparison with the default: no forecasts of it are on record"
+    elif versus is None:
+        said = "No comparison with the default: too little is known of it"
     else:
-        colour, said, note = _compared(shown, gains[-1])
-        note += f"; {len(gains):,} steps, exploring included"
-    return f'<p class="verdict {colour}">{escape(said)}.</p>' + (f'<p class="note">{escape(note)}.</p>' if note else "")
-
-
-def _savings(savings: Savings | None) -> list[str]:
-    """What was measured, beside the headline, which is a forecast."""
-    if savings is None:
-        return []
-    runs = f"{savings.held_out:,} drawn runs of the default" if savings.held_out else f"{savings.paired:,} controls"
-    metrics = [] if len(savings.metrics) == 1 else [f"{name}: {gain}" for name, gain in savings.metrics.items()]
-    note = f"Measured against {runs}: the interval holds at every look, with a probability of 95%."
-    told = "".join(f"<br>{escape(one)}" for one in metrics)
-    return [f"<p>Measured: {escape(str(savings))}.{told}</p>", f'<p class="note">{note}</p>']
-
-
-def _compared(shown: Shown, gain: Gain) -> tuple[str, str, str]:
-    """Colour, sentence and interval: in percent if that makes sense, else in units of the target."""
-    colour = "good" if gain.total > gain.half else "bad" if gain.total < -gain.half else ""
-    name = shown.optimizer.model.own_metric
-    word = "higher" if (gain.total < 0.0) == (shown.names.sign > 0.0) else "lower"
-    if name is not None and gain.share is not None:
-        share, low, high = gain.share
-        said = f"{name} was {abs(share):.1%} {word} than the default would have given"
-        return colour, said, f"95% interval of the gain: {low:+.1%} to {high:+.1%}"
-    said = f"{name or 'The weighted sum of all metrics'} was {word} than the default would have given"
-    each = f"{gain.total / gain.steps:+.3g} a step"
-    return colour, said, f"Gain {each}, +- {gain.half / gain.steps:.2g} (95%), in units of the target"
+        outcome = None if versus.gain is None else versus.gain.outcome
+        colour = "good" if outcome == "better" else "bad" if outcome == "worse" else ""
+        name = next(iter(versus.metrics)) if len(versus.metrics) == 1 else "all metrics together"
+        said, notes = f"{name}: {versus}", [f"{one}: {gain}." for one, gain in versus.metrics.items()]
+        notes = [*(notes if len(notes) > 1 else []), MEASURED if versus.measured else FORECAST]
+    told = "<br>".join(map(escape, notes))
+    return f'<p class="verdict {colour}">{escape(said)}.</p>' + (f'<p class="note">{told}</p>' if told else "")
 
 
 def _facts(shown: Shown) -> list[tuple[str, str]]:
@@ -138,28 +121,28 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
 def _situations(shown: Shown) -> list[str]:
     """What to use where, and how far that keeps limits."""
     body = ["<h2>Recommended settings</h2>"]
-    contexts = _contexts(shown)
     knobs = list(shown.names.space.knobs)
-    if not contexts:
+    if not shown.situations:
         why = "Contexts are not on record" if shown.learned else "No situation was met yet"
         note = f'<p class="note">{why}: tuner.recommend(context) says what is best in one.</p>'
         return [*body, settings_table(knobs, shown.default, [], "situation", ""), note]
-    decoded = [_named(shown, context) for context in contexts]
-    points = [shown.best(context) for context in contexts]
-    recommended = [shown.names.space.from_unit(point) for point in points]
-    varying = [name for name in decoded[0] if len({str(context[name]) for context in decoded}) > 1]
+    met = sum(one.contexts for one in shown.situations)
     rows, margins = [], []
-    for members, typical in grouped(decoded, recommended):
-        own = [decoded[i] for i in members]
-        label = context_words(own, varying[:NAMES_IN_LABEL]) if len(members) < len(decoded) else "everywhere"
-        count = f"{len(members):,} of {len(decoded):,} contexts" if len(decoded) > 1 else ""
-        rows.append((label or "everywhere", recommended[typical], count))
-        margins += [
-            (label, name, margin)
-            for name, margin in shown.optimizer.margins(contexts[typical], points[typical]).items()
-        ]
-    body.append(settings_table(knobs, shown.default, rows, "situation", "met in"))
+    for one in shown.situations:
+        count = f" ({one.contexts:,} of {met:,} contexts)" if met > 1 else ""
+        rows.append((one.label, one.params, _gain_words(one) + count))
+        margins += [(one.label, name, margin) for name, margin in one.margins.items()]
+    body.append(
+        settings_table(knobs, shown.default, rows, "situation", "expected against the default, and from which knobs")
+    )
     return [*body, *_limits(shown.optimizer.metrics, margins)]
+
+
+def _gain_words(one: SituationGain) -> str:
+    if not one.changed:
+        return "the default"
+    gains = ", ".join(f"{name} {expected_words(gain)}" for name, gain in one.gains.items()) or "not known yet"
+    return f"{gains}; {knob_words(one.knobs)}" if len(one.knobs) > 1 else gains
 
 
 def _returns(shown: Shown) -> list[str]:
@@ -182,37 +165,42 @@ def _limits(metrics: Mapping[str, Metric], margins: Sequence[tuple[str, str, Mar
     return [html_page.table((head, rows), "Limits, with the recommended settings")]
 
 
-def _contexts(shown: Shown) -> list[Array]:
-    """Different contexts that were met, the latest of them; of a tuner without steps on record those in memory."""
-    found = list(shown.record.parts()[3])
-    if not shown.names.context:
-        return [np.zeros(0)]
-    if not len(shown.record):
-        slots = shown.optimizer.model.slots().contexts
-        found = list(slots) if slots.shape[1] == len(shown.names.context) or shown.record.keeps_context else []
-    elif not shown.record.keeps_context:
-        return []
-    latest = {context.tobytes(): context for context in found}
-    return list(latest.values())[-MOST_CONTEXTS:]
-
-
 def _named(shown: Shown, context: Array) -> dict[str, Any]:
     values = shown.names.decode(context)
     return values if isinstance(values, dict) else dict(zip(shown.names.context, values, strict=True))
 
 
-def _gain(shown: Shown, gains: Sequence[Gain]) -> list[str]:
-    if len(gains) < 2:
-        return []
+def _gain(shown: Shown) -> list[str]:
+    """How the gain by forecast came about; one that is measured has no such course."""
     metric = shown.optimizer.model.own_metric
-    label = f"gain so far, in {metric}" if metric else "gain so far, in units of the target"
-    rows = [(float(g.step), g.total, g.total - g.half, g.total + g.half) for g in gains]
+    if metric is None or shown.versus is None or shown.versus.measured:
+        return []
+    ledger, rows = ForecastLedger({metric: shown.names.sign}), []
+    scales, unit = shown.optimizer.scales, 100.0 if shown.versus.kind == "share" else 1.0
+    for row in shown.history:
+        if row["id"] is None or row["failed"]:
+            continue
+        ledger.add({metric: row["target"]}, _forecast(row, metric), row["default"], 1)
+        found = ledger.report(scales, {metric: 1.0})
+        gain = None if found is None else found.gain
+        if gain is not None and gain.low is not None and gain.high is not None and gain.kind == shown.versus.kind:
+            rows.append((float(row["step"]), unit * gain.value, unit * gain.low, unit * gain.high))
+    if len(rows) < 2:
+        return []
+    label = "gain so far, % of the default" if unit == 100.0 else f"gain of a step so far, in {metric}"
     note = (
-        "What the default was expected to come to in the same situations, less what came, summed up; above 0 is better."
-        " Failed runs and those that nobody asked for are left out. The band is a 95% interval, as far as the tuner can"
-        " tell: it counts errors of the forecasts as if all had erred the same way."
+        "Mean over the steps so far, with its 95% interval; above 0 is better. Failed runs and those that nobody asked"
+        " for are left out."
     )
-    return ["<h2>Gain against the default</h2>", running_total(rows, label), f'<p class="note">{note}</p>']
+    return ["<h2>Gain against the default</h2>", running_gain(rows, label), f'<p class="note">{note}</p>']
+
+
+def _forecast(row: Row, metric: str) -> dict[str, StepForecast]:
+    """What was expected before a step, as the tuner counted it."""
+    level, expected, deviation = row["expected_default"], row["expected"], row["deviation"]
+    if level is None or expected is None or deviation is None:
+        return {}
+    return {metric: StepForecast(level, believed_deviation(level - expected, row["better"], deviation), deviation)}
 
 
 def _metrics(shown: Shown) -> list[str]:
@@ -266,12 +254,12 @@ def _experts(shown: Shown) -> list[str]:
     latest = [why.explanation().gate for why in list(shown.ledger.answered.values())[-LATEST_ANSWERS:]]
     names = shown.optimizer.model.experts
     gates = [gate for gate in latest if len(gate) == len(names) and gate]
-    if not gates:
+    if not gates or len(names) == 1:
         return []
     weights = np.mean(gates, axis=0).tolist()
     rows = sorted(zip(names, weights, strict=True), key=lambda row: -row[1])
-    note = f"Weight of each expert in forecasts, mean of the latest {len(gates)} answers. They forecast from:"
-    return ["<h2>Experts</h2>", f'<p class="note">{note}</p>', shares(rows, "weights of experts")]
+    note = f"How much each part of the model weighs in forecasts, mean of the latest {len(gates)} answers."
+    return ["<h2>What forecasts rest on</h2>", f'<p class="note">{note}</p>', shares(rows, "weights of experts")]
 
 
 def _budget(shown: Shown) -> list[str]:

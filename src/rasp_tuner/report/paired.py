@@ -9,15 +9,15 @@ degrees of freedom from Satterthwaite's formula. Each pair ran back to back, in 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from rasp_tuner.core.versus_default import LARGEST_LOG, LEVEL
+
 METHOD = "paired t interval on log ratios"
-LEVEL = 0.95
-LARGEST_LOG = 700.0  # beyond it a ratio is no float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,43 +56,6 @@ def effect(situations: Sequence[Sequence[tuple[float, float]]]) -> Effect | None
     half = _half_width(gaps)
     pairs = sum(len(gap) for gap in gaps)
     return _ratio(mean, half, pairs) if positive else Effect("difference", mean, mean - half, mean + half, pairs)
-
-
-def gain(
-    controls: Mapping[str, Sequence[float]], recent: Sequence[tuple[str, float]], ratios: bool = True
-) -> Effect | None:
-    """Recent runs against the mean of the default's runs in their group, as times it or, without `ratios`, less it.
-
-    By Welch's t interval. None while the default ran too little to know its noise, and for ratios of what is not
-    positive.
-
-    >>> found = gain({"a": [10.0, 10.0, 10.0]}, [("a", 5.0), ("a", 5.0)])
-    >>> [round(x, 3) for x in (found.value, found.low, found.high)]
-    [0.5, 0.5, 0.5]
-    """
-    values = [*(value for found in controls.values() for value in found), *(value for _, value in recent)]
-    freedom = sum(len(found) - 1 for found in controls.values())
-    if len(recent) < 2 or freedom < 1 or (ratios and min(values) <= 0.0):
-        return None
-    scaled = {group: np.log(found) if ratios else np.array(found) for group, found in controls.items()}
-    gaps = np.array([(math.log(value) if ratios else value) - scaled[group].mean() for group, value in recent])
-    noise = sum(float(np.square(found - found.mean()).sum()) for found in scaled.values()) / freedom
-    own = float(gaps.var(ddof=1)) / len(gaps)
-    level = noise * float(np.mean([1.0 / len(scaled[group]) for group, _ in recent]))
-    half = 0.0
-    if own + level > 0.0:
-        welch = (own + level) ** 2 / (own**2 / (len(gaps) - 1) + level**2 / freedom)
-        half = t_quantile(max(1, math.floor(welch + 1e-9))) * math.sqrt(own + level)
-    mean = float(gaps.mean())
-    return _ratio(mean, half, len(gaps)) if ratios else Effect("difference", mean, mean - half, mean + half, len(gaps))
-
-
-def gain_words(found: Effect | None, name: str) -> str:
-    """A gain while it is being found, short: "time_s -23% (-27 to -18%)"."""
-    if found is None or found.kind == "difference" or not math.isfinite(found.high):
-        return "not known yet"
-    value, low, high = (100.0 * (x - 1.0) for x in (found.value, found.low, found.high))
-    return f"{name} {value:+.0f}% ({low:+.0f} to {high:+.0f}%)"
 
 
 def _ratio(mean: float, half: float, pairs: int) -> Effect:

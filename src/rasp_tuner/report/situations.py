@@ -11,6 +11,7 @@ from rasp_tuner.space import Params
 MOST_SITUATIONS = 8  # beyond that, similar ones are joined
 JOINED_SITUATIONS = 5
 NAMES_SHOWN = 3
+ALIKE = 0.3  # of its middle: a range this narrow is told as one number
 
 
 def grouped(contexts: Sequence[Mapping[str, Any]], recommended: Sequence[Params]) -> list[tuple[list[int], int]]:
@@ -57,18 +58,27 @@ def features(contexts: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 
 def context_words(contexts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """What some contexts have in common: a range of each number, some of the texts."""
-    parts = []
-    for name in names:
-        values = [context[name] for context in contexts]
-        numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
-        if len(numbers) == len(values):
-            low, high = min(numbers), max(numbers)
-            span = number_words(low) if low == high else f"{number_words(low)} to {number_words(high)}"
-        else:
-            span = some_of(list(dict.fromkeys(map(str, values))), " ...")
-        parts.append(f"{name} {span}")
-    return "; ".join(parts)
+    """What some contexts have in common: each number, about or in a range, and some of the texts.
+
+    >>> context_words([{"qps": 880.0, "codec": "zstd"}, {"qps": 921.0, "codec": "zstd"}], ["qps", "codec"])
+    'qps about 900, codec zstd'
+    >>> context_words([{"qps": 100}, {"qps": 900}], ["qps"])
+    'qps 100 to 900'
+    """
+    return ", ".join(f"{name} {_span([context.get(name) for context in contexts])}" for name in names)
+
+
+def _span(values: Sequence[Any]) -> str:
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if len(numbers) < len(values):
+        return some_of(list(dict.fromkeys(map(str, values))), " ...")
+    low, high = min(numbers), max(numbers)
+    if low == high:
+        return number_words(low)
+    middle = float(np.median(numbers))
+    if high - low <= ALIKE * abs(middle):
+        return f"about {number_words(float(f'{middle:.2g}'))}"
+    return f"{number_words(low)} to {number_words(high)}"
 
 
 def some_of(names: Sequence[str], more: str) -> str:

@@ -151,22 +151,7 @@ class _StudyCollector:
             yield _gauge(f"rasp_budget_{name}", text, {study: report[name] for study, report in reports.items()})
         waits = {study["name"]: study["waiting"] for study in self._studies if study["approve_s"] is not None}
         yield _gauge("rasp_waiting_for_approval", "Suggestions that wait for a person.", waits)
-        yield self._savings()
-        gains = {
-            study["name"]: {metric: gain["lately"] for metric, gain in study["gains"].items() if gain["lately"]}
-            for study in self._studies
-        }
-        for suffix, text in {"": "in the unit of the metric", "_share": "as a share of the default's level"}.items():
-            title = f"rasp_gain{suffix}"
-            gauge = GaugeMetricFamily(
-                title, f"Mean gain of a step over the default lately, {text}.", labels=["study", "metric", "bound"]
-            )
-            for name, found in gains.items():
-                for metric, gain in found.items():
-                    for bound in ("low", "mean", "high"):  # of the interval that holds it nine times in ten
-                        if gain[f"{bound}{suffix}"] is not None:
-                            gauge.add_metric([name, metric, bound], gain[f"{bound}{suffix}"])
-            yield gauge
+        yield from self._gains()
         weights = GaugeMetricFamily("rasp_gate_weight", "Weight of each expert.", labels=["study", "expert"])
         for study in self._studies:
             for expert, weight in study["gate"].items():
@@ -182,18 +167,25 @@ class _StudyCollector:
                 problems.add_metric([study["name"], problem], 1.0)
         yield problems
 
-    def _savings(self) -> GaugeMetricFamily:
-        gauge = GaugeMetricFamily(
-            "rasp_savings_share",
-            "Share saved against the default, measured by a holdout or controls; the bounds hold at every look (95%).",
-            labels=["study", "metric", "bound"],
-        )
-        for study in self._studies:
-            for metric, saved in (study["savings"] or {"metrics": {}})["metrics"].items():
-                for bound in ("low", "value", "high"):
-                    if saved["kind"] == "share" and saved[bound] is not None:
-                        gauge.add_metric([study["name"], metric, bound], saved[bound])
-        return gauge
+    def _gains(self) -> Iterator[GaugeMetricFamily]:
+        """The figure that pages and clients show, with the ends of its interval of 95%."""
+        for kind, title, text in (
+            ("share", "rasp_gain_share", "as a share of the default's level"),
+            ("difference", "rasp_gain", "in the unit of the metric"),
+        ):
+            gauge = GaugeMetricFamily(
+                title,
+                f"Gain of a step over the default, {text}; measured with a holdout or controls, else a forecast.",
+                labels=["study", "metric", "how", "bound"],
+            )
+            for study in self._studies:
+                versus = study["versus_default"] or {"metrics": {}, "measured": False}
+                how = "measured" if versus["measured"] else "forecast"
+                for metric, gain in versus["metrics"].items():
+                    for bound in ("low", "value", "high"):
+                        if gain["kind"] == kind and gain[bound] is not None:
+                            gauge.add_metric([study["name"], metric, how, bound], gain[bound])
+            yield gauge
 
 
 def _gauge(title: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:

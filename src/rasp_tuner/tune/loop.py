@@ -8,7 +8,6 @@ from typing import Any
 
 from rasp_tuner.contexts import ContextKind, kind_json, kind_of
 from rasp_tuner.errors import InvalidValue, TuningStopped
-from rasp_tuner.report.paired import Effect, gain
 from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.context_sources import ContextReading, ContextSource, ContextValue, for_tuner, kind_for
@@ -19,7 +18,6 @@ from rasp_tuner.tuner import Tuner
 log = logging.getLogger("rasp_tuner.tune")
 
 CONTROL_EVERY = 8  # suggestions, after which the default runs once more
-GAIN_RUNS = 10  # latest suggestions that the gain is computed from
 HOPELESS_RUNS = 3  # failures at the very start after which to stop
 AUTO_TIMEOUT = (10.0, 5.0)  # times the default's longest run on this input, plus seconds
 SHORTEST_STOP_S = 0.2  # less is not worth ending a run for
@@ -198,17 +196,6 @@ class Session:
     def stop_of(self, stop: float | None) -> float | None:
         """Seconds after which a suggestion is ended, by the value of the metric that it should be ended at."""
         return None if stop is None or not self.study.can_stop else max(stop, SHORTEST_STOP_S)
-
-    def gain(self) -> Effect | None:
-        """The latest suggestions against the default on the same input."""
-        name = self.study.objective
-        controls: dict[str, list[float]] = {}
-        for run in self.runs:
-            default = run.metrics if run.is_control else run.beside
-            if default is not None:
-                controls.setdefault(run.input or "", []).append(default[name])
-        tried = [(run.input or "", run.metrics[name]) for run in self.runs if run.metrics and not run.is_control]
-        return gain(controls, [(group, value) for group, value in tried if group in controls][-GAIN_RUNS:])
 
     def _plan(self) -> tuple[bool, str | None]:
         """Whether the default runs next, and on which input: on every new one first, and now and then after that."""

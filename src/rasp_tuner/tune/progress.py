@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from rasp_tuner.report.paired import gain_words
 from rasp_tuner.report.words import duration_words, number_words, settings_words
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.study import Limits
@@ -72,8 +71,8 @@ def step_words(session: Session, limits: Limits) -> str:
     """Where a study stands, on one line."""
     runs = session.runs
     parts = [f"step {len(runs)}" + (f"/{limits.steps}" if limits.steps else "")]
-    found = session.gain()
-    parts.append(f"against the default: {gain_words(found, session.study.objective)}")
+    found = session.tuner.versus_default()
+    parts.append(f"against the default: {'not known yet' if found is None else found.gain}")
     parts += _best(session)
     if failed := sum(run.metrics is None for run in runs):
         parts.append(f"{failed} failed")

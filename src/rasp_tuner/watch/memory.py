@@ -41,15 +41,19 @@ class Memory:
 
     def learn(self, entry: Mapping[str, Any], id: str | None = None) -> None:
         """Tell the tuner what a step has shown; InvalidValue, and nothing learned, if it cannot be so."""
-        if entry["kind"] != "step":
+        if entry["kind"] not in ("step", "asked"):
             return
-        context, ran = entry["context"] or None, entry["ran"] or entry["params"]
-        if entry["role"] in ("suggestion", "frozen"):
-            id = self.tuner.ask(context).id if id is None else id
-            stopped = entry.get("stopped") is not None
-            self.tuner.tell(id, entry["metrics"], ran, stopped=stopped, control=entry["control"])
-        else:
+        context = entry["context"] or None
+        if entry["kind"] == "asked":
+            self.tuner.ask(context, holdout=entry["holdout"])
+            return
+        ran = entry["ran"] or entry["params"]
+        if entry["role"] == "observed":
             self.tuner.observe(context, ran, entry["metrics"])
+            return
+        id = self.tuner.ask(context, holdout=entry["holdout"]).id if id is None else id
+        stopped = entry.get("stopped") is not None
+        self.tuner.tell(id, entry["metrics"], ran, stopped=stopped, control=entry["control"])
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Put a line on disk, then count it."""

@@ -18,7 +18,7 @@ from rasp_tuner.watch.delivery import Delivery
 from rasp_tuner.watch.memory import Memory
 from rasp_tuner.watch.step import Stepper
 from rasp_tuner.watch.study import Mode, WatchStudy
-from rasp_tuner.watch.words import gain_words, savings_words, status, step_words
+from rasp_tuner.watch.words import gain_words, status, step_words
 
 log = logging.getLogger("rasp_tuner.watch")
 
@@ -139,8 +139,6 @@ class _Session:
                 log.error("the parameters to leave in place could not be handed over: %s", reason)
         if state.steps:
             log.info("%s", gain_words(self.memory, self.study, self.mode))
-            if (savings := savings_words(self.memory)) is not None:
-                log.info("canaries beside their control instances: %s", savings)
         try:
             self.memory.tuner.save(self.memory.folder / "tuner.rasp")
         except SnapshotFileError as reason:

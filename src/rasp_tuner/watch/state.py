@@ -2,6 +2,7 @@
 
 kind         what happened
 step         something ran and was measured; it was learned
+asked        a suggestion whose step does not count: the tuner was asked, and not told
 applying     parameters are being handed to the sinks
 unknown      a sink failed, and so did putting back what was there: nobody knows what runs
 rollback     back to the default, until somebody says --resume
@@ -15,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rasp_tuner.space import Params
-from rasp_tuner.watch.gain import Forecast, Outcome
+from rasp_tuner.watch.shadow import Forecast
 
-OUTCOMES_KEPT = 400
 FORECASTS_KEPT = 200
 SETTINGS_COUNTED = 20
 
@@ -34,7 +34,6 @@ class WatchState:
     rolled_back: str = ""  # why, if it is
     spent_at: float = 0.0  # what the budget must have left; less once somebody has resumed
     broken_in_row: int = 0  # steps that broke a limit, one after the other
-    outcomes: deque[Outcome] = field(default_factory=lambda: deque(maxlen=OUTCOMES_KEPT))
     forecasts: deque[Forecast] = field(default_factory=lambda: deque(maxlen=FORECASTS_KEPT))
     settings: list[Params] = field(default_factory=list)  # different ones that ran, the first few
 
@@ -64,7 +63,6 @@ class WatchState:
             self.settings.append(ran)
         if entry["forecast"] is not None:
             self.forecasts.append(Forecast(*entry["forecast"]))
-        self.outcomes.extend(Outcome(*one) for one in entry["outcomes"])
         if entry["role"] == "suggestion":
             self.broken_in_row = self.broken_in_row + 1 if entry["broken"] else 0
         if entry["good"]:
@@ -72,11 +70,10 @@ class WatchState:
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**fields, "outcomes": list(self.outcomes), "forecasts": list(self.forecasts)}
+        return {**fields, "forecasts": list(self.forecasts)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "WatchState":
         fields = dict(data)
-        outcomes = deque((Outcome(*one) for one in fields.pop("outcomes")), maxlen=OUTCOMES_KEPT)
         forecasts = deque((Forecast(*one) for one in fields.pop("forecasts")), maxlen=FORECASTS_KEPT)
-        return cls(**fields, outcomes=outcomes, forecasts=forecasts)
+        return cls(**fields, forecasts=forecasts)

@@ -13,12 +13,11 @@ from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed
 from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.watch.delivery import Delivery
-from rasp_tuner.watch.gain import PAIRED, Outcome, forecast, group_of
 from rasp_tuner.watch.judge import Levels, broken_limits, is_worse
 from rasp_tuner.watch.looks import Ended, Looks
 from rasp_tuner.watch.memory import Memory
 from rasp_tuner.watch.reader import ContextValue, Reader, changed
-from rasp_tuner.watch.schedule import runs_suggestion
+from rasp_tuner.watch.shadow import forecast
 from rasp_tuner.watch.study import Mode, WatchStudy
 
 log = logging.getLogger("rasp_tuner.watch")
@@ -35,43 +34,57 @@ class Stepper:
     ) -> None:
         self.study, self.mode, self.memory, self.delivery = study, mode, memory, delivery
         self.reader, self._pause = Reader(study, pause), pause
-        self.group = group_of(mode, study.has_canaries)
-        self.by_instances = self.group == PAIRED
+        self.by_instances = mode == "canary" and study.has_canaries
         self.looks = Looks(study, self.reader, pause, self.by_instances)
+        self._asked: dict[str, Any] | None = None  # of a step that does not count: a replay asks as often
 
     @property
-    def share(self) -> float:
-        """Of steps that run suggestions."""
-        return self.study.share if self.mode == "canary" else 1.0 - self.study.holdout
+    def held_out(self) -> float | None:
+        """The probability with which a step runs the default instead; None where each has a control, or none does."""
+        if self.by_instances:
+            return None
+        return 1.0 - self.study.share if self.mode == "canary" else self.study.holdout or None
 
     def run(self) -> dict[str, Any]:
         """The line of the journal of one step, which was learned and is on disk."""
         context = self.reader.contexts()
-        entry, id = self._watched(context) if self.mode == "shadow" else self._applied(context)
-        self.memory.learn(entry, id)
+        try:
+            entry, id = self._watched(context) if self.mode == "shadow" else self._applied(context)
+            self.memory.learn(entry, id)
+        except Exception:
+            self._note_asked()
+            raise
+        finally:
+            self._asked = None
         if self.mode == "shadow":
             entry["forecast"] = self._forecast(context, entry["ran"] or entry["params"])
         self.memory.write(entry)
         return entry
 
+    def _note_asked(self) -> None:
+        if self._asked is not None:
+            self.memory.write(self._asked)
+
     def _applied(self, context: Context) -> tuple[dict[str, Any], str | None]:
         """A step that runs a suggestion or the default."""
-        role = self._role()
-        suggestion = self.memory.tuner.ask(context or None) if role != "default" else None
-        params = dict(self.study.default) if suggestion is None else suggestion.params
-        moved, tuner = self.delivery.put(params), self.memory.tuner
+        held_out = None if self.memory.state.rolled_back else self.held_out
+        tuner = self.memory.tuner
+        suggestion = tuner.ask(context or None, holdout=held_out)
+        self._asked = {"kind": "asked", "context": context, "holdout": held_out}
+        role, params = self._role(suggestion.id), suggestion.params
+        moved = self.delivery.put(params)
         self._pause(self.study.settle_s if moved else 0.0)
-        level = self._level(tuner.default_levels(context or None)) if suggestion is not None else None
-        ended = self.looks.wait(suggestion, tuner, level)
-        if ended is not None and suggestion is not None:
-            return self._ended(context, params, ended), suggestion.id
+        level = self._level(tuner.default_levels(context or None)) if role == "suggestion" else None
+        ended = self.looks.wait(suggestion if role == "suggestion" else None, tuner, level)
+        if ended is not None:
+            return {**self._ended(context, params, ended), "holdout": held_out}, suggestion.id
         metrics = self.reader.metrics("canary" if self.by_instances else "query")
         control = self.reader.metrics("control") if self.by_instances else None
         ran = self.reader.running()
         if ran is not None and ran != params:
             log.warning("what runs is %s, not what was handed over: it is learned as such", settings_words(ran))
         entry = self._entry(role, context, params, ran if ran != params else None, metrics, control)
-        return entry, None if suggestion is None else suggestion.id
+        return {**entry, "holdout": held_out}, suggestion.id
 
     def _ended(self, context: Context, params: Params, ended: Ended) -> dict[str, Any]:
         """A step that was ended inside its window: the last good parameters come back at once."""
@@ -107,13 +120,10 @@ class Stepper:
             )
         return dict(state.in_place)
 
-    def _role(self) -> Role:
-        state = self.memory.state
-        if state.rolled_back:
+    def _role(self, id: str) -> Role:
+        if self.memory.state.rolled_back:
             return "frozen"
-        if self.by_instances or runs_suggestion(state.steps, self.share, self.study.seed, self.mode):
-            return "suggestion"
-        return "default"
+        return "default" if self.memory.tuner.is_held_out(id) else "suggestion"
 
     def _entry(
         self,
@@ -142,19 +152,8 @@ class Stepper:
             "control": control,
             "broken": broken,
             "good": role != "observed" and (is_default or not (broken or is_worse(kinds, metrics, levels))),
-            "outcomes": self._outcomes(role, metrics, control, levels),
             "forecast": None,
         }
-
-    def _outcomes(
-        self, role: Role, metrics: dict[str, float], control: dict[str, float] | None, levels: Levels
-    ) -> list[Outcome]:
-        """What the step says about the gain."""
-        name, level = self.study.objective, self._level(levels)
-        if role not in ("suggestion", "default"):
-            return []
-        found = [Outcome(self.group, role == "suggestion", metrics[name], level)]
-        return found if control is None else [*found, Outcome(self.group, False, control[name], level)]
 
     def _level(self, levels: Levels) -> float | None:
         """What the default is expected to give of the objective."""

@@ -23,12 +23,11 @@ from rasp_tuner.watch.queries import (
     metric_query,
     running_query,
 )
-from rasp_tuner.watch.schedule import LONGEST_BLOCK
 from rasp_tuner.watch.sinks import Sink, parse_sink
 
 Mode = Literal["shadow", "canary", "live"]
 LOOKS = 5  # inside a window, unless the study says otherwise
-LEAST_SHARE = 1 / LONGEST_BLOCK
+LEAST_SHARE = 0.02
 MODES: tuple[Mode, ...] = ("shadow", "canary", "live")
 STUDY_ALONE = (  # fields that no table of a study has
     *("mode", "settle", "window", "wait", "share", "holdout", "violations"),
@@ -225,7 +224,7 @@ def _look_every(given: object, window_s: float) -> float | None:
 
 
 def _share(field: str, given: object, none: bool = False) -> float:
-    """A share of the steps of a block, which has 50 at most."""
+    """A share of the steps."""
     share = number(field, given, InvalidSpace)
     if not (LEAST_SHARE <= share <= 1.0 - LEAST_SHARE or (none and share == 0.0)):
         also = ", or 0" if none else ""

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rasp_tuner.report.words import number_words, settings_words
-from rasp_tuner.watch.gain import group_of, measured, measured_words, shadow_gain, shadow_words
 from rasp_tuner.watch.memory import Memory
+from rasp_tuner.watch.shadow import shadow_gain, shadow_words
 from rasp_tuner.watch.study import Mode, WatchStudy
 
 ROLES = {
@@ -42,13 +42,8 @@ def gain_words(memory: Memory, study: WatchStudy, mode: Mode) -> str:
     state, name = memory.state, study.objective
     if mode == "shadow":
         return shadow_words(shadow_gain(list(state.forecasts)), len(state.settings), name)
-    return measured_words(measured(list(state.outcomes), group_of(mode, study.has_canaries)), name)
-
-
-def savings_words(memory: Memory) -> str | None:
-    """What canaries have saved beside their control instances; None without."""
-    found = memory.tuner.savings()
-    return None if found is None else str(found)
+    found = memory.tuner.versus_default()
+    return f"against the default: {'not known yet' if found is None else found}"
 
 
 def budget_words(memory: Memory) -> str | None:
@@ -77,7 +72,6 @@ def status(
         "last_good": state.good,
         "default": study.default,
         "gain": gain_words(memory, study, mode),
-        "savings": savings_words(memory),
         "budget": budget_words(memory),
         "exploring": None if (looks := memory.tuner.looks()) is None else str(looks),
         "problem": problem,

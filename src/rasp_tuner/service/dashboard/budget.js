@@ -10,23 +10,20 @@ function short(x) {
 function words({ budget_report: report }) {
   if (!report) return "No budget: suggestions may cost more than the default.";
   const { share, spent, earned, left } = report;
-  const sums = `${short(spent)} spent, ${short(earned)} earned, ${short(Math.max(left, 0))} left`;
-  return `Budget ${percent(share)}: ${sums}, in steps of the default’s loss.`;
+  const sums = `${short(spent)} lost and ${short(earned)} surely won back, ${short(Math.max(left, 0))} may still be lost`;
+  return `Exploring may cost ${percent(share)} more than the default. So far, counted in runs of the default: ${sums}.`;
 }
 
 export class Budget {
   constructor() {
     this.text = h("p", { class: "note", id: "budget" });
     this.bar = h("meter", { min: 0, max: 1, "aria-label": "Budget left", hidden: true });
-    this.savings = h("p", { class: "note", id: "savings", hidden: true });
     this.looks = h("p", { class: "note", id: "looks", hidden: true });
-    this.element = h("div", { class: "budget" }, this.bar, this.text, this.savings, this.looks);
+    this.element = h("div", { class: "budget" }, this.bar, this.text, this.looks);
   }
 
   show(view) {
     write(this.text, words(view));
-    this.savings.hidden = !view.savings;
-    write(this.savings, view.savings ? `Measured against the default: ${view.savings.words}.` : "");
     this.looks.hidden = !view.looks;
     write(this.looks, view.looks ? `Exploring: ${view.looks.words}.` : "");
     const report = view.budget_report;

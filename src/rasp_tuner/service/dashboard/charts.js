@@ -46,7 +46,7 @@ export class Charts {
           ? "what the default would have given less what came, summed; positive is better"
           : "shares of the default’s level, the mean of all metrics, summed; positive is better",
     });
-    this.regimes = new RegimePlot({ title: "Regimes", note: "situations the contexts fall into" });
+    this.regimes = new RegimePlot({ title: "Situations over time", note: "what the contexts fall into; named below" });
     this.situations = new Situations();
     this.novelty = new NoveltyPlot({
       title: "Novelty and events",
@@ -56,7 +56,7 @@ export class Charts {
     this.knobs = Object.entries(view.space).map(([name, knob]) => [name, this.knob(name, knob)]);
     this.memory = new MemoryPlot({
       title: "Memory",
-      note: "situations remembered; size is visits, colour is regime",
+      note: "situations remembered; size is visits, colour is situation",
       height: 300,
     });
     this.gate = new GatePlot({ title: "Gate", note: "how much each kind of expert counts", height: 240 });

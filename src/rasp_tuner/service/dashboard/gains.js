@@ -1,16 +1,6 @@
-// What the study gained over its default, by metric: in its own unit, in percent, with an interval.
+// What the study gained over its default: the server's own words, so that every page and client says the same.
 
 import { h, write } from "./dom.js";
-import { estimate, percent } from "./numbers.js";
-
-/** One gain in words: ["+12.4 (+8.1%)", "+10 to +15"]; where only the default ran it is exactly 0. */
-export function gainWords(gain) {
-  if (!gain) return ["not known yet", ""];
-  const share = gain.mean_share === null ? "" : ` (${percent(gain.mean_share, true)})`;
-  const interval =
-    gain.low === null ? "" : gain.low === gain.high ? "only the default ran" : `${estimate(gain.low)} to ${estimate(gain.high)}`;
-  return [`${estimate(gain.mean)}${share}`, interval];
-}
 
 /** Whether a gain is surely good or bad, or neither. */
 export function verdict(gain) {
@@ -21,34 +11,50 @@ export function verdict(gain) {
 export class Gains {
   constructor(view) {
     this.cells = new Map();
+    this.words = h("p", { class: "versus" });
+    this.basis = h("p", { class: "note" });
     const body = Object.entries(view.metrics).map(([name, { direction }]) => {
-      const cells = ["lately", "all"].map((part) => {
-        const [mean, interval] = [h("b"), h("span", { class: "note" })];
-        this.cells.set(`${name} ${part}`, [mean, interval]);
-        return h("td", { data: { label: part === "all" ? "All steps" : "Lately" } }, mean, interval);
+      const cells = ["lately", "metrics"].map((part) => {
+        const text = h("b");
+        this.cells.set(`${name} ${part}`, text);
+        return h("td", { data: { label: part === "metrics" ? "All steps" : "Lately" } }, text);
       });
       const better = h("span", { class: "note" }, direction === "max" ? "higher is better" : "lower is better");
       return h("tr", {}, h("th", { scope: "row" }, name, better), cells);
     });
-    const heads = ["Gain over the default", "Lately", "All steps"].map((text) => h("th", { scope: "col" }, text));
-    this.element = h(
+    const heads = ["Against the default", "Lately", "All steps"].map((text) => h("th", { scope: "col" }, text));
+    this.table = h(
       "table",
       { class: "gains" },
-      h("caption", { class: "unseen" }, "Mean gain of a step over the default, with its 90% interval"),
+      h("caption", { class: "unseen" }, "Gain of a step over the default, with its 95% interval"),
       h("thead", {}, h("tr", {}, heads)),
       h("tbody", {}, body),
     );
+    this.element = h("div", { class: "versus-default" }, this.words, this.basis, this.table);
   }
 
-  show(gains) {
-    for (const [name, parts] of Object.entries(gains)) {
-      for (const [part, gain] of Object.entries(parts)) {
-        const [mean, interval] = this.cells.get(`${name} ${part}`);
-        const [text, between] = gainWords(gain);
-        write(mean, text);
-        write(interval, between);
-        mean.dataset.verdict = verdict(gain);
-      }
+  show({ versus_default: versus }) {
+    const known = versus ?? { gain: null, metrics: {}, lately: {} };
+    write(this.words, versus ? `${sentence(versus.words)}.` : "Not known yet what was gained over the default.");
+    this.words.dataset.verdict = verdict(known.gain);
+    write(
+      this.basis,
+      !versus
+        ? ""
+        : versus.measured
+          ? "Measured: some steps ran the default, drawn at random, or had a control beside them."
+          : "A forecast, no proof: what the tuner expected of the default, beside what came. A holdout measures it.",
+    );
+    for (const [key, cell] of this.cells) {
+      const at = key.lastIndexOf(" ");
+      const gain = known[key.slice(at + 1)][key.slice(0, at)];
+      write(cell, gain ? gain.words : "–");
+      cell.dataset.verdict = verdict(gain);
     }
+    this.table.hidden = !versus;
   }
+}
+
+function sentence(words) {
+  return words[0].toUpperCase() + words.slice(1);
 }

@@ -4,6 +4,7 @@ import { s } from "./dom.js";
 import { quantile, signed, value, whole } from "./numbers.js";
 import { TimePlot, area, line, middles, pieceAt } from "./time_plot.js";
 
+const TENFOLD = 10; // apart: such values are drawn along their logarithm
 const FENCE = 3; // times the middle half of the values: what is farther out does not set the axis
 
 /** The least and greatest of values that are not far from all others. */
@@ -17,6 +18,11 @@ function usual(values) {
 
 /** The range to draw: what is usual of the means, of the band, and of the baseline. What is outside gets marks. */
 function range({ mean, min, max }, others) {
+  const sorted = [...mean, ...others].sort((a, b) => a - b);
+  const smallest = Math.min(sorted[0], ...min);
+  if (smallest > 0 && quantile(sorted, 0.95) >= TENFOLD * quantile(sorted, 0.05)) {
+    return { low: smallest / 1.1, high: Math.max(sorted.at(-1), ...max) * 1.1, log: true };
+  }
   const ends = [usual(mean), others.length ? usual(others) : []].flat();
   const [lows, highs] = [usual(min), usual(max)];
   const [least, most] = [Math.min(...ends), Math.max(...ends)];

@@ -179,21 +179,11 @@ class Card {
     const failed = study.failures ? ` · ${whole(study.failures)} failed` : "";
     write(this.facts, `${whole(study.learned)} learned · ${whole(study.pending)} pending${failed}`);
     write(this.when, study.last_event_at ? ago(study.last_event_at, Date.now() / 1000) : "nothing yet");
-    const [name, gain] = worst(study.gains);
-    const amount = gain ? (gain.mean_share === null ? signed(gain.mean) : percent(gain.mean_share, true)) : "";
-    write(this.gain, amount);
+    const gain = study.versus_default?.gain;
+    write(this.gain, gain ? (gain.kind === "share" ? percent(gain.value, true) : signed(gain.value)) : "");
     this.gain.dataset.verdict = verdict(gain);
-    this.gain.title = gain ? `gain of ${name} over the default lately` : "";
+    this.gain.title = study.versus_default?.words ?? "";
     const words = study.alerts;
     write(this.alert, words.length > 1 ? `${words[0]} And ${words.length - 1} more.` : (words[0] ?? ""));
   }
-}
-
-/** Of several metrics the one that gained least lately, as a share. */
-function worst(gains) {
-  const known = Object.entries(gains)
-    .map(([name, { lately }]) => [name, lately])
-    .filter(([, lately]) => lately);
-  known.sort(([, a], [, b]) => (a.mean_share ?? 0) - (b.mean_share ?? 0));
-  return known[0] ?? [null, null];
 }

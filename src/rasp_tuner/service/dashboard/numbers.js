@@ -28,11 +28,6 @@ export function signed(x) {
   return x > 0 ? `+${value(x)}` : value(x);
 }
 
-/** An estimate with its sign: three digits that matter. */
-export function estimate(x) {
-  return signed(Number(x.toPrecision(3)));
-}
-
 /** A share as a percentage, with its sign if wanted. */
 export function percent(x, sign = false) {
   const rounded = Math.round(x * 1000) / 10;

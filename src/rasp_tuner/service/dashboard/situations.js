@@ -7,7 +7,7 @@ import { letter } from "./regime_names.js";
 const HALF_A_DAY = 43_200;
 const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const DATE = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
-const COLUMNS = ["Regime", "Visits", "Steps", "Last seen", "Steps to settle at first", "On return", "Saved"];
+const COLUMNS = ["Situation", "Visits", "Steps", "Last seen", "Steps to settle at first", "On return", "Saved"];
 
 function lastSeen({ current, last_at: at, last_step: step }, steps, now) {
   if (current) return "now";
@@ -32,8 +32,8 @@ export class Situations {
     const head = COLUMNS.map((name) => h("th", { scope: "col", role: "columnheader" }, name));
     this.table = h(
       "table",
-      { role: "table", class: "situations" },
-      h("caption", { class: "unseen" }, "Visits to each regime, and how many steps it takes to recover"),
+      { role: "table", class: "situations visits" },
+      h("caption", { class: "unseen" }, "Visits to each situation, and how many steps it takes to recover"),
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
       this.body,
     );
@@ -45,9 +45,10 @@ export class Situations {
     this.element.hidden = situations.length === 0;
     const current = situations.find(({ words }) => words);
     this.back.hidden = !current;
-    if (current) write(this.back, `Regime ${letter(current.rank)} is back. ${current.words}`);
+    if (current) write(this.back, `${name(current)} is back. ${current.words}`);
     const rows = situations.map((one) => [
       one.rank,
+      one.label,
       whole(one.visits),
       whole(one.steps),
       lastSeen(one, steps, now),
@@ -62,13 +63,18 @@ export class Situations {
   }
 }
 
-function row([rank, ...texts]) {
-  const name = h(
+/** What a situation is called: by the values of its contexts. */
+function name({ rank, label }) {
+  return label ? `${letter(rank)}: ${label}` : `Situation ${letter(rank)}`;
+}
+
+function row([rank, label, ...texts]) {
+  const head = h(
     "th",
     { scope: "row", role: "rowheader" },
     h("span", { class: `swatch r${rank % 12}` }),
-    ` ${letter(rank)}`,
+    ` ${name({ rank, label })}`,
   );
   const cells = texts.map((text, i) => h("td", { role: "cell", data: { label: COLUMNS[i + 1] } }, text));
-  return h("tr", { role: "row" }, name, cells);
+  return h("tr", { role: "row" }, head, cells);
 }

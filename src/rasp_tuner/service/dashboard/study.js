@@ -9,6 +9,7 @@ import { definition } from "./definition.js";
 import { confirm } from "./dialogs.js";
 import { h, say, write } from "./dom.js";
 import { Gains } from "./gains.js";
+import { Recommended } from "./recommended.js";
 import { ago, percent, whole } from "./numbers.js";
 import { Part } from "./parts.js";
 import { Range } from "./range.js";
@@ -18,7 +19,7 @@ import { waiting } from "./waiting.js";
 
 const LEAST_MS = 700; // between two fetches of the same thing
 const REST_MS = 30_000; // hidden so long, the page lets go of its connection: a browser has only six to a server
-const TILES = ["Learned", "Regime", "Pending", "Failed", "Late", "Expired"];
+const TILES = ["Learned", "Situation", "Pending", "Failed", "Late", "Expired"];
 const STATES = {
   waiting: "Waiting for the first tell",
   suggestions: "Learning",
@@ -76,6 +77,7 @@ class StudyPage {
     this.budget = new Budget();
     this.scales = h("p", { class: "note", id: "scales" });
     this.fallbacks = h("p", { class: "note", id: "fallbacks" });
+    this.recommended = new Recommended();
     this.charts = new Charts(view);
     this.range = new Range((refetch) => (refetch ? this.parts.history.soon() : this.redraw()));
     this.table = new Suggestions(view);
@@ -85,6 +87,7 @@ class StudyPage {
     const tiles = TILES.map((label) => h("div", {}, h("dt", {}, label), this.stats.get(label)));
     this.element = h("div", { class: "study" }, this.head(), this.alerts.element, this.summary(tiles), this.waiting, [
       this.approvals.element,
+      this.recommended.element,
       this.range.element,
       this.charts.element,
       h(
@@ -101,6 +104,11 @@ class StudyPage {
         () => get(path(name, "/memory")),
         (got) => this.charts.showMemory(got),
         3 * LEAST_MS,
+      ),
+      situations: new Part(
+        () => get(path(name, "/situations")),
+        (got) => this.recommended.show(got),
+        6 * LEAST_MS,
       ),
       suggestions: new Part(
         () => get(path(name, "/suggestions?limit=50")),
@@ -164,8 +172,7 @@ class StudyPage {
   redraw() {
     const { history, since, now } = this.fetched;
     this.charts.showHistory(history, { axis: this.range.axis, since, now });
-    this.gains.show(history.gains);
-    write(this.stats.get("Regime"), this.charts.regime ?? "–");
+    write(this.stats.get("Situation"), this.charts.regime ?? "–");
   }
 
   /** Everything anew, once. */
@@ -232,6 +239,7 @@ class StudyPage {
     for (const part of [this.charts, this.range, this.gains]) part.element.hidden = learned === 0;
     const shown = { Learned: learned, Pending: pending, Failed: failures, Late: late, Expired: expired };
     for (const [label, count] of Object.entries(shown)) write(this.stats.get(label), whole(count));
+    this.gains.show(this.view);
     this.budget.show(this.view);
     write(this.scales, scales(this.view));
     write(this.fallbacks, fallbacks(this.view));

@@ -159,7 +159,7 @@ class Row {
     if (key === this.key) return;
     this.key = key;
     const { table } = this;
-    const { id, asked_at: asked, metrics, status, late, reason, context, explanation } = suggestion;
+    const { id, asked_at: asked, metrics, status, late, reason, context, explanation, details } = suggestion;
     const params = suggestion.ran ?? suggestion.params; // the metrics belong to what ran
     const state = `${STATES[status] ?? status}${late ? ", late" : ""}`;
     const values = table.wide
@@ -181,6 +181,7 @@ class Row {
           ? context.map(shown).join(", ")
           : pairs(context);
     const words = [h("p", {}, explanation || "The tuner no longer keeps the reasons of this one.")];
+    if (details.length) words.push(h("p", { class: "note" }, details.join(" ")));
     if (suggestion.ran) words.push(h("p", {}, `Suggested, but not run: ${pairs(suggestion.params)}`));
     if (reason) words.push(h("p", {}, `Reason told: ${reason}`));
     if (seen) words.push(h("p", { class: "note" }, `Context: ${seen}`));

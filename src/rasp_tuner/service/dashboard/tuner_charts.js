@@ -30,7 +30,7 @@ export class RegimePlot extends TimePlot {
   paint() {
     this.box = { left: LANES, right: this.width - 10, top: 6, bottom: 46 };
     this.setX();
-    this.svg.append(s("text", { class: "tick", x: LANES - 8, y: 30, "text-anchor": "end" }, "regime"));
+    this.svg.append(s("text", { class: "tick", x: LANES - 8, y: 30, "text-anchor": "end" }, "situation"));
     this.y = () => 0;
     this.regimes(8, 36);
     for (const { rank, from, to } of this.data.regimes) {
@@ -55,7 +55,7 @@ export class RegimePlot extends TimePlot {
         )
       ];
     return [
-      { label: "regime", text: letter(rank), mark: `r${rank % 12}` },
+      { label: "situation", text: letter(rank), mark: `r${rank % 12}` },
       { label: "steps", text: `${whole(from)} to ${whole(to)}` },
     ];
   }
@@ -64,7 +64,7 @@ export class RegimePlot extends TimePlot {
     const { regimes, clock } = this.data;
     const rows = regimes.filter(({ to }) => to >= clock.first);
     return {
-      columns: ["regime", "from step", "to step", "from time"],
+      columns: ["situation", "from step", "to step", "from time"],
       rows: rows.map(({ rank, from, to }) => [letter(rank), from, to, from < clock.first ? "" : clock.iso(from)]),
     };
   }
@@ -76,7 +76,7 @@ export class RegimePlot extends TimePlot {
     for (const { rank, from, to } of regimes) lengths.set(rank, (lengths.get(rank) ?? 0) + to - from + 1);
     const shares = [...lengths].sort((a, b) => a[0] - b[0]).map(([rank, n]) => `${letter(rank)} ${percent(n / steps)}`);
     const now = regimes.at(-1);
-    return `${lengths.size} regimes in ${regimes.length} stretches; share of steps: ${shares.join(", ")}. Now in ${letter(now.rank)}, since step ${whole(now.from)}.`;
+    return `${lengths.size} situations in ${regimes.length} stretches; share of steps: ${shares.join(", ")}. Now in ${letter(now.rank)}, since step ${whole(now.from)}.`;
   }
 }
 
@@ -273,7 +273,7 @@ export class MemoryPlot extends Plot {
       this.ring.setAttribute(name, at);
     const { rank, visits, last_visit: seen } = spot.slot;
     const items = [
-      { label: "regime", text: letter(rank), mark: `r${rank % 12}` },
+      { label: "situation", text: letter(rank), mark: `r${rank % 12}` },
       { label: "visits", text: value(visits) },
     ];
     if (seen !== null) items.push({ label: "last at step", text: whole(seen) });
@@ -282,7 +282,7 @@ export class MemoryPlot extends Plot {
 
   table() {
     const rows = this.data.slots.map((slot) => [letter(slot.rank), slot.x, slot.y, slot.visits, slot.last_visit]);
-    return { columns: ["regime", "x", "y", "visits", "last visit at step"], rows };
+    return { columns: ["situation", "x", "y", "visits", "last visit at step"], rows };
   }
 
   words() {
@@ -296,7 +296,7 @@ export class MemoryPlot extends Plot {
     const parts = [...counts]
       .sort((a, b) => a[0] - b[0])
       .map(([rank, [n, sum]]) => `${letter(rank)} ${n} slots with ${value(sum)} visits`);
-    return `${slots.length} slots in memory by regime: ${parts.join(", ")}. The map shows ${percent(explained)} of how they differ.`;
+    return `${slots.length} remembered contexts by situation: ${parts.join(", ")}. The map shows ${percent(explained)} of how they differ.`;
   }
 }
 

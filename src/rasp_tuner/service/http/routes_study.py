@@ -18,6 +18,7 @@ from rasp_tuner.service.http.schemas import (
     Partial,
     PartialAnswer,
     Recommended,
+    SituationGains,
     StudyView,
     Suggested,
     SuggestedBatch,
@@ -108,7 +109,11 @@ async def history(service: Service, request: Request, _: None) -> Any:
     given = request.query
     points = int_from_query(given, "points", 600, 1, 1_024)
     since = int_from_query(given, "since", 1, 1, MAX_UNIX_S) if "since" in given else None
-    return await service.read(request.study, lambda live, _: live.history.chart_data(points, since))
+    return await service.read(request.study, lambda live, _: live.chart_data(points, since))
+
+
+async def situations(service: Service, request: Request, _: None) -> Any:
+    return {"situations": await service.read(request.study, lambda live, _: live.situations())}
 
 
 async def memory(service: Service, request: Request, _: None) -> Any:
@@ -158,6 +163,14 @@ ROUTES = [
     Route("GET", f"{STUDY}/waiting", "read", waiting, "Suggestions that wait for a person", gives=Waiting),
     Route(
         "GET", f"{STUDY}/history", "read", history, "Series for the dashboard", gives=HistoryView, query=HISTORY_QUERY
+    ),
+    Route(
+        "GET",
+        f"{STUDY}/situations",
+        "read",
+        situations,
+        "What is recommended where, and what it gains",
+        gives=SituationGains,
     ),
     Route("GET", f"{STUDY}/memory", "read", memory, "Situations in memory", gives=MemoryView),
     Route("GET", f"{STUDY}/live", "read", live, "Server-sent events", gives="text/event-stream"),

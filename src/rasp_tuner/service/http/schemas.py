@@ -16,7 +16,16 @@ from rasp_tuner.service.http.context_schemas import (
     dimensions,
 )
 from rasp_tuner.service.http.knob_schemas import CategoricalKnob, KnobSpec, KnobValue
-from rasp_tuner.service.http.view_schemas import Coverage, Gains, Looks, Savings, Serves, SituationView, Switched, Times
+from rasp_tuner.service.http.view_schemas import (
+    Coverage,
+    Gain,
+    Looks,
+    Serves,
+    SituationView,
+    Switched,
+    Times,
+    VersusDefault,
+)
 from rasp_tuner.service.http_errors import HttpError, invalid
 from rasp_tuner.service.limits import Limits
 from rasp_tuner.service.study.approvals import REFUSED_S
@@ -109,7 +118,7 @@ class NewStudy(StrictModel):
     holdout: Number | None = Field(
         default=None,
         description="Share of steps, 0.01 to 0.5, that run the default instead of a suggestion, drawn at random, to"
-        " measure `savings`; needs a default.",
+        " measure what was gained; needs a default.",
     )
     max_change: Number | Word | dict[Word, Number | Word] | None = Field(
         default=None,
@@ -348,9 +357,8 @@ class StudyView(NewStudy):
     last_event_at: float | None
     scales: dict[str, Literal["linear", "log"]] = Field(description="On which each metric is compared now.")
     budget_report: BudgetReport | None = Field(description="Null without a budget.")
-    savings: Savings | None = Field(description="Null without a holdout or controls.")
     looks: Looks | None = Field(default=None, description="Null before the first answer.")
-    gains: dict[str, Gains] = Field(description="Over the default, of each metric in its own unit.")
+    versus_default: VersusDefault | None = Field(description="Null while too little is known.")
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     coverage: Coverage
     alerts: list[str] = Field(description="What is wrong, in words; empty where all is well.")
@@ -383,7 +391,8 @@ class SuggestionView(LazyModel):
     metrics: dict[str, float] | None = None
     stopped: bool | None = Field(default=None, description="True: the run was ended; the metrics are at least so bad.")
     reason: str | None = None
-    explanation: str
+    explanation: str = Field(description="What runs, why, and how sure that is; empty once the reasons are gone.")
+    details: list[str] = Field(description="What else is known of it, a sentence each.")
 
 
 class Suggestions(LazyModel):
@@ -413,7 +422,6 @@ class HistoryView(LazyModel):
     bucket: int
     times: Times
     gain_total: float = Field(description="Of one metric in its unit; of several the sum of their mean shares.")
-    gains: dict[str, Gains]
     series: dict[str, Series]
     gate: Gate
     regimes: list[dict[str, int]]
@@ -425,6 +433,24 @@ class HistoryView(LazyModel):
         " started_from and words."
     )
     calibration: dict[str, Any]
+
+
+class SituationGain(LazyModel):
+    """A situation by its context values: what is recommended there, and what that is expected to gain."""
+
+    label: str = Field(description="Its contexts in words.", examples=["qps about 900, codec zstd"])
+    contexts: int = Field(description="Different ones, of 60 in the last 1,000 steps.")
+    context: dict[str, Any] = Field(description="One that stands for it.")
+    params: dict[str, KnobValue]
+    changed: dict[str, KnobValue] = Field(description="Those that are not as in the default.")
+    gains: dict[str, Gain] = Field(description="By forecast, of each metric that is to be improved.")
+    knobs: dict[str, float] = Field(description="The share of each knob that moved in the gain.")
+    margins: dict[str, dict[str, float]]
+    words: str
+
+
+class SituationGains(LazyModel):
+    situations: list[SituationGain]
 
 
 class SlotView(LazyModel):

@@ -18,42 +18,29 @@ Serves = Literal["suggestions", "recommendation", "default"]
 
 
 class Gain(LazyModel):
-    """The mean gain of a step over the default, positive where it was better, with its interval of 90%.
+    """What was gained a step over the default, positive where it was better, with its interval of 95%.
 
-    Exactly 0 where only the default ran. Shares are of the default's level, null where it is 0 or changes its sign.
+    The ends are null while too little is known.
     """
-
-    mean: float
-    low: float | None
-    high: float | None
-    mean_share: float | None
-    low_share: float | None
-    high_share: float | None
-
-
-class Gains(LazyModel):
-    all: Gain | None = Field(description="Of all steps; null while the default's level is not known.")
-    lately: Gain | None = Field(description="Of the latest 200 steps or so.")
-
-
-class Saved(LazyModel):
-    """What was saved a step, with an interval that holds at every look (95%); null while too little is known."""
 
     kind: Literal["share", "difference"] = Field(description="Of the default's level, or in units of the metric.")
     value: float
     low: float | None
     high: float | None
     maximised: bool
+    words: str
 
 
-class Savings(LazyModel):
-    """What suggestions have saved against drawn runs of the default, or against controls (docs/SAVINGS.md)."""
+class VersusDefault(LazyModel):
+    """What suggestions have gained against the default: measured with a holdout or controls, else by forecast."""
 
-    steps: int
+    measured: bool = Field(description="False: against what the tuner expected of the default (docs/SAVINGS.md).")
+    steps: int = Field(description="Suggestions that were answered and count.")
     held_out: int = Field(description="Runs of the default that were drawn in the place of a suggestion.")
     paired: int = Field(description="Runs with a control.")
-    gain: Saved | None = Field(description="Of all metrics together; null if one of several is not positive.")
-    metrics: dict[str, Saved]
+    gain: Gain | None = Field(description="Of all metrics together; null if one of several is not positive.")
+    metrics: dict[str, Gain]
+    lately: dict[str, Gain] = Field(description="Of the latest 200 steps or so; empty where it is measured.")
     better_since: int | None = Field(description="Step at which a gain was first proven.")
     worse_since: int | None = Field(description="Step at which a loss was first proven.")
     words: str
@@ -79,6 +66,7 @@ class SituationView(LazyModel):
     """One regime: how often it was visited, and whether returns recover sooner than at first (docs/RETURNS.md)."""
 
     regime: int
+    label: str = Field(description="Its contexts in words; empty if none of the latest suggestions was in it.")
     visits: int
     steps: int = Field(description="Of all its visits; steps that somebody asked for.")
     last_step: int

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rasp_tuner.core.versus_default import Gain
+
 FAILURE_SHARE, LEAST_FAILURES = 0.1, 3  # of the latest runs; in all
 EXPIRED_SHARE, LEAST_EXPIRED = 0.25, 20  # of asks
 COVERAGE, LEAST_FORECASTS = 0.8, 50  # of outcomes within intervals that should hold 0.9
@@ -44,18 +46,13 @@ def _failures(view: Mapping[str, Any]) -> str:
 
 
 def _losses(view: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{name} is worse than with the default lately, {_amount(report['lately'])}."
-        for name, report in view["gains"].items()
-        if report["lately"] is not None and (report["lately"]["high"] or 0.0) < 0.0
-    ]
-
-
-def _amount(gain: Mapping[str, float | None]) -> str:
-    suffix = "" if gain["mean_share"] is None else "_share"
-    mean, low, high = (-(gain[f"{name}{suffix}"] or 0.0) for name in ("mean", "high", "low"))
-    shown = _percent if suffix else _plain
-    return f"by {shown(mean)} ({shown(low)} to {shown(high)})"
+    versus = view["versus_default"]
+    if versus is None:
+        return []
+    found = {name: Gain.from_json(one) for name, one in (versus["lately"] or versus["metrics"]).items()}
+    when = "lately" if versus["lately"] else "as measured"
+    lost = {name: gain for name, gain in found.items() if gain.outcome == "worse"}
+    return [f"{name} is worse than with the default {when}: {gain}." for name, gain in lost.items()]
 
 
 def _fallbacks(view: Mapping[str, Any]) -> str:
@@ -89,7 +86,3 @@ def _expired(view: Mapping[str, Any]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100.0 * share:.2g}%" if abs(share) < 0.1 else f"{100.0 * share:.0f}%"
-
-
-def _plain(value: float) -> str:
-    return f"{value:.3g}"

@@ -1,9 +1,7 @@
 """History: the data of a study's charts. Computed from events alone, bounded in size, saved with the snapshot.
 
-The gain of a step (gain.py) is what the default would have given in the step's context beside what came: the engine's
-prediction just before it learned the step. After 128 steps it is computed for one step in four, which counts four
-times; with several metrics, after 32 steps, for one in sixteen. Under preset "paper", which predicts nothing, the mean
-of the default's own runs in the same regime takes its place.
+The gain of a step is what the tuner counted for it (core/versus_default.py): what the default was expected to give in
+the step's context, less what came. What nobody asked for has none.
 """
 
 import math
@@ -15,21 +13,16 @@ import numpy as np
 
 from rasp_tuner.core.context_encoder import context_encoder
 from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected
 from rasp_tuner.core.regimes import RegimeTimeline
 from rasp_tuner.core.state_checks import under
+from rasp_tuner.core.versus_default import LATELY_STEPS, StepGain
 from rasp_tuner.service.study.definition import StudyDefinition
-from rasp_tuner.service.study.gain import LATELY_STEPS, Gains, Level
 from rasp_tuner.service.study.study_visits import StudyVisits
 from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Why
 
 MAX_MARKS = 300  # newest events shown on the timeline
-GAIN_EACH_STEP_UNTIL = 128  # steps; later the gain is computed for one step in GAIN_EVERY_STEPS and scaled up
-GAIN_EVERY_STEPS = 4
-SEVERAL_METRICS = 32, 16  # the same for studies with several metrics, where a prediction takes longer
-SPREAD_STEPS = 2_654_435_769  # times a step, modulo 2**32: spreads steps evenly, so that no period is missed or met
 NOVELTY_THRESHOLD = 0.7  # a step above it is marked; the paper's threshold
 COVERAGE_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 HALF_WIDTHS = (0.1257, 0.2533, 0.3853, 0.5244, 0.6745, 0.8416, 1.0364, 1.2816, 1.6449, 1.9600)  # normal quantiles
@@ -43,7 +36,7 @@ class Step(NamedTuple):
     params: Mapping[str, Any]
     metrics: Mapping[str, float] | None
     why: Why | None  # as it was chosen; None of an observation
-    expected: Mapping[str, Expected]  # of the default, before this was learned; by metric
+    gains: Mapping[str, StepGain]  # beside the default, by metric; empty where that is not known
     late: bool = False
     known_context: bool = True
     relevance: Array | None = None  # of each dimension of the context, as learned by then
@@ -57,20 +50,19 @@ class History:
         self._one_metric = len(definition.metrics) == 1
         self._encoder = context_encoder(definition.context)
         self._choices = {name: knob.get("choices") for name, knob in definition.space.items()}
-        self._shown = _series_before_times(definition) + [f"gain:{name}" for name in definition.metrics]
+        self._shown = _shown_series(definition) + [f"gain:{name}" for name in definition.metrics]
         series = ["at", *self._shown, *(f"gate:{i}" for i in range(len(self.experts)))]
         self.trace, self.latest_steps = Trace(series), LatestSteps(series)
         self.regimes, self.visits = RegimeTimeline(self._encoder.dim), StudyVisits(definition.space)
         self.marks: list[dict[str, Any]] = []
         self.gain = 0.0  # summed over all steps
-        self.gains = Gains(definition.metrics)
         self.failure_share = 0.0  # of the latest steps, with older ones fading
         self.calibration = [0] * (1 + len(COVERAGE_LEVELS))  # number of forecasts, then how many fell within each level
         self.latest: dict[str, Any] = {}
 
     def add_step(self, told: Step) -> None:
         """Add a step."""
-        at, context, params, metrics, reasons, expected, late, known_context, relevance = told
+        at, context, params, metrics, reasons, gains, late, known_context, relevance = told
         why = None if reasons is None else reasons.explanation()
         step, names = self.trace.steps, self._definition.metrics
         regime = self._regime(context, relevance) if known_context else None
@@ -78,21 +70,19 @@ class History:
         if regime is not None and why is not None and not self.regimes.stray:
             value = None if self._definition.preset == "paper" else error  # its errors are relative to their time
             self.visits.add(self.regimes.situations[regime], step, at, value, metrics is None, params)
-        levels = {name: self._level(name, regime, expected) for name in names}
-        gains = self._gains_of(params, metrics, levels)
-        gain = self.gains.joint(gains, levels) if gains else None
+        gain = self._joint(gains)
         novelty = None if why is None or not why.gate else why.novelty
-        self._update_counts(metrics, error, params, why, regime)
+        self._update_counts(metrics, error, why)
         values = [at, error, gain, novelty]
         values += [None if metrics is None else metrics.get(name) for name in names]
-        values += [None if level is None else level.value for level in levels.values()]
+        values += [gains[name].level if name in gains else None for name in names]
         values += [self._param_as_number(name, params) for name in self._definition.space]
-        values += [gains.get(name) for name in names]
+        values += [gains[name].gain if name in gains else None for name in names]
         gate = list(why.gate) if why is not None and len(why.gate) == len(self.experts) else [None] * len(self.experts)
         row = np.array([*values, *gate], dtype=np.float64)
         self.trace.add(row)
         self.latest_steps.add(row)
-        self.gain = bounded(self.gain + (gain or 0.0) * self._weight(step))
+        self.gain = bounded(self.gain + (gain or 0.0) * max((one.weight for one in gains.values()), default=0))
         if metrics is None:
             self._mark(step, at, "failed")
         if late:
@@ -128,11 +118,12 @@ class History:
         if why.failure is None:
             sign = 1.0 if why.direction == "min" else -1.0
             metrics = {} if why.metric is None or why.error is None else {why.metric: sign * why.error}
-        expected = {}
-        if why.metric is not None and why.level is not None and self.is_judged(self.trace.steps):
-            level = why.level if why.direction == "min" else -why.level
-            expected[why.metric] = Expected(level, level, level)
-        self.add_step(Step(at, None, params or {}, metrics, why, expected, known_context=False))
+        gains = {}
+        if why.metric is not None and why.level is not None and why.error is not None and metrics:
+            sign = 1.0 if why.direction == "min" else -1.0
+            gain = 0.0 if params == self._definition.default else why.level - why.error
+            gains[why.metric] = StepGain(sign * why.level, gain, 1)
+        self.add_step(Step(at, None, params or {}, metrics, why, gains, known_context=False))
         self.latest = {}  # nothing has happened here yet
         return metrics
 
@@ -152,7 +143,6 @@ class History:
             "bucket": window.bucket,
             "times": {"step": times["step"], "first": times["min"], "last": times["max"]},
             "gain_total": self.gain,
-            "gains": self.gains.report(),
             "series": {name: window.points(name) for name in self._shown},
             "gate": {"experts": list(self.experts), "step": steps, "weights": weights},
             "regimes": [
@@ -179,7 +169,6 @@ class History:
         """What a study's view says of its history; `held`: outcomes within intervals that should hold nine in ten."""
         forecasts, within = self.calibration[0], self.calibration[1 + COVERAGE_LEVELS.index(0.9)]
         return {
-            "gains": self.gains.report(),
             "failure_share": self.failure_share,
             "coverage": {"forecasts": forecasts, "held": within / forecasts if forecasts else None},
         }
@@ -209,7 +198,6 @@ class History:
         return {
             "marks": list(self.marks),
             "gain": self.gain,
-            "gains": self.gains.to_json(),
             "failure_share": self.failure_share,
             "calibration": list(self.calibration),
             "series": list(self.trace.series),
@@ -225,14 +213,7 @@ class History:
     def restore(self, data: Mapping[str, Any], state: Mapping[str, Array]) -> None:
         self.marks, self.calibration = list(data["marks"]), list(data["calibration"])
         self.latest = dict(data["latest"])
-        if "gains" in data:
-            self.gain, self.failure_share, series = data["gain"], data["failure_share"], data["series"]
-            self.gains.restore(data["gains"])
-        else:  # of a version whose gains with several metrics were in units that changed
-            gates = [f"gate:{i}" for i in range(len(self.experts))]
-            series = [*_series_before_times(self._definition), *gates]
-            self.gain = data["gain"] if self._one_metric else 0.0
-            series[1] = "gain" if self._one_metric else ""
+        self.gain, self.failure_share, series = data["gain"], data["failure_share"], data["series"]
         self.trace.restore(under("trace/", state), series)
         self.latest_steps.restore(under("newest/", state) or {"values": np.zeros((0, 0))}, self.trace.steps)
         self.regimes.restore(data["regimes"], under("regimes/", state))
@@ -240,11 +221,13 @@ class History:
 
     def _regime(self, context: Any, relevance: Array | None) -> int:
         regime = self.regimes.add(self._encoder.encode(context), relevance)
-        for gone, kept in self.regimes.merged:
-            self.gains.merge_regimes(gone, kept)
         for gone, kept in self.regimes.joined:
             self.visits.merge(gone, kept)
         return regime
+
+    def situation_of(self, context: Any) -> int | None:
+        """The situation that a context belongs to, if it is a known one."""
+        return self.regimes.known_situation(self._encoder.encode_readonly(context)) if self._encoder.dim else None
 
     def with_visits(self, why: Explanation, context: Any, asked_at: float) -> Explanation:
         """An explanation that says, with dates, whether the situation had been seen before.
@@ -261,24 +244,20 @@ class History:
         """The situation that a context belongs to; None if it is far from all that were met."""
         return self.regimes.known_situation(self._encoder.encode_readonly(context))
 
-    def is_judged(self, step: int) -> bool:
-        """Whether the gain of a step is computed: of all at first, later of some, at no period."""
-        return step * SPREAD_STEPS % 2**32 < 2**32 // self._weight(step)
-
-    def _weight(self, step: int) -> int:
-        """For how many steps a judged one stands."""
-        until, every = (GAIN_EACH_STEP_UNTIL, GAIN_EVERY_STEPS) if self._one_metric else SEVERAL_METRICS
-        return every if step >= until else 1
-
-    def _gains_of(
-        self, params: Mapping[str, Any], metrics: Mapping[str, float] | None, levels: Mapping[str, Level | None]
-    ) -> dict[str, float | None]:
-        """The gain of a step by metric; empty for a step that is not judged."""
-        step = self.trace.steps
-        if metrics is None or not self.is_judged(step):
-            return {}
-        is_default, weight = params == self._definition.default, self._weight(step)
-        return {name: self.gains.add(name, x, levels[name], is_default, weight) for name, x in metrics.items()}
+    def _joint(self, gains: Mapping[str, StepGain]) -> float | None:
+        """One number for all metrics: the gain itself of one; of several the weighted mean of their shares."""
+        if self._one_metric:
+            return next((one.gain for one in gains.values()), None)
+        total, sum_of_weights = 0.0, 0.0
+        for name, spec in self._definition.metrics.items():
+            weight = float(spec["weight"])
+            if weight == 0.0:
+                continue
+            if name not in gains or (gains[name].gain != 0.0 and gains[name].level == 0.0):
+                return None
+            total += weight * gains[name].gain / (abs(gains[name].level) or 1.0)
+            sum_of_weights += weight
+        return bounded(total / sum_of_weights) if sum_of_weights else None
 
     def _error(self, metrics: Mapping[str, float] | None, why: Explanation | None) -> float | None:
         if metrics is None:
@@ -294,19 +273,10 @@ class History:
         name, value = next(iter(metrics.items()))
         return float(value) if self._definition.metrics[name]["direction"] == "min" else -float(value)
 
-    def _update_counts(
-        self,
-        metrics: Mapping[str, float] | None,
-        error: float | None,
-        params: Mapping[str, Any],
-        why: Explanation | None,
-        regime: int | None,
-    ) -> None:
+    def _update_counts(self, metrics: Mapping[str, float] | None, error: float | None, why: Explanation | None) -> None:
         self.failure_share += (float(metrics is None) - self.failure_share) / min(self.trace.steps + 1, LATELY_STEPS)
         if metrics is None:
             return
-        if params == self._definition.default:
-            self.gains.add_default_run(regime, metrics)
         if error is None or why is None or why.ran is not None:
             return
         if why.predicted is not None and why.deviation:
@@ -314,13 +284,6 @@ class History:
             self.calibration[0] += 1
             for i, width in enumerate(HALF_WIDTHS):
                 self.calibration[1 + i] += far <= width
-
-    def _level(self, name: str, regime: int | None, expected: Mapping[str, Expected]) -> Level | None:
-        """What the default gives of a metric: as predicted, else, if nobody predicts, the mean of its own runs."""
-        if name in expected:
-            mean, low, high = expected[name]
-            return Level(mean, 0.5 * (high - low))
-        return self.gains.level_in(regime, name) if self._definition.preset == "paper" else None
 
     def _param_as_number(self, name: str, params: Mapping[str, Any]) -> float:
         """A parameter as a number; for a categorical knob, the index of the choice; NaN for a word, or none at all."""
@@ -337,8 +300,8 @@ class History:
         del self.marks[:-MAX_MARKS]
 
 
-def _series_before_times(definition: StudyDefinition) -> list[str]:
-    """The series that were kept before times and gains by metric were, in the order of their columns in snapshots."""
+def _shown_series(definition: StudyDefinition) -> list[str]:
+    """The series of a chart, but for the gains by metric, in the order of their columns in snapshots."""
     series = ["error", "gain", "novelty"]
     series += [f"metric:{name}" for name in definition.metrics]
     series += [f"default:{name}" for name in definition.metrics]

@@ -12,6 +12,8 @@ from typing import Any
 from rasp_tuner.core.checks import whole
 from rasp_tuner.core.flags import reason_for
 from rasp_tuner.errors import ExpiredSuggestion, UnknownSuggestion
+from rasp_tuner.report.situation_gains import NAMES_IN_LABEL
+from rasp_tuner.report.situations import context_words
 from rasp_tuner.service.http_errors import HttpError
 from rasp_tuner.service.study.alerts import alerts, health
 from rasp_tuner.service.study.approvals import Approvals
@@ -30,6 +32,8 @@ from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation, Suggestion, Why
 
 RECENT_SUGGESTIONS = 200  # that are listed
+SITUATION_CONTEXTS = 60  # different ones that situations with gains are made of
+TEXT_KINDS = ("category", "name")  # of contexts, whose texts a tuner keeps only as hashes
 ANSWERS_IN_MEMORY = 4_096  # and keys of observations; older ones are read from the log
 
 
@@ -187,7 +191,6 @@ class LiveStudy:
     def _apply_tell(self, event: Event) -> None:
         record = self._ask_answered_by(event)
         metrics, stopped, control = event.body["metrics"], event.body.get("stopped") is True, event.body.get("control")
-        expected = self._charts.expected_of_default(self.tuner, record.context)
 
         def tell(id: str) -> None:
             self.tuner.tell(id, metrics, record.ran, stopped=stopped, control=control)
@@ -203,7 +206,7 @@ class LiveStudy:
                 record.learned_params,
                 metrics,
                 why,
-                expected,
+                {} if why is None else self.tuner.latest_step_gain(),
                 late,
                 relevance=self.tuner.relevance(),
             )
@@ -221,13 +224,12 @@ class LiveStudy:
 
     def _apply_observe(self, event: Event) -> None:
         context, params, metrics = event.body["context"], event.body["params"], event.body["metrics"]
-        expected = self._charts.expected_of_default(self.tuner, context)
         self.tuner.observe(context, params, metrics, stopped=event.body.get("stopped") is True)
         self._advance(event, record=True)
         self.counts.observations += 1
         if event.key is not None:
             put_bounded(self._observed, event.key, event, ANSWERS_IN_MEMORY)
-        self._charts.add(Step(event.at, context, params, metrics, None, expected, relevance=self.tuner.relevance()))
+        self._charts.add(Step(event.at, context, params, metrics, None, {}, relevance=self.tuner.relevance()))
 
     def _apply_freeze(self, event: Event) -> None:
         serves = event.body.get("at")
@@ -304,7 +306,7 @@ class LiveStudy:
 
     def view(self, now: float) -> dict[str, Any]:
         overdue, counts = self.overdue_count(now), self.counts
-        budget, savings, looks = self.tuner.budget(), self.tuner.savings(), self.tuner.looks()
+        budget, versus, looks = self.tuner.budget(), self.tuner.versus_default(), self.tuner.looks()
         view = {
             **self._wire,
             "created": self.created,
@@ -325,7 +327,7 @@ class LiveStudy:
             "scales": self.tuner.scales,
             "health": self.health,
             "budget_report": None if budget is None else asdict(budget),
-            "savings": None if savings is None else {**asdict(savings), "words": str(savings)},
+            "versus_default": None if versus is None else versus.to_json(),
             "looks": None if looks is None else {**asdict(looks), "ended": looks.ended, "words": str(looks)},
             "fallbacks": self.fallbacks.view(now),
             **self.history.summary(),
@@ -343,6 +345,34 @@ class LiveStudy:
     def waiting(self, now: float) -> list[dict[str, Any]]:
         """The suggestions that wait for a person."""
         return [] if self.approvals is None else self.approvals.view(self.tuner, now)
+
+    def chart_data(self, points: int, since: float | None = None) -> dict[str, Any]:
+        """The answer to GET history: series and events, with situations named by their context values."""
+        found, labels = self.history.chart_data(points, since), self._situation_labels()
+        for one in found["situations"]:
+            one["label"] = labels.get(one["regime"], "")
+        return found
+
+    def situations(self) -> list[dict[str, Any]]:
+        """What is recommended in which situation, what that gains, and from which knobs."""
+        kinds = self.definition.context if isinstance(self.definition.context, Mapping) else {}
+        texts: dict[str, set[str]] = {name: set() for name, kind in kinds.items() if kind.get("kind") in TEXT_KINDS}
+        for record in self.recent.values():
+            for name, seen in texts.items():
+                value = record.context.get(name) if isinstance(record.context, Mapping) else None
+                seen.update([value] if isinstance(value, str) else [])
+        return [one.to_json() for one in self.tuner.situations(texts, contexts=SITUATION_CONTEXTS)]
+
+    def _situation_labels(self) -> dict[int, str]:
+        """The contexts of each situation in words, of the latest suggestions."""
+        met: dict[int, list[Mapping[str, Any]]] = {}
+        for record in self.recent.values():
+            if isinstance(record.context, Mapping) and (label := self.history.situation_of(record.context)) is not None:
+                met.setdefault(label, []).append(record.context)
+        everywhere = [context for own in met.values() for context in own]
+        names = list(everywhere[0]) if everywhere else []
+        varying = [name for name in names if len({str(context.get(name)) for context in everywhere}) > 1]
+        return {label: context_words(own, varying[:NAMES_IN_LABEL]) for label, own in met.items()}
 
     def recommend(self, context: Any) -> dict[str, Any]:
         params = self.best_known(context)
@@ -510,8 +540,8 @@ class LiveStudy:
             why = self.tuner.explain(self._tuner_id(record), visits=record.context is None)  # else the study knows more
         except UnknownSuggestion:
             return None
-        return self.history.with_visits(why, record.context, record.asked_at)
+        return self.history.with_visits(replace(why, context=record.context), record.context, record.asked_at)
 
     def _suggestion_json(self, record: SuggestionRecord, why: Explanation | None, now: float) -> dict[str, Any]:
         overdue = record.status == "pending" and (self.expires_at(record) < now or record.number not in self.pending)
-        return record.to_json(overdue, "" if why is None else str(why))
+        return record.to_json(overdue, *(("", ()) if why is None else (str(why), why.details)))

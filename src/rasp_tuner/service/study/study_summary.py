@@ -76,8 +76,9 @@ def place(view: Mapping[str, Any], sort: Sort) -> float:
         recent: float = view["last_event_at"] or view["created"]
         return -recent
     if sort == "gain":
-        shares = [gain["lately"]["mean_share"] for gain in view["gains"].values() if gain["lately"] is not None]
-        return min((share for share in shares if share is not None), default=UNKNOWN)
+        versus = view["versus_default"]
+        gain = None if versus is None else versus["gain"]
+        return UNKNOWN if gain is None or gain["kind"] != "share" else float(gain["value"])
     if sort == "alerts":
         return -float(len(view["alerts"]))
     return -float(view["learned"]) if sort == "learned" else 0.0

@@ -1,6 +1,6 @@
 """SuggestionRecord: a suggestion and its answer, as the service keeps them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ class SuggestionRecord:
         """What the answer is about."""
         return self.params if self.ran is None else self.ran
 
-    def to_json(self, expired: bool, explanation: str) -> dict[str, Any]:
+    def to_json(self, expired: bool, explanation: str, details: Sequence[str] = ()) -> dict[str, Any]:
         """What the views show of it."""
         shown: dict[str, Any] = {
             "id": ask_id(self.number),
@@ -45,6 +45,7 @@ class SuggestionRecord:
             "status": "expired" if expired else self.status,
             "late": self.late and self.status != "pending",
             "explanation": explanation,
+            "details": list(details),
         }
         told = {
             "ran": self.ran,

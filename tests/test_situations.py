@@ -1,0 +1,116 @@
+"""Situations by their context values: what is recommended there, what it gains, which knobs it comes from."""
+
+import math
+
+import numpy as np
+import pytest
+
+from rasp_tuner import Categorical, Category, Float, Int, Metric, Tuner
+
+KNOBS = {"cache": Float(1, 64, log=True), "idle": Int(1, 8)}
+DEFAULT = {"cache": 8.0, "idle": 4}
+BEST = {900.0: 40.0, 100.0: 4.0}
+
+
+def cost(params, qps):
+    """The best cache halves what the default costs at 900, and saves 13% at 100; `idle` does nothing."""
+    return 20.0 * (1.0 + 0.3 * math.log(params["cache"] / BEST[qps]) ** 2)
+
+
+def taught(steps=160, metrics=None, told=None, context=("qps",), **settings):
+    tuner, rng = Tuner(KNOBS, metrics or {"ms": "min"}, list(context), DEFAULT, **settings), np.random.default_rng(0)
+    for step in range(steps):
+        qps = 900.0 if step // 8 % 2 else 100.0
+        s = tuner.ask({"qps": qps})
+        value = cost(s.params, qps) * math.exp(0.03 * rng.normal())
+        tuner.tell(s.id, {"ms": value} if told is None else told(value))
+    return tuner
+
+
+def test_each_situation_has_its_values_its_settings_and_its_gain():
+    found = {one.label: one for one in taught().situations()}
+    assert set(found) == {"qps 100", "qps 900"}
+    for label, qps in (("qps 100", 100.0), ("qps 900", 900.0)):
+        one = found[label]
+        assert one.context == {"qps": qps}
+        assert one.params["cache"] == pytest.approx(BEST[qps], rel=0.3)
+        truth = 1.0 - cost({"cache": BEST[qps]}, qps) / cost(DEFAULT, qps)
+        gain = one.gains["ms"]
+        assert gain.low < truth < gain.high
+        assert str(one).startswith(f"{label}: cache=")
+    assert found["qps 900"].gains["ms"].low > 0.2
+
+
+def test_the_knob_that_matters_has_nearly_all_of_the_gain():
+    for one in taught().situations():
+        assert sum(one.knobs.values()) == pytest.approx(1.0)
+        assert next(iter(one.knobs)) == "cache"
+        assert one.knobs["cache"] > 0.8
+
+
+def test_shares_of_knobs_that_act_together_are_fair_and_add_up():
+    """Both must move: either alone does nothing, so each has half."""
+    space = {"a": Categorical([0, 1]), "b": Categorical([0, 1])}
+    tuner, rng = Tuner(space, {"ms": "min"}, None, {"a": 0, "b": 0}), np.random.default_rng(0)
+    for step in range(60):
+        params = {"a": step % 2, "b": step // 2 % 2}
+        tuner.observe(None, params, {"ms": (5.0 if params == {"a": 1, "b": 1} else 10.0) + 0.05 * rng.normal()})
+    [one] = tuner.situations()
+    assert one.label == "everywhere"
+    assert one.knobs == pytest.approx({"a": 0.5, "b": 0.5}, abs=0.15)
+
+
+def test_of_several_metrics_each_has_its_gain_and_limits_their_margin():
+    metrics = {"ms": "min", "mb": Metric("min", max=900.0)}
+    tuner = taught(metrics=metrics, told=lambda value: {"ms": value, "mb": 10.0 * value})
+    for one in tuner.situations():
+        assert set(one.gains) <= {"ms"}
+        assert set(one.margins) == {"mb"}
+    both = taught(metrics={"ms": "min", "rps": "max"}, told=lambda value: {"ms": value, "rps": 1000.0 / value})
+    assert all(set(one.gains) in ({"ms", "rps"}, set()) for one in both.situations())
+
+
+def test_settings_that_hardly_differ_are_one_row_and_numbers_that_do_are_about():
+    rng = np.random.default_rng(0)
+    tuner = Tuner(KNOBS, {"ms": "min"}, {"qps": "number", "region": Category()}, DEFAULT)
+    for step in range(160):
+        busy = step // 8 % 2
+        qps = (900.0 if busy else 100.0) * (1.0 + 0.03 * rng.normal())
+        s = tuner.ask({"qps": qps, "region": "eu" if busy else "us"})
+        tuner.tell(s.id, {"ms": cost(s.params, 900.0 if busy else 100.0) * math.exp(0.03 * rng.normal())})
+    labels = {one.label for one in tuner.situations({"region": ["eu", "us"]})}
+    assert len(labels) == 2
+    assert any("qps about 900" in label or "qps about 890" in label for label in labels)
+    assert {label.rpartition(" ")[2] for label in labels} == {"eu", "us"}
+
+
+def test_nothing_is_said_before_anything_is_known_and_looking_changes_nothing():
+    assert Tuner(KNOBS, {"ms": "min"}, ["qps"], DEFAULT).situations() == []
+    tuner = taught(40)
+    before = tuner.to_bytes()
+    found = tuner.situations()
+    assert tuner.to_bytes() == before
+    assert found[0].to_json()["words"] == str(found[0])
+
+
+def test_the_context_report_says_what_would_be_lost_without_the_context():
+    report = taught().context_report()
+    one_setting = [
+        np.mean([math.log(cost({"cache": x}, qps) / cost({"cache": BEST[qps]}, qps)) for qps in BEST])
+        for x in np.geomspace(4, 40, 50)
+    ]
+    lost = report.lost_without
+    assert lost.low > 0.0
+    assert lost.low < math.expm1(min(one_setting)) < 1.5 * lost.high  # it chooses among recommended settings only
+    assert str(report).startswith(f"The context decides: without it you would lose {lost.value:.0%} (")
+
+
+def test_where_the_same_settings_are_best_nothing_is_lost():
+    tuner, rng = Tuner({"a": Categorical([0, 1])}, {"ms": "min"}, ["qps"], {"a": 0}), np.random.default_rng(0)
+    for _ in range(120):
+        qps = float(rng.integers(2))
+        s = tuner.ask({"qps": qps})
+        tuner.tell(s.id, {"ms": (5.0 if s.params["a"] else 10.0) * (1.0 + qps) * math.exp(0.03 * rng.normal())})
+    report = tuner.context_report()
+    assert report.lost_without.value == 0.0
+    assert "without it you would lose" not in str(report)

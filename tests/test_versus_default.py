@@ -1,0 +1,171 @@
+"""The gain over the default: one figure, by forecast where nothing is measured, the same for everybody who shows it."""
+
+import math
+
+import numpy as np
+import pytest
+
+from rasp_tuner import Categorical, Float, Gain, SnapshotError, Tuner, VersusDefault
+from rasp_tuner.core import snapshot
+
+KNOBS = {"x": Float(0.0, 1.0)}
+DEFAULT = {"x": 0.5}
+
+
+def play(tuner, steps, seed=0, best=0.2, noise=0.02, metric="ms", level=100.0):
+    """The default costs 30% more than the best; each of two loads has another level. What was saved, in truth."""
+    rng, saved = np.random.default_rng(seed), []
+    for step in range(steps):
+        load = float(step // 7 % 2)
+        s = tuner.ask({"load": load})
+        cost = [level * (1.0 + load) * (1.0 + 0.3 * ((x - best) / 0.3) ** 2) for x in (s.params["x"], 0.5)]
+        tuner.tell(s.id, {metric: cost[0] * math.exp(noise * rng.normal())})
+        saved.append(math.log(cost[0] / cost[1]))
+    return 1.0 - math.exp(np.mean(saved))
+
+
+def tuner_of(metrics=None, **settings):
+    return Tuner(KNOBS, metrics or {"ms": "min"}, ["load"], DEFAULT, **settings)
+
+
+def test_without_a_holdout_the_gain_is_a_forecast_and_says_so():
+    tuner = tuner_of()
+    assert tuner.versus_default() is None
+    truth = play(tuner, 150)
+    found = tuner.versus_default()
+    assert not found.measured
+    assert tuner.savings() is None
+    assert found.gain.low < truth < found.gain.high
+    assert found.gain.outcome == "better"
+    assert found.steps == 150
+    assert str(found).startswith("saved ")
+    assert str(found).endswith(" in 150 steps, by forecast of what the default would have given")
+
+
+def test_with_a_holdout_it_is_measured_as_soon_as_that_says_something():
+    tuner = tuner_of(holdout=0.2)
+    play(tuner, 10)
+    assert not tuner.versus_default().measured
+    play(tuner, 120, seed=1)
+    assert tuner.versus_default() == tuner.savings()
+    assert "measured against" in str(tuner.versus_default())
+
+
+def test_more_of_what_is_maximised_is_a_gain():
+    tuner, rng = tuner_of({"rps": "max"}), np.random.default_rng(0)
+    for step in range(120):
+        s = tuner.ask({"load": float(step % 2)})
+        tuner.tell(s.id, {"rps": 100.0 - 200.0 * (s.params["x"] - 0.2) ** 2 + rng.normal()})
+    found = tuner.versus_default()
+    assert found.gain.maximised
+    assert found.gain.outcome == "better"
+    assert str(found).startswith("gained ")
+
+
+def test_where_knobs_do_nothing_no_gain_is_claimed():
+    for seed in range(20):
+        tuner, rng = Tuner({"a": Categorical(["u", "v", "w"])}, {"ms": "min"}, None, {"a": "u"}, seed=seed), None
+        rng = np.random.default_rng(100 + seed)
+        for _ in range(60):
+            s = tuner.ask()
+            tuner.tell(s.id, {"ms": 10.0 * math.exp(0.2 * rng.normal())})
+        found = tuner.versus_default()
+        assert found.gain.outcome == "open", (seed, str(found))
+
+
+def test_a_tuner_that_only_ran_its_default_has_gained_exactly_nothing():
+    tuner = tuner_of()
+    for step in range(30):
+        s = tuner.ask({"load": float(step % 2)})
+        tuner.tell(s.id, {"ms": 100.0 + step}, params=DEFAULT)
+    assert tuner.versus_default().gain == Gain("share", 0.0, 0.0, 0.0)
+    assert "only the default ran" in str(tuner.versus_default())
+
+
+def test_several_metrics_have_a_gain_each_and_one_together():
+    tuner, rng = tuner_of({"ms": "min", "rps": "max"}), np.random.default_rng(0)
+    for step in range(200):
+        s = tuner.ask({"load": float(step // 7 % 2)})
+        ms = 20.0 * (1.0 + 10.0 * (s.params["x"] - 0.2) ** 2) * math.exp(0.02 * rng.normal())
+        tuner.tell(s.id, {"ms": ms, "rps": 1000.0 / ms})
+    found = tuner.versus_default()
+    assert list(found.metrics) == ["ms", "rps"]
+    assert found.steps == 200
+    assert {gain.outcome for gain in (*found.metrics.values(), found.gain)} == {"better"}
+    assert not found.metrics["ms"].maximised
+    assert found.metrics["rps"].maximised
+
+
+def test_a_frozen_tuner_goes_on_counting():
+    tuner = tuner_of()
+    play(tuner, 100)
+    tuner.freeze()
+    before = tuner.versus_default()
+    play(tuner, 200, seed=1)
+    after = tuner.versus_default()
+    assert after.steps == 300
+    assert after.gain.value > before.gain.value  # nothing is explored
+
+
+def test_failed_runs_and_what_nobody_asked_for_do_not_count():
+    tuner = tuner_of()
+    play(tuner, 60)
+    before = tuner.versus_default()
+    tuner.tell_failed(tuner.ask({"load": 1.0}).id, "no memory")
+    tuner.observe({"load": 1.0}, {"x": 0.9}, {"ms": 1e6})
+    assert tuner.versus_default() == before
+
+
+def test_preset_paper_knows_no_gain():
+    pytest.importorskip("torch")
+    tuner = Tuner(KNOBS, {"ms": "min"}, ["load"], DEFAULT, preset="paper")
+    play(tuner, 12)
+    assert tuner.versus_default() is None
+
+
+def test_it_survives_a_snapshot_bit_for_bit_and_a_merge_adds_up():
+    one, other = tuner_of(seed=1), tuner_of(seed=2)
+    play(one, 80)
+    play(other, 80, seed=1)
+    again = Tuner.from_bytes(one.to_bytes())
+    assert again.versus_default() == one.versus_default()
+    assert again.to_bytes() == one.to_bytes()
+    one.merge(other)
+    assert one.versus_default().steps == 160
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("forecasts/counts", lambda a: a - 1e9),
+        ("forecasts/sums", lambda a: a[:, :1]),
+        ("forecasts/sums", lambda a: np.full_like(a, math.nan)),
+        ("forecasts/positive", lambda a: a + 0.5),
+    ],
+)
+def test_a_damaged_gain_is_refused(name, change):
+    tuner = tuner_of()
+    play(tuner, 20)
+    header, arrays = snapshot.decode(tuner.to_bytes())
+    header.pop("numerics")
+    with pytest.raises(SnapshotError, match="forecasts"):
+        Tuner.from_bytes(snapshot.encode(header, {**arrays, name: np.array(change(arrays[name]))}))
+
+
+def test_extreme_metrics_leave_finite_numbers():
+    tuner = tuner_of()
+    for step, value in enumerate((1.7e308, -1.7e308, 1e-320, 5.0, 1.7e308, 7.0) * 4):
+        s = tuner.ask({"load": float(step % 2)})
+        tuner.tell(s.id, {"ms": value})
+    found = tuner.versus_default()
+    assert found is None or math.isfinite(found.gain.value)
+    assert Tuner.from_bytes(tuner.to_bytes()).versus_default() == found
+
+
+def test_json_holds_the_figure_and_its_words():
+    tuner = tuner_of()
+    play(tuner, 80)
+    found = tuner.versus_default()
+    assert found.to_json()["words"] == str(found)
+    assert found.to_json()["gain"]["words"] == str(found.gain)
+    assert VersusDefault.from_json({**found.to_json(), "new": 1}) == found
