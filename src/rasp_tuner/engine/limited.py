@@ -27,6 +27,7 @@ from rasp_tuner.types import KEPT, Margin, Metric, Why
 MOST_CREDIT = 2.0  # broken limits that may be risked at once: at the start, and after a long time without any
 LIKELY_KEPT = 0.5  # probability: below, only a first step is tried while something better is known
 MAY_BE_KEPT = 0.25  # probability: below, not even that
+EVEN = 0.5  # probability of being better than the default that is enough where the best is looked for
 TRIED = 24  # of the latest points that are looked at as safe ground
 FEW_LEVELS = 3  # of a knob that is switched, rather than moved
 FRACTIONS = [0.75**i for i in range(1, 13)]  # of the way from safe ground to a proposal
@@ -137,7 +138,8 @@ class LimitedEngine:
         if not len(safe):
             return start
         point: Array = safe[int(self.main.outlook(context, safe).argmin())]
-        if self._kept(context, self._default[None])[0] >= KEPT and self.main.better(context, point) < PROVEN:
+        proven = EVEN if self.main.settings.find else PROVEN
+        if self._kept(context, self._default[None])[0] >= KEPT and self.main.better(context, point) < proven:
             return self._default
         return point
 
@@ -208,7 +210,7 @@ class LimitedEngine:
 
     def _safe_ground(self, context: Array, *more: Array) -> Array:
         """[n, d] the default, what was tried lately, and what keeps each limit best."""
-        latest = self.main.recent().points[::-1][:TRIED]
+        latest = self.main.recent().points[::-1][: None if self.main.settings.find else TRIED]
         own = [model.engine.best_known(context) for model in self.limits]
         points = [self._default, *latest, *more, *(point for point in own if point is not None)]
         return np.unique(np.array([self._legal(point) for point in points]), axis=0)
