@@ -107,6 +107,7 @@ def test_settings_of_the_engine_are_typed():
         "guard": None,
         "budget": None,
         "screen": False,
+        "find": False,
     }
     assert presets.default(screen=np.True_).constants["screen"] is True
 

@@ -31,7 +31,7 @@ from rasp_tuner.space.max_change import Given as MaxChangeGiven
 from rasp_tuner.trial import Trial
 from rasp_tuner.tuner_view import Context as Context
 from rasp_tuner.tuner_view import TunerView
-from rasp_tuner.types import Direction, Explanation, Metric, Suggestion, Why
+from rasp_tuner.types import Direction, Explanation, Goal, Metric, Suggestion, Why
 
 log = logging.getLogger("rasp_tuner")  # never of contexts, which may be private
 SAME_POINT = 1e-9  # of the unit box: rounding
@@ -64,6 +64,8 @@ class Tuner(TunerView):
                 tells what was gained against it; None: no steps
     shield      a ContextShield: contexts are turned by a secret key, or noised, before anything is kept of them
     screen      True: the context is ignored until it improves predictions; costs twice the time and memory
+    goal        "live": as good as can be on the way; "find": some runs, then the best setting found is used. What the
+                runs cost on the way does not count then, so there is no budget and no guard (docs/TUNE.md)
     constraints rules that every suggestion keeps, as ["a * b <= 2048"]; the default must keep them, too
     max_change  how far a knob moves at most from one run to the next: 0.1 of its range, "20%" of its value, "2 steps",
                 for all knobs or by name (docs/OPERATORS.md); None: as far as it likes
@@ -85,6 +87,7 @@ class Tuner(TunerView):
         holdout: float | None = None,
         shield: ContextShield | None = None,
         screen: bool = False,
+        goal: Goal = "live",
         constraints: Sequence[str] = (),
         max_change: MaxChangeGiven | None = None,
     ) -> None:
@@ -92,7 +95,7 @@ class Tuner(TunerView):
         self._encoder = context_encoder(context) if shield is None else shield.check(context)
         self._ledger = Ledger(whole("max_pending", max_pending, 1, 1_000_000, InvalidSpace))
         self._default = self._space.default
-        self._preset = with_options(preset, switching_cost, guard, screen, budget, default is not None)
+        self._preset = with_options(preset, switching_cost, guard, screen, budget, default is not None, goal)
         self._seed = whole("seed", seed, 0, 2**64 - 1, InvalidSpace)
         self._rng = np.random.default_rng(self._seed)
         layout = self._space.layout(self._default)

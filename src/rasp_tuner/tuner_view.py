@@ -440,7 +440,7 @@ class TunerView:
 
         End it then, and `tell(id, partial, stopped=True)`. False where the suggestion has no stop.
         """
-        if self._preset.constants.get("budget") is None:
+        if self._preset.constants.get("budget") is None and not self._preset.constants.get("find"):
             raise InvalidValue("a stop is measured against what runs today: give it as default={...}, with a budget")
         record, name = self._ledger.waiting(id), self._optimizer.model.own_metric
         if name is None or self._optimizer.metrics[name].direction == "max":

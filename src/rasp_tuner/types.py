@@ -13,6 +13,7 @@ from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Params
 
 Direction = Literal["min", "max"]
+Goal = Literal["live", "find"]
 Scale = Literal["auto", "linear", "log"]
 Path = Literal["pending", "fast", "slow", "restated"]
 KEPT = 0.9  # probability with which a limit is kept

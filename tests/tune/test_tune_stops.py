@@ -1,4 +1,4 @@
-"""A suggestion that is clearly slower than the default is ended, and learned as at least that slow."""
+"""A suggestion that is clearly slower than the best is ended, and learned as at least that slow."""
 
 from pathlib import Path
 
@@ -21,13 +21,13 @@ def runs(folder: Path) -> list[dict]:
     return entries(folder / "rasp-tune" / "ways", "run")
 
 
-def test_a_slow_setting_is_ended_near_the_time_of_the_default(tmp_path: Path) -> None:
+def test_a_slow_setting_is_ended_soon_after_the_time_of_the_best(tmp_path: Path) -> None:
     tuned(tmp_path, 10)
     stopped = [run for run in runs(tmp_path) if run["stopped"]]
     assert stopped
     for run in stopped:
-        assert run["params"] == {"way": "slow"}
-        assert 0.3 < run["metrics"]["time_s"] < 60.0  # not the ten minutes that it would take
+        assert run["params"] != {"way": "fast"}
+        assert 0.1 < run["metrics"]["time_s"] < 60.0  # not the ten minutes that it would take
         assert run["failure"] == ""
     for pid in map(int, (tmp_path / "pids").read_text().split()):
         wait_for(lambda pid=pid: not alive(pid))

@@ -248,7 +248,7 @@ STUDY = {"knobs": {"x": "int:0..20"}, "command": ["echo", "{x}"]}
         ({"command": None}, "say what to tune"),
         ({"call": "m:f"}, "say what to tune"),
         ({"files": {"out": "no-such-template"}}, "cannot be read"),
-        ({"inputs": "none/*.xyz", "command": ["echo", "{x}"]}, "no file matches"),
+        ({"inputs": "none/*.xyz", "command": ["echo", "{x}", "{input}"]}, "no file matches"),
         ({"tmeout": 3}, "no field 'tmeout'"),
         ({"repeats": 0}, "repeats must be"),
         ({"name": "../up"}, "name must be"),
@@ -260,7 +260,7 @@ def test_a_wrong_study_is_told_what_is_right(changes, said):
 
 
 def test_a_study_takes_its_name_from_the_program_and_its_situations_from_the_inputs():
-    study = build_study({**STUDY, "inputs": ["a", "b"]})
+    study = build_study({**STUDY, "command": ["echo", "-{x}", "{input}"], "inputs": ["a", "b"]})
     assert isinstance(study, TuneStudy)
     assert (study.name, study.default, study.assumed) == ("echo", {"x": 10}, ("x",))
     assert study.find_inputs() == ["a", "b"]

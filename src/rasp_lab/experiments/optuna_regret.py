@@ -62,7 +62,7 @@ def native(stream: Stream) -> None:
 
 def rasp(stream: Stream) -> None:
     default = stream.world.space.from_unit(stream.world.default)
-    optimize(stream, RaspSampler(None, stream.world.context_dim, default, seed=stream.seed))
+    optimize(stream, RaspSampler(None, stream.world.context_dim, default, seed=stream.seed, goal="live"))
 
 
 def tpe(stream: Stream) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rasp_tuner.contexts import Category
 from rasp_tuner.core.checks import same_names
-from rasp_tuner.core.context_metric import ContextMetric
+from rasp_tuner.core.context_metric import ALIKE, ContextMetric
 from rasp_tuner.core.numerics import LARGEST, Array
 from rasp_tuner.errors import AlreadyAnswered, UnknownSuggestion
 from rasp_tuner.space import Params
@@ -51,10 +51,17 @@ class RecommendationCache:
             del self._recommended[:-MAX_CONTEXTS]
 
     def best(self, context: Any) -> Params:
-        """The recommendation for the nearest context, the newest on a tie; the default if there is none."""
+        """The recommendation for the nearest context, the newest on a tie; the default if none is like this one."""
         with self._lock:
-            nearest = self._nearest(_position(context))
-            return dict(self._default if nearest is None else self._recommended[nearest][1])
+            where = _position(context)
+            nearest = self._nearest(where)
+            alike = nearest is not None and self._alike(where, self._recommended[nearest][0])
+            return dict(self._recommended[nearest][1] if alike and nearest is not None else self._default)
+
+    def _alike(self, where: Array, other: Array) -> bool:
+        """Whether two contexts are one situation, by the spread of all that are remembered."""
+        seen = np.array([known for known, _ in self._recommended if known.shape == where.shape])
+        return bool(ContextMetric.of(seen, float(len(seen))).likeness(where, other[None], None)[0] >= ALIKE)
 
     def _nearest(self, where: Array) -> int | None:
         """The index of the context most like this one, the newest on a tie."""

@@ -7,7 +7,6 @@ tell   metrics -> losses -> intake -> forecast of this sample -> calibrate, book
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Propo
 from rasp_tuner.core.state_checks import Field, broken, checked, under
 from rasp_tuner.core.threads import one_thread
 from rasp_tuner.core.trusted_range import SHORT
-from rasp_tuner.engine import intake
+from rasp_tuner.engine import intake, stops
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
 from rasp_tuner.engine.family import Belief, Bill, Choice, Family, Forecast, Trial, predict_one
@@ -44,7 +43,7 @@ from rasp_tuner.engine.safety import (
     worth_switching,
 )
 from rasp_tuner.engine.scale import FIRST_LOOK, due
-from rasp_tuner.engine.stops import ENDED, NOTHING_BESIDE, STOPPED, StopsInARow, can_stop, losses_from, stop_of
+from rasp_tuner.engine.settings import EngineSettings
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch, described_changes
 from rasp_tuner.space import Layout
@@ -59,16 +58,6 @@ ONE = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 IGNORED = 1e-12  # weight of a metric that does not count, beside 1
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """Of a preset."""
-
-    switching_cost: float = 0.0
-    guard: float | None = None
-    budget: float | None = None
-    screen: bool = False  # whether the context is ignored until it improves predictions
-
-
 class Engine:
     """A family of experts, with a budget, a guard and a cost of switching around its choice."""
 
@@ -81,7 +70,7 @@ class Engine:
         self._first_looks = len(self.default) + 1
         self._context_dim = context_dim
         self._budget = None if settings.budget is None else BudgetLedger(settings.budget)
-        self._calibration, self._stops, self._measured = Calibration(), StopsInARow(), MeasuredBill()
+        self._calibration, self._stops, self._measured = Calibration(), stops.StopsInARow(), MeasuredBill()
         self.dims = Dims(len(self.default), context_dim, objective.columns)
         self.contexts, self.losses = ContextBounds(context_dim, 1), LossBounds(objective.logs, 1)
         self.watch, self.notes = UnitWatch(self.dims, len(objective.metrics), 1), IntakeNotes.blank(self.dims, 1)
@@ -138,8 +127,10 @@ class Engine:
         if self.watch.count[0]:
             return self._check_of_unit(belief, current)
         choice = legal_choice(self._rules, belief, belief.choose(rng))
+        if self.settings.find:
+            return Proposal(choice.point, self._reasons(belief, choice))
         if self._stops.many and self._budget is not None:
-            choice = Choice(self.default, STOPPED, *predict_one(belief, self.default))
+            choice = Choice(self.default, stops.STOPPED, *predict_one(belief, self.default))
         elif self.objective.seen > self._first_looks:  # before, nothing could be learned by standing still
             if self.settings.guard is not None:
                 choice = self._replaced(belief, choice, self._within_guard, "guard")
@@ -194,7 +185,11 @@ class Engine:
 
     def best_known(self, context: Array) -> Array | None:
         engine, context = self.answers(context)
-        return engine._proven(engine.believe(context), PROVEN) if engine.objective.seen else None
+        if not engine.objective.seen:
+            return None
+        belief = engine.believe(context)
+        best = belief.best() if engine.settings.find else None
+        return engine._proven(belief, PROVEN) if best is None else legal_point(engine._rules, belief, best)
 
     def expect(self, context: Array, point: Array) -> Expected | None:
         engine, context = self.answers(context)
@@ -412,13 +407,13 @@ class Engine:
     def _learn_bound(self, trial: Trial) -> LearnResult:
         """Learn that a run was ended: what is expected of it beyond that. It is no value: no range or scale moves."""
         if not self.objective.seen:
-            return self._tell(trial)._replace(reason=NOTHING_BESIDE)
+            return self._tell(trial)._replace(reason=stops.NOTHING_BESIDE)
         belief, ended = self.believe(trial.context), float(self.objective.target(trial.losses))
         mean, variance = predict_one(belief, trial.point)
-        losses = losses_from(self.objective, trial.losses, mean, variance + belief.noise)
+        losses = stops.losses_from(self.objective, trial.losses, mean, variance + belief.noise)
         losses = self.losses.bounded(losses[None])[0]
         self._see_and_learn(trial._replace(losses=losses, ended=ended))
-        return LearnResult(self.objective.own_units(ended), reason=ENDED)
+        return LearnResult(self.objective.own_units(ended), reason=stops.ENDED)
 
     def _learn(self, trial: Trial) -> LearnResult:
         """Book, score and learn a trial."""
@@ -500,11 +495,13 @@ class Engine:
 
     def _stop(self, belief: Belief, point: Array) -> float | None:
         """The cost from which on a run of a point should be ended, in the metric's own units; None: it should not."""
-        booked = None if not can_stop(self.objective) or self._at_default(point) else self._booked(self._bill())
+        if self.settings.find:
+            return stops.stop_behind_best(self.objective, belief, point, self.wider)
+        booked = None if not stops.can_stop(self.objective) or self._at_default(point) else self._booked(self._bill())
         if booked is None:
             return None
         offer = self.beside(belief, point)
-        return self._measured.lowered(stop_of(self.objective, offer, belief.noise, self.wider, booked.left))
+        return self._measured.lowered(stops.stop_of(self.objective, offer, belief.noise, self.wider, booked.left))
 
     def _tell(self, trial: Trial) -> LearnResult:
         """Learn from a trial as it came; or put it aside, if a metric may have changed its unit."""

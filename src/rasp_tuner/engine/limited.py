@@ -137,7 +137,8 @@ class LimitedEngine:
         if not len(safe):
             return start
         point: Array = safe[int(self.main.outlook(context, safe).argmin())]
-        if self._kept(context, self._default[None])[0] >= KEPT and self.main.better(context, point) < PROVEN:
+        proven = LIKELY if self.main.settings.find else PROVEN
+        if self._kept(context, self._default[None])[0] >= KEPT and self.main.better(context, point) < proven:
             return self._default
         return point
 
@@ -208,7 +209,7 @@ class LimitedEngine:
 
     def _safe_ground(self, context: Array, *more: Array) -> Array:
         """[n, d] the default, what was tried lately, and what keeps each limit best."""
-        latest = self.main.recent().points[::-1][:TRIED]
+        latest = self.main.recent().points[::-1][: None if self.main.settings.find else TRIED]
         own = [model.engine.best_known(context) for model in self.limits]
         points = [self._default, *latest, *more, *(point for point in own if point is not None)]
         return np.unique(np.array([self._legal(point) for point in points]), axis=0)

@@ -8,7 +8,7 @@ from rasp_tuner.core.checks import number, show
 from rasp_tuner.core.metric_table import MetricTable
 from rasp_tuner.core.preset import Metrics, PresetKind, Setting, Settings
 from rasp_tuner.engine.context_gate import ContextGate
-from rasp_tuner.engine.engine import Engine, EngineSettings
+from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.family import Family
 from rasp_tuner.engine.gp.family import GpFamily
 from rasp_tuner.engine.gp.knobs import MOST_FEW
@@ -17,6 +17,7 @@ from rasp_tuner.engine.limited import LimitedEngine
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
+from rasp_tuner.engine.settings import EngineSettings
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Metric
@@ -26,15 +27,16 @@ DEFAULT: Settings = {
     "guard": None,  # share of the default's loss by which a suggestion may be worse; None: no guard
     "budget": None,  # share of the default's loss by which the sum of losses may exceed it; None: no budget
     "screen": False,  # whether the context is ignored until it improves predictions
+    "find": False,  # whether only the end counts, not what runs on the way cost
 }
 
 SWITCHES = 0.5  # the share of knobs with few levels, or none in order, from which on effects are taken for factors
 
 
 def _check(key: str, value: object) -> Setting:
-    if key == "screen":
+    if key in ("screen", "find"):
         if not isinstance(value, bool | np.bool_):
-            raise InvalidSpace(f"screen must be True or False, got {show(value)}")
+            raise InvalidSpace(f"{key} must be True or False, got {show(value)}")
         return bool(value)
     share = key in ("guard", "budget")
     if share and value is None:
@@ -73,8 +75,8 @@ def _engine(settings: EngineSettings, layout: Layout, context_dim: int, metrics:
     ]
     switches = sum(a or b for a, b in zip(few, choices, strict=True)) / len(few)
     objective = Objective(metrics, logs_first=switches >= SWITCHES)
-    if any(discrete):
-        family = GpFamily(layout, context_dim, objective.columns, WINDOW_SAMPLES)
+    if any(discrete) or settings.find:
+        family = GpFamily(layout, context_dim, objective.columns, WINDOW_SAMPLES, settings.find)
     else:
         family = QuadraticFamily(layout.default, context_dim, objective.columns)
     given = objective, family, layout, context_dim, settings

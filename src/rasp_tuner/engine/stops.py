@@ -15,6 +15,7 @@ import numpy as np
 from rasp_tuner.core.common_constants import CHANGE_IN_A_ROW, NOISE_DEVIATIONS
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.core.state_checks import Field, checked
+from rasp_tuner.engine.family import Belief, predict_one
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
 
@@ -74,6 +75,17 @@ def stop_of(objective: Objective, offer: Against, noise: float, wider: float, le
     if objective.relative(gap, level) > MOST_STAKE:
         return None
     return float(objective.own_units(level + gap))
+
+
+def stop_behind_best(objective: Objective, belief: Belief, point: Array, wider: float) -> float | None:
+    """The same where the best is looked for: what is clearly behind it cannot be it. None before the best ran here."""
+    best = belief.best()
+    if best is None or not can_stop(objective) or np.array_equal(point, best):
+        return None
+    level, variance = predict_one(belief, best)
+    if variance > belief.noise:
+        return None
+    return stop_of(objective, Against(level, 0.0, 0.0, level, (variance, variance)), belief.noise, wider, math.inf)
 
 
 def expected_from(bound: float, mean: float, variance: float) -> float:

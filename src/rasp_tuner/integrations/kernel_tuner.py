@@ -10,7 +10,7 @@ import numpy as np
 from rasp_tuner.contexts import ContextKind
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace, MissingExtra
-from rasp_tuner.integrations.shared import check_alike, labels_of
+from rasp_tuner.integrations.shared import check_alike, labels_of, with_goal
 from rasp_tuner.space import Categorical, Value
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Direction
@@ -33,7 +33,7 @@ class RaspStrategy:
     context   what matters beside the device and the problem's size, as {"dtype": "category"}; `also` holds its values
     default   what runs today, by names of `tune_params`; others start in the middle of their lists
     tuner     from `Tuner.load(path)`, to go on with what `strategy.tuner.save(path)` wrote
-    settings  others of `rasp_tuner.Tuner`: preset, seed, screen. There is no budget: what exploring costs is no loss
+    settings  others of `rasp_tuner.Tuner`: preset, seed, screen. The goal is "find": what exploring costs is no loss
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RaspStrategy:
         **settings: Any,
     ) -> None:
         self._schema = {"device": "category", **dict.fromkeys(SIZES, "number"), **(context or {})}
-        self._default, self.tuner, self._settings = dict(default or {}), tuner, {"budget": None, **settings}
+        self._default, self.tuner, self._settings = dict(default or {}), tuner, {"budget": None, **with_goal(settings)}
         self.also: Mapping[str, Any] = {}
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[dict[str, Any]]:

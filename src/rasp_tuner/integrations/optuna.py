@@ -34,7 +34,7 @@ except ModuleNotFoundError as reason:
     raise MissingExtra("RaspSampler needs optuna, which is not installed: pip install 'rasp-tuner[optuna]'") from reason
 
 from rasp_tuner.integrations.optuna_space import from_knob, hull, knob_of, moved_inside, to_knob
-from rasp_tuner.integrations.shared import plain_context
+from rasp_tuner.integrations.shared import plain_context, with_goal
 
 log = logging.getLogger("rasp_tuner")
 CONTEXT = "context"  # the user attribute of a trial that holds its context
@@ -57,7 +57,8 @@ class RaspSampler(BaseSampler):
     weights       one for each objective of a study with several: their weighted mean is tuned, no Pareto front
     pruned        what a pruned trial teaches: its last reported "value", that it "failed", or nothing ("ignore")
     failed        what a failed trial teaches: that its parameters "failed", or nothing ("ignore")
-    settings      others of `Tuner`: preset, guard, budget, switching_cost, screen, constraints
+    settings      others of `Tuner`: goal, preset, guard, budget, switching_cost, screen, constraints. The goal is
+                  "find", since the best trial counts; or "live" where a guard, budget or switching cost is given
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class RaspSampler(BaseSampler):
         if settings.get("shield") is not None:
             raise InvalidSpace("shield hides nothing here: the contexts stand in Optuna's storage as they are")
         self._given_space, self._default = dict(search_space or {}), None if default is None else dict(default)
-        self._context_schema, self._settings = context, settings
+        self._context_schema, self._settings = context, with_goal(settings)
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._weights, self._pruned, self._failed = weights, pruned, failed
         self._lock = threading.RLock()  # of a study with n_jobs
@@ -105,7 +106,8 @@ class RaspSampler(BaseSampler):
 
     def check_stops(self, directions: Sequence[StudyDirection]) -> None:
         """Nothing, if trials can have stops; else an InvalidSpace that says why not."""
-        if self._default is None or self._settings.get("budget", BUDGET) is None:
+        finds = self._settings.get("goal") == "find"
+        if self._default is None or (self._settings.get("budget", BUDGET) is None and not finds):
             raise InvalidSpace("a stop is measured against what runs today: give it as RaspSampler(default={...})")
         if [*directions] != [StudyDirection.MINIMIZE]:
             raise InvalidSpace("a trial has a stop where one objective is minimised, and grows while the trial runs")

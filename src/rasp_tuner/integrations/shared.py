@@ -8,6 +8,7 @@ from rasp_tuner.contexts import value_json
 from rasp_tuner.core import snapshot
 from rasp_tuner.core.checks import show
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.presets import LIVE_OPTIONS
 from rasp_tuner.space import Categorical, Value
 from rasp_tuner.tuner import Tuner
 
@@ -42,3 +43,16 @@ def check_alike(tuner: Tuner, other: Tuner) -> None:
                 f"what was learned so far has another {field}: {show(one.get(field))}; this run has"
                 f" {show(two.get(field))}. Use another object for this run"
             )
+
+
+def with_goal(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a tuner for a search, where the best run counts and not the sum of all; unless they say otherwise.
+
+    >>> with_goal({}), with_goal({"guard": 0.1})
+    ({'goal': 'find'}, {'guard': 0.1})
+    """
+    preset = settings.get("preset", "default")
+    about_the_way = any(settings.get(name) for name in LIVE_OPTIONS)
+    if "goal" in settings or about_the_way or getattr(preset, "name", preset) != "default":
+        return dict(settings)
+    return {"goal": "find", **settings}

@@ -1,7 +1,7 @@
 """The journal: one JSON line for everything that was measured, on disk before it counts.
 
 The first line is the definition of the study. The `kind` of any other says what it is: of `rasp tune` a run, one of
-the final comparison ("final") or what was recommended for it ("recommended"); of `rasp watch` see watch/state.py. A
+the play-off ("playoff") or of the final comparison ("final"); of `rasp watch` see watch/state.py. A
 last line without its end was being written when the program was killed: it was never acknowledged, and it is dropped.
 """
 
@@ -10,7 +10,7 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,7 +23,7 @@ log = logging.getLogger("rasp_tuner.journal")
 FILE = "journal.jsonl"
 OLD_FILE = "journal.old.jsonl"
 VERSION = 1
-MEASURED = ("run", "final", "step", "checkpoint")  # kinds of lines that hold or stand for measurements
+MEASURED = ("run", "playoff", "final", "step", "checkpoint")  # kinds of lines that hold or stand for measurements
 
 
 class Journal:
@@ -36,8 +36,13 @@ class Journal:
         fresh: bool = False,
         program: str = "rasp tune",
         renamed_by: str = "--name",
+        may_go_on: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None,
     ) -> None:
-        """Create the journal, or open it if it is of the same definition; `fresh` sets an old one aside."""
+        """Create the journal, or open it if it is of the same definition; `fresh` sets an old one aside.
+
+        `may_go_on` says of an old and a new definition whether the journal may go on with the new one.
+        """
+        self._may_go_on = may_go_on
         self._program, self._renamed_by = program, renamed_by  # whose journal it is, for messages
         self.path = folder / FILE
         self.dropped = 0  # bytes of a torn last line
@@ -72,6 +77,11 @@ class Journal:
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         return [entry for entry in self.entries if entry["kind"] == kind]
+
+    def of_kind_now(self, kind: str) -> list[dict[str, Any]]:
+        """The same, since the definition last changed."""
+        last = max(i for i, entry in enumerate(self.entries) if entry["kind"] == "study")
+        return [entry for entry in self.entries[last:] if entry["kind"] == kind]
 
     def append(self, entry: dict[str, Any]) -> None:
         """Write a line and wait until it is on disk; if that fails, the journal is as before."""
@@ -179,8 +189,13 @@ class Journal:
         head = self.entries[0]
         if head["kind"] != "study" or head.get("version", 0) > VERSION:
             raise JournalError(f"{str(self.path)!r} is no journal that this version can read: start over with --fresh")
-        changed = differences(head["definition"], json.loads(json.dumps(definition)))
-        if changed and any(entry.get("metrics") or entry["kind"] == "checkpoint" for entry in self.entries):
+        now, latest = json.loads(json.dumps(definition)), self.of_kind("study")[-1]["definition"]
+        changed = differences(latest, now)
+        measured = any(entry.get("metrics") or entry["kind"] == "checkpoint" for entry in self.entries)
+        if changed and measured and self._may_go_on is not None and self._may_go_on(latest, now):
+            self.append({"kind": "study", "version": VERSION, "definition": now})
+            return
+        if changed and measured:
             raise TuningStopped(
                 f"the study in {str(self.path.parent)!r} was started with another definition:\n  "
                 + "\n  ".join(changed)

@@ -42,6 +42,8 @@ def fill(text: str, values: Mapping[str, Value], quoted: bool = False) -> str:
     '--codec=lz4 {other}'
     >>> fill("cat {input}", {"input": "my file; rm -r x"}, quoted=True)
     "cat 'my file; rm -r x'"
+    >>> fill("sort {flag} {input}", {"flag": "", "input": "a"}, quoted=True)
+    'sort  a'
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -51,7 +53,7 @@ def fill(text: str, values: Mapping[str, Value], quoted: bool = False) -> str:
         if name not in values:
             return match[0]
         written = as_text(values[name])
-        return shlex.quote(written) if quoted else written
+        return shlex.quote(written) if quoted and written else written  # an empty choice is no word
 
     return _PLACEHOLDER.sub(replaced, text)
 

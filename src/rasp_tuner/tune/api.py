@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from rasp_tuner.errors import JournalError, RaspError, SnapshotFileError, Tuning
 from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Knob, Value
 from rasp_tuner.study_file.journal import Journal
+from rasp_tuner.tune.changed_space import may_go_on
 from rasp_tuner.tune.context_sources import ContextValue
 from rasp_tuner.tune.final import compare, pairs_each
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.measure import placeholder_values, runner_of
+from rasp_tuner.tune.playoff import play_off
 from rasp_tuner.tune.process import leftovers
 from rasp_tuner.tune.progress import Progress
 from rasp_tuner.tune.report import as_html
@@ -24,6 +27,8 @@ from rasp_tuner.tune.study import Limits, TuneStudy, build_study
 
 log = logging.getLogger("rasp_tuner.tune")
 
+NOISE_FROM_RUNS = 10  # on, it is looked at how much equal runs differ
+EXTREME_NOISE = 0.2  # deviation of log(metric): a gain of a third is lost in it
 FOLDER = "rasp-tune"  # where studies live, unless said otherwise
 
 
@@ -87,13 +92,16 @@ def run_study(
     """Run a study to its limits, or go on with it; then compare and report."""
     place, progress = folder if folder is not None else Path(FOLDER) / study.name, progress or Progress(quiet=True)
     runner = runner_of(study, function)
-    with Journal(place, study.to_json(), fresh) as journal:
+    with Journal(place, study.to_json(), fresh, may_go_on=may_go_on) as journal:
         session = Session(study, runner, journal, readers)
         _greet(session, progress, journal)
+        warned = False
         try:
             while not session.is_over(limits):
                 session.step()
                 progress.step(session, limits)
+                if not warned and (warned := len(session.runs) >= NOISE_FROM_RUNS and session.noise() is not None):
+                    _warn_of_noise(session, progress)
             progress.close()
             result = _finish(session, limits, place, progress)
         except BaseException as error:
@@ -110,6 +118,8 @@ def _greet(session: Session, progress: Progress, journal: Journal) -> None:
         progress.say(f"note: the last line of {journal.path} was torn and was dropped; its run was not counted")
     if session.resumed:
         progress.say(f"going on with {str(journal.path.parent)!r}: {session.resumed} runs are done")
+    if session.left_out:
+        progress.say(f"note: the knobs have changed; {session.left_out} earlier runs do not count with those of today")
     if left := leftovers(study.name):
         progress.say(
             f"note: processes of an earlier session still run and disturb measurements: {', '.join(map(str, left))};"
@@ -120,9 +130,25 @@ def _greet(session: Session, progress: Progress, journal: Journal) -> None:
         progress.say(f"note: no default was given for these knobs, so this is compared with: {shown}")
 
 
+def _warn_of_noise(session: Session, progress: Progress) -> None:
+    """Say so where equal runs differ so much that little can be shown, and what would help."""
+    noise, study = session.noise() or 0.0, session.study
+    if noise < EXTREME_NOISE:
+        return
+    wall = study.metrics[study.objective].kind == "wall" and study.command is not None
+    advice = ["measure CPU time with --metric cpu_s:min"] if wall else []
+    advice += [f"take the median of more runs with --repeats {max(3, 2 * study.repeats + 1)}"]
+    percent = 100.0 * math.expm1(noise)
+    progress.say(
+        f"note: {study.objective} differs by {percent:.0f}% between runs of the same settings, so only large gains can"
+        f" be shown: {', or '.join(advice)}"
+    )
+
+
 def _finish(session: Session, limits: Limits, place: Path, progress: Progress) -> TuneResult:
     """The final comparison, then all files."""
-    situations = situations_of(session)
+    found = {} if limits.final_pairs == 0 else play_off(session, progress.play_off)
+    situations = situations_of(session, found)
     each = pairs_each(situations, session.study.default, limits.final_pairs)
     pairs = compare(session, situations, each, progress.pair) if each else []
     progress.close()

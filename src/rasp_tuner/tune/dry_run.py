@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from rasp_tuner.report.words import duration_words, settings_words
+from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo
+from rasp_tuner.study_file.template import as_text
 from rasp_tuner.tune.api import FOLDER
 from rasp_tuner.tune.final import LEAST_PAIRS, USUAL_PAIRS
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
@@ -27,7 +29,7 @@ def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> 
         f"runs      {runner.shown(placeholder_values(study, study.default, input))}",
         f"such as   {runner.shown(placeholder_values(study, other, input))}",
         *(f"writes    {target} from {source}" for target, source in study.files.items()),
-        *(f"knob      {name}: {knob}" for name, knob in study.knobs.items()),
+        *(f"knob      {name}: {knob_words(knob)}" for name, knob in study.knobs.items()),
         *(f"keeps     {rule}" for rule in study.constraints),
         *(f"metric    {name}: {source}" for name, source in study.metrics.items()),
         *(f"context   {name}: {source}" for name, source in study.contexts.items()),
@@ -42,6 +44,26 @@ def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> 
     return "\n".join(lines)
 
 
+def knob_words(knob: Knob) -> str:
+    """What values a knob has, in words.
+
+    >>> knob_words(Int(1, 32, log=True)), knob_words(Categorical(["lz4", "zstd"]))
+    ('whole numbers from 1 to 32, on a log scale', 'lz4 or zstd')
+    """
+    if isinstance(knob, Auto):
+        return f"{as_text(knob.word)}, or {knob_words(knob.knob)}"
+    if isinstance(knob, Categorical):
+        texts = [as_text(value) or "(nothing)" for value in knob.choices]
+        return f"{', '.join(texts[:-1])} or {texts[-1]}" + (
+            ", in this order" if knob.ordered and len(texts) > 2 else ""
+        )
+    kind = {Int: "whole numbers", Float: "numbers", PowerOfTwo: "powers of two"}[type(knob)]
+    scale = ", on a log scale" if getattr(knob, "log", False) else ""
+    step = getattr(knob, "step", None)
+    every = f", in steps of {step:g}" if step is not None and step != 1 else ""
+    return f"{kind} from {knob.low:g} to {knob.high:g}{every}{scale}"
+
+
 def _limit_words(study: TuneStudy) -> str:
     if study.command is None:
         return "timeout   none: a function cannot be stopped"
@@ -49,7 +71,8 @@ def _limit_words(study: TuneStudy) -> str:
     limit = (
         duration_words(study.timeout_s) if study.timeout_s else f"{times:g} times the default's time plus {more:g} s"
     )
-    stop = "; one that is clearly slower than the default is stopped before" if study.can_stop else ""
+    rival = "best" if study.budget is None else "default"
+    stop = f"; one that is clearly slower than the {rival} is stopped before" if study.can_stop else ""
     return f"timeout   {limit}; then the command and all it started are ended, and the run counts as failed{stop}"
 
 
@@ -57,7 +80,7 @@ def _length_words(limits: Limits, each: int, study: TuneStudy, inputs: int) -> s
     pairs = limits.final_pairs
     usual = f"{USUAL_PAIRS} pairs against the default, at least {LEAST_PAIRS} in each situation"
     compared = f"{pairs} pairs against the default in each situation" if pairs is not None else usual
-    final = f"then {compared}" if pairs != 0 else "no final comparison"
+    final = f"then a play-off of the best settings and {compared}" if pairs != 0 else "no final comparison"
     if limits.steps is None:
         return f"length    {duration_words(limits.time_s or 0.0)} of tuning, {final}"
     most = (pairs if pairs is not None else USUAL_PAIRS) * 2 * (max(1, min(inputs, 8)) if pairs is not None else 1)

@@ -49,7 +49,7 @@ def compare(
     """All pairs; those that the journal does not hold yet are run. `on_pair` gets how many are done, of how many."""
     plan = _plan(session, situations, each)
     after = len(session.runs)
-    known = {entry["pair"]: entry for entry in session.journal.of_kind("final") if entry["after"] == after}
+    known = {entry["pair"]: entry for entry in session.journal.of_kind_now("final") if entry["after"] == after}
     pairs: list[Pair] = []
     for planned in plan:
         entry = known.get(planned.index)

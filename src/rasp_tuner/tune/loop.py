@@ -1,15 +1,18 @@
 """The loop: choose what to run next, measure it, write it down, learn from it. A resumed study replays its journal."""
 
 import logging
+import math
+import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rasp_tuner.contexts import ContextKind, kind_json, kind_of
 from rasp_tuner.errors import InvalidValue, TuningStopped
 from rasp_tuner.space import Params, Value
 from rasp_tuner.study_file.journal import Journal
+from rasp_tuner.tune.changed_space import as_run_now
 from rasp_tuner.tune.context_sources import ContextReading, ContextSource, ContextValue, for_tuner, kind_for
 from rasp_tuner.tune.measure import Measured, Runner, measure, output_of, placeholder_values
 from rasp_tuner.tune.study import Limits, TuneStudy
@@ -21,7 +24,6 @@ CONTROL_EVERY = 8  # suggestions, after which the default runs once more
 HOPELESS_RUNS = 3  # failures at the very start after which to stop
 AUTO_TIMEOUT = (10.0, 5.0)  # times the default's longest run on this input, plus seconds
 SHORTEST_STOP_S = 0.2  # less is not worth ending a run for
-NO_BUDGET = 1e9  # share of the default's loss: limits nothing, and runs have stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,33 @@ class Session:
             self._kinds or None,
             study.default,
             seed=study.seed,
-            budget=NO_BUDGET if study.budget is None else study.budget,
+            goal="find" if study.budget is None else "live",
+            budget=study.budget,
             constraints=study.constraints,
             max_change=study.max_change,
         )
-        for entry in journal.of_kind("run"):
-            run = Run.from_json(entry)
-            self._learn(run, None if run.is_control else self.tuner.ask(self.given(run.context)).id)
+        self.left_out = 0  # runs of before that do not count with the knobs of today
+        self._replay()
         self.resumed = len(self.runs)
         self._before_s = self.runs[-1].spent_s if self.runs else 0.0
         self._started = time.monotonic()
+
+    def _replay(self) -> None:
+        """Learn the runs in the journal; of those before the knobs changed, the ones that still count."""
+        changes, definition = len(self.journal.of_kind("study")), {}
+        for entry in self.journal.entries:
+            if entry["kind"] == "study":
+                definition, changes = entry["definition"], changes - 1
+            elif entry["kind"] == "run" and not changes:
+                run = Run.from_json(entry)
+                self._learn(run, None if run.is_control else self.tuner.ask(self.given(run.context)).id)
+            elif entry["kind"] == "run":
+                run = Run.from_json(entry)
+                params = as_run_now(run.params, definition, self.study)
+                if params is None:
+                    self.left_out += 1
+                else:
+                    self._learn(replace(run, step=len(self.runs), params=params), None)
 
     @property
     def spent_s(self) -> float:
@@ -197,6 +216,17 @@ class Session:
         """Seconds after which a suggestion is ended, by the value of the metric that it should be ended at."""
         return None if stop is None or not self.study.can_stop else max(stop, SHORTEST_STOP_S)
 
+    def noise(self) -> float | None:
+        """By how much equal runs differ: the deviation of log(metric), from settings that ran again; None: none did."""
+        groups: dict[tuple[str | None, str], list[float]] = {}
+        for run in self.runs:
+            value = (run.metrics or {}).get(self.study.objective, 0.0)
+            if value > 0.0 and not run.stopped:
+                groups.setdefault((run.input, repr(run.params)), []).append(math.log(value))
+        spare = sum(len(own) - 1 for own in groups.values())
+        squares = sum(len(own) * statistics.pvariance(own) for own in groups.values())
+        return math.sqrt(squares / spare) if spare else None
+
     def _plan(self) -> tuple[bool, str | None]:
         """Whether the default runs next, and on which input: on every new one first, and now and then after that."""
         latest = self.runs[-1] if self.runs else None
@@ -224,7 +254,7 @@ class Session:
         elif id is not None:
             self.tuner.tell_failed(id, run.failure, run.params)
         elif run.metrics is not None:
-            self.tuner.observe(context, run.params, run.metrics)
+            self.tuner.observe(context, run.params, run.metrics, stopped=run.stopped)
         else:
             self.tuner.observe_failed(context, run.params)
         self.runs.append(run)

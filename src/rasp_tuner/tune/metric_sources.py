@@ -14,6 +14,10 @@ from rasp_tuner.study_file.template import fill
 from rasp_tuner.types import Metric
 
 BUILT_IN = {"time_s": "wall", "wall_s": "wall", "cpu_s": "cpu", "memory_mb": "memory", "exit_code": "exit"}
+ALIASES = {
+    **{"time": "time_s", "seconds": "time_s", "runtime": "time_s", "wall": "time_s", "cpu": "cpu_s"},
+    **{"memory": "memory_mb", "mem": "memory_mb", "rss": "memory_mb", "exit": "exit_code"},
+}  # what people write for those
 EXAMPLES = "time_s:min, 'speed:max=regex:([0-9.]+) MB/s' or 'size:min<=1.05 default=size:{scratch}/out'"
 _NAME = re.compile(r"[\w.%/-]+")
 _WORDS = re.compile(r"(?P<goal>\w*)\s*(?:(?P<sign><=|>=)(?P<limit>[^=]+?))?\s*(?:=\s*(?P<source>.*))?", re.DOTALL)
@@ -105,6 +109,18 @@ def metric_of(name: str, spec: object) -> MetricSource:
         return MetricSource(kind, detail, Metric(goal, **{"scale": scale, **fields}))
     except TypeError as reason:
         raise InvalidSpace(f"metric {name!r} takes goal, from and the fields of Metric: {reason}") from reason
+
+
+def check_alias(name: str, spec: object) -> None:
+    """Refuse a name that was probably meant for a metric of ours, where a key of the output would be read.
+
+    >>> check_alias("time", "min=json:time")
+    """
+    if name in ALIASES and isinstance(spec, str) and not _spec_of(name, spec)["from"]:
+        raise InvalidSpace(
+            f"metric {name!r}: did you mean {ALIASES[name]}, which is measured? For a key {name!r} of the JSON that the"
+            f" command prints, say {name}:{spec}=json:{name}"
+        )
 
 
 def _spec_of(name: str, text: str) -> dict[str, object]:

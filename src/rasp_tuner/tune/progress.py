@@ -37,6 +37,10 @@ class Progress:
         first = runs - session.resumed == 1
         self._show(lambda: step_words(session, limits), first or session.is_over(limits))
 
+    def play_off(self, done: int, total: int) -> None:
+        """The line before a round of the play-off."""
+        self._show(lambda: f"play-off of the best settings: round {done + 1} of {total}", done == 0)
+
     def pair(self, done: int, total: int) -> None:
         """The line before a pair of the final comparison."""
         self._show(lambda: f"comparing with the default: pair {done + 1} of {total}", done == 0)

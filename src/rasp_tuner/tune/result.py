@@ -13,7 +13,7 @@ from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.situations import Situation
 from rasp_tuner.tune.study import TuneStudy
-from rasp_tuner.tune.verdict import Verdict, judge, ratio_words
+from rasp_tuner.tune.verdict import Verdict, is_ahead, judge, ratio_words
 
 EXIT_CODES = {"better": 0, "same": 3, "default": 3, "untested": 3, "worse": 4}
 
@@ -115,7 +115,8 @@ def conclude(session: Session, situations: Sequence[Situation], pairs: Sequence[
         if situation.params == study.default:
             verdict = Verdict("default", "keep the default", {})
         open_ = verdict.outcome in ("same", "untested")
-        good = verdict.outcome == "better" or (open_ and overall.outcome in ("better", "untested"))
+        ahead = verdict.outcome == "untested" or is_ahead(verdict, study.metrics)
+        good = verdict.outcome == "better" or (open_ and ahead and overall.outcome in ("better", "untested"))
         results.append(SituationResult(situation, verdict, situation.params if good else study.default))
     saved = session.tuner.savings()
     words = None if saved is None else str(saved)

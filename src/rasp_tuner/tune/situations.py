@@ -32,15 +32,26 @@ class Situation:
         return [case.input for case in self.cases if case.input is not None]
 
 
-def situations_of(session: Session) -> list[Situation]:
-    """The situations met so far, each with its recommendation; most cases first."""
+def cases_of(session: Session) -> list[Case]:
+    """What was met so far."""
     met: dict[object, Case] = {}
     for run in session.runs:
         key = run.input if run.input is not None else tuple(run.context.items())
         met[key] = Case(run.input, run.context)  # the latest context of an input
-    cases = list(met.values())
+    return list(met.values())
+
+
+def situations_of(session: Session, found: Mapping[str | None, Params] | None = None) -> list[Situation]:
+    """The situations met so far, each with its recommendation; most cases first.
+
+    `found` has the settings of inputs that a play-off was about: each of these is a situation of its own.
+    """
+    cases = cases_of(session)
     if not cases:
         return []
+    if found:
+        label = "all" if len(cases) == 1 else None
+        return [Situation(label or str(case.input), (case,), found[case.input]) for case in cases]
     recommended = [session.tuner.recommend(session.given(case.context)) for case in cases]
     chosen = grouped([case.context for case in cases], recommended)
     alone = len(chosen) == 1

@@ -13,7 +13,7 @@ from rasp_tuner.study_file import template
 from rasp_tuner.study_file.fields import check_fields, parse_knobs, seconds, table
 from rasp_tuner.tune.command import Command
 from rasp_tuner.tune.context_sources import ContextSource, context_of
-from rasp_tuner.tune.metric_sources import MetricSource, metric_of
+from rasp_tuner.tune.metric_sources import MetricSource, check_alias, metric_of
 
 STEPS = 60  # where neither steps nor a time are given
 INTERPRETER = re.compile(r"(python|pypy|node|perl|ruby|bash|sh)[0-9.]*")  # what runs is named by the next word
@@ -140,6 +140,9 @@ def build_study(fields: Mapping[str, Any]) -> TuneStudy:
     command = Command.parse(line, bool(shell)) if line else None
     if (command is None) == (call is None):
         raise InvalidSpace("say what to tune: a command after --, as in -- ./compress --level {level}, or --call m:f")
+    if command is not None:
+        for name, spec in table(fields, "metrics").items():
+            check_alias(name, spec)
     inputs, rules = fields.get("inputs", ()), fields.get("constraints", ())
     contexts = {name: context_of(name, source) for name, source in table(fields, "contexts").items()}
     if inputs and not contexts:  # then the inputs themselves are the situations
@@ -212,6 +215,13 @@ def _check(study: TuneStudy) -> None:
         except OSError as reason:
             raise InvalidSpace(f"files: the template of {target!r} cannot be read: {reason}") from reason
     used = {name for text in [*texts.values(), *contents] for name in template.placeholders(text)}
+    told = [text for where, text in texts.items() if not where.startswith(("metric ", "context "))]
+    in_use = any("input" in template.placeholders(text) for text in [*told, *contents])
+    if study.inputs and study.command is not None and not in_use:
+        raise InvalidSpace(
+            "inputs are given, but {input} is nowhere in the command: every run would do the same work. Put {input}"
+            " where the file's name belongs, or leave --inputs out"
+        )
     for name in study.knobs if study.command is not None else ():
         if name not in used:
             raise InvalidSpace(

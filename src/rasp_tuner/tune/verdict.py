@@ -52,6 +52,13 @@ def judge(groups: Sequence[Sequence[Pair]], metrics: Mapping[str, MetricSource])
     return Verdict("same" if not found.is_clear else "better" if better else "worse", words, effects, *counts)
 
 
+def is_ahead(verdict: Verdict, metrics: Mapping[str, MetricSource]) -> bool:
+    """Whether the recommendation came out better than the default, clearly or not."""
+    goals = goals_of(metrics)
+    found = verdict.effects.get("objective" if len(goals) > 1 else next(iter(goals)))
+    return found is not None and (found.value < found.neutral) == (_kind_of(goals)[0] == "min")
+
+
 def goals_of(metrics: Mapping[str, MetricSource]) -> dict[str, MetricSource]:
     """The metrics that are to be improved; those with a weight of zero only have a limit to keep."""
     return {name: source for name, source in metrics.items() if source.metric.weight > 0.0} or dict(metrics)
@@ -170,6 +177,25 @@ def _strata(pairs: Sequence[Pair]) -> list[list[Pair]]:
         sum(p.default is not None and p.recommended is not None for p in own) >= 2 for own in by_input.values()
     )
     return list(by_input.values()) if enough else [list(pairs)]
+
+
+def log_cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> float:
+    """The logarithm of the same; of a metric that is not positive, the difference as a share of the larger value."""
+    total = 0.0
+    for name, source in metrics.items():
+        sign, (d, r) = 1.0 if source.metric.direction == "min" else -1.0, (default[name], other[name])
+        apart = math.log(r / d) if d > 0.0 and r > 0.0 else (r - d) / (max(abs(d), abs(r)) or 1.0)
+        total += sign * source.metric.weight * apart
+    return total / sum(source.metric.weight for source in metrics.values())
+
+
+def keeps_limits(found: Mapping[str, float], default: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> bool:
+    """Whether one run keeps every limit, where the default comes to these values."""
+    for name, source in metrics.items():
+        limit, sign = source.metric.limit, 1.0 if source.metric.direction == "min" else -1.0
+        if limit is not None and sign * found[name] > sign * limit.value * (default[name] if limit.relative else 1.0):
+            return False
+    return True
 
 
 def _cost(default: Mapping[str, float], other: Mapping[str, float], metrics: Mapping[str, MetricSource]) -> float:

@@ -30,6 +30,7 @@ from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, ch
 from rasp_tuner.engine.family import Forecast, Prices, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.bill import Bill
+from rasp_tuner.engine.gp.find import FindBelief
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.model import (
     FREEDOM,
@@ -59,6 +60,7 @@ MOST_ROWS = 128  # stored: a fit takes time with the cube of them
 SAME_CONTEXT = 0.98  # likeness from which on a repeat joins its row
 KEPT = 1.0 - 1.0 / FADING_SAMPLES  # of what is known of the scatter of repeats, and of reached points, at a new one
 SURPRISING = ODD_DEVIATIONS**2  # squared deviations, beyond which a sample is none of its row
+FIND_BASELINES = 8.0  # situations whose default runs first where the best is looked for; of more, a share
 BASELINE_SHARE = 0.1  # of the steps, at most, run the default because it did not run in such a situation
 UNREACHED = 64  # latest points kept that were asked for and ran as others
 TRUST_FROM_ROWS = 6  # on, rows are judged by the others
@@ -101,9 +103,10 @@ class GpFamily:
     experts: tuple[str, ...] = ("one model",)
     hindsight = True
 
-    def __init__(self, layout: Layout, context_dim: int, columns: int, window: int) -> None:
+    def __init__(self, layout: Layout, context_dim: int, columns: int, window: int, find: bool = False) -> None:
         self._knobs = Knobs(layout)
-        self._prior = Prior.of(self._knobs.dim, context_dim)
+        self._prior = Prior.of(self._knobs.dim, context_dim, find)
+        self._find = find
         dim = self._knobs.dim
         self._sizes: dict[str, int | range] = {
             "n": range(MOST_ROWS + 1), "d": dim, "c": context_dim, "C": columns, "theta": len(self._prior.mean),
@@ -140,10 +143,17 @@ class GpFamily:
             z = fit.metric.z(np.stack([context, *s["unreached_in"]]), fit.weights.relevance)
             barred |= set(point_keys(s["unreached"][likeness(z[:1], z[1:])[0] > ALIKE]))
         runs, rows = here.default_runs()  # each row is a situation of its own
+        first = 1.0
+        if self._find:  # in every situation, however alike they are
+            default = (self._stored["points"] == self._knobs.default).all(axis=1)
+            runs, first = float((here.kc[default] > SAME_CONTEXT).any()), FIND_BASELINES
         unknown = runs < ALIKE and self._knobs.default_key not in barred
-        unknown = unknown and rows < 1.0 + BASELINE_SHARE * float(s["clock"][0])
+        unknown = unknown and rows < first + BASELINE_SHARE * float(s["clock"][0])
         barred.discard(self._knobs.default_key)
-        return GpBelief(here, barred, s["reach"][0] / s["reach"][1], unknown)
+        reached = s["reach"][0] / s["reach"][1]
+        if self._find:
+            return FindBelief(here, barred, reached, unknown, s["repeats"])
+        return GpBelief(here, barred, reached, unknown)
 
     def learn(self, trial: Trial, belief: GpBelief | None, forecast: Forecast | None) -> None:
         s, stored = self._state, self._stored

@@ -44,6 +44,8 @@ RATE, MOMENTUM, SQUARES_KEPT, SOFT = 0.3, 0.8, 0.95, 0.3  # of Adam on theta; st
 ABSENT = 1e-20  # a share of nothing
 WIDTH = 1.2  # prior length of the context kernel, in deviations
 WEIGHT_DEVIATION = 0.7  # how far weights of knobs and relevances of contexts may differ, in logarithms
+# where the best is looked for: inputs are their own, and interactions as large as effects, from one level to the next
+FIND_WIDTH, FIND_RESIDUAL, FIND_LENGTH = 0.5, 0.3, 0.3
 
 # name: prior median, deviation of its logarithm
 PRIORS = {
@@ -70,12 +72,15 @@ class Prior(NamedTuple):
     deviation: Array
 
     @classmethod
-    def of(cls, dim: int, context_dim: int) -> "Prior":
+    def of(cls, dim: int, context_dim: int, find: bool = False) -> "Prior":
         median, deviation = np.array(list(PRIORS.values())).T
+        if find:
+            median[[VR, ELL]] = FIND_RESIDUAL, FIND_LENGTH
         if not context_dim:  # nothing differs between contexts
             median[[GC, GQ, VC]] = ABSENT
+        relevance = -2.0 * math.log(FIND_WIDTH if find else WIDTH)
         return cls(
-            np.concatenate([np.log(median), np.zeros(dim), np.full(context_dim, -2.0 * math.log(WIDTH))]),
+            np.concatenate([np.log(median), np.zeros(dim), np.full(context_dim, relevance)]),
             np.concatenate([deviation, np.full(dim + context_dim, WEIGHT_DEVIATION)]),
         )
 
@@ -139,6 +144,11 @@ class Fit(NamedTuple):
     def noise(self) -> float:
         """s2."""
         return float(self.weights.h[S2])
+
+    def targets(self) -> Array:
+        """[n] what rows came to, around the center, in units of a."""
+        y = self.rows.y
+        return (y - self.center) / self.scale if self.native is None else y * (self.unit / self.scale)
 
     def spare(self) -> Array:
         """[n] variance of each row given the others, without its noise."""
@@ -344,16 +354,16 @@ class Repeats(NamedTuple):
 
     def against(self, factors: Array, scale: float) -> Array:
         """[m] what they say against so many times the noise: a negative log evidence."""
-        against: Array = 0.5 * (self.joined * np.log(factors) + self._scatter(scale) / self.noise / factors)
+        against: Array = 0.5 * (self.joined * np.log(factors) + self.scatter(scale) / self.noise / factors)
         return against
 
     def slope(self, scale: float) -> Array:
         """[3] of the log evidence in the logarithms of s2, vt and gt; what scatters more than expected is noise."""
-        scatter, variance = self._scatter(scale), self.noise + sum(self.drifts)
+        scatter, variance = self.scatter(scale), self.noise + sum(self.drifts)
         short = min(scatter / variance - self.joined, 0.0) / variance
         return 0.5 * np.array([scatter / self.noise - self.joined, *(short * drift for drift in self.drifts)])
 
-    def _scatter(self, scale: float) -> float:
+    def scatter(self, scale: float) -> float:
         """In units of a^2; none are closer than rounding."""
         return min(math.sqrt(self.squares) / scale, MOST_SPREAD) ** 2 + JITTER * self.joined
 

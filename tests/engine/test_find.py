@@ -1,0 +1,142 @@
+"""goal="find": a number of runs, then the best setting found is used."""
+
+import math
+
+import numpy as np
+import pytest
+
+from rasp_tuner import Bool, Categorical, Float, Int, InvalidSpace, Tuner
+from rasp_tuner.contexts import Category
+from rasp_tuner.engine.gp import knobs as gp_knobs
+from rasp_tuner.types import Metric
+
+FLAGS = {"level": Categorical(["2", "1", "3", "s"]), "math": Bool(), "cpu": Bool(), "loops": Bool()}
+PLAIN = {"level": "2", "math": False, "cpu": False, "loops": False}
+
+
+def seconds(params, input):
+    """One flag makes each program several times faster, and the other one slower."""
+    good, bad = ("math", "cpu") if input == "dot" else ("cpu", "math")
+    slow = {"1": 1.2, "s": 1.4}.get(params["level"], 1.0)
+    return 0.2 * slow * (0.2 if params[good] else 1.0) * (1.5 if params[bad] else 1.0)
+
+
+def searched(runs, noise=0.0, seed=0, cost=seconds, knobs=FLAGS, default=PLAIN, inputs=("dot", "sort")):
+    tuner = Tuner(knobs, {"time_s": Metric("min", scale="log")}, {"input": Category()}, default, seed=seed, goal="find")
+    rng, ran = np.random.default_rng(seed), {input: [] for input in inputs}
+    for step in range(runs):
+        input = inputs[step % len(inputs)]
+        suggestion = tuner.ask({"input": input})
+        ran[input].append(suggestion.params)
+        tuner.tell(suggestion.id, {"time_s": cost(suggestion.params, input) * math.exp(noise * rng.normal())})
+    return tuner, ran
+
+
+def test_every_value_of_a_small_knob_runs_on_every_input():
+    _, ran = searched(16)
+    for settings in ran.values():
+        assert settings[0] == PLAIN
+        assert {params["level"] for params in settings} == {"2", "1", "3", "s"}
+        assert all({params[name] for params in settings} == {False, True} for name in ("math", "cpu", "loops"))
+
+
+def test_hardly_anything_runs_twice_while_there_is_something_new():
+    _, ran = searched(40)
+    for settings in ran.values():
+        assert len({tuple(params.values()) for params in settings}) >= 18
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_input_gets_what_is_best_there(seed):
+    tuner, ran = searched(40, noise=0.05, seed=seed)
+    for input, settings in ran.items():
+        best = tuner.recommend({"input": input})
+        assert seconds(best, input) == pytest.approx(0.04)
+        assert best in settings
+
+
+def test_what_was_measured_here_outweighs_what_was_measured_elsewhere():
+    """Bad news about a flag on one input is no news about another one, where it ran."""
+    tuner = Tuner(FLAGS, {"time_s": Metric("min", scale="log")}, {"input": Category()}, PLAIN, goal="find")
+    rng = np.random.default_rng(3)
+    for step in range(24):
+        params = {**PLAIN, "math": step % 2 == 1, "loops": bool(rng.integers(2))}
+        tuner.observe({"input": f"other{step % 4}"}, params, {"time_s": 0.2 * (1.5 if params["math"] else 1.0)})
+    fast = {**PLAIN, "math": True}
+    tuner.observe({"input": "here"}, PLAIN, {"time_s": 0.195})
+    for value in (0.043, 0.0425):
+        tuner.observe({"input": "here"}, fast, {"time_s": value})
+    assert tuner.recommend({"input": "here"}) == fast
+    expected = tuner.what_if({"input": "here"}, fast).given.metrics["time_s"]
+    assert 0.04 < expected.mean < 0.047
+
+
+def test_switches_that_only_help_together_are_found():
+    knobs = {"a": Bool(), "b": Bool()}
+
+    def cost(params, input):
+        on = int(params["a"]) + int(params["b"])
+        return ((1.0, 0.5, 1.0), (1.0, 1.3, 0.5))[input == "sort"][on]
+
+    default = {"a": False, "b": False}
+    tuner, _ = searched(12, noise=0.02, cost=cost, knobs=knobs, default=default)
+    assert [cost(tuner.recommend({"input": name}), name) for name in ("dot", "sort")] == [0.5, 0.5]
+
+
+def test_continuous_knobs_and_wide_ones():
+    knobs = {"x": Float(0, 1), "y": Float(0, 1), "n": Int(1, 100_000, log=True)}
+
+    def cost(params, input):
+        middle = 0.3 if input == "dot" else 0.8
+        return math.exp((params["x"] - middle) ** 2 + (params["y"] - 0.6) ** 2 + 0.01 * math.log(params["n"] / 50) ** 2)
+
+    tuner, _ = searched(60, noise=0.002, cost=cost, knobs=knobs, default={"x": 0.5, "y": 0.5, "n": 1000})
+    for input in ("dot", "sort"):
+        assert cost(tuner.recommend({"input": input}), input) < 1.01
+
+
+def test_a_run_is_ended_once_it_is_clearly_behind_the_best():
+    tuner, _ = searched(20, noise=0.001)
+    best = seconds(tuner.recommend({"input": "dot"}), "dot")
+    suggestion = tuner.ask({"input": "dot"})
+    assert best < suggestion.stop < 1.5 * best
+    assert tuner.should_stop(suggestion.id, {"time_s": 1.6 * best})
+
+
+def test_it_goes_on_from_a_file_as_if_nothing_had_happened():
+    tuner, _ = searched(15)
+    twin = Tuner.from_bytes(tuner.to_bytes())
+    for step in range(6):
+        one, two = tuner.ask({"input": "dot"}), twin.ask({"input": "dot"})
+        assert one == two
+        for each in (tuner, twin):
+            each.tell(one.id, {"time_s": 0.1 + 0.01 * step})
+
+
+def test_without_compiled_code_it_looks_at_the_same(monkeypatch):
+    _, compiled = searched(24, noise=0.01)
+    monkeypatch.setattr(gp_knobs, "ready", lambda: False)
+    _, plain = searched(24, noise=0.01)
+    assert plain == compiled
+
+
+def test_a_setting_that_failed_is_not_recommended():
+    tuner = Tuner({"mode": Categorical(["a", "b", "c"])}, {"time_s": "min"}, None, {"mode": "a"}, goal="find")
+    for _ in range(8):
+        suggestion = tuner.ask()
+        if suggestion.params["mode"] == "b":
+            tuner.tell_failed(suggestion.id)
+        else:
+            tuner.tell(suggestion.id, {"time_s": 1.0 if suggestion.params["mode"] == "a" else 0.9})
+    assert tuner.recommend() == {"mode": "c"}
+
+
+@pytest.mark.parametrize("option", [{"guard": 0.1}, {"budget": 0.5}, {"switching_cost": 1.0}])
+def test_options_about_the_way_are_refused(option):
+    with pytest.raises(InvalidSpace, match="does not count with goal='find'"):
+        Tuner({"x": Float(0, 1)}, {"y": "min"}, default={"x": 0.5}, goal="find", **option)
+
+
+def test_an_unknown_goal_is_refused():
+    with pytest.raises(InvalidSpace, match='goal must be "live" or "find", got \'seek\''):
+        Tuner({"x": Float(0, 1)}, {"y": "min"}, goal="seek")
