@@ -219,8 +219,8 @@ class Tuner(TunerView):
             learned = metrics if control is None else self._beside_control(record.context, metrics, control)
             outcome = self._optimizer.tell(record.context, point, learned, self._rng, record.point, stopped)
             self._note(id, record.context, point, metrics, stopped)
+            self._forecasts.add(metrics, expected, point.tolist() == self._default.tolist(), weight)
         self._count_savings(record, metrics, control, stopped)
-        self._forecasts.add(metrics, expected, point.tolist() == self._default.tolist(), weight)
         self._current = point
         if self._max_change is not None and not (stopped or record.why.explanation().source == HELD_OUT):
             self._moves_from = point

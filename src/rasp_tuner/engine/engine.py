@@ -252,7 +252,7 @@ class Engine:
     def budget(self) -> Budget | None:
         engine = self.answers(self.default[:0])[0]
         booked = engine._booked(engine.family.bill(engine.objective.prices(MOST_PRICE)))
-        return engine._measured.added_to(booked) if booked is not None and engine.objective.one else booked
+        return engine._measured.added_to(booked) if booked is not None and engine._is_measured else booked
 
     def reweigh(self, weights: Mapping[str, float]) -> None:
         self.objective.reweigh(weights)
@@ -357,9 +357,14 @@ class Engine:
 
     def _audited(self, belief: Belief, choice: Choice) -> Choice:
         """The choice; or the default, if its measured cost asks for that."""
-        share = self.settings.budget
+        share = self.settings.budget if self._is_measured else None
         why = None if share is None or self._at_default(choice.point) else self._measured.needs_default(share)
         return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
+
+    @property
+    def _is_measured(self) -> bool:
+        """Whether runs of the default are set beside own ones: of one metric, where a knob has levels."""
+        return self._budget is not None and self.objective.one and self.family.hindsight
 
     def _at_default(self, point: Array) -> bool:
         return bool(point.tolist() == self.default.tolist())
@@ -435,7 +440,7 @@ class Engine:
             else:
                 paid = 0.0 if hindsight else cost(self.objective, known, error, belief.noise, failed)
             self._budget.record(paid)
-        if asked is not None and self._budget is not None and self.objective.one:
+        if asked is not None and self._is_measured:
             offer = None if belief is None else self.beside(belief, point)
             noise = 0.0 if belief is None else belief.noise
             self._measured.learn(self.objective, trial, self._at_default(point), offer, noise, self.wider)

@@ -28,9 +28,9 @@ from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, Pair
 from rasp_tuner.engine.gp.knobs import MOST_FEW, SAME_LEVEL, Knobs
-from rasp_tuner.engine.gp.model import Repeats
+from rasp_tuner.engine.gp.model import scatter_of
 from rasp_tuner.engine.gp.posterior import LEAST_VARIANCE, ContextPosterior
-from rasp_tuner.engine.gp.search import STEP, descents, moves, point_keys, snapped
+from rasp_tuner.engine.gp.search import STEP, best_point, moves, point_keys, snapped
 
 HERE = 0.98  # of the greatest likeness of a row: rows so alike count as measured in this situation
 GUESSED_REPEATS = 2.0  # that the fitted noise is worth, beside the scatter of real ones
@@ -62,9 +62,9 @@ class FindBelief(GpBelief):
         self, here: ContextPosterior, barred: set[bytes], reached: Array, unknown: bool, repeats: Array
     ) -> None:
         super().__init__(here, barred, reached, unknown)
-        again = Repeats.of(repeats, here.fit.weights, here.fit.rows.features)
-        squares = again.scatter(here.fit.scale) + GUESSED_REPEATS * here.fit.noise
-        self._noise = max(squares / (again.joined + GUESSED_REPEATS), LEAST_VARIANCE)
+        joined, squares, _ = repeats.tolist()
+        scatter = scatter_of(joined, squares, here.fit.scale) + GUESSED_REPEATS * here.fit.noise
+        self._noise = max(scatter / (joined + GUESSED_REPEATS), LEAST_VARIANCE)
 
     @cached_property
     def measured(self) -> Measured:
@@ -72,14 +72,16 @@ class FindBelief(GpBelief):
         fit, kc = self.fit, self._here.kc
         own = np.flatnonzero(kc >= HERE * kc.max())
         spare = np.maximum(fit.spare()[own], LEAST_VARIANCE)
-        y, runs = fit.targets()[own], fit.rows.counts[own]
+        y, runs = fit.targets()[own], fit.of_rows("counts")[own]
         error = fit.alpha[own] * (spare + fit.noises[own])  # of the forecast from all other rows
-        trust = np.where(error > 0.0, fit.rows.trust[own], 1.0)  # bad news may be a hiccup: it is looked at again
+        trust = np.where(error > 0.0, fit.of_rows("trust")[own], 1.0)  # bad news may be a hiccup: it is looked at again
         noises = self._noise / (runs * trust)
         misfit = max(1.0, float((error**2).sum() / (spare + noises).sum()))
         precision = 1.0 / (misfit * spare) + 1.0 / noises
         weighted = (y - error) / (misfit * spare) + y / noises
-        points, back = np.unique(fit.rows.points[own], axis=0, return_inverse=True)  # rows of one setting may differ
+        points, back = np.unique(
+            fit.of_rows("points")[own], axis=0, return_inverse=True
+        )  # rows of one setting may differ
         total: Array = np.bincount(back.ravel(), precision).astype(np.float64)
         mean = np.bincount(back.ravel(), weighted) / total
         fine = [key not in self._barred for key in point_keys(points)]
@@ -160,9 +162,10 @@ class FindBelief(GpBelief):
         every = all_points(knobs)
         if every is not None:
             return every
-        ends = [end for end, _ in descents(self._here, [best, knobs.default])]
-        parts = [np.array(ends), self.fit.rows.points, drawn(knobs, rng, DRAWN)]
-        for center in (best, ends[0]):
+        end = best_point(self._here, self._barred)
+        end = best if end is None else end
+        parts = [end[None], self.fit.of_rows("points"), drawn(knobs, rng, DRAWN)]
+        for center in (best, end):
             apart = rng.choice(NEAR, (AROUND, 1)) * rng.standard_normal((AROUND, knobs.dim))
             moved = rng.random((AROUND, knobs.dim)).argsort(axis=1) < 1 + rng.geometric(0.5, (AROUND, 1))
             parts += [

@@ -147,8 +147,15 @@ class Fit(NamedTuple):
 
     def targets(self) -> Array:
         """[n] what rows came to, around the center, in units of a."""
-        y = self.rows.y
+        y = self.of_rows("y")
         return (y - self.center) / self.scale if self.native is None else y * (self.unit / self.scale)
+
+    def of_rows(self, name: str) -> Array:
+        """[n], or [n, d]: `points`, `counts`, `trust`, or `y` as it is fitted."""
+        if self.native is None:
+            found: Array = getattr(self.rows, name)
+            return found
+        return self.native.part(name, len(self.alpha), *([self.knobs.dim] if name == "points" else []))
 
     def spare(self) -> Array:
         """[n] variance of each row given the others, without its noise."""
@@ -364,8 +371,12 @@ class Repeats(NamedTuple):
         return 0.5 * np.array([scatter / self.noise - self.joined, *(short * drift for drift in self.drifts)])
 
     def scatter(self, scale: float) -> float:
-        """In units of a^2; none are closer than rounding."""
-        return min(math.sqrt(self.squares) / scale, MOST_SPREAD) ** 2 + JITTER * self.joined
+        return scatter_of(self.joined, self.squares, scale)
+
+
+def scatter_of(joined: float, squares: float, scale: float) -> float:
+    """Of so many repeats, in units of a^2; none are closer than rounding."""
+    return min(math.sqrt(squares) / scale, MOST_SPREAD) ** 2 + JITTER * joined
 
 
 def climbed(

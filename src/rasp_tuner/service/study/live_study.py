@@ -71,7 +71,7 @@ class LiveStudy:
         if flag is not None:
             reason = reason_for(suggestion.params, self.definition.default, self.best_known(context))
             body["flag"] = {**flag, "reason": reason}
-        event = self._event("ask", at, body, ask=self.next_ask)
+        event = Event(self.seq + 1, "ask", at, body, self.next_ask)
         self._add_ask(event, suggestion.id, foreign=False)
         return event
 
