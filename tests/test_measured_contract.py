@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rasp_lab.beds.contract import SHARE, SPACES, WORLDS, play
-from rasp_tuner import Float, Int, Tuner
+from rasp_lab.beds.contract import SHARE, WORLDS, play
+from rasp_tuner import Int, Tuner
 
 STEPS = 120
 ALLOWANCE = 6.0  # of a new tuner, in steps of the default's cost

@@ -402,7 +402,7 @@ def test_explain_says_what_ran():
     t, s = taught()
     t.tell(s.id, GOOD, {"timeout_s": 2.5, "pool": 16})
     why = t.explain(s.id)
-    assert f"Other settings ran: pool=16, timeout_s=2.5, codec={s.params['codec']}." in why.details
+    assert f"with other settings: pool=16, timeout_s=2.5, codec={s.params['codec']}" in str(why)
     why.ran["pool"] = 1  # a copy
     assert t.explain(s.id).ran["pool"] == 16
     assert Tuner.from_bytes(t.to_bytes()).explain(s.id) == t.explain(s.id)

@@ -24,8 +24,7 @@ def test_an_explanation_without_names_says_what_it_can():
 def test_an_explanation_says_what_ran_if_it_was_something_else():
     ran = {"pool": 8, "rate": 1 / 3, "codec": None}
     why = Explanation("hint", path="fast", error=0.5, ran=ran)
-    assert why.details == ("Other settings ran: pool=8, rate=0.333333, codec=None.",)
-    assert str(why).endswith("It came to an objective of 0.5.")
+    assert str(why).endswith("It came to an objective of 0.5 with other settings: pool=8, rate=0.333333, codec=None.")
 
 
 def test_an_answered_explanation_keeps_everything_else():

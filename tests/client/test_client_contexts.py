@@ -42,9 +42,10 @@ def test_a_fallback_finds_the_recommendation_of_the_same_text():
     known = RecommendationCache({"x": 0.0})
     known.remember({"region": "eu", "qps": 1.0, "hot": True}, {"x": 1.0})
     known.remember({"region": "us", "qps": 1.0, "hot": True}, {"x": 2.0})
-    assert known.best({"region": "eu", "qps": 1.1, "hot": False}) == {"x": 1.0}
+    assert known.best({"region": "eu", "qps": 1.1, "hot": True}) == {"x": 1.0}
     assert known.best({"region": "us", "qps": 0.9, "hot": True}) == {"x": 2.0}
-    assert known.best({"region": None, "qps": 1.0, "hot": True})["x"] in (1.0, 2.0)
+    assert known.best({"region": None, "qps": 1.0, "hot": True}) == {"x": 0.0}  # neither of the two
+    assert known.best({"region": "eu", "qps": 50.0, "hot": True}) == {"x": 0.0}  # nothing is known of such a load
 
 
 def test_the_command_line(server, client, monkeypatch, tmp_path):

@@ -174,7 +174,7 @@ def test_what_waits_for_a_person_is_shown_and_decided(admin, service):
         (one,) = admin.ok("list_waiting", study="careful")["waiting"]
         assert one["changes"] == {"n": [8, one["params"]["n"]]}
         assert one["runs"] == {"n": 8}
-        assert one["words"].startswith("Changed: n=")
+        assert one["words"].startswith("Runs n=")
         done = admin.ok("refuse", study="careful", waiting=one["id"], hours=2.0)
         assert done == {"study": "careful", "waiting": one["id"], "status": "refused"}
         study.tell(study.ask().id, {"ms": 10.0})

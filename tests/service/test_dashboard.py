@@ -157,7 +157,7 @@ def test_the_table_shows_what_ran(tab, client):
     expect(newest).to_contain_text("78.25")
     press(newest.get_by_role("button", name="Why"))
     words = page.locator("tr.words:not([hidden])")
-    expect(words).to_contain_text("Other settings ran: pool=1, t=9.75.")
+    expect(words).to_contain_text("with other settings: pool=1, t=9.75.")
     expect(words).to_contain_text("Suggested, but not run: pool ")
 
 

@@ -37,7 +37,7 @@ def test_what_ran_is_learned_and_shown(web):
     seen = shown(web, "s0")
     assert seen["params"] == STUDY["default"]
     assert seen["ran"] == seen["why"]["ran"] == {"pool": 16, "t": 1.0}
-    assert "Other settings ran: pool=16, t=1." in seen["explanation"]
+    assert "with other settings: pool=16, t=1." in seen["explanation"]
     assert web.get("/v1/studies/web/history").json()["series"]["param:pool"]["mean"] == [16.0]
     s = ask(web)
     tell(web, s["id"])

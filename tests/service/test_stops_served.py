@@ -66,7 +66,7 @@ def test_a_bound_is_on_record_and_told_once(web):
     assert post(web, "tell", **{**told, "stopped": False}).status_code == 409
     shown = web.get(f"/v1/studies/web/suggestions/{own['id']}").json()
     assert shown["stopped"] is True
-    assert "ended there" in shown["explanation"]
+    assert any("ended there" in one for one in shown["details"])
     assert post(web, "partial", id=own["id"], metrics={"p99_ms": 1.0}).status_code == 409
 
 

@@ -58,7 +58,7 @@ def test_the_end_says_what_was_saved_while_tuning(tmp_path: Path) -> None:
     tuner = Tuner.load(tmp_path / "ways" / "tuner.rasp")
     assert result.savings == str(tuner.savings())
     assert f"while tuning: {result.savings}" in str(result)
-    assert "saved" in result.savings
+    assert "measured against" in result.savings  # while it looks for the best it may well lose
     assert "Beside every suggestion the default runs" in (tmp_path / "ways" / "report.html").read_text()
 
 
@@ -66,9 +66,9 @@ def test_a_study_that_goes_on_has_learned_the_controls(tmp_path: Path) -> None:
     machine = Machine()
     tuned(tmp_path, 6, machine)
     before = Tuner.load(tmp_path / "ways" / "tuner.rasp").savings()
-    tuned(tmp_path, 7, machine)
+    tuned(tmp_path, 12, machine)
     after = Tuner.load(tmp_path / "ways" / "tuner.rasp").savings()
-    assert after.steps == before.steps + 1
+    assert after.steps > before.steps
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:

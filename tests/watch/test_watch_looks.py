@@ -65,11 +65,11 @@ def test_without_looks_it_runs_to_the_end(plans):
 def test_looks_see_only_the_part_of_the_window_that_is_over(plans):
     ranges = {"query": "avg_over_time(loss[{window}])"}
     plans.prometheus.answers["avg_over_time(loss[1000ms])"] = 10.0
-    watch(plans.study(**LOOKING, **PLANS, metrics={"loss": ranges}), steps=2, folder=plans.out)
+    watch(plans.study(**LOOKING, **PLANS, metrics={"loss": ranges}), steps=6, folder=plans.out)
     asked = [query for query in plans.prometheus.asked if query.startswith("avg_over_time")]
     parts = [int(query.removeprefix("avg_over_time(loss[").removesuffix("ms])")) for query in asked]
-    assert parts.count(1000) == 2
-    assert len(parts) > 4
+    assert parts.count(1000) == 6
+    assert len(parts) > 8
     assert all(90 <= part <= 1000 for part in parts)
 
 

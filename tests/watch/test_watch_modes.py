@@ -138,13 +138,13 @@ def spendthrift(world, **more):
     steps = iter(range(1, 1000))
 
     def loss():
-        found = 20.0 + 10.0 * math.log(world.x / (40 if world.load > 500.0 else 4)) ** 2
+        found = 20.0 + 40.0 * math.log(world.x / (40 if world.load > 500.0 else 4)) ** 2
         world.load = 900.0 if next(steps) // 3 % 2 else 100.0
         return found
 
     world.prometheus.answers["loss"], world.load = loss, 100.0
     (world.folder / "settings.json").write_text('{"x": 8}')
-    study = world.study(budget=0.001, holdout=0, knobs={"x": "int:1..64:log"}, default={"x": 8}, **more)
+    study = world.study(budget=0.003, holdout=0, knobs={"x": "int:1..64:log"}, default={"x": 8}, **more)
     watch(study, mode="shadow", steps=5, folder=world.out)
     return study
 

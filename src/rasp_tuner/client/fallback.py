@@ -30,6 +30,9 @@ def is_fallback(id: str) -> bool:
     return id.startswith(FALLBACK_PREFIX)
 
 
+LEAST_SPREAD = 0.1  # of a context's level: as much may it differ, however equal all were so far
+
+
 class RecommendationCache:
     """The default, and the latest recommendation for each of a bounded number of contexts; thread-safe."""
 
@@ -61,7 +64,10 @@ class RecommendationCache:
     def _alike(self, where: Array, other: Array) -> bool:
         """Whether two contexts are one situation, by the spread of all that are remembered."""
         seen = np.array([known for known, _ in self._recommended if known.shape == where.shape])
-        return bool(ContextMetric.of(seen, float(len(seen))).likeness(where, other[None], None)[0] >= ALIKE)
+        metric = ContextMetric.of(seen, float(len(seen)))
+        least = LEAST_SPREAD * np.abs(metric.median)  # a few contexts may be equal by chance
+        metric = metric._replace(deviation=np.maximum(metric.deviation, least))
+        return bool(metric.likeness(where, other[None], None)[0] >= ALIKE)
 
     def _nearest(self, where: Array) -> int | None:
         """The index of the context most like this one, the newest on a tie."""

@@ -46,7 +46,6 @@ def details(why: "Explanation") -> list[str]:
         _knobs(why),
         _situation(why),
         "" if why.seen is None else str(why.seen),
-        "" if why.ran is None else f"Other settings ran: {', '.join(map(_setting, why.ran.items()))}.",
         f"The forecast rests mostly on {why.expert}." if why.predicted is not None and len(why.gate) > 1 else "",
         "The metric is compared by factors, not by differences." if why.scale == "log" else "",
         _learned(why),
@@ -117,7 +116,8 @@ def _how_sure(why: "Explanation") -> str:
     if why.failure is not None:
         told.append(f"it failed: {' '.join(why.failure.split()) or 'no reason given'}")
     elif why.path != "pending":
-        told.append(f"it came to {why.metric or 'an objective of'} {_own(why, why.error)}")
+        ran = "" if why.ran is None else f" with other settings: {', '.join(map(_setting, why.ran.items()))}"
+        told.append(f"it came to {why.metric or 'an objective of'} {_own(why, why.error)}{ran}")
     if not told:
         return "How good it is will be known once it has run."
     words = "; ".join(told)

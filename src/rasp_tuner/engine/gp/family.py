@@ -20,6 +20,7 @@ from rasp_tuner.core.common_constants import (
     EARLY_SAMPLES,
     FADING_SAMPLES,
     FEWEST_SAMPLES,
+    LIKELY,
     ODD_DEVIATIONS,
     RECENT_STEPS,
 )
@@ -168,7 +169,7 @@ class GpFamily:
         same = (stored["points"] == point).all(axis=1)
         self._note_reach(trial, context, same)
         if belief is not None:
-            row = self._row_of(same, belief.similar(), trial.failed, losses)
+            row = self._row_of(same, belief.similar(), trial.failed)
             if forecast is not None and not trial.failed:
                 gap = float(losses @ s["weights"]) - forecast.mean
                 odd = min(abs(gap) / math.sqrt(max(forecast.variance + belief.noise, 1e-300)), LARGEST) ** 2
@@ -268,17 +269,17 @@ class GpFamily:
         self._any_failed = bool(state["failed"].any())
         self._fit, self._kept = None, np.full(self._stored.count, -1, dtype=np.int64)
 
-    def _row_of(self, same: NDArray[np.bool_], kc: Array, failed: bool, losses: Array) -> int:
-        """The row that a sample joins: the same point [n] in the same context, and the most like it; -1 if none is.
+    def _row_of(self, same: NDArray[np.bool_], kc: Array, failed: bool) -> int:
+        """The latest row that a sample joins: the same point [n] in the same context; -1 if there is none.
 
-        So a sample does not join an outlier that came before it.
+        One that is taken for an outlier is joined only where there is no other.
         """
         s, rows = self._stored, np.flatnonzero(same & (kc > SAME_CONTEXT))
         if len(rows) and (failed or self._any_failed):
             rows = rows[s["failed"][rows] == failed]
-        if len(rows) <= 1:
-            return int(rows[0]) if len(rows) else -1
-        return int(rows[np.abs((s["losses"][rows] - losses) @ self._state["weights"]).argmin()])
+        if len(rows) > 1 and (trusted := s["trust"][rows] > LIKELY).any():
+            rows = rows[trusted]
+        return int(rows[s["times"][rows].argmax()]) if len(rows) else -1
 
     def _join(self, row: int, context: Array, losses: Array, now: float, measured: bool) -> None:
         """One more sample of a row, which becomes the last one; repeats scatter by noise and by what time moves."""
