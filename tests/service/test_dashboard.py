@@ -45,6 +45,7 @@ def tab(browser, server):
 
     yield make
     for made in tabs:
+        made.page.unroute_all(behavior="wait")  # pages ask again and again: no answer may be under way at the end
         made.context.close()
 
 
@@ -333,7 +334,7 @@ def test_the_list_is_sorted_and_turned_by_the_server(tab):
     page.get_by_role("button", name="Next").click()
     page.get_by_label("Find a study").fill("we")
     expect(page.locator(".studies li")).to_have_count(1)
-    page.unroute_all(behavior="wait")  # the page asks again and again: no answer may be under way at the end
+    page.unroute_all(behavior="wait")
     assert asked[0] == "limit=50&offset=0&sort=recent&find="
     assert "limit=50&offset=0&sort=gain&find=" in asked
     assert "limit=50&offset=50&sort=gain&find=" in asked
