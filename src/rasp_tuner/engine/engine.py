@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import NOISE_DEVIATIONS
 from rasp_tuner.core.context_bounds import ContextBounds
 from rasp_tuner.core.context_metric import ALIKE, ContextMetric
 from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
@@ -357,14 +356,9 @@ class Engine:
         return bool(ledger.allows(price, after - before, bill.spent - bill.earned + DEVIATIONS * before))
 
     def _audited(self, belief: Belief, choice: Choice) -> Choice:
-        """The choice; or the default, if its measured cost asks for that, unless own steps surely gained."""
-        share, bill = self.settings.budget if self._is_measured else None, self._bill()
-        if (
-            bill is not None
-            and bill.spent - bill.earned + NOISE_DEVIATIONS * self.wider * math.sqrt(bill.variance) < 0.0
-        ):
-            return choice
-        why = None if share is None or self._at_default(choice.point) else self._measured.needs_default(share)
+        """The choice; or the default, if its measured cost asks for that."""
+        share = self.settings.budget if self._is_measured and not self._at_default(choice.point) else None
+        why = None if share is None else self._measured.needs_default(share, self._bill(), self.wider)
         return choice if why is None else Choice(self.default, why, *predict_one(belief, self.default))
 
     @property

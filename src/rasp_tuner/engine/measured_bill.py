@@ -33,7 +33,7 @@ from rasp_tuner.core.common_constants import NOISE_DEVIATIONS
 from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
 from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.engine.budget import MOST_PRICE, START_STEPS
-from rasp_tuner.engine.family import Trial
+from rasp_tuner.engine.family import Bill, Trial
 from rasp_tuner.engine.objective import Objective
 from rasp_tuner.engine.safety import Against
 from rasp_tuner.engine.stops import STAKE
@@ -142,8 +142,13 @@ class MeasuredBill:
         """What the bill may be less than its mean."""
         return min(self.deviation, MOST_DOUBT * share * START_STEPS)
 
-    def needs_default(self, share: float) -> str | None:
-        """Why the default should run now, of a budget of so large a share; None if anything may."""
+    def needs_default(self, share: float, bill: Bill | None, wider: float) -> str | None:
+        """Why the default should run now, of a budget of so large a share; None if anything may.
+
+        Where the model's own `bill` is surely a gain, its deviation `wider` than believed, nothing needs to be shown.
+        """
+        if bill is not None and bill.earned - bill.spent > NOISE_DEVIATIONS * wider * math.sqrt(bill.variance):
+            return None
         allowed = share * (START_STEPS + self.steps + 1.0)
         left = allowed - self.mean
         if not self.after_runs:
