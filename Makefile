@@ -24,7 +24,7 @@ help: ## list the targets
 
 setup: $(READY) ## install everything into .venv (about 2 GB)
 
-setup-core: $(CORE) ## install what a change of space/, core/ or engine/ needs into .venv (under 300 MB)
+setup-core: $(CORE) ## install what a change of space/ or engine/ needs into .venv (under 300 MB)
 
 $(VENV): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rasp-tuner needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'

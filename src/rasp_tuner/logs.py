@@ -28,12 +28,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rasp_tuner.base.checks import BLANKS, number, show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.contexts import Category, ContextKind, Name
-from rasp_tuner.core.checks import BLANKS, number, show
-from rasp_tuner.core.context_encoder import ContextEncoder, KindEncoder
-from rasp_tuner.core.csv_file import read_csv
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.contexts.context_encoder import ContextEncoder, KindEncoder
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.files.csv_file import read_csv
 from rasp_tuner.space import Auto, Categorical, Float, Knob, Space
 
 Missing = Literal["refuse", "drop", "median"]

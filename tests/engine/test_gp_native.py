@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rasp_tuner import Bool, Categorical, Float, Int
-from rasp_tuner.core.context_metric import ContextMetric
+from rasp_tuner.contexts.context_metric import ContextMetric
 from rasp_tuner.engine.family import Prices
 from rasp_tuner.engine.gp import knobs as knobs_module
 from rasp_tuner.engine.gp import native_gp

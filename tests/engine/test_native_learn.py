@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import MOVING_LOOK_EVERY_STEPS

@@ -3,7 +3,7 @@ import pytest
 from teaching import teach
 
 from rasp_tuner import Float, Tuner
-from rasp_tuner.core.common_constants import RECENT_STEPS
+from rasp_tuner.base.common_constants import RECENT_STEPS
 from rasp_tuner.engine.kernel import choose, memory, native, pooled_prior
 from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import NARROW_WIDTH, box, minimisers

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rasp_tuner.page.words import duration_words, number_words
 from rasp_tuner.report.paired import effect, t_quantile
 from rasp_tuner.report.situations import clusters
-from rasp_tuner.report.words import duration_words, number_words
-from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.metric_sources import metric_of
+from rasp_tuner.tune.paired_comparison import Pair
 from rasp_tuner.tune.verdict import judge
 
 TIME = {"time_s": metric_of("time_s", "min")}

@@ -127,7 +127,7 @@ def run_bench(
             from rasp_lab.bench.domains.worlds import is_world
             from rasp_lab.bench.runner import memory_growth as heap
             from rasp_lab.bench.runner import protocol, run, suites
-            from rasp_tuner.core.snapshot import write
+            from rasp_tuner.files.snapshot import write
 
         if "list" in (agents, domains):
             typer.echo("\n".join(sorted(registry.AGENTS) if agents == "list" else list(worlds.DOMAINS)))

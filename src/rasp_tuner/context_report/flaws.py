@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.context_report.likelihood import NOISES, drifting, errors_left, log_likelihoods, shape_of
 from rasp_tuner.context_report.shifts import MAX_FEATURES, distances, features_of, in_deviations, moving, standardised
-from rasp_tuner.core.context_metric import ContextMetric, squared_gaps
-from rasp_tuner.core.distance import pairwise_squares
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.contexts.context_metric import ContextMetric, squared_gaps
+from rasp_tuner.contexts.distance import pairwise_squares
 
 SAME_CORRELATION = 0.999  # correlation from which on two dimensions are one
 TREND_CORRELATION = 0.95  # rank correlation with time

@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from rasp_tuner.core.distance import pairwise_squares
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.distance import pairwise_squares
 
 NOISES = np.array([1e-4, 1e-3, 1e-2, 1e-1, 1.0])  # rival noise variances
 QUIETER_RATIOS = np.array(

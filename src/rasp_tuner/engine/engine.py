@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.context_bounds import ContextBounds
-from rasp_tuner.core.context_metric import ALIKE, ContextMetric
-from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.core.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
-from rasp_tuner.core.state_checks import Field, broken, checked, under
-from rasp_tuner.core.threads import one_thread
-from rasp_tuner.core.trusted_range import SHORT
+from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
+from rasp_tuner.base.state_checks import Field, broken, checked, under
+from rasp_tuner.base.threads import one_thread
+from rasp_tuner.base.trusted_range import SHORT
+from rasp_tuner.contexts.context_bounds import ContextBounds
+from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric
 from rasp_tuner.engine import intake, stops
 from rasp_tuner.engine.budget import DEVIATIONS, MOST_PRICE, BudgetLedger
 from rasp_tuner.engine.evidence import log_mean
@@ -46,6 +45,7 @@ from rasp_tuner.engine.scale import FIRST_LOOK, due
 from rasp_tuner.engine.settings import EngineSettings
 from rasp_tuner.engine.trials import Trials, trials_of
 from rasp_tuner.engine.unit_watch import SURPRISING_DEVIATIONS, UnitWatch, described_changes
+from rasp_tuner.optimizer.optimizer import FAILED_ERROR, Expected, LearnResult, Proposal, Samples, Stateful
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Budget, Explanation, Margin, Metric, Slots, Why
 

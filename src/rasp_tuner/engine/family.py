@@ -4,8 +4,8 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Samples, Stateful
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.optimizer.optimizer import Samples, Stateful
 from rasp_tuner.types import Slots
 
 

@@ -13,15 +13,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.common_constants import LIKELY
-from rasp_tuner.core.metric_table import MetricTable
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected, LearnResult, Proposal
-from rasp_tuner.core.state_checks import Field, checked, under
+from rasp_tuner.base.common_constants import LIKELY
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import Field, checked, under
 from rasp_tuner.engine.engine import Engine
 from rasp_tuner.engine.limits import LimitModel
 from rasp_tuner.engine.safety import PROVEN
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.optimizer.metric_table import MetricTable
+from rasp_tuner.optimizer.optimizer import Expected, LearnResult, Proposal
 from rasp_tuner.space import Layout
 from rasp_tuner.types import KEPT, Margin, Metric, Why
 

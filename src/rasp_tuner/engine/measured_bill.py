@@ -29,9 +29,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import NOISE_DEVIATIONS
-from rasp_tuner.core.numerics import LARGEST, SMALLEST, Array
-from rasp_tuner.core.state_checks import MOST_SAMPLES, Field, checked
+from rasp_tuner.base.common_constants import NOISE_DEVIATIONS
+from rasp_tuner.base.numerics import LARGEST, SMALLEST, Array
+from rasp_tuner.base.state_checks import MOST_SAMPLES, Field, checked
 from rasp_tuner.engine.budget import MOST_PRICE, START_STEPS
 from rasp_tuner.engine.family import Bill, Trial
 from rasp_tuner.engine.objective import Objective

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.state_checks import Field
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.state_checks import Field
 from rasp_tuner.engine.family import Trial
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Dims, Places

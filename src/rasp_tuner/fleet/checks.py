@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.core.context_encoder import ContextEncoder
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_encoder import ContextEncoder
 from rasp_tuner.engine.kernel.masks import Flags
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidValue

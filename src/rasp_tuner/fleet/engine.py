@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from rasp_tuner.core.context_metric import z_of_many
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import z_of_many
 from rasp_tuner.engine import intake
 from rasp_tuner.engine.engine import SCALE_SAMPLES
 from rasp_tuner.engine.kernel.batch import Beliefs, VersusDefault

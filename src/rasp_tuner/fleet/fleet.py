@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.checks import show, whole
-from rasp_tuner.core.context_encoder import Schema, context_encoder
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.threads import methods_on_one_thread
+from rasp_tuner.base.checks import show, whole
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.threads import methods_on_one_thread
+from rasp_tuner.contexts.context_encoder import Schema, context_encoder
 from rasp_tuner.engine.engine import EARLY_FAILURES
 from rasp_tuner.engine.kernel import belief
 from rasp_tuner.engine.kernel.batch import Beliefs

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import MOST_DIGITS, MOST_LEVELS, Float, Int, Knob, Space
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.state_checks import broken, checked
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import broken, checked
 from rasp_tuner.engine.kernel.draws import DrawKeys, draws
 from rasp_tuner.engine.kernel.state import FIELDS, LARGEST_LEVEL_VARIANCE, LEAST_UNIT, Dims, Places, sizes
 from rasp_tuner.fleet.records import GIVEN, LOCATED

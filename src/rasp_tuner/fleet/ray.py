@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.checks import whole
-from rasp_tuner.core.context_encoder import Schema, context_encoder
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.checks import whole
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_encoder import Schema, context_encoder
 from rasp_tuner.engine.kernel.state import Places
 from rasp_tuner.errors import InvalidSpace, InvalidValue
+from rasp_tuner.files import snapshot
 from rasp_tuner.fleet import fleet_file, single
 from rasp_tuner.fleet.build import MOST_TUNERS, Plan, blank
 from rasp_tuner.fleet.checks import Checks

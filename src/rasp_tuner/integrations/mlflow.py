@@ -17,7 +17,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from rasp_tuner.core.checks import number, show
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.errors import InvalidValue, MissingExtra
 from rasp_tuner.tuner import Tuner
 

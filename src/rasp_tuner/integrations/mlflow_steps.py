@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from rasp_tuner.core import snapshot
-from rasp_tuner.core.step_record import MOST_STEPS
 from rasp_tuner.errors import RaspError
+from rasp_tuner.files import snapshot
+from rasp_tuner.records.step_record import MOST_STEPS
 from rasp_tuner.tuner import Tuner
 
 log = logging.getLogger("rasp_tuner")

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.client import Client, ServerUnavailable, Study, UnknownStudy
-from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.flags import AS_DEFAULT, LEASE_S, MOST_LEASES, VALUE, outcome, readings
 from rasp_tuner.errors import InvalidSpace, InvalidValue, MissingExtra, RaspError
+from rasp_tuner.feature_flags import AS_DEFAULT, LEASE_S, MOST_LEASES, VALUE, outcome, readings
 from rasp_tuner.tuner import Tuner
 
 try:

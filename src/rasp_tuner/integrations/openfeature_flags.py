@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rasp_tuner.client import Study, is_fallback
-from rasp_tuner.core.flags import AS_DEFAULT, EXPLORING, MOST_LEASES, NOT_ASKED, Outcome, known_context, reason_for
 from rasp_tuner.errors import AlreadyAnswered, ExpiredSuggestion, InvalidValue
+from rasp_tuner.feature_flags import AS_DEFAULT, EXPLORING, MOST_LEASES, NOT_ASKED, Outcome, known_context, reason_for
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Suggestion
 

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.context_encoder import Schema
+from rasp_tuner.base.checks import show
+from rasp_tuner.contexts.context_encoder import Schema
 from rasp_tuner.errors import ExpiredSuggestion, InvalidSpace, InvalidValue, MissingExtra
 from rasp_tuner.space import Float, Params, Value
 from rasp_tuner.tuner import BUDGET, Context, Tuner

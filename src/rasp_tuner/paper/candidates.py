@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.paper.surrogate import Prediction
 
 

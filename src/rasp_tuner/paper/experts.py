@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rasp_tuner.core.numerics import EPSILON, LARGEST, Array
-from rasp_tuner.core.state_checks import Field, checked
+from rasp_tuner.base.numerics import EPSILON, LARGEST, Array
+from rasp_tuner.base.state_checks import Field, checked
 from rasp_tuner.paper.surrogate import Batch, Prediction, Retrieval
 
 # torch.optim's Adam would stall the first emergency for seconds while it loads the compiler it may need

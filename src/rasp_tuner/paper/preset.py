@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rasp_tuner.core.checks import number, show
-from rasp_tuner.core.metric_table import MetricTable
-from rasp_tuner.core.numerics import MOMENTUM
-from rasp_tuner.core.preset import Metrics, PresetKind, Settings
+from rasp_tuner.base.checks import number, show
+from rasp_tuner.base.numerics import MOMENTUM
 from rasp_tuner.errors import InvalidSpace
+from rasp_tuner.optimizer.metric_table import MetricTable
+from rasp_tuner.optimizer.preset import Metrics, PresetKind, Settings
 from rasp_tuner.paper.adaptation import ANOMALY_THRESHOLD, DISAGREEMENT_THRESHOLD, HybridAdaptation, ReplayBuffer
 from rasp_tuner.paper.algorithm import PaperOptimizer
 from rasp_tuner.paper.candidates import CandidatePolicy

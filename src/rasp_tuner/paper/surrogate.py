@@ -6,8 +6,8 @@ d parameters, d_c context dimensions, d_p prompt dimensions, K retrieved slots, 
 from dataclasses import dataclass
 from typing import Protocol
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Stateful
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.optimizer.optimizer import Stateful
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.checks import show
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Optimizer
+from rasp_tuner.base.checks import show
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.errors import InvalidValue
+from rasp_tuner.optimizer.optimizer import Optimizer
 from rasp_tuner.policy.evaluate import Value, read_context, walk
 from rasp_tuner.policy.report import PolicyLoss, PolicyReport
 from rasp_tuner.policy.tree import Column, Node, grow, leaves_of

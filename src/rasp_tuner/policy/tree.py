@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.policy.evaluate import Value, holds
 
 LEAST_CONTEXTS = 2  # in a leaf

@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core import html_page
-from rasp_tuner.core.ledger import Ledger
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Optimizer
-from rasp_tuner.core.step_record import StepRecord
-from rasp_tuner.core.versus_default import ForecastLedger, StepForecast, VersusDefault, believed_deviation
-from rasp_tuner.report.axes import jitter, place_of, places_of
-from rasp_tuner.report.charts import Point, knob_steps, running_gain, shares, timeline
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.gain.versus_default import ForecastLedger, StepForecast, VersusDefault, believed_deviation
+from rasp_tuner.optimizer.optimizer import Optimizer
+from rasp_tuner.page import html_page
+from rasp_tuner.page.axes import jitter, place_of, places_of
+from rasp_tuner.page.charts import Point, knob_steps, running_gain, shares, timeline
+from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
+from rasp_tuner.page.words import number_words, settings_words
+from rasp_tuner.records.ledger import Ledger
+from rasp_tuner.records.step_record import StepRecord
 from rasp_tuner.report.history import History, Row
 from rasp_tuner.report.looks import Looks
-from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
 from rasp_tuner.report.return_section import return_section
-from rasp_tuner.report.seen import SeenBefore
 from rasp_tuner.report.situation_gains import SituationGain, expected_words, knob_words
 from rasp_tuner.report.situations import some_of
 from rasp_tuner.report.steps import Names
-from rasp_tuner.report.words import number_words, settings_words
+from rasp_tuner.report.visits_on_record import SeenBefore
 from rasp_tuner.space import Auto, Knob, Params
 from rasp_tuner.types import Margin, Metric
 

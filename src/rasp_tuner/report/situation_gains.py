@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.checks import printable
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Expected
-from rasp_tuner.core.versus_default import NORMAL_90, WIDTH, Gain, believed_deviation, share_of
+from rasp_tuner.base.checks import printable
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.gain.versus_default import NORMAL_90, WIDTH, Gain, believed_deviation, share_of
+from rasp_tuner.optimizer.optimizer import Expected
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.report.situations import context_words, grouped
-from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Auto, Knob, Params
 from rasp_tuner.types import Margin
 

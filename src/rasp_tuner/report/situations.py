@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.report.words import number_words
+from rasp_tuner.page.words import number_words
 from rasp_tuner.space import Params
 
 MOST_SITUATIONS = 8  # beyond that, similar ones are joined

@@ -4,7 +4,7 @@ import ipaddress
 import time
 from dataclasses import dataclass
 
-from rasp_tuner.core.flags import LEASE_S
+from rasp_tuner.feature_flags import LEASE_S
 
 
 @dataclass(frozen=True, slots=True)

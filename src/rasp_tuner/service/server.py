@@ -20,7 +20,14 @@ import uvicorn
 from sqlalchemy.exc import OperationalError
 
 from rasp_tuner.errors import RaspError
-from rasp_tuner.service.folder import DATABASE, database_lock, folder_lock, make_folder, sqlite_file, warn_if_open
+from rasp_tuner.service.data_folder_lock import (
+    DATABASE,
+    database_lock,
+    folder_lock,
+    make_folder,
+    sqlite_file,
+    warn_if_open,
+)
 from rasp_tuner.service.http.application import LOOPBACK, Application, create_app
 from rasp_tuner.service.http.connection import HttpConnection
 from rasp_tuner.service.http.origins import Origins

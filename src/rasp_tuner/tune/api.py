@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.errors import JournalError, RaspError, SnapshotFileError, TuningStopped
-from rasp_tuner.report.words import settings_words
+from rasp_tuner.files import snapshot
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Knob, Value
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tune.changed_space import may_go_on
 from rasp_tuner.tune.context_sources import ContextValue
-from rasp_tuner.tune.final import compare, pairs_each
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.measure import placeholder_values, runner_of
+from rasp_tuner.tune.paired_comparison import compare, pairs_each
 from rasp_tuner.tune.playoff import play_off
 from rasp_tuner.tune.process import leftovers
 from rasp_tuner.tune.progress import Progress

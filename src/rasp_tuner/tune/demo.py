@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rasp_tuner.core import snapshot
+from rasp_tuner.files import snapshot
 from rasp_tuner.tune.api import run_study
 from rasp_tuner.tune.result import TuneResult
 from rasp_tuner.tune.study import Limits, build_study

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rasp_tuner.report.words import duration_words, settings_words
+from rasp_tuner.page.words import duration_words, settings_words
 from rasp_tuner.space import Auto, Categorical, Float, Int, Knob, PowerOfTwo
 from rasp_tuner.study_file.template import as_text
 from rasp_tuner.tune.api import FOLDER
-from rasp_tuner.tune.final import LEAST_PAIRS, USUAL_PAIRS
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
 from rasp_tuner.tune.measure import placeholder_values, runner_of
+from rasp_tuner.tune.paired_comparison import LEAST_PAIRS, USUAL_PAIRS
 from rasp_tuner.tune.study import Limits, TuneStudy
 
 NAMES_SHOWN = 5

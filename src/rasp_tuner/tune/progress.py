@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from rasp_tuner.report.words import duration_words, number_words, settings_words
+from rasp_tuner.page.words import duration_words, number_words, settings_words
 from rasp_tuner.tune.loop import Run, Session
 from rasp_tuner.tune.study import Limits
 

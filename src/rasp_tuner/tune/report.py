@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from rasp_tuner.core import html_page
-from rasp_tuner.report.axes import jitter, place_of, places_of
-from rasp_tuner.report.charts import Point, forest, knob_panel, timeline
+from rasp_tuner.page import html_page
+from rasp_tuner.page.axes import jitter, place_of, places_of
+from rasp_tuner.page.charts import Point, forest, knob_panel, timeline
+from rasp_tuner.page.parts import PAGE_STYLE, key, settings_table, tiles
+from rasp_tuner.page.words import duration_words, number_words, settings_words, value_words
 from rasp_tuner.report.paired import METHOD
-from rasp_tuner.report.pieces import PAGE_STYLE, key, settings_table, tiles
-from rasp_tuner.report.words import duration_words, number_words, settings_words, value_words
 from rasp_tuner.space import Knob, Params
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY, Run
 from rasp_tuner.tune.result import TuneResult, headline

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.report.paired import METHOD
-from rasp_tuner.report.words import settings_words
 from rasp_tuner.space import Params
-from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.loop import Run, Session
+from rasp_tuner.tune.paired_comparison import Pair
 from rasp_tuner.tune.situations import Situation
 from rasp_tuner.tune.study import TuneStudy
 from rasp_tuner.tune.verdict import Verdict, is_ahead, judge, ratio_words

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core.checks import show, whole
+from rasp_tuner.base.checks import show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.space import Knob, MaxChange, Params, Space
 from rasp_tuner.study_file import template

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rasp_tuner.core.versus_default import LEVEL
+from rasp_tuner.gain.versus_default import LEVEL
+from rasp_tuner.page.words import number_words
 from rasp_tuner.report.paired import Effect, effect
-from rasp_tuner.report.words import number_words
-from rasp_tuner.tune.final import Pair
 from rasp_tuner.tune.metric_sources import MetricSource
+from rasp_tuner.tune.paired_comparison import Pair
 from rasp_tuner.types import KEPT
 
 Outcome = Literal["better", "same", "worse", "default", "untested"]

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from rasp_tuner.errors import JournalError, SinkFailed
-from rasp_tuner.report.words import settings_words
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.watch.memory import Memory
 from rasp_tuner.watch.sinks import Sink

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.errors import JournalError, SnapshotError, SnapshotFileError
+from rasp_tuner.files import snapshot
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.watch.state import WatchState

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from rasp_tuner.base.checks import number, show
 from rasp_tuner.contexts import Category, ContextKind, Flag, Name, Number, TimeOfDay, Weekday
-from rasp_tuner.core.checks import number, show
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.study_file.fields import check_fields
 from rasp_tuner.study_file.template import fill, placeholders

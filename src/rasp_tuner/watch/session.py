@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rasp_tuner.core import snapshot
 from rasp_tuner.engine.budget import START_STEPS
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed, SnapshotFileError
-from rasp_tuner.report.words import settings_words
+from rasp_tuner.files import snapshot
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.watch.delivery import Delivery
 from rasp_tuner.watch.memory import Memory
+from rasp_tuner.watch.messages import gain_words, status, step_words
 from rasp_tuner.watch.step import Stepper
 from rasp_tuner.watch.study import Mode, WatchStudy
-from rasp_tuner.watch.words import gain_words, status, step_words
 
 log = logging.getLogger("rasp_tuner.watch")
 

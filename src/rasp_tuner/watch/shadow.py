@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rasp_tuner.core.optimizer import Expected
-from rasp_tuner.core.versus_default import NORMAL_90, WIDTH
+from rasp_tuner.gain.versus_default import NORMAL_90, WIDTH
+from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.types import Direction
 
 

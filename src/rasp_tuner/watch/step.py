@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rasp_tuner.errors import InvalidValue, NoData, QueryFailed, SinkFailed
-from rasp_tuner.report.words import settings_words
+from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.watch.delivery import Delivery
-from rasp_tuner.watch.judge import Levels, broken_limits, is_worse
+from rasp_tuner.watch.limit_breaks import Levels, broken_limits, is_worse
 from rasp_tuner.watch.looks import Ended, Looks
 from rasp_tuner.watch.memory import Memory
 from rasp_tuner.watch.reader import ContextValue, Reader, changed

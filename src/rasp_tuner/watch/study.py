@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from rasp_tuner.base.checks import number, show, whole
 from rasp_tuner.contexts import kind_json
-from rasp_tuner.core.checks import number, show, whole
 from rasp_tuner.errors import InvalidSpace
 from rasp_tuner.presets import BUDGET
 from rasp_tuner.space import Knob, MaxChange, Params, Space

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import SMALLEST, Array
+from rasp_tuner.base.numerics import SMALLEST, Array
 from rasp_tuner.engine.evidence import log_student
 from rasp_tuner.engine.family import Choice, Comparison, Forecast
 from rasp_tuner.engine.gp.bill import Bill

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.common_constants import (
+from rasp_tuner.base.common_constants import (
     CHANGE_IN_A_ROW,
     EARLY_SAMPLES,
     FADING_SAMPLES,
@@ -24,10 +24,9 @@ from rasp_tuner.core.common_constants import (
     ODD_DEVIATIONS,
     RECENT_STEPS,
 )
-from rasp_tuner.core.context_metric import ALIKE, ContextMetric, likeness
-from rasp_tuner.core.numerics import LARGEST, Array
-from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.core.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.base.numerics import LARGEST, Array
+from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, broken, checked
+from rasp_tuner.contexts.context_metric import ALIKE, ContextMetric, likeness
 from rasp_tuner.engine.family import Forecast, Prices, Trial
 from rasp_tuner.engine.gp.belief import GpBelief
 from rasp_tuner.engine.gp.bill import Bill
@@ -54,6 +53,7 @@ from rasp_tuner.engine.gp.native_gp import closest
 from rasp_tuner.engine.gp.posterior import ContextPosterior
 from rasp_tuner.engine.gp.rows import ROW_ARRAYS, StoredRows
 from rasp_tuner.engine.gp.search import point_keys
+from rasp_tuner.optimizer.optimizer import Samples
 from rasp_tuner.space import Layout
 from rasp_tuner.types import Slots
 

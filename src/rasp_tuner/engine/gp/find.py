@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice
 from rasp_tuner.engine.gp.belief import AT_ONCE, BASELINE, GpBelief, Pair
 from rasp_tuner.engine.gp.knobs import MOST_FEW, SAME_LEVEL, Knobs

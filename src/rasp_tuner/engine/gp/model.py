@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES, RECENT_STEPS
-from rasp_tuner.core.context_metric import ContextMetric, likeness, squared_gaps, weighted
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES, RECENT_STEPS
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import ContextMetric, likeness, squared_gaps, weighted
 from rasp_tuner.engine.gp import native_gp
 from rasp_tuner.engine.gp.knobs import Knobs
 from rasp_tuner.engine.gp.native_gp import Features

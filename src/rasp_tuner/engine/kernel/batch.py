@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.draws import DrawKeys
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.masks import Flags

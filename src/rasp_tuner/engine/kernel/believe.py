@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import RECENT_STEPS
-from rasp_tuner.core.context_metric import ALIKE
-from rasp_tuner.core.numerics import SMALLEST, Array
+from rasp_tuner.base.common_constants import RECENT_STEPS
+from rasp_tuner.base.numerics import SMALLEST, Array
+from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.masks import (
     ALL_ROWS,

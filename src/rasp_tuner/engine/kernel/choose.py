@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.belief import Belief, Experts
 from rasp_tuner.engine.kernel.believe import LEAST_CURVATURE, box, minimisers
 from rasp_tuner.engine.kernel.masks import ALL_ROWS, Flags, batch_progress, collapse_mask, row_max

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.batch import Expected, VersusDefault
 from rasp_tuner.engine.kernel.belief import length, places

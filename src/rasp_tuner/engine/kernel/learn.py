@@ -8,8 +8,8 @@ a        [B]     the curvature all situations of a tuner share
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES, FEWEST_SAMPLES, NORMAL_FROM_SAMPLES
-from rasp_tuner.core.numerics import LARGEST, Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES, FEWEST_SAMPLES, NORMAL_FROM_SAMPLES
+from rasp_tuner.base.numerics import LARGEST, Array
 from rasp_tuner.engine.kernel import memory, moving
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.believe import box, minimisers, refresh_now

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES, ODD_DEVIATIONS
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import EARLY_SAMPLES, ODD_DEVIATIONS
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.masks import (
     ALL_ROWS,
     BatchProgress,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.batch import Expected, HostBatch, VersusDefault
 from rasp_tuner.engine.kernel.belief import BeliefBuffer, length

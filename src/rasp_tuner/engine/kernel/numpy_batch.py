@@ -1,6 +1,6 @@
 """NumpyBatch: the reference in NumPy, on a state; what compiled code is compared with."""
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.batch import Expected, HostBatch, VersusDefault
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.believe import believe

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, EARLY_SAMPLES, FEWEST_SAMPLES
-from rasp_tuner.core.context_metric import ALIKE
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.common_constants import ABSURD_DEVIATIONS, EARLY_SAMPLES, FEWEST_SAMPLES
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.contexts.context_metric import ALIKE
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, chunks, collapse_mask, row_max, rows_where
 from rasp_tuner.engine.kernel.memory import seen_before, triangle

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.evidence import FARTHEST
 from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, assign_where, row_max
 from rasp_tuner.engine.kernel.state import NOISES, Dims, E, L, State

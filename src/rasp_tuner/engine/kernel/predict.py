@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel.belief import Belief, Experts
 from rasp_tuner.engine.kernel.masks import collapse_mask
 from rasp_tuner.engine.kernel.pooled_prior import log_student

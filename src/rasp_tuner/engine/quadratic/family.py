@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.optimizer import Samples
-from rasp_tuner.core.threads import one_thread
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.threads import one_thread
 from rasp_tuner.engine.family import Forecast, Prices, Trial
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.convert import from_family, to_family
@@ -20,6 +19,7 @@ from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
 from rasp_tuner.engine.quadratic.native_single import NativeBelief, NativeSingle
 from rasp_tuner.engine.quadratic.numpy_single import NumpyBelief, NumpySingle
+from rasp_tuner.optimizer.optimizer import Samples
 from rasp_tuner.types import Slots
 
 FIRST = np.zeros(1, dtype=np.int64)  # the place of the one tuner

@@ -5,7 +5,7 @@ Numbers pass through memory whose addresses are known: to look one up costs as m
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
 from rasp_tuner.engine.kernel.belief import BeliefBuffer, length, places
 from rasp_tuner.engine.kernel.choose import draws_needed

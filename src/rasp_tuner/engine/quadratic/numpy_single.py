@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rasp_tuner.core.numerics import Array
+from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.family import Choice, Comparison, Forecast, Trial
 from rasp_tuner.engine.kernel.belief import Belief
 from rasp_tuner.engine.kernel.believe import believe

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from rasp_tuner.core.flags import readings
+from rasp_tuner.feature_flags import readings
 from rasp_tuner.service import http_errors
 from rasp_tuner.service.http.list_response import list_response
 from rasp_tuner.service.http.peer_client import NotSent, PeerAnswer, PeerClient

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rasp_tuner.errors import InvalidValue
-from rasp_tuner.service.folder import DATABASE, make_private_file, sqlite_file
+from rasp_tuner.service.data_folder_lock import DATABASE, make_private_file, sqlite_file
 from rasp_tuner.service.json_codec import dumps_text
 from rasp_tuner.service.storage import migration, secure_delete
 from rasp_tuner.service.storage.locks import DatabaseTaken, share_with_servers

@@ -1,6 +1,6 @@
 """History: the data of a study's charts. Computed from events alone, bounded in size, saved with the snapshot.
 
-The gain of a step is what the tuner counted for it (core/versus_default.py): what the default was expected to give in
+The gain of a step is what the tuner counted for it (gain/versus_default.py): what the default was expected to give in
 the step's context, less what came. What nobody asked for has none.
 """
 
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.context_encoder import context_encoder
-from rasp_tuner.core.numerics import Array
-from rasp_tuner.core.regimes import RegimeTimeline
-from rasp_tuner.core.state_checks import under
-from rasp_tuner.core.versus_default import LATELY_STEPS, StepGain
+from rasp_tuner.base.numerics import Array
+from rasp_tuner.base.state_checks import under
+from rasp_tuner.contexts.context_encoder import context_encoder
+from rasp_tuner.contexts.regimes import RegimeTimeline
+from rasp_tuner.gain.versus_default import LATELY_STEPS, StepGain
 from rasp_tuner.service.study.definition import StudyDefinition
 from rasp_tuner.service.study.study_visits import StudyVisits
 from rasp_tuner.service.study.trace import LatestSteps, Trace, Window, bounded
