@@ -82,7 +82,7 @@ def reason_for(params: Params, default: Params, recommended: Params) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrackedOutcome:
     """What a tracked event says of a suggestion."""
 
     metrics: dict[str, float] | None  # None: it failed
@@ -90,14 +90,14 @@ class Outcome:
     variant: str | None = None  # the suggestion; None: that of the targeting key
 
 
-def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any]) -> Outcome:
+def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any]) -> TrackedOutcome:
     """The outcome in the details of an event; `named` is the metric in the event's name, if there is one.
 
     A study with one metric takes `value`, one with several takes each by its name. Texts, objects and booleans under
     other names are the application's own.
 
     >>> outcome(["p99_ms"], None, {"value": 181, "variant": "s7"})
-    Outcome(metrics={'p99_ms': 181.0}, failure='', variant='s7')
+    TrackedOutcome(metrics={'p99_ms': 181.0}, failure='', variant='s7')
     """
     known = list(metrics)
     variant, failed = (None if name in known else details.get(name) for name in (VARIANT, FAILED))
@@ -106,7 +106,7 @@ def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any
     if named is not None and named not in known:
         raise InvalidValue(f"metrics has no {show(named)}; this study has {show(known)}")
     if failed is not None and failed is not False:
-        return Outcome(None, _failure(failed), variant)
+        return TrackedOutcome(None, _failure(failed), variant)
     given = {name: details[name] for name in known if name in details}
     if VALUE not in known and details.get(VALUE) is not None:
         if named is None and len(known) > 1:
@@ -118,7 +118,7 @@ def outcome(metrics: Iterable[str], named: str | None, details: Mapping[str, Any
     others = {name: value for name, value in details.items() if name not in (*known, VALUE, VARIANT)}
     given |= {name: value for name, value in others.items() if _is_number(value)}
     same_names("metrics", given, known)
-    return Outcome({name: _metric(name, given[name]) for name in known}, variant=variant)
+    return TrackedOutcome({name: _metric(name, given[name]) for name in known}, variant=variant)
 
 
 def _metric(name: str, value: object) -> float:

@@ -37,7 +37,7 @@ from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
     from rasp_tuner.policy.report import PolicyReport
-    from rasp_tuner.report.situation_gains import Belief, SituationGain
+    from rasp_tuner.report.situation_gains import SituationGain, SituationOracle
     from rasp_tuner.report.visits_on_record import SeenBefore
 
 Context = RawContext
@@ -173,11 +173,11 @@ class TunerView:
         ]
         return situation_gains(self._belief(), found, decoded) if found and self._lineage.total else []
 
-    def _belief(self) -> "Belief":
-        from rasp_tuner.report.situation_gains import Belief
+    def _belief(self) -> "SituationOracle":
+        from rasp_tuner.report.situation_gains import SituationOracle
 
         metrics = self._optimizer.metrics
-        return Belief(
+        return SituationOracle(
             self._recommended,
             self._levels,
             self._optimizer.model.better,

@@ -41,7 +41,7 @@ class Field:
 MOMENTS = Field((2,), (-FINITE, 0.0), (FINITE, 1e201))  # mean and variance of a RunningEMA
 
 
-class Part(dict[str, Array]):
+class StatePart(dict[str, Array]):
     """Some arrays of a state by shorter names; `place` is what all their full names begin with."""
 
     def __init__(self, arrays: Mapping[str, Array], place: str) -> None:
@@ -49,10 +49,10 @@ class Part(dict[str, Array]):
         self.place = place
 
 
-def under(prefix: str, state: Mapping[str, Array]) -> Part:
+def under(prefix: str, state: Mapping[str, Array]) -> StatePart:
     """The arrays whose names begin with `prefix`, without it: what one part of a nested state was saved as."""
     found = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-    return Part(found, _place(state) + prefix)
+    return StatePart(found, _place(state) + prefix)
 
 
 def checked(state: Mapping[str, Array], fields: Mapping[str, Field], sizes: Sizes) -> dict[str, Array]:
@@ -110,4 +110,4 @@ def _shape_rule(rule: tuple[int | str, ...], sizes: Sizes) -> str:
 
 
 def _place(state: Mapping[str, Array]) -> str:
-    return state.place if isinstance(state, Part) else ""
+    return state.place if isinstance(state, StatePart) else ""

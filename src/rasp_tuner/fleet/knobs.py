@@ -21,7 +21,7 @@ _POWERS = np.array([float(f"1e{k}") for k in range(-MOST_DECIMALS, MOST_DECIMALS
 
 
 @dataclass(frozen=True)
-class Knobs:
+class ContinuousKnobs:
     """The knobs of a space that is as good as continuous."""
 
     space: Space

@@ -42,7 +42,7 @@ class LearnResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class LatestSamples:
     """The latest samples, oldest first."""
 
     contexts: Array  # [n, d_c]; of a long context a fixed random projection
@@ -96,7 +96,7 @@ class Model(Protocol):
     def slots(self) -> Slots:
         """The situations in memory, as copies."""
 
-    def recent(self) -> Samples:
+    def recent(self) -> LatestSamples:
         """The latest samples, as copies; none where their order is not kept."""
 
 

@@ -36,7 +36,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TrainingBatch:
     """n samples for a full update; each row has its own context and retrieved prompt."""
 
     points: Array  # [n, d] in the unit box
@@ -63,5 +63,5 @@ class Surrogate(Stateful, Protocol):
     def update_prompts_only(self, point: Array, seen: Retrieval, error: float) -> Array:
         """Fast path: better prompts [K, d_p] for the retrieved slots; shared state does not move."""
 
-    def update_full_emergency(self, batch: Batch) -> None:
+    def update_full_emergency(self, batch: TrainingBatch) -> None:
         """Slow path: move shared state to fit `batch`; prompts do not move."""

@@ -93,7 +93,7 @@ def knob_words(knobs: Mapping[str, float]) -> str:
     return told + (f"; {', '.join(idle)} no effect" if idle else "")
 
 
-class Belief(NamedTuple):
+class SituationOracle(NamedTuple):
     """What a tuner is asked here, of encoded contexts [d_c] and points [d]."""
 
     recommended: Callable[[Array], Array]
@@ -110,7 +110,7 @@ class Belief(NamedTuple):
 
 
 def situation_gains(
-    belief: Belief, contexts: Sequence[Array], decoded: Sequence[dict[str, Any]]
+    belief: SituationOracle, contexts: Sequence[Array], decoded: Sequence[dict[str, Any]]
 ) -> list[SituationGain]:
     """The situations that these contexts make up, the most frequent first."""
     points = _alike([belief.recommended(context) for context in contexts])
@@ -131,7 +131,7 @@ def situation_gains(
     return found
 
 
-def lost_without_context(belief: Belief, contexts: Sequence[Array], metric: str) -> Gain | None:
+def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], metric: str) -> Gain | None:
     """What one setting for all of these contexts would lose against the recommended ones, by forecast.
 
     The one setting is the best of those that are recommended somewhere. None where a share says nothing.
@@ -170,7 +170,7 @@ def _alike(points: Sequence[Array]) -> list[Array]:
     return found
 
 
-def gains_at(belief: Belief, context: Array, point: Array) -> dict[str, Gain]:
+def gains_at(belief: SituationOracle, context: Array, point: Array) -> dict[str, Gain]:
     """What a point is expected to gain on the default in a context, by metric."""
     levels, own = belief.levels(context, [belief.default, point])
     goals = [name for name in levels if belief.weights[name] > 0.0]
@@ -178,7 +178,7 @@ def gains_at(belief: Belief, context: Array, point: Array) -> dict[str, Gain]:
     return {name: _gain(levels[name], own[name], better, belief.signs[name], belief.scales[name]) for name in goals}
 
 
-def knob_shares(belief: Belief, context: Array, point: Array) -> dict[str, float]:
+def knob_shares(belief: SituationOracle, context: Array, point: Array) -> dict[str, float]:
     """The share of each knob that moved in what a point gains on the default, largest first; else {}."""
     places, at = {}, 0
     for name, knob in belief.knobs.items():

@@ -23,7 +23,7 @@ from rasp_tuner.tune.progress import Progress
 from rasp_tuner.tune.report import as_html
 from rasp_tuner.tune.result import TuneResult, conclude
 from rasp_tuner.tune.situations import situations_of
-from rasp_tuner.tune.study import Limits, TuneStudy, build_study
+from rasp_tuner.tune.study import StopRules, TuneStudy, build_study
 
 log = logging.getLogger("rasp_tuner.tune")
 
@@ -75,14 +75,14 @@ def tune(
         "repeats": repeats,
         "seed": seed,
     }
-    limits = Limits.parse({"steps": steps, "time": time, "final": final})
+    limits = StopRules.parse({"steps": steps, "time": time, "final": final})
     folder = Path(out) if out is not None else None
     return run_study(build_study(fields), limits, folder, fresh, Progress(quiet=quiet), function, readers)
 
 
 def run_study(
     study: TuneStudy,
-    limits: Limits,
+    limits: StopRules,
     folder: Path | None = None,
     fresh: bool = False,
     progress: Progress | None = None,
@@ -145,7 +145,7 @@ def _warn_of_noise(session: Session, progress: Progress) -> None:
     )
 
 
-def _finish(session: Session, limits: Limits, place: Path, progress: Progress) -> TuneResult:
+def _finish(session: Session, limits: StopRules, place: Path, progress: Progress) -> TuneResult:
     """The final comparison, then all files."""
     found = {} if limits.final_pairs == 0 else play_off(session, progress.play_off)
     situations = situations_of(session, found)

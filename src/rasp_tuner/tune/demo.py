@@ -9,7 +9,7 @@ import numpy as np
 from rasp_tuner.files import snapshot
 from rasp_tuner.tune.api import run_study
 from rasp_tuner.tune.result import TuneResult
-from rasp_tuner.tune.study import Limits, build_study
+from rasp_tuner.tune.study import StopRules, build_study
 
 LINES = 60_000  # of the log that is compressed, 1.7 MB
 STEPS, PAIRS = 24, 8
@@ -33,4 +33,6 @@ def tune_gzip(folder: Path) -> TuneResult | None:
             "inputs": (glob.escape(str(log)),),
         }
     )
-    return run_study(study, Limits.parse({"steps": STEPS, "time": None, "final": PAIRS}), folder / "gzip", fresh=True)
+    return run_study(
+        study, StopRules.parse({"steps": STEPS, "time": None, "final": PAIRS}), folder / "gzip", fresh=True
+    )

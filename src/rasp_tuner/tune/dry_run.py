@@ -11,12 +11,12 @@ from rasp_tuner.tune.api import FOLDER
 from rasp_tuner.tune.loop import AUTO_TIMEOUT, CONTROL_EVERY
 from rasp_tuner.tune.measure import placeholder_values, runner_of
 from rasp_tuner.tune.paired_comparison import LEAST_PAIRS, USUAL_PAIRS
-from rasp_tuner.tune.study import Limits, TuneStudy
+from rasp_tuner.tune.study import StopRules, TuneStudy
 
 NAMES_SHOWN = 5
 
 
-def plan_words(study: TuneStudy, limits: Limits, folder: Path | None = None) -> str:
+def plan_words(study: TuneStudy, limits: StopRules, folder: Path | None = None) -> str:
     """Everything that would happen, without doing it."""
     inputs = study.find_inputs()
     runner = runner_of(study)
@@ -76,7 +76,7 @@ def _limit_words(study: TuneStudy) -> str:
     return f"timeout   {limit}; then the command and all it started are ended, and the run counts as failed{stop}"
 
 
-def _length_words(limits: Limits, each: int, study: TuneStudy, inputs: int) -> str:
+def _length_words(limits: StopRules, each: int, study: TuneStudy, inputs: int) -> str:
     pairs = limits.final_pairs
     usual = f"{USUAL_PAIRS} pairs against the default, at least {LEAST_PAIRS} in each situation"
     compared = f"{pairs} pairs against the default in each situation" if pairs is not None else usual

@@ -10,14 +10,14 @@ import numpy as np
 from rasp_tuner.space import Params
 from rasp_tuner.tune.loop import Session
 from rasp_tuner.tune.measure import measure
-from rasp_tuner.tune.situations import Situation, nearest_situation
+from rasp_tuner.tune.situations import CaseGroup, nearest_situation
 
 LEAST_PAIRS = 6  # in a situation
 USUAL_PAIRS = 20  # in all situations together, unless the least is more
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PairedRun:
     """The default and the recommendation, run one after the other; None in the place of metrics: it failed."""
 
     situation: int
@@ -35,7 +35,7 @@ class _Planned:
     default_first: bool
 
 
-def pairs_each(situations: Sequence[Situation], default: Params, wanted: int | None) -> int:
+def pairs_each(situations: Sequence[CaseGroup], default: Params, wanted: int | None) -> int:
     """How many pairs each situation gets."""
     compared = sum(situation.params != default for situation in situations)
     if wanted is not None or not compared:
@@ -44,13 +44,13 @@ def pairs_each(situations: Sequence[Situation], default: Params, wanted: int | N
 
 
 def compare(
-    session: Session, situations: Sequence[Situation], each: int, on_pair: Callable[[int, int], None]
-) -> list[Pair]:
+    session: Session, situations: Sequence[CaseGroup], each: int, on_pair: Callable[[int, int], None]
+) -> list[PairedRun]:
     """All pairs; those that the journal does not hold yet are run. `on_pair` gets how many are done, of how many."""
     plan = _plan(session, situations, each)
     after = len(session.runs)
     known = {entry["pair"]: entry for entry in session.journal.of_kind_now("final") if entry["after"] == after}
-    pairs: list[Pair] = []
+    pairs: list[PairedRun] = []
     for planned in plan:
         entry = known.get(planned.index)
         if entry is None:
@@ -59,11 +59,13 @@ def compare(
             if entry is None:
                 continue
             session.journal.append(entry)
-        pairs.append(Pair(entry["situation"], entry["input"], entry["default"], entry["recommended"], entry["seconds"]))
+        pairs.append(
+            PairedRun(entry["situation"], entry["input"], entry["default"], entry["recommended"], entry["seconds"])
+        )
     return pairs
 
 
-def _plan(session: Session, situations: Sequence[Situation], each: int) -> list[_Planned]:
+def _plan(session: Session, situations: Sequence[CaseGroup], each: int) -> list[_Planned]:
     """Rounds over all situations that have something to compare, shuffled within each round; the same on every call."""
     rng = np.random.default_rng([session.study.seed, len(session.runs)])
     compared = [i for i, situation in enumerate(situations) if situation.params != session.study.default]
@@ -79,7 +81,7 @@ def _plan(session: Session, situations: Sequence[Situation], each: int) -> list[
 
 
 def _run_pair(
-    session: Session, situations: Sequence[Situation], planned: _Planned, after: int
+    session: Session, situations: Sequence[CaseGroup], planned: _Planned, after: int
 ) -> dict[str, Any] | None:
     """The journal's line of one pair; None where the recommendation is the default right now."""
     context = session.read_context(planned.input)

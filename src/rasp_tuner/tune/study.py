@@ -26,7 +26,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class StopRules:
     """How long to go on; may differ when a study is continued."""
 
     steps: int | None = None  # settings measured, runs of the default among them
@@ -34,7 +34,7 @@ class Limits:
     final_pairs: int | None = None  # of the final comparison, in each situation; 0: none
 
     @classmethod
-    def parse(cls, fields: Mapping[str, Any]) -> "Limits":
+    def parse(cls, fields: Mapping[str, Any]) -> "StopRules":
         steps, time_s, final = fields.get("steps"), seconds("time", fields.get("time")), fields.get("final")
         if steps is None and time_s is None:
             steps = STEPS

@@ -28,7 +28,7 @@ class Ended(NamedTuple):
     control: dict[str, float] | None
 
 
-class Looks:
+class WindowLooks:
     """Waits for windows, and looks inside them."""
 
     def __init__(self, study: WatchStudy, reader: Reader, pause: Callable[[float], None], by_instances: bool) -> None:

@@ -19,7 +19,7 @@ CHECKPOINT_EVERY = 500  # lines of the journal, so that it starts fast and does 
 MOST_WAITING = 16  # suggestions without an answer; only the latest can get one
 
 
-class Memory:
+class WatchMemory:
     """All that a study has learned. What is in the journal is never lost."""
 
     def __init__(self, study: WatchStudy, journal: Journal) -> None:

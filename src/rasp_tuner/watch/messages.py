@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rasp_tuner.page.words import number_words, settings_words
-from rasp_tuner.watch.memory import Memory
+from rasp_tuner.watch.memory import WatchMemory
 from rasp_tuner.watch.shadow import shadow_gain, shadow_words
 from rasp_tuner.watch.study import Mode, WatchStudy
 
@@ -17,7 +17,7 @@ ROLES = {
 }
 
 
-def step_words(entry: Mapping[str, Any], memory: Memory, study: WatchStudy) -> str:
+def step_words(entry: Mapping[str, Any], memory: WatchMemory, study: WatchStudy) -> str:
     """One step on one line."""
     parts = [f"step {entry['step'] + 1} {entry['mode']}"]
     if entry["context"]:
@@ -37,7 +37,7 @@ def step_words(entry: Mapping[str, Any], memory: Memory, study: WatchStudy) -> s
     return " · ".join(parts)
 
 
-def gain_words(memory: Memory, study: WatchStudy, mode: Mode) -> str:
+def gain_words(memory: WatchMemory, study: WatchStudy, mode: Mode) -> str:
     """What was gained so far; of a shadow, what it would gain."""
     state, name = memory.state, study.objective
     if mode == "shadow":
@@ -46,13 +46,13 @@ def gain_words(memory: Memory, study: WatchStudy, mode: Mode) -> str:
     return f"against the default: {'not known yet' if found is None else found}"
 
 
-def budget_words(memory: Memory) -> str | None:
+def budget_words(memory: WatchMemory) -> str | None:
     found = memory.tuner.budget()
     return None if found is None else str(found)
 
 
 def status(
-    memory: Memory,
+    memory: WatchMemory,
     study: WatchStudy,
     mode: Mode,
     latest: Mapping[str, Any] | None,

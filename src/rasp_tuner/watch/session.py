@@ -15,7 +15,7 @@ from rasp_tuner.page.words import settings_words
 from rasp_tuner.space import Params
 from rasp_tuner.study_file.journal import Journal
 from rasp_tuner.watch.delivery import Delivery
-from rasp_tuner.watch.memory import Memory
+from rasp_tuner.watch.memory import WatchMemory
 from rasp_tuner.watch.messages import gain_words, status, step_words
 from rasp_tuner.watch.step import Stepper
 from rasp_tuner.watch.study import Mode, WatchStudy
@@ -59,7 +59,7 @@ def watch(
     study.check_mode(chosen)
     place = folder or Path(FOLDER) / study.name
     with Journal(place, study.to_json(), fresh, "rasp watch", "name or --out") as journal:
-        session = _Session(study, chosen, Memory(study, journal), stopping)
+        session = _Session(study, chosen, WatchMemory(study, journal), stopping)
         session.begin(resume)
         try:
             while steps is None or session.tried < steps:
@@ -74,7 +74,7 @@ def watch(
 class _Session:
     """One run of the program."""
 
-    def __init__(self, study: WatchStudy, mode: Mode, memory: Memory, stopping: Callable[[], bool]) -> None:
+    def __init__(self, study: WatchStudy, mode: Mode, memory: WatchMemory, stopping: Callable[[], bool]) -> None:
         self.study, self.mode, self.memory, self._stopping = study, mode, memory, stopping
         self.delivery = Delivery(memory, study.sinks_of(mode), mode)
         self.stepper = Stepper(study, mode, memory, self.delivery, self.pause)

@@ -25,7 +25,7 @@ from rasp_tuner.engine.gp.posterior import ContextPosterior
 SMALL_STEP = 1e-6  # in units of a: for the slope of a price
 
 
-class Bill:
+class HindsightBill:
     """Of n rows that were suggested `own` [n] times; in steps of the default's loss."""
 
     def __init__(self, fit: Fit, own: Array, prices: Prices) -> None:

@@ -65,14 +65,14 @@ H = len(PRIORS)
 GS, GC, GQ, GT, VC, VT, VR, S2, ELL, HOT = range(H)
 
 
-class Prior(NamedTuple):
+class ThetaPrior(NamedTuple):
     """Of theta."""
 
     mean: Array
     deviation: Array
 
     @classmethod
-    def of(cls, dim: int, context_dim: int, find: bool = False) -> "Prior":
+    def of(cls, dim: int, context_dim: int, find: bool = False) -> "ThetaPrior":
         median, deviation = np.array(list(PRIORS.values())).T
         if find:
             median[[VR, ELL]] = FIND_RESIDUAL, FIND_LENGTH
@@ -384,7 +384,7 @@ def climbed(
     rows: Rows,
     metric: ContextMetric,
     climb: Climb,
-    prior: Prior,
+    prior: ThetaPrior,
     scale: float,
     steps: int,
     repeats: Array,

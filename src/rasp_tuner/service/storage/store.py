@@ -38,7 +38,7 @@ ROWS_PER_CHUNK = 2_000  # events read or deleted at a time
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRow:
+class StoredStudy:
     id: int
     name: str
     definition_json: str  # not read before it is needed: there may be thousands of rows
@@ -133,7 +133,7 @@ class Store:
         row = {"name": name, "definition": dumps_text(definition), "created": created, "owner": owner}
         return int(connection.execute(sa.insert(studies).returning(studies.c.id), row).scalar_one())
 
-    def studies(self, owner: str | None = None) -> list[StudyRow]:
+    def studies(self, owner: str | None = None) -> list[StoredStudy]:
         """Studies that are not deleted, newest first; with `owner` only those of that server."""
         query = sa.select(studies).where(studies.c.name.is_not(None)).order_by(studies.c.id.desc())
         if owner is not None:
@@ -348,8 +348,8 @@ def _event(row: Any) -> Event:
     return Event(row.seq, cast(Kind, row.kind), row.at, json.loads(row.body), row.ask, row.key)
 
 
-def study_row(row: Any) -> StudyRow:
-    return StudyRow(row.id, row.name, row.definition, row.created, row.epoch)
+def study_row(row: Any) -> StoredStudy:
+    return StoredStudy(row.id, row.name, row.definition, row.created, row.epoch)
 
 
 def _engine(url: sa.URL, *, writes: bool, lease_s: float) -> sa.Engine:

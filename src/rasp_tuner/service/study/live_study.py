@@ -25,7 +25,7 @@ from rasp_tuner.service.study.events import Event, EventLog, Kind, actor, ask_id
 from rasp_tuner.service.study.fallback_counts import FallbackCounts
 from rasp_tuner.service.study.flag_leases import FlagLeases
 from rasp_tuner.service.study.from_saved_tuner import explained, tuner_of
-from rasp_tuner.service.study.history import History, Step
+from rasp_tuner.service.study.history import Step, StudyHistory
 from rasp_tuner.service.study.suggestion_record import SuggestionRecord, put_bounded, unknown_suggestion
 from rasp_tuner.space import Space
 from rasp_tuner.tuner import Tuner
@@ -43,7 +43,7 @@ class LiveStudy:
     def __init__(self, id: int, definition: StudyDefinition, created: float, tuner: Tuner | None = None) -> None:
         self.id, self.definition, self.created = id, definition, created
         self.tuner = definition.tuner() if tuner is None else tuner
-        self._charts, self._wire = Charts(History(definition, self.tuner.experts)), definition.to_wire()
+        self._charts, self._wire = Charts(StudyHistory(definition, self.tuner.experts)), definition.to_wire()
         self._space = Space.from_json(definition.space)
         self.seq = 0
         self.last_at: float | None = None
@@ -290,7 +290,7 @@ class LiveStudy:
     # views
 
     @property
-    def history(self) -> History:
+    def history(self) -> StudyHistory:
         """The data of its charts, up to now."""
         return self._charts.history
 

@@ -30,7 +30,7 @@ NO_VALUE = 2e300  # in a snapshot, which holds finite numbers only
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TraceWindow:
     """Some successive rows [R, S] of a trace, to be drawn in pieces of `group` rows."""
 
     series: tuple[str, ...]
@@ -128,12 +128,12 @@ class Trace:
         if self._is_full:
             self._merge_neighbours()
 
-    def window(self, points: int, first: int = 0) -> Window:
+    def window(self, points: int, first: int = 0) -> TraceWindow:
         """The rows from the one that holds step `first` on, in at most `points` pieces."""
         self._take_in()
         start = first // self.width
         rows = {name: array[start : self.used] for name, array in self._rows.items()}
-        return Window(self.series, rows, start * self.width, self.width, _group(self.used - start, points))
+        return TraceWindow(self.series, rows, start * self.width, self.width, _group(self.used - start, points))
 
     def first_reaching(self, name: str, value: float) -> int:
         """The first step of the first bucket where a series that never falls reaches a value; `steps` if none does."""
@@ -197,7 +197,7 @@ class LatestSteps:
         self._values[self.steps % LATEST_STEPS] = values
         self.steps += 1
 
-    def window(self, points: int, first: int) -> Window:
+    def window(self, points: int, first: int) -> TraceWindow:
         """The rows from step `first` on, which must be kept, in at most `points` pieces."""
         values = self._kept_from(first)
         told = np.isfinite(values)
@@ -207,7 +207,7 @@ class LatestSteps:
             "lows": np.where(told, values, MAX_ABS_VALUE),
             "highs": np.where(told, values, -MAX_ABS_VALUE),
         }
-        return Window(self.series, rows, first, 1, _group(self.steps - first, points))
+        return TraceWindow(self.series, rows, first, 1, _group(self.steps - first, points))
 
     def first_reaching(self, name: str, value: float) -> int:
         """The first kept step where a series reaches a value; `steps` if none does."""
