@@ -41,7 +41,7 @@ def run_demo(
         with busy("loading"):
             from rasp_lab.bench.analysis import metrics, summary
             from rasp_lab.bench.report import demo
-            from rasp_tuner.tune.demo import tune_gzip
+            from rasp_lab.real.gzip_demo import tune_gzip
 
         folder, cells = out / "demo", demo.cells(seeds)
         folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 EXTRAS: Mapping[str, str] = {  # package as imported -> what to install
     "typer": "rasp-tuner[cli]",
     "rich": "rasp-tuner[cli]",
-    "matplotlib": "rasp-tuner[plot]",
     "torch": "rasp-tuner[fleet]",  # preset="paper" raises its own error, which names `neural`
     "ray": "rasp-tuner[ray]",
     "optuna": "rasp-tuner[optuna]",

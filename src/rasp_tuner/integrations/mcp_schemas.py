@@ -186,7 +186,6 @@ class StudyDetails(StudyRowAnswer):
     failure_share: float = Field(description="Of the latest 200 steps or so.")
     budget: BudgetAnswer | None
     budget_words: str
-    savings_words: str = Field(description="What was saved against the default, as measured.")
     exploring: str = Field(description="Whether it still tries what is less known.")
     health: str
     events: list[StudyEvent] = Field(description=f"The latest {MOST_EVENTS}, oldest first.")

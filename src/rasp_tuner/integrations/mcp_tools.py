@@ -46,8 +46,8 @@ async def list_studies(client: AsyncClient, given: schemas.ListArguments) -> sch
         studies=[schemas.StudyRowAnswer(**_row(view)) for view in page["studies"]],
         total=page["total"],
         next_offset=following if following < page["total"] else None,
-        loading=page.get("loading", 0),
-        damaged=page.get("damaged", []),
+        loading=page["loading"],
+        damaged=page["damaged"],
     )
 
 
@@ -56,7 +56,7 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
     counts, alerts, and the latest events."""
     study = await _study(client, given)
     view, history = await study.view(), await study.history(points=1)
-    budget = view.get("budget_report")
+    budget = view["budget_report"]
     return schemas.StudyDetails(
         **_row(view),
         **{name: view[name] for name in ("metrics", "preset")},
@@ -64,14 +64,13 @@ async def show_study(client: AsyncClient, given: schemas.StudyArguments) -> sche
         context=_short_schema(view["context"]),
         **{name: view[name] for name in ("asks", "tells", "failures", "observations", "expired")},
         space=_short_space(view["space"]),
-        constraints=_short(view.get("constraints", [])),
+        constraints=_short(view["constraints"]),
         switched=_switched(view),
-        failure_share=view.get("failure_share", 0.0),
+        failure_share=view["failure_share"],
         budget=None if budget is None else schemas.BudgetAnswer(**budget),
         budget_words="No budget." if budget is None else str(Budget(**budget)),
-        savings_words=_savings_words(view),
         exploring=(view.get("looks") or {"words": "Nothing was answered yet."})["words"],
-        health=view.get("health", "good"),
+        health=view["health"],
         events=[
             schemas.StudyEvent(**{**event, "at": _moment(event["at"])}) for event in history["events"][-MOST_EVENTS:]
         ],
@@ -229,15 +228,15 @@ def _moment(at: float) -> datetime:
 
 
 def _row(view: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a StudyRow; servers of version 0.1 have no alerts."""
+    """Fields of a StudyRowAnswer."""
     return {
         "name": view["name"],
-        "serves": view.get("serves", "recommendation" if view["frozen"] else "suggestions"),
+        "serves": view["serves"],
         "learned": view["learned"],
         "pending": view["pending"],
-        "waiting": view.get("waiting", 0),
-        "versus_default": _gain(view.get("versus_default")),
-        "alerts": view.get("alerts", []),
+        "waiting": view["waiting"],
+        "versus_default": _gain(view["versus_default"]),
+        "alerts": view["alerts"],
         "last_event_at": None if view["last_event_at"] is None else _moment(view["last_event_at"]),
     }
 
@@ -286,14 +285,8 @@ def _signed(why: Mapping[str, Any] | None, name: str, sign: float) -> float | No
     return None if value is None else sign * value
 
 
-def _savings_words(view: Mapping[str, Any]) -> str:
-    """What was saved, as measured; servers before 0.2 do not tell."""
-    savings = view.get("savings")
-    return "Not measured: the study has no holdout and no controls." if savings is None else _short(savings["words"])
-
-
 def _switched(view: Mapping[str, Any]) -> schemas.SwitchedAnswer | None:
-    switched = view.get("switched")
+    switched = view["switched"]
     return None if switched is None else schemas.SwitchedAnswer(by=switched["by"], at=_moment(switched["at"]))
 
 

@@ -160,8 +160,6 @@ class Trace:
             if name in self.series:
                 for part, array in self._rows.items():
                     array[: self.used, self.series.index(name)] = state[part][:, place]
-        if self._is_full:  # older versions made room at the next step
-            self._merge_neighbours()
 
     def _grow(self) -> None:
         more = _empty(len(self._rows["counts"]), len(self.series))
