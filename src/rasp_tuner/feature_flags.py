@@ -14,7 +14,7 @@ from rasp_tuner.contexts import value_json
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.space import Params
 
-LEASE_S = 300.0  # for which a targeting key keeps its suggestion
+FLAG_LEASE_S = 300.0  # for which a targeting key keeps its suggestion
 MOST_LEASES = 4_096  # targeting keys of one study whose latest suggestion is known
 LONGEST_TEXT = 1_024  # characters of a context's value, as in requests of the service
 TARGETING_KEY = "targetingKey"

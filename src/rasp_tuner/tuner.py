@@ -25,7 +25,7 @@ from rasp_tuner.presets import Preset, named, with_options
 from rasp_tuner.privacy import ContextShield
 from rasp_tuner.records.ledger import Answered, Ledger, Pending
 from rasp_tuner.records.lineage import Lineage
-from rasp_tuner.records.step_record import NOBODY, StepRecord
+from rasp_tuner.records.step_record import NOT_ASKED, StepRecord
 from rasp_tuner.space import Knob, MaxChange, Params, Space
 from rasp_tuner.space.max_change import Given as MaxChangeGiven
 from rasp_tuner.trial import Trial
@@ -563,7 +563,7 @@ class Tuner(TunerView):
         stopped: bool = False,
     ) -> None:
         """Put a sample that was learned on record."""
-        asked = NOBODY if id is None else int(id[1:])
+        asked = NOT_ASKED if id is None else int(id[1:])
         self._record.add(self._lineage.total, asked, context, point, metrics, stopped)
         self._lineage.add(context, point, metrics)
 

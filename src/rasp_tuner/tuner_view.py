@@ -29,10 +29,10 @@ from rasp_tuner.records.lineage import Lineage
 from rasp_tuner.records.step_record import MOST_STEPS, StepRecord
 from rasp_tuner.report import notebook
 from rasp_tuner.report.history import History
-from rasp_tuner.report.looks import LATEST_STEPS, Looks, looks_of
+from rasp_tuner.report.looks import LOOKED_AT_STEPS, Looks, looks_of
 from rasp_tuner.report.steps import Decoder, Names, history_of, with_texts
 from rasp_tuner.space import Knob, Params, Space
-from rasp_tuner.types import KEPT, Budget, Explanation, Margin, Revisit, Slots, Suggestion, Why
+from rasp_tuner.types import LIMIT_KEPT, Budget, Explanation, Margin, Revisit, Slots, Suggestion, Why
 from rasp_tuner.what_if import Forecast, WhatIf
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class TunerView:
 
         None before the first answer, and under preset "paper".
         """
-        latest = self._ledger.latest_sources(LATEST_STEPS)
+        latest = self._ledger.latest_sources(LOOKED_AT_STEPS)
         return looks_of(latest) if latest and self._preset.name == "default" else None
 
     def _weights(self) -> dict[str, float]:
@@ -366,7 +366,9 @@ class TunerView:
             situations = [export.given_situation(fields, seen, context) for seen, context in given]
         else:
             decode, known = self._names(texts).decode, {name: set(own) for name, own in (texts or {}).items()}
-            kept = [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_CONTEXTS)
+            kept = (
+                [] if isinstance(self._encoder, ContextShield) else self._contexts_on_record(export.MOST_TREE_CONTEXTS)
+            )
             situations = [export.seen_situation(fields, seen, decode(seen), known) for seen in kept]
         parts = (self._space, self._default, self._optimizer, self._recommended, fields, self._lineage.total)
         report = export.policy_of(export.Source(*parts), situations, most)
@@ -541,7 +543,7 @@ class TunerView:
             if expected is None or expected.mean >= least:
                 continue
             better, margins = self._optimizer.model.better(seen, point), self._optimizer.margins(seen, point)
-            if better is not None and better >= PROVEN and all(one.kept >= KEPT for one in margins.values()):
+            if better is not None and better >= PROVEN and all(one.kept >= LIMIT_KEPT for one in margins.values()):
                 best, least = point, expected.mean
         return best
 

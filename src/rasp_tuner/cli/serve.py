@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rasp_tuner.cli.common import Json, app, busy, complain, flag, one_line_errors
-from rasp_tuner.feature_flags import LEASE_S
+from rasp_tuner.feature_flags import FLAG_LEASE_S
 from rasp_tuner.files import snapshot
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run_server(
     flag_lease: Annotated[
         float,
         typer.Option(min=1.0, max=86_400.0, help="Seconds for which a targeting key of a flag keeps its settings."),
-    ] = LEASE_S,
+    ] = FLAG_LEASE_S,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another host name of this server; repeat for several.")
     ] = None,

@@ -196,7 +196,7 @@ def _verdict(
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[: flaws.MAX_NAMES]) + (" and more" if len(names) > flaws.MAX_NAMES else "")
+    return ", ".join(names[: flaws.MOST_NAMED]) + (" and more" if len(names) > flaws.MOST_NAMED else "")
 
 
 def _note(p: float, looks: float, unexplained: float) -> str:

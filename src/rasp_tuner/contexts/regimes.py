@@ -29,7 +29,7 @@ from rasp_tuner.contexts.online_means import RunningCentres
 
 MAX_REGIMES = 12
 RELEVANCE_STEP = 4.0  # between relevances by which situations are followed
-LEAST_DEVIATION = 1e-220  # in a file: what is divided by it is finite
+LEAST_SAVED_DEVIATION = 1e-220  # in a file: what is divided by it is finite
 UNLIKE = -2.0 * math.log(ALIKE)  # squared distance of contexts that are just alike
 RADIUS = UNLIKE / 4.0  # squared, of a regime: any two contexts within it are alike; regimes this close are one
 MIN_WEIGHT = 0.01  # of a dimension of pure noise, relative to one that stays constant within regimes
@@ -38,9 +38,9 @@ LARGEST_MOVE = 9.0  # squared deviations that one step counts for at most
 RESCALE_EVERY_STEPS = 16  # after the first MERGE_EVERY_STEPS steps; before, at every step
 MERGE_EVERY_STEPS = 64
 MAX_SEGMENTS = 500  # of the timeline
-RECENT_STEPS = 64  # from which the noise of contexts is estimated
+NOISE_STEPS = 64  # from which the noise of contexts is estimated
 USUAL_SHARE = 0.9  # of their changes; the largest may be switches
-REACH = 10.6  # standard deviations of a squared distance by noise: in one dimension four of a distance
+SAME_REGIME_DEVIATIONS = 10.6  # standard deviations of a squared distance by noise: in one dimension four of a distance
 JOIN_SHARE = 0.5  # of the reach, within which situations become one that were apart before
 MAX_INDEPENDENT_DIMS = 16  # more count as correlated
 MAX_NOISE_DIMS = 32  # looked at, of long contexts
@@ -72,7 +72,7 @@ class RegimeTimeline:
         """The label of the next context [d_c]; `relevance` [d_c] is what the engine has learned, None: 1."""
         self.merged, self.joined, opened = [], [], self._opened
         self._scales.observe(context)
-        self._recent = np.concatenate([self._recent, context[None, self._looked_at]])[-RECENT_STEPS - 1 :]
+        self._recent = np.concatenate([self._recent, context[None, self._looked_at]])[-NOISE_STEPS - 1 :]
         if self.steps < MERGE_EVERY_STEPS or self.steps % RESCALE_EVERY_STEPS == 0 or not self._relevance.any():
             self._rescale(relevance)
         gaps = self._note_moves()
@@ -166,12 +166,12 @@ class RegimeTimeline:
             "centres": Field(("n", self.dim), -LARGEST, LARGEST),
             "counts": Field(("n",), 1.0, MOST_SAMPLES),
             "median": Field((self.dim,), -LARGEST, LARGEST),
-            "deviation": Field((self.dim,), LEAST_DEVIATION),
+            "deviation": Field((self.dim,), LEAST_SAVED_DEVIATION),
             "relevance": Field((self.dim,), 0.0, LARGEST),
             "moves": Field((2, self.dim), 0.0),
             "recent": Field(("m", len(self._looked_at)), -LARGEST, LARGEST),
         }
-        arrays = checked(state, fields, {"n": len(labels), "m": range(RECENT_STEPS + 2)})
+        arrays = checked(state, fields, {"n": len(labels), "m": range(NOISE_STEPS + 2)})
         self._scales.restore(under("scales/", state))
         self.steps, self._opened, self.labels = data["steps"], data["opened"], labels
         self.segments, self.situations = [list(segment) for segment in data["segments"]], dict(data["situations"])
@@ -238,7 +238,7 @@ class RegimeTimeline:
         noise = float(halves[: max(int(USUAL_SHARE * len(halves)), 1)].mean(axis=0).sum()) if len(halves) else 0.0
         shares = weights / max(float(weights.max(initial=0.0)), 1e-300)
         independent = float(shares.sum()) ** 2 / max(float(shares @ shares), 1e-300)
-        reach = 1.0 + REACH * (2.0 / min(max(independent, 1.0), MAX_INDEPENDENT_DIMS)) ** 0.5
+        reach = 1.0 + SAME_REGIME_DEVIATIONS * (2.0 / min(max(independent, 1.0), MAX_INDEPENDENT_DIMS)) ** 0.5
         centres = looked_at.z(self._regimes.centres[:, self._looked_at], weights)
         before, self.situations = self.situations, {}
         known = np.array([before.get(label, -1) for label in self.labels])

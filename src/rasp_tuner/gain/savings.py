@@ -143,7 +143,7 @@ class GainSums:
         return [getattr(self, one.name) for one in fields(self)]
 
 
-SUMS = tuple(one.name for one in fields(GainSums))
+SAVINGS_SUMS = tuple(one.name for one in fields(GainSums))
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ class _Counts:
         return self.held + self.run + self.pairs
 
 
-COUNTS = tuple(one.name for one in fields(_Counts))
+SAVINGS_COUNTS = tuple(one.name for one in fields(_Counts))
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ class SavingsLedger:
 
     def state(self) -> dict[str, Array]:
         return {
-            "counts": np.array([getattr(self.counts, name) for name in COUNTS]),
+            "counts": np.array([getattr(self.counts, name) for name in SAVINGS_COUNTS]),
             "chances": np.array(self.chances.numbers()),
             "positive": np.array([float(flag) for flag in self.positive.values()]),
             "sums": np.array([[sums.numbers() for sums in both] for both in self.sums.values()]),
@@ -276,13 +276,13 @@ class SavingsLedger:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         squares = ("held_squares", "run_squares", "pair_squares")
-        least = [0.0 if name in ("seen", *squares) else -FINITE for name in SUMS]
-        most = [2.0 * MOST_SAMPLES if name == "seen" else FINITE for name in SUMS]
+        least = [0.0 if name in ("seen", *squares) else -FINITE for name in SAVINGS_SUMS]
+        most = [2.0 * MOST_SAMPLES if name == "seen" else FINITE for name in SAVINGS_SUMS]
         rules = {
-            "counts": Field((len(COUNTS),), 0.0, MOST_SAMPLES, whole=True),
+            "counts": Field((len(SAVINGS_COUNTS),), 0.0, MOST_SAMPLES, whole=True),
             "chances": Field((3,), 0.0, FINITE),
             "positive": Field((len(self.signs),), 0.0, 1.0, whole=True),
-            "sums": Field((len(self.sums), 2, len(SUMS)), tuple(least), tuple(most)),
+            "sums": Field((len(self.sums), 2, len(SAVINGS_SUMS)), tuple(least), tuple(most)),
         }
         read = checked(state, rules, {})
         self.counts = _Counts(*read["counts"].tolist())

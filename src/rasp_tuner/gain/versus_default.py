@@ -27,11 +27,11 @@ from rasp_tuner.base.numerics import Array
 from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, checked
 
 LEVEL = 0.95  # probability of all intervals of a gain
-WIDTH = 1.959963984540054  # deviations on either side that hold it
+NORMAL_95 = 1.959963984540054  # deviations on either side that hold it
 NORMAL_90 = 1.6448536269514722  # the same of the intervals that forecasts come with
 LATELY_STEPS = 200  # over which "lately" is summed, with older steps fading
-KEEP = 1.0 - 1.0 / LATELY_STEPS
-LEAST_STEPS = 3  # with other settings than the default, for an interval
+KEEP_A_STEP = 1.0 - 1.0 / LATELY_STEPS
+LEAST_OTHER_STEPS = 3  # with other settings than the default, for an interval
 SUREST = 1e-9  # probability that is told apart from none
 LARGEST = 1e100  # of a number that is summed here, so that no sum of squares is infinite
 LARGEST_LOG = 700.0
@@ -215,27 +215,27 @@ class _Sums:
         self.log_squares *= keep * keep
 
     def numbers(self) -> list[float]:
-        return [getattr(self, name) for name in SUMS]
+        return [getattr(self, name) for name in FORECAST_SUMS]
 
     def log_bounds(self) -> tuple[float, float]:
         """Mean gain of a step in logarithms, and half of its interval."""
-        return self.log_gain / self.weight, WIDTH * (self.log_shared + math.sqrt(self.log_squares)) / self.weight
+        return self.log_gain / self.weight, NORMAL_95 * (self.log_shared + math.sqrt(self.log_squares)) / self.weight
 
     def report(self, sign: float, by_factors: bool) -> Gain:
-        known = self.moved >= LEAST_STEPS or self.moved == 0.0
+        known = self.moved >= LEAST_OTHER_STEPS or self.moved == 0.0
         if by_factors:
             mean, half = self.log_bounds()
             value, low, high = (share_of(sign, x) for x in (mean, mean - half, mean + half))
             return Gain("share", value, low if known else None, high if known else None, sign < 0.0)
         one_sign = self.size > 0.0 and abs(self.level) > 0.999 * self.size
-        unit, half = self.size if one_sign else self.weight, WIDTH * (self.shared + math.sqrt(self.squares))
+        unit, half = self.size if one_sign else self.weight, NORMAL_95 * (self.shared + math.sqrt(self.squares))
         value, low, high = (x / unit for x in (self.gain, self.gain - half, self.gain + half))
         kind: Literal["share", "difference"] = "share" if one_sign else "difference"
         return Gain(kind, value, low if known else None, high if known else None, sign < 0.0)
 
 
-SUMS = tuple(one.name for one in fields(_Sums))
-COUNTS = ("steps", "known", "missed")  # in the order of snapshots
+FORECAST_SUMS = tuple(one.name for one in fields(_Sums))
+FORECAST_COUNTS = ("steps", "known", "missed")  # in the order of snapshots
 
 
 class ForecastLedger:
@@ -263,7 +263,7 @@ class ForecastLedger:
         self.steps += 1
         if not weight:
             return
-        keep = KEEP if weight == 1 else KEEP**weight
+        keep = KEEP_A_STEP if weight == 1 else KEEP_A_STEP**weight
         for name, (everything, lately) in self._sums.items():
             found = forecasts.get(name)
             y = clipped(float(metrics[name]))
@@ -284,11 +284,11 @@ class ForecastLedger:
 
     def merge(self, other: "ForecastLedger") -> None:
         """Take in the steps of another one, with the same metrics."""
-        for count in COUNTS:
+        for count in FORECAST_COUNTS:
             setattr(self, count, getattr(self, count) + getattr(other, count))
         for name, both in self._sums.items():
             for own, more in zip(both, other._sums[name], strict=True):
-                for part in SUMS:
+                for part in FORECAST_SUMS:
                     setattr(own, part, getattr(own, part) + getattr(more, part))
             self._positive[name] &= other._positive[name]
 
@@ -320,19 +320,19 @@ class ForecastLedger:
 
     def state(self) -> dict[str, Array]:
         return {
-            "counts": np.array([float(getattr(self, count)) for count in COUNTS]),
+            "counts": np.array([float(getattr(self, count)) for count in FORECAST_COUNTS]),
             "positive": np.array([float(flag) for flag in self._positive.values()]),
             "sums": np.array(
-                [[[getattr(sums, name) for name in SUMS] for sums in both] for both in self._sums.values()]
+                [[[getattr(sums, name) for name in FORECAST_SUMS] for sums in both] for both in self._sums.values()]
             ),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        least = [-FINITE if name in ("gain", "level", "log_gain") else 0.0 for name in SUMS]
+        least = [-FINITE if name in ("gain", "level", "log_gain") else 0.0 for name in FORECAST_SUMS]
         rules = {
-            "counts": Field((len(COUNTS),), 0.0, MOST_SAMPLES, whole=True),
+            "counts": Field((len(FORECAST_COUNTS),), 0.0, MOST_SAMPLES, whole=True),
             "positive": Field((len(self._signs),), 0.0, 1.0, whole=True),
-            "sums": Field((len(self._signs), 2, len(SUMS)), tuple(least), (FINITE,) * len(SUMS)),
+            "sums": Field((len(self._signs), 2, len(FORECAST_SUMS)), tuple(least), (FINITE,) * len(FORECAST_SUMS)),
         }
         read = checked(state, rules, {})
         self.steps, self.known, self.missed = map(int, read["counts"].tolist())

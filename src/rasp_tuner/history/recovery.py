@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-LEAST_STEPS = 12  # from which a level is taken
+LEAST_STEPS_TO_SETTLE = 12  # from which a level is taken
 IN_A_ROW = 3  # whose median must be within the limit: one value may be far off
 NOISE_DEVIATIONS = 2.0
 SHARE = 0.1  # of the way from the worst to the level
@@ -28,9 +28,9 @@ class Settled(NamedTuple):
 
 
 def settled(values: Sequence[float]) -> Settled | None:
-    """Where values settled; None of fewer than `LEAST_STEPS`, or where most of the later half failed."""
+    """Where values settled; None of fewer than `LEAST_STEPS_TO_SETTLE`, or where most of the later half failed."""
     later = values[len(values) // 2 :]
-    if len(values) < LEAST_STEPS or (level := median(later)) >= FAILED:
+    if len(values) < LEAST_STEPS_TO_SETTLE or (level := median(later)) >= FAILED:
         return None
     noise = MAD_TO_DEVIATION * median(abs(value - level) for value in later)
     worst = max((value for value in _medians(values) if value < FAILED), default=level)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rasp_tuner.space import Params, Value
 
 LEAST_SAVED = 3  # steps, and at least this share of those at first: less is not told from noise
-LEAST_SHARE = 0.5
+LEAST_SHARE_SAVED = 0.5
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
 SHOWN_SETTINGS = 4
@@ -60,7 +60,7 @@ class Revisit:
 
 def steps_saved(first: float | None, now: float | None) -> float | None:
     """Steps fewer than at first, if both were measured and they are enough to tell."""
-    if first is None or now is None or first - now < max(LEAST_SAVED, LEAST_SHARE * first):
+    if first is None or now is None or first - now < max(LEAST_SAVED, LEAST_SHARE_SAVED * first):
         return None
     return first - now
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from rasp_tuner.history.recovery import IN_A_ROW, LEAST_STEPS, Settled, settled, steps_to_recover
+from rasp_tuner.history.recovery import IN_A_ROW, LEAST_STEPS_TO_SETTLE, Settled, settled, steps_to_recover
 from rasp_tuner.history.revisits import Revisit
 from rasp_tuner.space import Params
 
@@ -21,7 +21,7 @@ HOLD_STEPS = 3  # in a row, before a visit begins
 TOLD_EVERY_STEPS = 10  # at most one return
 MAX_STEPS = 256  # over which it is measured how long a visit took
 SETTINGS_KEPT = 5  # the latest of a visit, which the next one may start from
-NEAR = 0.1  # root mean square over knobs, each from 0 to 1: within it settings are called the same
+SAME_SETTINGS_WITHIN = 0.1  # root mean square over knobs, each from 0 to 1: within it settings are called the same
 MAX_RETURNS = 64  # whose times are kept, of each situation
 MAX_TOLD = 100  # arrivals, the newest
 
@@ -180,7 +180,7 @@ class Visits:
         gaps = [self._gap(step.settings, settings) for settings in here.settings]
         nearest = min(range(len(gaps)), key=gaps.__getitem__, default=None)
         started = None
-        if nearest is not None and gaps[nearest] <= NEAR:  # and not only because nothing was changed
+        if nearest is not None and gaps[nearest] <= SAME_SETTINGS_WITHIN:  # and not only because nothing was changed
             stayed = self._gap(step.settings, before[-1]) if before else 1.0
             started = here.settings[nearest] if gaps[nearest] < stayed else None
         told = self._told_step is None or step.number - self._told_step >= TOLD_EVERY_STEPS
@@ -239,7 +239,7 @@ class Visits:
         if here is None:
             return
         here.missed += self._waits and self._valued >= IN_A_ROW
-        if here.first is None and len(here.first_values) >= LEAST_STEPS:
+        if here.first is None and len(here.first_values) >= LEAST_STEPS_TO_SETTLE:
             _measure(here)
 
 

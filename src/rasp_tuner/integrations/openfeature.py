@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rasp_tuner.base.checks import number, show
 from rasp_tuner.client import Client, ServerUnavailable, Study, UnknownStudy
 from rasp_tuner.errors import InvalidSpace, InvalidValue, MissingExtra, RaspError
-from rasp_tuner.feature_flags import AS_DEFAULT, LEASE_S, MOST_LEASES, VALUE, outcome, readings
+from rasp_tuner.feature_flags import AS_DEFAULT, FLAG_LEASE_S, MOST_LEASES, VALUE, outcome, readings
 from rasp_tuner.tuner import Tuner
 
 try:
@@ -35,7 +35,7 @@ except ModuleNotFoundError as reason:
 from rasp_tuner.integrations.openfeature_flags import Evaluation, LeasedFlag, StudyFlag, TunerFlag
 
 T = TypeVar("T")
-TRY_AGAIN_S = 5.0  # after a server did not answer: a program that starts without it does not wait for every flag
+TRY_SERVER_AGAIN_S = 5.0  # after a server did not answer: a program that starts without it does not wait for every flag
 FLUSH_S = 5.0  # for what was tracked, when a provider ends
 ObjectValue = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 
@@ -50,7 +50,7 @@ class RaspProvider(AbstractProvider):
     while the server is away, and what is tracked meanwhile is sent later.
     """
 
-    def __init__(self, source: Mapping[str, Tuner | Study] | Client, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, source: Mapping[str, Tuner | Study] | Client, *, lease_s: float = FLAG_LEASE_S) -> None:
         super().__init__()
         self._lease_s = number("lease_s", lease_s, InvalidSpace)
         if self._lease_s <= 0.0:
@@ -208,7 +208,7 @@ class RaspProvider(AbstractProvider):
         except UnknownStudy:
             return None
         except ServerUnavailable:
-            self._try_again_at = time.monotonic() + TRY_AGAIN_S
+            self._try_again_at = time.monotonic() + TRY_SERVER_AGAIN_S
             raise
         return self._flags.setdefault(name, LeasedFlag(name, StudyFlag(study, study.view()), self._lease_s))
 

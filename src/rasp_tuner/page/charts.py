@@ -26,7 +26,7 @@ from rasp_tuner.page.axes import (
     y_axis,
 )
 
-STYLE = """
+CHART_STYLE = """
 :root { --back: #fff; --raised: #f6f8fa; --ink: #16202b; --soft: #566270; --line: #dfe5ea; --accent: #0b66b0;
   --base: #7b8794; --good: #0a7355; --bad: #b3261e; color-scheme: light dark }
 @media (prefers-color-scheme: dark) {

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 Table = tuple[list[str], list[list[str]]]  # the head, and rows as long as it
 
-STYLE = """
+BASE_STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 84rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 h1, h2 { line-height: 1.2 } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd }
 .wide { overflow-x: auto; margin: 1rem 0 } table { border-collapse: collapse; font-size: 0.85rem }
@@ -39,7 +39,7 @@ def page(title: str, body: Iterable[str], style: str = "") -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width">{_POLICY}'
-        f"<title>{escape(title)}</title><style>{STYLE}{style}</style></head><body>{''.join(body)}</body></html>"
+        f"<title>{escape(title)}</title><style>{BASE_STYLE}{style}</style></head><body>{''.join(body)}</body></html>"
     )
 
 

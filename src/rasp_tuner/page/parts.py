@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from html import escape
 
-from rasp_tuner.page.charts import STYLE
+from rasp_tuner.page.charts import CHART_STYLE
 from rasp_tuner.page.words import value_words
 from rasp_tuner.space import Params
 
 PAGE_STYLE = (
-    STYLE
+    CHART_STYLE
     + """
 body { background: var(--back); color: var(--ink); max-width: 62rem }
 h2 { border-color: var(--line) } th, td { border-color: var(--line) }

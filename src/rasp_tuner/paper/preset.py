@@ -47,7 +47,7 @@ PAPER: Mapping[str, float] = {
     "disagreement_threshold": DISAGREEMENT_THRESHOLD,
 }
 
-MOST_NUMBERS = 2**27  # that memory and replay may take: a gigabyte
+MOST_PAPER_NUMBERS = 2**27  # that memory and replay may take: a gigabyte
 
 _RANGES = {  # of constants that are not just any number from 0 up
     "temperature": (1e-9, 1e9),
@@ -86,8 +86,8 @@ def _build(
     k = {name: float(value or 0.0) for name, value in settings.items()}
     dim, prompt_dim = len(layout.default), int(k["prompt_dim"])
     room = int(k["memory_size"] + k["replay_size"]) * (dim + context_dim + prompt_dim)
-    if room > MOST_NUMBERS:
-        raise InvalidSpace(f"memory_size and replay_size take {room:,} numbers here, more than {MOST_NUMBERS:,}")
+    if room > MOST_PAPER_NUMBERS:
+        raise InvalidSpace(f"memory_size and replay_size take {room:,} numbers here, more than {MOST_PAPER_NUMBERS:,}")
     return PaperOptimizer(
         composer=RealErrorComposer(metrics, k["momentum"]),
         memory=PromptMemory(

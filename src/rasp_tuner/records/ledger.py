@@ -41,7 +41,7 @@ _NUMBERS = (
 _MAY_LACK = ("predicted", "deviation", "error", "failure", "better", "ran", "level", "stop", *_OF_DRAWS)
 ID = r"s(0|[1-9][0-9]{0,15})"
 MOST_SIZE = 1_000_000  # suggestions on record
-LONGEST = 100_000  # numbers in one explanation
+LONGEST_EXPLANATION = 100_000  # numbers in one explanation
 FIELDS = {
     "suggested": Field(("m", "d"), 0.0, 1.0),
     "contexts": Field(("n", "c"), -LARGEST, LARGEST),
@@ -240,7 +240,7 @@ def _read(place: str, name: str, value: Any) -> Any:
     if kind is str and name in _TEXTS and (name != "path" or value in get_args(Path)):
         return value
     field = f"{place}: {name}"
-    if kind is list and name in _LISTS and len(value) <= LONGEST:
+    if kind is list and name in _LISTS and len(value) <= LONGEST_EXPLANATION:
         if name == "slots":
             return tuple([whole(field, one, 0, MOST_SAMPLES) for one in value])
         return tuple([number(field, one) for one in value])

@@ -20,7 +20,7 @@ from rasp_tuner.base.state_checks import FINITE, MOST_SAMPLES, Field, broken, ch
 MOST_STEPS = 1000  # on record
 LONGEST_CONTEXT = 32  # numbers; those of a longer one are not kept
 FRESH_STEPS = 64  # that wait, as they came, until they are written into the array together: that is faster
-NOBODY = -1  # asked
+NOT_ASKED = -1  # asked
 WHOLE, FAILED, STOPPED = 0, 1, 2  # how a run ended
 
 Fresh = tuple[int, int, int, list[float], Array, Array]
@@ -70,7 +70,7 @@ class StepRecord:
         """Take back what `rows` gave, under that name."""
         dim, width = self._context - self._point, self._rows.shape[1]
         metrics, contexts = self._point - 3, width - self._context
-        least = (0.0, float(NOBODY), 0.0, *[-FINITE] * metrics, *[0.0] * dim, *[-LARGEST] * contexts)
+        least = (0.0, float(NOT_ASKED), 0.0, *[-FINITE] * metrics, *[0.0] * dim, *[-LARGEST] * contexts)
         most = (MOST_SAMPLES, MOST_SAMPLES, float(STOPPED), *[FINITE] * metrics, *[1.0] * dim, *[LARGEST] * contexts)
         rows = checked(state, {"rows": Field(("n", width), least, most)}, {"n": range(MOST_STEPS + 1)})["rows"]
         if (rows[:, :3] % 1.0).any():

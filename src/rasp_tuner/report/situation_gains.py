@@ -14,7 +14,7 @@ import numpy as np
 
 from rasp_tuner.base.checks import printable
 from rasp_tuner.base.numerics import Array
-from rasp_tuner.gain.versus_default import NORMAL_90, WIDTH, Gain, believed_deviation, share_of
+from rasp_tuner.gain.versus_default import NORMAL_90, NORMAL_95, Gain, believed_deviation, share_of
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.page.words import settings_words
 from rasp_tuner.report.situations import context_words, grouped
@@ -152,7 +152,7 @@ def lost_without_context(belief: SituationOracle, contexts: Sequence[Array], met
         deviations.append([math.hypot(_deviation(one) / one.mean, _deviation(own) / own.mean) for one in known])
     means = np.mean(losses, axis=0)
     best = int(means.argmin())
-    mean, half = float(means[best]), WIDTH * float(np.mean(deviations, axis=0)[best])
+    mean, half = float(means[best]), NORMAL_95 * float(np.mean(deviations, axis=0)[best])
     half = 0.0 if all(key == kept[best] for key in owner) else half  # it is recommended everywhere
     sign = belief.signs[metric]
     value, low, high = (sign * math.expm1(sign * x) for x in (mean, mean - half, mean + half))
@@ -225,11 +225,11 @@ def _gain(default: Expected, own: Expected, better: float | None, sign: float, s
     if by_factors:
         mean = sign * (math.log(default.mean) - math.log(own.mean))
         otherwise = math.hypot(_deviation(default) / default.mean, _deviation(own) / own.mean)
-        half = WIDTH * believed_deviation(mean, better, otherwise)
+        half = NORMAL_95 * believed_deviation(mean, better, otherwise)
         value, low, high = (share_of(sign, x) for x in (mean, mean - half, mean + half))
         return Gain("share", value, low, high, sign < 0.0)
     mean = sign * (default.mean - own.mean)
-    half = WIDTH * believed_deviation(mean, better, math.hypot(_deviation(default), _deviation(own)))
+    half = NORMAL_95 * believed_deviation(mean, better, math.hypot(_deviation(default), _deviation(own)))
     unit = abs(default.mean)
     if default.mean * own.mean <= 0.0:  # a share says nothing
         return Gain("difference", mean, mean - half, mean + half, sign < 0.0)

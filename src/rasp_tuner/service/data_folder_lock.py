@@ -14,7 +14,7 @@ from rasp_tuner.errors import RaspError
 
 DATABASE = "rasp.db"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-OTHERS = 0o077  # rights of everybody but the owner
+RIGHTS_OF_OTHERS = 0o077  # rights of everybody but the owner
 
 log = logging.getLogger("rasp_tuner.serve")
 
@@ -43,7 +43,7 @@ def make_private_file(file: Path) -> None:
 
 def open_to_others(*files: Path) -> list[Path]:
     """Those of the files that other users of this machine may use."""
-    return [file for file in files if file.exists() and stat.S_IMODE(file.stat().st_mode) & OTHERS]
+    return [file for file in files if file.exists() and stat.S_IMODE(file.stat().st_mode) & RIGHTS_OF_OTHERS]
 
 
 def warn_if_open(folder: Path, database: Path | None) -> None:

@@ -29,7 +29,7 @@ log = logging.getLogger("rasp_tuner.tune")
 
 NOISE_FROM_RUNS = 10  # on, it is looked at how much equal runs differ
 EXTREME_NOISE = 0.2  # deviation of log(metric): a gain of a third is lost in it
-FOLDER = "rasp-tune"  # where studies live, unless said otherwise
+TUNE_FOLDER = "rasp-tune"  # where studies live, unless said otherwise
 
 
 def tune(
@@ -90,7 +90,7 @@ def run_study(
     readers: Mapping[str, Callable[[], ContextValue]] | None = None,
 ) -> TuneResult:
     """Run a study to its limits, or go on with it; then compare and report."""
-    place, progress = folder if folder is not None else Path(FOLDER) / study.name, progress or Progress(quiet=True)
+    place, progress = folder if folder is not None else Path(TUNE_FOLDER) / study.name, progress or Progress(quiet=True)
     runner = runner_of(study, function)
     with Journal(place, study.to_json(), fresh, may_go_on=may_go_on) as journal:
         session = Session(study, runner, journal, readers)

@@ -10,7 +10,7 @@ from rasp_tuner.page.words import number_words
 from rasp_tuner.report.paired import Effect, effect
 from rasp_tuner.tune.metric_sources import MetricSource
 from rasp_tuner.tune.paired_comparison import PairedRun
-from rasp_tuner.types import KEPT
+from rasp_tuner.types import LIMIT_KEPT
 
 Outcome = Literal["better", "same", "worse", "default", "untested"]
 
@@ -93,7 +93,7 @@ def _by_limits(pairs: Sequence[PairedRun], metrics: Mapping[str, MetricSource]) 
             sum(sign * side[name] > sign * level for side, level in zip(sides, levels, strict=True))
             for sides in zip(*both, strict=True)
         ]
-        allowed = math.ceil((1.0 - KEPT) * len(both))
+        allowed = math.ceil((1.0 - LIMIT_KEPT) * len(both))
         said.append(f"{name} within its limit in {len(both) - broken[1]} of {len(both)} runs")
         if broken[1] > allowed and broken[1] >= broken[0]:
             return "worse", said[-1]

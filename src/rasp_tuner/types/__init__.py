@@ -4,13 +4,13 @@ from typing import Literal
 
 from rasp_tuner.history.revisits import Revisit
 from rasp_tuner.types.explanation import Explanation, Outlook, Path, Why
-from rasp_tuner.types.metric import KEPT, Direction, Limit, Margin, Metric, Scale
+from rasp_tuner.types.metric import LIMIT_KEPT, Direction, Limit, Margin, Metric, Scale
 from rasp_tuner.types.nouns import Budget, Slots, Suggestion
 
 Goal = Literal["live", "find"]
 
 __all__ = [
-    "KEPT",
+    "LIMIT_KEPT",
     "Budget",
     "Direction",
     "Explanation",

@@ -9,7 +9,7 @@ from rasp_tuner.errors import InvalidSpace
 
 Direction = Literal["min", "max"]
 Scale = Literal["auto", "linear", "log"]
-KEPT = 0.9  # probability with which a limit is kept
+LIMIT_KEPT = 0.9  # probability with which a limit is kept
 _BEFORE_LIMITS = ("direction", "weight", "scale")
 
 
@@ -102,10 +102,10 @@ class Margin:
     @property
     def share(self) -> float:
         """From the bound to the limit, as a share of the limit: 0.1 is ten percent of room; below 0 there is none."""
-        return abs(self.limit - self.bound) / max(abs(self.limit), 1e-300) * (1.0 if self.kept >= KEPT else -1.0)
+        return abs(self.limit - self.bound) / max(abs(self.limit), 1e-300) * (1.0 if self.kept >= LIMIT_KEPT else -1.0)
 
     def __str__(self) -> str:
-        room = f"{self.share:.0%} of room" if self.kept >= KEPT else "no room"
+        room = f"{self.share:.0%} of room" if self.kept >= LIMIT_KEPT else "no room"
         return (
             f"expected {self.expected:.4g}, {self.bound:.4g} in nine runs of ten; limit {self.limit:.4g}: {room},"
             f" kept with a probability of {self.kept:.0%}"

@@ -16,7 +16,7 @@ from rasp_tuner.watch.study import WatchStudy
 log = logging.getLogger("rasp_tuner.watch")
 
 CHECKPOINT_EVERY = 500  # lines of the journal, so that it starts fast and does not grow for ever
-MOST_WAITING = 16  # suggestions without an answer; only the latest can get one
+MOST_UNANSWERED = 16  # suggestions without an answer; only the latest can get one
 
 
 class WatchMemory:
@@ -105,6 +105,6 @@ def _new_tuner(study: WatchStudy) -> Tuner:
         seed=study.seed,
         budget=study.budget,
         constraints=study.constraints,
-        max_pending=MOST_WAITING,
+        max_pending=MOST_UNANSWERED,
         max_change=study.max_change,
     )

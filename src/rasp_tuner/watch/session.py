@@ -22,7 +22,7 @@ from rasp_tuner.watch.study import Mode, WatchStudy
 
 log = logging.getLogger("rasp_tuner.watch")
 
-FOLDER = "rasp-watch"  # where studies live, unless said otherwise
+WATCH_FOLDER = "rasp-watch"  # where studies live, unless said otherwise
 HOW_TO_RESUME = "To try again, stop this and give the same command with --resume"
 SLICE_S = 0.1  # after which a pause looks whether it is to end
 
@@ -57,7 +57,7 @@ def watch(
     """
     chosen = mode or study.mode
     study.check_mode(chosen)
-    place = folder or Path(FOLDER) / study.name
+    place = folder or Path(WATCH_FOLDER) / study.name
     with Journal(place, study.to_json(), fresh, "rasp watch", "name or --out") as journal:
         session = _Session(study, chosen, WatchMemory(study, journal), stopping)
         session.begin(resume)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rasp_tuner.gain.versus_default import NORMAL_90, WIDTH
+from rasp_tuner.gain.versus_default import NORMAL_90, NORMAL_95
 from rasp_tuner.optimizer.optimizer import Expected
 from rasp_tuner.types import Direction
 
@@ -26,7 +26,7 @@ def forecast(running: Expected, recommended: Expected, same: bool, direction: Di
     if level < 1e-300:
         return None
     sign = 1.0 if direction == "min" else -1.0
-    halves = (0.5 * (one.high - one.low) / NORMAL_90 * WIDTH for one in (running, recommended))
+    halves = (0.5 * (one.high - one.low) / NORMAL_90 * NORMAL_95 for one in (running, recommended))
     return ExpectedGain(sign * (running.mean - recommended.mean) / level, math.hypot(*halves) / level, False)
 
 

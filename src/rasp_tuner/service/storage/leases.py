@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from rasp_tuner.errors import InvalidValue
 from rasp_tuner.service.storage.postgres import postgres_engine
-from rasp_tuner.service.storage.store import LEASE_S, Store, StoredStudy, study_row
+from rasp_tuner.service.storage.store import SERVER_LEASE_S, Store, StoredStudy, study_row
 
 LOCK_WAIT_MS = 1_000  # for the row of a study: its owner may have stopped in the middle of a commit
 MAX_URL_CHARS = 255  # as many as its column has
@@ -78,7 +78,7 @@ class BeingTaken(Exception):
 class Leases:
     """The lease of this server, and questions to the table; any thread may call it."""
 
-    def __init__(self, store: Store, url: str, ttl_s: float = LEASE_S) -> None:
+    def __init__(self, store: Store, url: str, ttl_s: float = SERVER_LEASE_S) -> None:
         self.id, self.url, self.ttl_s = secrets.token_hex(8), checked_url(url), ttl_s
         settings = f"-c lock_timeout={LOCK_WAIT_MS}"
         self._engine = postgres_engine(store.url, ttl_s, connections=2, more=6, settings=settings)

@@ -30,7 +30,9 @@ from rasp_tuner.service.study.events import Event, Kind
 SQLITE_BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process, such as `rasp keys`
 CHECKPOINT_EVERY_PAGES = 4_000  # of SQLite's write-ahead log
 SNAPSHOTS_KEPT = 2  # for each study
-LEASE_S = 10.0  # of one of several servers; server and PostgreSQL give each other up if one is silent for so long
+SERVER_LEASE_S = (
+    10.0  # of one of several servers; server and PostgreSQL give each other up if one is silent for so long
+)
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 PROBE_BYTES = 4_096  # of a test write
 NO_STUDY = 0  # ids begin at 1
@@ -65,7 +67,7 @@ class KeyRow:
 class Store:
     """Rows in, rows out; raises SQLAlchemyError where the database fails."""
 
-    def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = LEASE_S) -> None:
+    def __init__(self, url: str, *, exclusive: bool = False, lease_s: float = SERVER_LEASE_S) -> None:
         """`exclusive`: refuse a PostgreSQL database that a server of an older version uses; SQLite: a folder lock."""
         self.url = sa.make_url(url)
         if (file := sqlite_file(self.url)) is not None:

@@ -18,8 +18,15 @@ from rasp_tuner.space import Params
 from rasp_tuner.tuner import Tuner
 from rasp_tuner.types import Explanation
 
-OPTIONS = ("guard", "switching_cost", "screen", "budget")  # of a tuner, which a definition has as well
-SAME = ("space", "constraints", "metrics", "context", "default", "preset")  # in snapshots of equal definitions
+TUNER_OPTIONS = ("guard", "switching_cost", "screen", "budget")  # of a tuner, which a definition has as well
+COMPARED_PARTS = (
+    "space",
+    "constraints",
+    "metrics",
+    "context",
+    "default",
+    "preset",
+)  # in snapshots of equal definitions
 
 
 def opened_event(tuner: bytes, at: float) -> Event:
@@ -31,13 +38,15 @@ def definition_of(tuner: Tuner, name: str) -> StudyDefinition:
     """The study whose tuners are like this one; an InvalidValue if a study cannot be."""
     header = _header(tuner)
     constants = header["preset"]["constants"]
-    wire = {part: header[part] for part in SAME[:-1]} | {key: constants[key] for key in OPTIONS if key in constants}
+    wire = {part: header[part] for part in COMPARED_PARTS[:-1]} | {
+        key: constants[key] for key in TUNER_OPTIONS if key in constants
+    }
     preset, size = header["preset"]["name"], header["ledger"]["size"]
     wire |= {"name": name, "preset": preset, "seed": header["seed"], "max_pending": size}
     wire |= {"holdout": header.get("holdout"), "max_change": header.get("max_change")}
     definition = StudyDefinition.from_wire({"budget": None, **wire})
     made = _header(definition.tuner())
-    for part in SAME:
+    for part in COMPARED_PARTS:
         if made[part] != header[part]:
             raise InvalidValue(f"the tuner has another {part} than a study can have, such as constants of its own")
     return definition

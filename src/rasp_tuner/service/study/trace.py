@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rasp_tuner.base.numerics import Array
 
 MAX_BUCKETS = 1_024
-LATEST_STEPS = 512
+LATEST_STEPS_KEPT = 512
 INITIAL_ROWS = 64  # allocated at first; doubled when full
 MAX_FRESH = 64  # steps taken in at a time: many cost little more than one
 ARRAY_NAMES = ("counts", "sums", "lows", "highs")
@@ -184,15 +184,15 @@ class LatestSteps:
     @property
     def first(self) -> int:
         """The oldest step that is kept."""
-        return max(self.steps - LATEST_STEPS, 0)
+        return max(self.steps - LATEST_STEPS_KEPT, 0)
 
     def add(self, values: Array) -> None:
-        if len(self._values) == self.steps < LATEST_STEPS:
-            size = min(max(2 * len(self._values), INITIAL_ROWS), LATEST_STEPS)
+        if len(self._values) == self.steps < LATEST_STEPS_KEPT:
+            size = min(max(2 * len(self._values), INITIAL_ROWS), LATEST_STEPS_KEPT)
             grown = np.full((size, len(self.series)), np.nan)
             grown[: len(self._values)] = self._values
             self._values = grown
-        self._values[self.steps % LATEST_STEPS] = values
+        self._values[self.steps % LATEST_STEPS_KEPT] = values
         self.steps += 1
 
     def window(self, points: int, first: int) -> TraceWindow:
@@ -214,7 +214,7 @@ class LatestSteps:
 
     def _kept_from(self, first: int) -> Array:
         """Rows from a step on, bounded; NaN where there is no value."""
-        values = self._values[np.arange(first, self.steps) % LATEST_STEPS]
+        values = self._values[np.arange(first, self.steps) % LATEST_STEPS_KEPT]
         values[~np.isfinite(values)] = np.nan
         _clip(values)  # leaves NaN
         return values
@@ -226,7 +226,7 @@ class LatestSteps:
     def restore(self, state: Mapping[str, Array], steps: int) -> None:
         """Take over what was saved after so many steps."""
         self.steps = steps - len(state["values"])
-        self._values = np.full((min(self.steps, LATEST_STEPS), len(self.series)), np.nan)
+        self._values = np.full((min(self.steps, LATEST_STEPS_KEPT), len(self.series)), np.nan)
         for row in state["values"]:
             self.add(np.where(row < NO_VALUE, row, np.nan))
 
