@@ -110,15 +110,6 @@ class Rules:
                 kept[i, self._tied_at] = places
         return kept
 
-    def enabled(self, point: Array, axis: int) -> Array:
-        """The point, with other knobs changed so that the one of this coordinate exists."""
-        places = point.tolist()
-        name = next(name for name in reversed(self._at) if self._at[name] <= axis)
-        if axis > self._at[name]:
-            places[self._at[name]] = SWITCH.place(NUMBER)
-        self._enable(name, places)
-        return np.array(places)
-
     def completed(self, planned: Mapping[str, Value], given: Mapping[str, object]) -> dict[str, object]:
         """What ran: the given values, and the planned ones of other knobs that exist beside them."""
         merged: dict[str, object] = {}
@@ -136,19 +127,6 @@ class Rules:
             if self._exists(name, found):
                 found[name] = values.get(name)
         return [name for name in self._knobs if name in found]
-
-    def _enable(self, name: str, places: list[float]) -> None:
-        for parent, values in (self._knobs[name].when or {}).items():
-            self._enable(parent, places)
-            at, knob = self._at[parent], self._knobs[parent]
-            if self._settle(places, self._tied)[0].get(parent) in values:
-                continue
-            if not isinstance(knob, Auto):
-                places[at] = knob.place(values[0])
-            elif knob.is_word(values[0]):
-                places[at] = SWITCH.place(WORD)
-            else:
-                places[at : at + 2] = SWITCH.place(NUMBER), knob.knob.to_unit(values[0])
 
     def _exists(self, name: str, params: Mapping[str, object]) -> bool:
         when = self._knobs[name].when

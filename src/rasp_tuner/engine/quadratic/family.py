@@ -17,15 +17,14 @@ from rasp_tuner.engine.kernel.learn import recent, remembered, reweigh, start
 from rasp_tuner.engine.kernel.merge import merged
 from rasp_tuner.engine.kernel.restate import mend_scales, restate
 from rasp_tuner.engine.kernel.state import LOCAL_EXPERTS, MOVING_EXPERT, Dims, State, blank
-from rasp_tuner.engine.quadratic.native_single import NativeBelief, NativeSingle
-from rasp_tuner.engine.quadratic.numpy_single import NumpyBelief, NumpySingle
+from rasp_tuner.engine.quadratic.native_single import NativeSingle
+from rasp_tuner.engine.quadratic.numpy_single import NumpySingle
 from rasp_tuner.optimizer.optimizer import LatestSamples
 from rasp_tuner.types import Slots
 
 FIRST = np.zeros(1, dtype=np.int64)  # the place of the one tuner
 PRIOR = ("location", "location_variance")  # what a fleet knew before the first sample
 KEPT = ("weights", "context_least", "context_most", *PRIOR)  # by whoever learns the first trials again
-QuadraticBelief = NumpyBelief | NativeBelief
 
 
 class QuadraticFamily:
