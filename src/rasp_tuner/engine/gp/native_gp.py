@@ -8,9 +8,9 @@ import itertools
 import math
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 from rasp_tuner.base.numerics import Array
 from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.native import address
-
-if TYPE_CHECKING:
-    from rasp_tuner.engine.gp.knobs import Knobs
 
 POINTER, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 LAWFUL = ctypes.CFUNCTYPE(None, COUNT, POINTER)
@@ -84,37 +81,40 @@ class KnobTables:
     COUNTS = 8
     POINTERS = 20
 
-    def __init__(self, knobs: "Knobs") -> None:
-        levels = [np.zeros(0) if own is None else own for own in knobs.levels]
-        first = np.cumsum([0, *map(len, levels)])
-        places = (
-            knobs.ordered, knobs.switches, knobs.hot_knob, knobs.hot_choice, knobs.effect_knob, knobs.embedding_knob,
-            first, knobs.unordered,
-        )  # fmt: skip
-        reals = (
-            knobs.default, knobs.reach, knobs.bowl, knobs.harm, knobs.few, knobs.hot_at, knobs.of_few, knobs.of_choice,
-            knobs.effect_variance, knobs.curved_variance, np.concatenate([*levels, np.zeros(1)]),
-        )  # fmt: skip
-        self._owners = [np.array(a, dtype=np.int64) for a in places] + [np.array(a, dtype=np.float64) for a in reals]
+    def __init__(
+        self,
+        levels: Sequence[Array | None],
+        unordered: NDArray[np.bool_],
+        places: Mapping[str, NDArray[np.intp]],
+        reals: Mapping[str, NDArray[Any]],
+        lawful: Callable[[Array], Array] | None,
+    ) -> None:
+        """`places` and `reals` in the order of the struct, but for the levels."""
+        known = [np.zeros(0) if own is None else own for own in levels]
+        first = np.cumsum([0, *map(len, known)])
+        whole = [*places.values(), first, unordered]
+        self._owners = [np.array(a, dtype=np.int64) for a in whole]
+        self._owners += [
+            np.array(a, dtype=np.float64) for a in (*reals.values(), np.concatenate([*known, np.zeros(1)]))
+        ]
+        sizes = {name: len(own) for name, own in (*places.items(), *reals.items())}
         self.d, self.p, self.q, self.e = (
-            knobs.dim,
-            len(knobs.effect_knob),
-            len(knobs.curved_variance),
-            len(knobs.embedding_knob),
+            len(levels),
+            sizes["effect_knob"],
+            sizes["curved_variance"],
+            sizes["embedding_knob"],
         )
         self.most_moves = sum(
             2 if own is None else max(len(own) if len(own) <= 8 or loose else 6, 6)
-            for own, loose in zip(knobs.levels, knobs.unordered.tolist(), strict=True)
+            for own, loose in zip(levels, unordered.tolist(), strict=True)
         )
         self.widths = 2 * (self.d + self.p + self.q + self.e + 1)  # of two points with their features
-        self.most_values = sum(VALUES_OF_CONTINUUM if own is None else len(own) for own in knobs.levels) + SPARE_VALUES
-        counts = (
-            self.d, self.p, self.q, self.e, len(knobs.ordered), len(knobs.switches), len(knobs.hot_knob),
-            len(knobs.hot_choice),
-        )  # fmt: skip
-        self._lawful = None if knobs.rules is None else LAWFUL(self._kept(knobs.lawful))
-        lawful = 0 if self._lawful is None else ctypes.cast(self._lawful, POINTER).value
-        self.struct = struct.pack(f"{self.COUNTS}q{self.POINTERS}Q", *counts, *map(address, self._owners), lawful)
+        self.most_values = sum(VALUES_OF_CONTINUUM if own is None else len(own) for own in levels) + SPARE_VALUES
+        groups = (sizes[name] for name in ("ordered", "switches", "hot_knob", "hot_choice"))
+        counts = (self.d, self.p, self.q, self.e, *groups)
+        self._lawful = None if lawful is None else LAWFUL(self._kept(lawful))
+        mends = 0 if self._lawful is None else ctypes.cast(self._lawful, POINTER).value
+        self.struct = struct.pack(f"{self.COUNTS}q{self.POINTERS}Q", *counts, *map(address, self._owners), mends)
 
     def _kept(self, lawful: Callable[[Array], Array]) -> Callable[[int, int], None]:
         """Points at an address, made to keep the rules in place; what goes wrong is raised after the search."""
