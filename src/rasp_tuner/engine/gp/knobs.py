@@ -77,7 +77,7 @@ class Knobs:
         self.harm = np.where(self.scale, 0.0, HARM)
         self.bowl = np.where(self.scale, BOWL, 0.0)
         self.few = few
-        self.tables: KnobTables | None = self._compiled_tables() if ready() else None
+        self.tables: KnobTables | None = KnobTables(self) if ready() else None
 
     def features(self, points: Array) -> Features:
         """Of points [m, d] on legal levels."""
@@ -96,18 +96,6 @@ class Knobs:
             mean,
             np.concatenate([ordered, on, CHOICE_APART * hot[:, self.hot_choice]], axis=1),
         )
-
-    def _compiled_tables(self) -> KnobTables:
-        places = {
-            name: getattr(self, name)
-            for name in ("ordered", "switches", "hot_knob", "hot_choice", "effect_knob", "embedding_knob")
-        }
-        reals = {
-            name: getattr(self, name)
-            for name in ("default", "reach", "bowl", "harm", "few", "hot_at", "of_few", "of_choice")
-        }
-        reals |= {"effect_variance": self.effect_variance, "curved_variance": self.curved_variance}
-        return KnobTables(self.levels, self.unordered, places, reals, None if self.rules is None else self.lawful)
 
     def compiled(self) -> KnobTables:
         """The tables for compiled code, where it is used."""

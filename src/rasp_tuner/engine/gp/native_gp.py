@@ -8,9 +8,9 @@ import itertools
 import math
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,46 +75,70 @@ class Features(NamedTuple):
     embedding: Array  # [m, e]
 
 
+class KnobArrays(Protocol):
+    """What compiled code needs of `Knobs`."""
+
+    dim: int
+    levels: tuple[Array | None, ...]
+    rules: Any
+    unordered: NDArray[np.bool_]
+    ordered: NDArray[np.intp]
+    switches: NDArray[np.intp]
+    hot_knob: NDArray[np.intp]
+    hot_choice: NDArray[np.intp]
+    effect_knob: NDArray[np.intp]
+    embedding_knob: NDArray[np.intp]
+    default: Array
+    reach: Array
+    bowl: Array
+    harm: Array
+    few: NDArray[np.bool_]
+    hot_at: Array
+    of_few: NDArray[np.bool_]
+    of_choice: NDArray[np.bool_]
+    effect_variance: Array
+    curved_variance: Array
+
+    def lawful(self, points: Array) -> Array: ...
+
+
 class KnobTables:
     """The knobs of one space as compiled code sees them: GpKnobs of gp.h."""
 
     COUNTS = 8
     POINTERS = 20
 
-    def __init__(
-        self,
-        levels: Sequence[Array | None],
-        unordered: NDArray[np.bool_],
-        places: Mapping[str, NDArray[np.intp]],
-        reals: Mapping[str, NDArray[Any]],
-        lawful: Callable[[Array], Array] | None,
-    ) -> None:
-        """`places` and `reals` in the order of the struct, but for the levels."""
-        known = [np.zeros(0) if own is None else own for own in levels]
-        first = np.cumsum([0, *map(len, known)])
-        whole = [*places.values(), first, unordered]
-        self._owners = [np.array(a, dtype=np.int64) for a in whole]
-        self._owners += [
-            np.array(a, dtype=np.float64) for a in (*reals.values(), np.concatenate([*known, np.zeros(1)]))
-        ]
-        sizes = {name: len(own) for name, own in (*places.items(), *reals.items())}
+    def __init__(self, knobs: KnobArrays) -> None:
+        levels = [np.zeros(0) if own is None else own for own in knobs.levels]
+        first = np.cumsum([0, *map(len, levels)])
+        places = (
+            knobs.ordered, knobs.switches, knobs.hot_knob, knobs.hot_choice, knobs.effect_knob, knobs.embedding_knob,
+            first, knobs.unordered,
+        )  # fmt: skip
+        reals = (
+            knobs.default, knobs.reach, knobs.bowl, knobs.harm, knobs.few, knobs.hot_at, knobs.of_few, knobs.of_choice,
+            knobs.effect_variance, knobs.curved_variance, np.concatenate([*levels, np.zeros(1)]),
+        )  # fmt: skip
+        self._owners = [np.array(a, dtype=np.int64) for a in places] + [np.array(a, dtype=np.float64) for a in reals]
         self.d, self.p, self.q, self.e = (
-            len(levels),
-            sizes["effect_knob"],
-            sizes["curved_variance"],
-            sizes["embedding_knob"],
+            knobs.dim,
+            len(knobs.effect_knob),
+            len(knobs.curved_variance),
+            len(knobs.embedding_knob),
         )
         self.most_moves = sum(
             2 if own is None else max(len(own) if len(own) <= 8 or loose else 6, 6)
-            for own, loose in zip(levels, unordered.tolist(), strict=True)
+            for own, loose in zip(knobs.levels, knobs.unordered.tolist(), strict=True)
         )
         self.widths = 2 * (self.d + self.p + self.q + self.e + 1)  # of two points with their features
-        self.most_values = sum(VALUES_OF_CONTINUUM if own is None else len(own) for own in levels) + SPARE_VALUES
-        groups = (sizes[name] for name in ("ordered", "switches", "hot_knob", "hot_choice"))
-        counts = (self.d, self.p, self.q, self.e, *groups)
-        self._lawful = None if lawful is None else LAWFUL(self._kept(lawful))
-        mends = 0 if self._lawful is None else ctypes.cast(self._lawful, POINTER).value
-        self.struct = struct.pack(f"{self.COUNTS}q{self.POINTERS}Q", *counts, *map(address, self._owners), mends)
+        self.most_values = sum(VALUES_OF_CONTINUUM if own is None else len(own) for own in knobs.levels) + SPARE_VALUES
+        counts = (
+            self.d, self.p, self.q, self.e, len(knobs.ordered), len(knobs.switches), len(knobs.hot_knob),
+            len(knobs.hot_choice),
+        )  # fmt: skip
+        self._lawful = None if knobs.rules is None else LAWFUL(self._kept(knobs.lawful))
+        lawful = 0 if self._lawful is None else ctypes.cast(self._lawful, POINTER).value
+        self.struct = struct.pack(f"{self.COUNTS}q{self.POINTERS}Q", *counts, *map(address, self._owners), lawful)
 
     def _kept(self, lawful: Callable[[Array], Array]) -> Callable[[int, int], None]:
         """Points at an address, made to keep the rules in place; what goes wrong is raised after the search."""
