@@ -43,7 +43,6 @@ ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it giv
 }
 
 NOT_DEFINITE = "the covariance of the rows is not positive definite"
-SPARE_VALUES = 4  # of all knobs: as long as there is room for so many, four are looked at together
 VALUES_OF_CONTINUUM = 64  # of one knob that a search meets, about: what is known of more is not kept
 
 
@@ -107,11 +106,13 @@ class KnobTables:
             for own, loose in zip(knobs.levels, knobs.unordered.tolist(), strict=True)
         )
         self.widths = 2 * (self.d + self.p + self.q + self.e + 1)  # of two points with their features
-        self.most_values = sum(VALUES_OF_CONTINUUM if own is None else len(own) for own in knobs.levels) + SPARE_VALUES
+        values = [VALUES_OF_CONTINUUM if own is None else len(own) for own in knobs.levels]
+        self.most_values = sum(values) + 1  # never full where all have levels: those of a point are taken together
         counts = (
             self.d, self.p, self.q, self.e, len(knobs.ordered), len(knobs.switches), len(knobs.hot_knob),
             len(knobs.hot_choice),
         )  # fmt: skip
+        self.choose_rooms: dict[int, int] = {}  # scratch that a choice among so many rows needs
         self._lawful = None if knobs.rules is None else LAWFUL(self._kept(knobs.lawful))
         lawful = 0 if self._lawful is None else ctypes.cast(self._lawful, POINTER).value
         self.struct = struct.pack(f"{self.COUNTS}q{self.POINTERS}Q", *counts, *map(address, self._owners), lawful)
@@ -143,8 +144,6 @@ class NativeFit(NamedTuple):
     block: Array  # that all of it lies in
     places: "FitPlaces"
     context_dim: int
-    root: Array
-    pairs: Array  # [3, n, n] covariance without level and noise, kc and kt; up to the diagonal
     alpha: Array
     noises: Array
 
@@ -182,12 +181,8 @@ def blank_fit(
     block[: len(weights)] = weights
     at = address(block)
     packed = _FIT.pack(n, context_dim, level, *[at + place for place in places.at.values()])
-    first, last = places.at["root"] // 8, places.at["alpha"] // 8
-    square = n * n
-    return NativeFit(
-        packed, block, places, context_dim, block[first : first + square].reshape(n, n),
-        block[first + square : last].reshape(3, n, n), block[last : last + n], block[last + n : last + 2 * n],
-    )  # fmt: skip
+    last = places.at["alpha"] // 8
+    return NativeFit(packed, block, places, context_dim, block[last : last + n], block[last + n : last + 2 * n])
 
 
 _HERE, _SIX, _FIT, _STORED = (struct.Struct(form) for form in ("6d6Q", "6d", "2qd25Q", "2q2Q"))
@@ -351,9 +346,10 @@ class NativeHere:
         return found
 
     def _choose_room(self) -> int:
-        t = self._tables
-        room: int = functions()["choose_room"](t.struct, len(self.kc), t.most_moves, t.most_values)
-        return room
+        t, n = self._tables, len(self.kc)
+        if n not in t.choose_rooms:
+            t.choose_rooms[n] = functions()["choose_room"](t.struct, n, t.most_moves, t.most_values)
+        return t.choose_rooms[n]
 
     def _table_room(self, values: int) -> int:
         t, n = self._tables, len(self.kc)

@@ -101,7 +101,8 @@ GP_API void rasp_gp_closest(const GpKnobs *k, const GpFit *f, const GpStored *st
         const double *own = stored->rows + row * stored->width, *z = z_of(f, kept, row, others);
         const int at_default = !memcmp(own, k->default_, size);
         for (int64_t i = 0; i < n; i++)
-            gp_features(k, 1, stored->rows + i * stored->width, effects, curved, &mean, embedding + i * k->e);
+            if (kept[i] >= 0) memcpy(embedding + i * k->e, f->embedding + kept[i] * k->e, sizeof(double) * (size_t)k->e);
+            else gp_features(k, 1, stored->rows + i * stored->width, effects, curved, &mean, embedding + i * k->e);
         for (int64_t i = 0; i < n; i++) {
             double gap = gp_apart(k->e, embedding + i * k->e, embedding + row * k->e);
             gap += gp_apart(c, z_of(f, kept, i, others), z);
