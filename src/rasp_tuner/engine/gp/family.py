@@ -382,7 +382,7 @@ class GpFamily:
         metric = ContextMetric(s["median"], s["deviation"])
         climb = Climb(s["theta"], s["momentum"], s["squares"], int(s["climbed"][0]))
         rows = self._rows()
-        ready = Ready.of(rows, metric) if steps else Ready(Targets.of(rows.y), None)
+        ready = Ready.of(self._knobs, rows, metric) if steps else Ready(Targets.of(rows.y), None)
         climb, level, odd = climbed(self._knobs, rows, metric, climb, self._prior, scale, steps, s["repeats"], ready)
         s["theta"], s["momentum"], s["squares"], s["climbed"] = *climb[:3], np.array([float(climb.steps)])
         s["level"] = np.array([level])
@@ -407,7 +407,8 @@ class GpFamily:
             fit = fitted(self._knobs, self._rows(), metric, s["theta"], level, ready)
         else:
             older = None if self._fit is None else Older(self._fit, self._kept)
-            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], older, self._spare)
+            known = (older, self._spare, None if ready is None else ready.bounded)
+            fit = taken(self._knobs, self._stored, metric, s["theta"], level, s["weights"], *known)
             self._spare = None if self._fit is None or self._fit.native is None else self._fit.native.block
         self._kept = np.arange(self._stored.count, dtype=np.int64)
         return fit

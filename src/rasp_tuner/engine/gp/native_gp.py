@@ -27,7 +27,8 @@ LAWFUL = ctypes.CFUNCTYPE(None, COUNT, POINTER)
 ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {  # of each function: what it gives and takes
     "features": (None, [POINTER, COUNT, *[POINTER] * 5]),
     "fit": (COUNT, [POINTER, POINTER, COUNT, *[POINTER] * 6]),
-    "take": (COUNT, [POINTER] * 7),
+    "take": (COUNT, [POINTER] * 8),
+    "bounded": (None, [COUNT, COUNT, *[POINTER] * 4]),
     "closest": (None, [POINTER, POINTER, POINTER, COUNT, POINTER, COUNT, POINTER, POINTER]),
     "spare": (None, [POINTER, POINTER, POINTER]),
     "bill": (None, [*[POINTER] * 4, *[NUMBER] * 3, *[POINTER] * 4]),
@@ -222,20 +223,29 @@ def _fit_room(tables: KnobTables, n: int, context_dim: int) -> int:
 
 def take(
     tables: KnobTables, made: NativeFit, table: Array, columns: int, weights: Array, older: NativeFit | None,
-    kept: NDArray[np.int64] | None,
+    kept: NDArray[np.int64] | None, bounded: Array | None,
 ) -> list[float]:  # fmt: skip
     """Fit stored rows, the first of `table`: center, unit, spread and scale.
 
-    An older fit with the same weights, and where each row was in it, ascending, -1: nowhere, save time.
+    An older fit with the same weights, and where each row was in it, ascending, -1: nowhere, save time; so does what
+    `bounded` gave for all rows.
     """
     n, out = len(made.alpha), np.empty(4)
     stored = _STORED.pack(table.shape[1], columns, address(table), address(weights))
     was = (None, None) if older is None or kept is None else (older.struct, address(kept))
     room = scratch(_fit_room(tables, n, made.context_dim))
-    if functions()["take"](tables.struct, made.struct, stored, *was, address(out), room):
+    known = None if bounded is None else address(bounded)
+    if functions()["take"](tables.struct, made.struct, stored, *was, known, address(out), room):
         raise np.linalg.LinAlgError(NOT_DEFINITE)
     found: list[float] = out.tolist()
     return found
+
+
+def bounded(median: Array, deviation: Array, contexts: Array) -> Array:
+    """[n, d_c] contexts in deviations: see ContextMetric. A fit has the same bits, on every machine."""
+    given, out = [np.ascontiguousarray(array) for array in (median, deviation, contexts)], np.empty(contexts.shape)
+    functions()["bounded"](*contexts.shape, *map(address, given), address(out))
+    return out
 
 
 def closest(
