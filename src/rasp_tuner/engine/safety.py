@@ -100,7 +100,7 @@ def legal_point(rules: Rules | None, belief: Belief, point: Array) -> Array:
 def legal_choice(rules: Rules | None, belief: Belief, choice: Choice) -> Choice:
     """The same of a choice."""
     point = legal_point(rules, belief, choice.point)
-    if point is choice.point:
+    if point is choice.point or point.tolist() == choice.point.tolist():
         return choice
     mean, variance = predict_one(belief, point)
     return choice._replace(point=point, mean=mean, variance=variance)

@@ -345,8 +345,10 @@ class Ready(NamedTuple):
     bounded: Array | None  # [n, d_c] contexts in the metric, without relevance; None where an older fit has them
 
     @classmethod
-    def of(cls, rows: Rows, metric: ContextMetric) -> "Ready":
-        return cls(Targets.of(rows.y), metric.bounded(rows.contexts))
+    def of(cls, knobs: Knobs, rows: Rows, metric: ContextMetric) -> "Ready":
+        compiled = knobs.tables is not None
+        bounded = native_gp.bounded(*metric, rows.contexts) if compiled else metric.bounded(rows.contexts)
+        return cls(Targets.of(rows.y), bounded)
 
 
 class Repeats(NamedTuple):
@@ -400,7 +402,7 @@ def climbed(
 
     `scale` is the last a; 0 if there was none. `repeats`: see Repeats.
     """
-    (targets, bounded), odd = ready or Ready.of(rows, metric), None
+    (targets, bounded), odd = ready or Ready.of(knobs, rows, metric), None
     scale /= targets.unit
     look = numpy_pass if knobs.tables is None else native_pass
     for step in range(steps):
@@ -445,10 +447,11 @@ def taken(
     by_loss: Array,
     older: Older | None = None,
     spare: Array | None = None,
+    bounded: Array | None = None,
 ) -> Fit:
     """The same of stored rows, compiled; y = losses @ by_loss. An older one only saves time: it gives the same bits.
 
-    `spare`: memory of a fit that nobody needs any more.
+    `spare`: memory of a fit that nobody needs any more. `bounded`: see Ready.
     """
     tables, n, width = knobs.compiled(), stored.count, len(metric.median)
     if older is not None and older.fit.native is not None and older.is_of(theta, metric):
@@ -459,7 +462,7 @@ def taken(
         was, kept, weights = None, None, Weights.of(theta, knobs, level)
         flat = weights.flat(metric)
     made = native_gp.blank_fit(tables, n, flat, H, width, level, spare)
-    center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept)
+    center, unit, _, scale = native_gp.take(tables, made, stored.table, stored.columns, by_loss, was, kept, bounded)
     parts = (None, made.alpha, made.noises, center, scale * unit, unit, made, theta)
     return Fit(knobs, NO_ROWS, metric, weights, NO_CONTEXTS, *parts)
 
