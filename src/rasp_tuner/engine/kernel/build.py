@@ -73,7 +73,27 @@ def header(name: str) -> str:
                     values[own.id] = eval(code, {"math": math}, values)  # noqa: S307 - of our own source
         defined = (f"#define {own} {_in_c(values[own])}" for own in names.split())
         lines += ["", f"/* {file.split('/')[-1]} */", *defined]
+    if name == "constants.h":
+        lines += ["", "/* state.State: X(name, numbers of one tuner) */", arrays()]
     return "\n".join([*lines, ""])
+
+
+def arrays() -> str:
+    """The arrays of state.State, with the numbers of each that one tuner has: a list for the C preprocessor."""
+    import ast
+    import textwrap
+
+    module = ast.parse((HERE / "state.py").read_text(encoding="utf-8"))
+    state = next(node for node in module.body if isinstance(node, ast.ClassDef) and node.name == "State")
+    lines = []
+    for node in state.body:
+        if isinstance(node, ast.AnnAssign):  # name: Annotated[Array, Field(shape, ...)]
+            shape = ast.unparse(node.annotation).partition("Field((")[2].partition(")")[0].replace("'", "")
+            numbers = " * ".join(filter(None, map(str.strip, shape.split(",")))) or "1"
+            lines.append(f"X({ast.unparse(node.target)}, {numbers})")
+    text = " ".join(lines).replace(" ", "~").replace(")~X", ") X")  # no line ends within one of them
+    wrapped = textwrap.wrap(text, 112, initial_indent="    ", subsequent_indent="    ")
+    return " \\\n".join(["#define STATE_ARRAYS(X)", *wrapped]).replace("~", " ")
 
 
 def _in_c(value: object) -> str:

@@ -27,8 +27,8 @@ void release(double *) {}
 #include "learn.c"
 #include "draws.c"
 
-enum { ENTRIES = Dims::p * Dims::p };
-enum { LENGTH = 2 * E + 8 + Dims::r + 3 * Dims::d + ENTRIES + L * (2 * Dims::p + 2 * ENTRIES + 1 + Dims::R) };
+static constexpr int64_t length_of(int64_t d, int64_t p, int64_t R, int64_t r) { return 0 BELIEF_ARRAYS(ADDED); }
+enum { LENGTH = length_of(Dims::d, Dims::p, Dims::R, Dims::r) };
 #if RASP_LANES > 1
 enum { BLOCKS = 16 }; /* on a processor at once: with fewer registers each, but with something to do in the meantime */
 #else
