@@ -31,13 +31,6 @@ def launched(batch, name, rows, *given):
         )
         run(seed, len(rows), numbers, asks, given[3].shape[1], drawn)
         return
-    if name == "judge":  # the library learns in one function: when the last of the three comes
-        batch.judged = given
-        return
-    if name == "renew_trust":
-        return
-    if name == "take_in":
-        name, at = "learn", [*at[:5], batch.judged[3].data_ptr()]
     arguments = [native.POINTER] * 3 + [native.NUMBER, *native.ARGUMENTS[name]]
     native.function(f"rasp_{name}", arguments)(
         dims.address, ctypes.addressof(batch._struct), rows.data_ptr(), len(rows), *at
