@@ -19,23 +19,23 @@ FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
 CONSTANTS = {  # which constants of which modules each of these headers has
     "constants.h": {
         "../../core/common_constants.py": "ODD_DEVIATIONS ABSURD_DEVIATIONS FEWEST_SAMPLES NORMAL_FROM_SAMPLES"
-        " EARLY_SAMPLES RECENT_STEPS",
+        " EARLY_SAMPLES RECENT_STEPS FADING_SAMPLES",
         "../../core/context_metric.py": "ALIKE",
         "../evidence.py": "FARTHEST",
+        "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
         "believe.py": "NARROW_WIDTH FARTHEST_GAP LEAST_CURVATURE MOVING_SETTLED_SAMPLES"
         " MOVING_LOOK_EVERY_STEPS MOVING_IDLE_NATS PIN_VARIANCE",
-        "choose.py": "HORIZON_STEPS FIRST_PROBE REACH DIRECTIONS TIE EQUAL_WEIGHTS LEAST_WEIGHT",
+        "choose.py": "HORIZON_STEPS REACH FIRST_PROBE DIRECTIONS TIE EQUAL_WEIGHTS LEAST_WEIGHT",
         "learn.py": "LEAST_TRACKED_CURVATURE",
         "memory.py": "SHARP_STEPS MERGE_CANDIDATES SAME_PLACE LARGEST_GAP JUMP_TIMES LEAST_SHARE REACH_DEVIATIONS"
         " ALIKE_REACHES LARGEST_DISTANCE SCALES_SETTLED_SAMPLES",
-        "moving.py": "SLOPE_VARIANCE COMPONENTS_EVERY_STEPS YOUNG_SAMPLES YOUNG_EXTRA_STEPS"
+        "moving.py": "COMPONENTS_EVERY_STEPS YOUNG_SAMPLES YOUNG_EXTRA_STEPS"
         " LARGEST_TARGET FARTHEST_OPTIMUM STEP_LENGTHS",
         "outliers.py": "OUTLIER_ODDS OUTLIER_ODDS_NEW_SITUATION OUTLIER_TRUST OUTLIER FAILED"
-        " LARGEST_RESIDUAL CHI2_MEDIAN BOWL_NOISES FALSE_IN_A_ROW ONE_IN JUDGED",
-        "pooled_prior.py": "OWN_DEVIATION COMMON_DEVIATION LEVEL_VARIANCE LARGEST_LEVEL TINY"
+        " LARGEST_RESIDUAL BOWL_NOISES FALSE_IN_A_ROW ONE_IN JUDGED",
+        "pooled_prior.py": "CURVATURE_DEVIATION LEVEL_VARIANCE LARGEST_LEVEL TINY"
         " CURVATURE_RATE RATE NOISE_ODDS DECADE_ODDS LOCAL_ODDS KEEP FREEDOM STUDENT_NORM ESTIMATE_NOISES",
         "shared_structs.py": "MOST_COMPILED_KNOBS",
-        "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES RANK SKETCH_DIMENSIONS NOISES",
     },
     "gp_constants.h": {
         "../../core/common_constants.py": "ODD_DEVIATIONS RECENT_STEPS",
@@ -58,8 +58,8 @@ def header(name: str) -> str:
     import math
 
     lines = ["/* Written by build.py: the constants of these Python files, whose comments say what they bound. */"]
+    values: dict[str, object] = {}  # so that one may be computed from others, also of the files before
     for file, names in CONSTANTS[name].items():
-        values: dict[str, object] = {}
         for node in ast.parse((HERE / file).read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.Assign):
                 continue

@@ -7,12 +7,21 @@
 #define NORMAL_FROM_SAMPLES 5
 #define EARLY_SAMPLES 40
 #define RECENT_STEPS 20.0
+#define FADING_SAMPLES 50.0
 
 /* context_metric.py */
 #define ALIKE 0.5
 
 /* evidence.py */
 #define FARTHEST 1e+150
+
+/* state.py */
+#define SLOTS 192
+#define SPARE_SLOTS 8
+#define WINDOW_SAMPLES 128
+#define RANK 3
+#define SKETCH_DIMENSIONS 32
+#define NOISES 9
 
 /* believe.py */
 #define NARROW_WIDTH 0.3
@@ -21,12 +30,12 @@
 #define MOVING_SETTLED_SAMPLES 100
 #define MOVING_LOOK_EVERY_STEPS 4
 #define MOVING_IDLE_NATS (-7.0)
-#define PIN_VARIANCE 0.01
+#define PIN_VARIANCE 0.0225
 
 /* choose.py */
 #define HORIZON_STEPS 12.0
-#define FIRST_PROBE 0.35
 #define REACH {0.1, (-0.1), 0.2, (-0.2), 0.4, (-0.4)}
+#define FIRST_PROBE 0.4
 #define DIRECTIONS 3
 #define TIE 1e-06
 #define EQUAL_WEIGHTS 1e-09
@@ -36,7 +45,7 @@
 #define LEAST_TRACKED_CURVATURE 1e-95
 
 /* memory.py */
-#define SHARP_STEPS 64
+#define SHARP_STEPS 50
 #define MERGE_CANDIDATES 32
 #define SAME_PLACE 1e-12
 #define LARGEST_GAP 1e+300
@@ -48,7 +57,6 @@
 #define SCALES_SETTLED_SAMPLES 32
 
 /* moving.py */
-#define SLOPE_VARIANCE 0.6
 #define COMPONENTS_EVERY_STEPS 8
 #define YOUNG_SAMPLES 50
 #define YOUNG_EXTRA_STEPS 3
@@ -63,15 +71,13 @@
 #define OUTLIER 1.0
 #define FAILED 2.0
 #define LARGEST_RESIDUAL 1e+60
-#define CHI2_MEDIAN 0.455
 #define BOWL_NOISES {0.0001, 0.01, 0.3}
 #define FALSE_IN_A_ROW 3
 #define ONE_IN 3
 #define JUDGED 0.3
 
 /* pooled_prior.py */
-#define OWN_DEVIATION 0.3
-#define COMMON_DEVIATION 0.4
+#define CURVATURE_DEVIATION 0.35
 #define LEVEL_VARIANCE 25.0
 #define LARGEST_LEVEL 1e+30
 #define TINY 1e-100
@@ -87,14 +93,6 @@
 
 /* shared_structs.py */
 #define MOST_COMPILED_KNOBS 64
-
-/* state.py */
-#define SLOTS 192
-#define SPARE_SLOTS 8
-#define WINDOW_SAMPLES 128
-#define RANK 3
-#define SKETCH_DIMENSIONS 32
-#define NOISES 9
 
 /* state.State: X(name, numbers of one tuner) */
 #define STATE_ARRAYS(X) \
