@@ -1,5 +1,7 @@
 """The learning side of the compiled kernel: it does what the arrays version does, on streams of every kind."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import MOVING_LOOK_EVERY_STEPS
 from rasp_tuner.engine.kernel.choose import draws_needed
 from rasp_tuner.engine.kernel.draws import DrawKeys
+from rasp_tuner.engine.kernel.draws import draws as drawn_by_numpy
 from rasp_tuner.engine.kernel.learn import learn, start
-from rasp_tuner.engine.kernel.native_batch import NativeBatch, native_draws
+from rasp_tuner.engine.kernel.native_batch import NativeBatch
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, State, blank
 
 pytestmark = pytest.mark.skipif(not native.available(), reason=f"the native kernel is {native.why_not()}")
@@ -188,23 +191,9 @@ def test_memory_stays_within_its_slots_and_forgets_no_sample() -> None:
     assert state.counts[0, :n].sum() == state.prompts[0, :n, 0].sum() == state.steps[0] == 420
 
 
-def test_a_whole_ask_and_a_whole_tell_are_their_parts_one_after_the_other() -> None:
-    dims, size, rng = Dims(3, 2, 1), 4, np.random.default_rng(5)
-    state, default = taught(Dims(3, 2, 1), 4, 12), np.full(3, 0.4)
-    contexts, keys = rng.normal(size=(size, 2)), DrawKeys(3, np.arange(4.0), np.full(4, 12.0))
-    batch = NativeBatch(dims, default, state)
-    belief, points, versus = batch.ask(contexts, keys)
-    parts = batch.believe(contexts)
-    np.testing.assert_array_equal(belief.buffer, parts.buffer)
-    np.testing.assert_array_equal(points, parts.choose(native_draws(keys, size, draws_needed(dims)))[0])
-    np.testing.assert_array_equal(versus, parts.versus_default(points))
-    losses = ((points - 0.3) ** 2).sum(axis=1, keepdims=True)  # as taught: no outliers, so that densities count
-    other, failed, y = copied(state), np.zeros(size), losses[:, 0]
-    apart = NativeBatch(dims, default, other).believe(contexts)
-    mean, variance, logs = apart.forecast(points, y)
-    told = belief.tell(points, contexts, losses, failed, y)
-    apart.learn(points, contexts, losses, failed, logs)
-    for got, wanted in zip(told, (np.array(versus), mean, variance), strict=True):
-        np.testing.assert_array_equal(got, wanted)
-    for (name, mine), (_, theirs) in zip(state.items(), other.items(), strict=True):
-        np.testing.assert_array_equal(mine, theirs, err_msg=name)
+def test_numbers_drawn_by_c_are_those_of_numpy_to_the_last_bit() -> None:
+    keys, drawn = DrawKeys(3, np.arange(4.0), np.array([0.0, 1.0, 12.0, 1e9])), np.empty((4, 20))
+    arguments = [ctypes.c_uint64, native.NUMBER, *[native.POINTER] * 2, native.NUMBER, native.POINTER]
+    given = (native.address(keys.numbers), native.address(keys.asks), 20, native.address(drawn))
+    native.function("rasp_draws", arguments)(keys.mixed_seed, 4, *given)
+    np.testing.assert_array_equal(drawn, drawn_by_numpy(keys, 20))

@@ -27,7 +27,7 @@ def launched(batch, name, rows, *given):
     if name == "draw":
         seed, numbers, asks, drawn = at
         run = native.function(
-            "rasp_draws", [native.WORD, native.NUMBER, *[native.POINTER] * 2, native.NUMBER, native.POINTER]
+            "rasp_draws", [ctypes.c_uint64, native.NUMBER, *[native.POINTER] * 2, native.NUMBER, native.POINTER]
         )
         run(seed, len(rows), numbers, asks, given[3].shape[1], drawn)
         return

@@ -18,8 +18,8 @@ FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
 
 CONSTANTS = {  # which constants of which modules each of these headers has
     "constants.h": {
-        "../../core/common_constants.py": "ODD_DEVIATIONS ABSURD_DEVIATIONS FEWEST_SAMPLES NORMAL_FROM_SAMPLES"
-        " EARLY_SAMPLES RECENT_STEPS FADING_SAMPLES",
+        "../../core/common_constants.py": "ODD_DEVIATIONS ABSURD_DEVIATIONS CHANGE_IN_A_ROW FEWEST_SAMPLES"
+        " NORMAL_FROM_SAMPLES EARLY_SAMPLES RECENT_STEPS FADING_SAMPLES",
         "../../core/context_metric.py": "ALIKE",
         "../evidence.py": "FARTHEST",
         "state.py": "SLOTS SPARE_SLOTS WINDOW_SAMPLES RANK SKETCH_DIMENSIONS NOISES",

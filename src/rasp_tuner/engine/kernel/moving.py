@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import EARLY_SAMPLES, ODD_DEVIATIONS
+from rasp_tuner.core.common_constants import EARLY_SAMPLES, FADING_SAMPLES, ODD_DEVIATIONS
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.masks import (
     ALL_ROWS,
@@ -35,7 +35,8 @@ from rasp_tuner.engine.kernel.pooled_prior import centred_level, noise_variances
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State
 
 COMPONENTS_EVERY_STEPS = 8  # between looks at the principal components, once there are EARLY_SAMPLES
-YOUNG_SAMPLES, YOUNG_EXTRA_STEPS = 50, 3  # samples up to which every fit takes so many steps more
+YOUNG_SAMPLES = int(FADING_SAMPLES)  # up to which every fit takes some steps more
+YOUNG_EXTRA_STEPS = 3  # so many
 LARGEST_TARGET = 1e12  # in units of the curvature: a constant metric that jumps must not overflow
 FARTHEST_OPTIMUM = 1e3  # in u, which lies in [-2, 2]: one absurd context must not throw the others out
 STEP_LENGTHS = (1.0, 0.4, 0.1)  # lengths tried in turn

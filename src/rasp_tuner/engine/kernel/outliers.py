@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, EARLY_SAMPLES, FEWEST_SAMPLES
+from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, CHANGE_IN_A_ROW, EARLY_SAMPLES, FEWEST_SAMPLES
 from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.belief import Belief
@@ -39,7 +39,7 @@ OUTLIER_TRUST = 1e-6  # how much a false measurement counts
 OUTLIER, FAILED = 1.0, 2.0  # what is known of an early sample; a failure is no false measurement
 LARGEST_RESIDUAL = 1e60  # squared, in units of the usual one: not trusted at all
 BOWL_NOISES = (1e-4, 1e-2, 0.3)  # variances in units of a^2; what situations differ by is noise here
-FALSE_IN_A_ROW = 3  # false ones in a row are none: the world has changed
+FALSE_IN_A_ROW = CHANGE_IN_A_ROW + 1  # false ones in a row are none: the world has changed
 ONE_IN = 3  # no more than one in so many is false
 JUDGED = 0.3  # of a kernel: slots that an expert judges
 
@@ -99,9 +99,7 @@ def update_trust(dims: Dims, state: State, belief: Belief, mask: Mask, n: int) -
 
 
 def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows, n: int) -> None:
-    count = state.count[rows]
-    used = (np.arange(n) < count[:, None])[:, None]
-    form = np.empty((len(count), L, dims.sample))
+    form = np.empty((len(belief.a[rows]), L, dims.sample))
     form[:, :, : dims.features], form[:, :, dims.features :] = belief.mean[rows], -state.weights[rows][:, None]
     form[:, :, 0] += belief.offset[rows][:, None]
     above, beside, times = triangle(dims.sample)
@@ -109,7 +107,7 @@ def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows, n: int) 
     squares = np.maximum(form @ state.prompts[rows, :n].mT, 0.0)
     squares = squares / np.maximum(state.counts[rows, :n], 1.0)[:, None]  # mean ones
     kernels, scale = belief.kernels[rows, :, :n], (belief.noises[:, :L] * belief.a[:, None] ** 2)[rows][:, :, None]
-    state.trust[rows, :, :n] = np.where(used & (kernels > JUDGED), residual_trust(squares, scale), state.trust[rows, :, :n])
+    state.trust[rows, :, :n] = np.where(kernels > JUDGED, residual_trust(squares, scale), state.trust[rows, :, :n])
 
 
 def recheck_early_samples(dims: Dims, state: State, mask: Mask) -> None:

@@ -3,6 +3,7 @@
 /* common_constants.py */
 #define ODD_DEVIATIONS 3.0
 #define ABSURD_DEVIATIONS 5.0
+#define CHANGE_IN_A_ROW 2
 #define FEWEST_SAMPLES 4
 #define NORMAL_FROM_SAMPLES 5
 #define EARLY_SAMPLES 40

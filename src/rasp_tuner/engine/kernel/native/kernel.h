@@ -127,12 +127,6 @@ void rasp_choose(const Dims *, const State *, const int64_t *rows, int64_t n, do
 void rasp_best(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, double *points);
 void rasp_learn(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
                 const double *contexts, const double *losses, const double *failed, const double *logs);
-void rasp_ask(const Dims *, const State *, const int64_t *rows, int64_t n, const double *contexts, const double *draws,
-              int64_t drawn, double *beliefs, double *points, double *sources, double *means, double *variances,
-              double *beside); /* step.c, as the next; `beside` as of rasp_against */
-void rasp_tell(const Dims *, const State *, const int64_t *rows, int64_t n, double *beliefs, const double *points,
-               const double *contexts, const double *losses, const double *failed, const double *y, double *beside,
-               double *means, double *variances);
 void rasp_draws(uint64_t seed, int64_t n, const double *numbers, const double *asks, int64_t count,
                 double *draws); /* draws.c: [n, count], uniform in [0, 1) */
 #pragma GCC visibility pop
