@@ -23,7 +23,6 @@ from rasp_tuner.engine.kernel.masks import (
     Flags,
     Mask,
     Rows,
-    assign_where,
     chunks,
     collapse_mask,
     column,
@@ -84,14 +83,6 @@ def observe(dims: Dims, state: State, u: Array, contexts: Array, losses: Array, 
     state.reduced_mean += gap / seen
     square = gap[:, :, None] * (short - state.reduced_mean)[:, None]
     state.reduced_moments += (square - state.reduced_moments) / seen[:, :, None]
-
-
-def restore_trust(state: State, mask: Mask) -> None:
-    """The latest sample of these tuners was no mistake after all."""
-    row = column((state.steps - 1.0) % WINDOW_SAMPLES)
-    latest = state.window_weights[row]
-    assign_where(latest, mask, 1.0)
-    state.window_weights[row] = latest
 
 
 def fit(dims: Dims, state: State, a: Array, offset: Array, mask: Mask, seen: BatchProgress) -> None:

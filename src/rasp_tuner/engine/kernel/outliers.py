@@ -21,7 +21,17 @@ from rasp_tuner.core.common_constants import ABSURD_DEVIATIONS, CHANGE_IN_A_ROW,
 from rasp_tuner.core.context_metric import ALIKE
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.belief import Belief
-from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, chunks, collapse_mask, row_max, rows_where
+from rasp_tuner.engine.kernel.masks import (
+    Flags,
+    Mask,
+    Rows,
+    assign_where,
+    chunks,
+    collapse_mask,
+    column,
+    row_max,
+    rows_where,
+)
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.pooled_prior import (
     CURVATURE_DEVIATION,
@@ -30,7 +40,7 @@ from rasp_tuner.engine.kernel.pooled_prior import (
     TINY,
     outliers_found,
 )
-from rasp_tuner.engine.kernel.state import Dims, L, Places, State
+from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, L, Places, State
 
 OUTLIERS_FROM_SAMPLES = 2 * FEWEST_SAMPLES  # on, a single sample may be called false
 OUTLIER_ODDS = 1e-2  # prior odds of a false measurement
@@ -65,6 +75,16 @@ def trust_in_sample(state: State, belief: Belief, logs: Array, mature: Mask) -> 
     cleared = odd & (state.suspected > 0.0)
     state.suspected[...] = odd & ~cleared
     return np.where(cleared, 1.0, trust), cleared
+
+
+def restore_trust(state: State, mask: Mask) -> None:
+    """The latest sample of these tuners was no mistake after all."""
+    window = (state.steps - 1.0) % WINDOW_SAMPLES
+    for whole, places in ((state.trust.swapaxes(1, 2), state.latest), (state.window_weights, window)):
+        at = column(places)
+        latest = whole[at]
+        assign_where(latest, mask, 1.0)
+        whole[at] = latest
 
 
 def residual_trust(squares: Array, scale: Array) -> Array:
