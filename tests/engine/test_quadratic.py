@@ -10,7 +10,7 @@ from rasp_tuner.engine.kernel.believe import NARROW_WIDTH, box, minimisers
 from rasp_tuner.engine.kernel.learn import start
 from rasp_tuner.engine.kernel.masks import ALL_ROWS
 from rasp_tuner.engine.kernel.outliers import targets
-from rasp_tuner.engine.kernel.pooled_prior import CURVATURE_DEVIATION, LEVEL_VARIANCE, OPTIMUM_VARIANCE
+from rasp_tuner.engine.kernel.pooled_prior import COMMON_DEVIATION, LEVEL_VARIANCE, OPTIMUM_VARIANCE, OWN_DEVIATION
 from rasp_tuner.engine.kernel.predict import each, experts_of, features
 from rasp_tuner.engine.kernel.state import Dims, E, blank
 from rasp_tuner.engine.quadratic.family import QuadraticFamily
@@ -48,7 +48,7 @@ def test_one_expert_is_bayesian_regression():
     prior_mean = a * np.array([2 * OPTIMUM_VARIANCE, 0.0, 0.0, 1.0, 1.0])
     prior = np.zeros((5, 5))
     prior[0, 0], prior[1, 1], prior[2, 2] = LEVEL_VARIANCE, OPTIMUM_VARIANCE / 0.25, OPTIMUM_VARIANCE / 0.25
-    prior[3:, 3:] = CURVATURE_DEVIATION**2 * (np.eye(2) + 1.0)
+    prior[3:, 3:] = OWN_DEVIATION**2 * np.eye(2) + COMMON_DEVIATION**2
     where = np.random.default_rng(1).random((6, 2))
     f = np.column_stack([np.ones(6), 2.0 * (where - DEFAULT), (2.0 * (where - DEFAULT)) ** 2])
     mean, variance = each(family.dims, family.tuners, belief, DEFAULT, where[None])

@@ -46,7 +46,7 @@ MOVING_SETTLED_SAMPLES, MOVING_LOOK_EVERY_STEPS = (
     4,
 )  # after so many, what changes little is looked at one step in so many
 MOVING_IDLE_NATS = -7.0  # behind the leader: from there on the moving optimum is idle
-PIN_VARIANCE = LEAST_CURVATURE**2  # of a bowl's least y around the shared level, besides what is known of it
+PIN_VARIANCE = 0.01  # of a bowl's least y around the shared level, besides what is known of it
 
 
 def believe(dims: Dims, state: State, default: Array, contexts: Array) -> Belief:

@@ -19,8 +19,8 @@ from rasp_tuner.engine.kernel.predict import experts_of, features, predict
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, L, Places, State
 
 HORIZON_STEPS = 12.0  # in which one more observation shall pay for itself
+FIRST_PROBE = 0.35  # length of the first move, along one knob
 REACH = (0.1, -0.1, 0.2, -0.2, 0.4, -0.4)  # moves along the least known directions
-FIRST_PROBE = REACH[-2]  # length of the first move, along one knob
 DIRECTIONS = RANK  # least known ones, along which moves go
 TIE = 1e-6  # of the range: a smaller difference is none
 EQUAL_WEIGHTS = 1e-9  # of a weight: of experts that differ by less the first leads, whatever rounding says

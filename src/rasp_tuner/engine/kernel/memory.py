@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rasp_tuner.core.common_constants import FADING_SAMPLES
 from rasp_tuner.core.numerics import Array
 from rasp_tuner.engine.kernel.masks import BatchProgress, Flags, Mask, Rows, assign_where, chunks, collapse_mask, column
 from rasp_tuner.engine.kernel.state import SLOTS, SPARE_SLOTS, Dims, Places, State
 
-SHARP_STEPS = int(FADING_SAMPLES)  # steps in which a slot is not merged: what is recent stays sharp
+SHARP_STEPS = 64  # steps in which a slot is not merged: what is recent stays sharp
 MERGE_CANDIDATES = 32  # slots that look for a partner then; they take turns
 SAME_PLACE = 1e-12  # of the size of two keys: a smaller squared distance is rounding
 LARGEST_GAP = 1e300  # a distance that overflows is still shorter than one that is ruled out

@@ -29,10 +29,11 @@ from rasp_tuner.engine.kernel.masks import (
     rows_where,
 )
 from rasp_tuner.engine.kernel.memory import bounded
-from rasp_tuner.engine.kernel.outliers import residual_trust
+from rasp_tuner.engine.kernel.outliers import CHI2_MEDIAN, masked_median, residual_trust
 from rasp_tuner.engine.kernel.pooled_prior import centred_level, noise_variances, prior
 from rasp_tuner.engine.kernel.state import WINDOW_SAMPLES, Dims, State
 
+SLOPE_VARIANCE = 0.6  # variance of how the optimum moves with x, in units of that of the optimum itself
 COMPONENTS_EVERY_STEPS = 8  # between looks at the principal components, once there are EARLY_SAMPLES
 YOUNG_SAMPLES = int(FADING_SAMPLES)  # up to which every fit takes some steps more
 YOUNG_EXTRA_STEPS = 3  # so many
@@ -138,7 +139,8 @@ def _fit(dims: Dims, state: State, rows: Rows, n: int, task: Task, times: int) -
     theta = np.where(state.fitted[rows][:, None] > 0.0, theta, prior)
     gaps, squares, residual = _residual(theta, u, x, y)
     left = residual**2
-    trust = np.where(used, residual_trust(left, noise) * state.window_weights[rows, :n] / noise, 0.0)
+    usual = np.maximum(masked_median(left, used)[:, None] / CHI2_MEDIAN, noise)
+    trust = np.where(used, residual_trust(left, usual) * state.window_weights[rows, :n] / noise, 0.0)
     root = np.sqrt(trust)[:, :, None]
     moving = there = np.ones(len(steps), dtype=bool)
     covariance = np.zeros_like(precision)
@@ -248,7 +250,8 @@ def _prior(dims: Dims, state: State, level: Array) -> tuple[Array, Array]:
     mean = np.concat([level[:, None], common.mean[:, 1 + d :], moves.reshape((size, -1))], axis=1)
     precision = np.zeros((size, m, m))
     precision[:, 1 : 1 + d, 1 : 1 + d] = common.precision[:, 1 + d :, 1 + d :]
-    moves[...] = (1.0 / state.location_variance)[:, :, None]  # x is standardised
+    moves[...] = (1.0 / (state.location_variance * SLOPE_VARIANCE))[:, :, None]
+    moves[:, :, 0] = 1.0 / state.location_variance
     diagonal = precision.reshape((size, m * m))[:, :: m + 1]  # a view
     diagonal[:, 0] = 1.0 / common.level_variance
     diagonal[:, 1 + d :] = moves.reshape((size, -1))

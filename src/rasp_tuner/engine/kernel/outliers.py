@@ -34,9 +34,10 @@ from rasp_tuner.engine.kernel.masks import (
 )
 from rasp_tuner.engine.kernel.memory import seen_before, triangle
 from rasp_tuner.engine.kernel.pooled_prior import (
-    CURVATURE_DEVIATION,
+    COMMON_DEVIATION,
     LEVEL_VARIANCE,
     OPTIMUM_VARIANCE,
+    OWN_DEVIATION,
     TINY,
     outliers_found,
 )
@@ -48,6 +49,7 @@ OUTLIER_ODDS_NEW_SITUATION = 1e-5  # the same in a situation never seen before: 
 OUTLIER_TRUST = 1e-6  # how much a false measurement counts
 OUTLIER, FAILED = 1.0, 2.0  # what is known of an early sample; a failure is no false measurement
 LARGEST_RESIDUAL = 1e60  # squared, in units of the usual one: not trusted at all
+CHI2_MEDIAN = 0.455  # median of a squared standard normal
 BOWL_NOISES = (1e-4, 1e-2, 0.3)  # variances in units of a^2; what situations differ by is noise here
 FALSE_IN_A_ROW = CHANGE_IN_A_ROW + 1  # false ones in a row are none: the world has changed
 ONE_IN = 3  # no more than one in so many is false
@@ -119,14 +121,21 @@ def update_trust(dims: Dims, state: State, belief: Belief, mask: Mask, n: int) -
 
 
 def _update_trust(dims: Dims, state: State, belief: Belief, rows: Rows, n: int) -> None:
-    form = np.empty((len(belief.a[rows]), L, dims.sample))
+    count = state.count[rows]
+    used = (np.arange(n) < count[:, None])[:, None]
+    form = np.empty((len(count), L, dims.sample))
     form[:, :, : dims.features], form[:, :, dims.features :] = belief.mean[rows], -state.weights[rows][:, None]
     form[:, :, 0] += belief.offset[rows][:, None]
     above, beside, times = triangle(dims.sample)
     form = form[:, :, above] * form[:, :, beside] * times
     squares = np.maximum(form @ state.prompts[rows, :n].mT, 0.0)
-    squares = squares / np.maximum(state.counts[rows, :n], 1.0)[:, None]  # mean ones
-    kernels, scale = belief.kernels[rows, :, :n], (belief.noises[:, :L] * belief.a[:, None] ** 2)[rows][:, :, None]
+    squares = np.where(used, squares / np.maximum(state.counts[rows, :n], 1.0)[:, None], np.inf)  # mean ones
+    kernels, a = belief.kernels[rows, :, :n], belief.a[rows][:, None]
+    order = np.argsort(squares, axis=2)
+    mass = np.cumulative_sum(np.take_along_axis(kernels, order, axis=2), axis=2)
+    half = np.argmax(mass >= 0.5 * mass[:, :, -1:], axis=2)[:, :, None]
+    middle = np.take_along_axis(squares, np.take_along_axis(order, half, axis=2), axis=2)
+    scale = np.maximum((belief.noises[rows, :L] * a**2)[:, :, None], middle / CHI2_MEDIAN)
     state.trust[rows, :, :n] = np.where(kernels > JUDGED, residual_trust(squares, scale), state.trust[rows, :, :n])
 
 
@@ -251,10 +260,10 @@ def _factor(samples: Samples, order: Places, used: Flags, z: Array) -> Array:
     (u, _, _, where, unsure), n = samples, z.shape[1]
     u = np.take_along_axis(u, np.broadcast_to(order[:, :, None], u.shape), axis=1)
     squares = u**2
-    common = CURVATURE_DEVIATION * squares.sum(axis=2)[:, :, None]
+    common = COMMON_DEVIATION * squares.sum(axis=2)[:, :, None]
     linear = np.sqrt(unsure / OPTIMUM_VARIANCE)[:, None] * u
     level = np.full_like(common, math.sqrt(LEVEL_VARIANCE))
-    f = np.where(used[:, :, None], np.concat([level, linear, CURVATURE_DEVIATION * squares, common], axis=2), 0.0)
+    f = np.where(used[:, :, None], np.concat([level, linear, OWN_DEVIATION * squares, common], axis=2), 0.0)
     expected = (unsure + where**2).sum(axis=1)[:, None] + (squares - 2.0 * where[:, None] * u).sum(axis=2)
     sides = np.stack([z, np.where(used, expected, 0.0)], axis=1)
     noises = np.stack([np.full_like(z[:, 0], noise) for noise in BOWL_NOISES], axis=1)[:, :, None]

@@ -18,7 +18,7 @@ from rasp_tuner.engine.kernel.masks import Flags, Mask, Rows, assign_where, row_
 from rasp_tuner.engine.kernel.state import NOISES, Dims, E, L, State
 
 OPTIMUM_VARIANCE = 0.25  # of an optimum around the default
-CURVATURE_DEVIATION = 0.35  # of a knob's own curvature, and of what all have in common, in units of a
+OWN_DEVIATION, COMMON_DEVIATION = 0.3, 0.4  # of a knob's own curvature and of the common one, in units of a
 LEVEL_VARIANCE = ABSURD_DEVIATIONS**2  # of the least y, in units of a, while nothing is known
 LARGEST_LEVEL = 1e30  # in units of a: a metric that jumps must not overflow
 TINY = 1e-100  # a curvature where y is constant, so that no logarithm sees a zero
@@ -58,7 +58,8 @@ def prior(dims: Dims, state: State) -> Prior:
     where, unsure = state.location, state.location_variance
     mean = np.concat([(unsure + where**2).sum(axis=1)[:, None], -2.0 * where, np.ones_like(where)], axis=1)
     precision = np.zeros((size, p, p))
-    own, common = CURVATURE_DEVIATION**2, 1.0 / (1.0 + d)
+    own, both = OWN_DEVIATION**2, COMMON_DEVIATION**2
+    common = both / (own + d * both)
     precision[:, 1 + d :, 1 + d :] = -common / own
     diagonal = precision.reshape((size, p * p))[:, :: p + 1]  # a view
     diagonal[:, 0] = 1.0 / np.where(known, level_variance + 0.1 * d, LEVEL_VARIANCE)

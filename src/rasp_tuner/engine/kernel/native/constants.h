@@ -31,12 +31,12 @@
 #define MOVING_SETTLED_SAMPLES 100
 #define MOVING_LOOK_EVERY_STEPS 4
 #define MOVING_IDLE_NATS (-7.0)
-#define PIN_VARIANCE 0.0225
+#define PIN_VARIANCE 0.01
 
 /* choose.py */
 #define HORIZON_STEPS 12.0
+#define FIRST_PROBE 0.35
 #define REACH {0.1, (-0.1), 0.2, (-0.2), 0.4, (-0.4)}
-#define FIRST_PROBE 0.4
 #define DIRECTIONS 3
 #define TIE 1e-06
 #define EQUAL_WEIGHTS 1e-09
@@ -46,7 +46,7 @@
 #define LEAST_TRACKED_CURVATURE 1e-95
 
 /* memory.py */
-#define SHARP_STEPS 50
+#define SHARP_STEPS 64
 #define MERGE_CANDIDATES 32
 #define SAME_PLACE 1e-12
 #define LARGEST_GAP 1e+300
@@ -58,6 +58,7 @@
 #define SCALES_SETTLED_SAMPLES 32
 
 /* moving.py */
+#define SLOPE_VARIANCE 0.6
 #define COMPONENTS_EVERY_STEPS 8
 #define YOUNG_SAMPLES 50
 #define YOUNG_EXTRA_STEPS 3
@@ -72,13 +73,15 @@
 #define OUTLIER 1.0
 #define FAILED 2.0
 #define LARGEST_RESIDUAL 1e+60
+#define CHI2_MEDIAN 0.455
 #define BOWL_NOISES {0.0001, 0.01, 0.3}
 #define FALSE_IN_A_ROW 3
 #define ONE_IN 3
 #define JUDGED 0.3
 
 /* pooled_prior.py */
-#define CURVATURE_DEVIATION 0.35
+#define OWN_DEVIATION 0.3
+#define COMMON_DEVIATION 0.4
 #define LEVEL_VARIANCE 25.0
 #define LARGEST_LEVEL 1e+30
 #define TINY 1e-100

@@ -76,6 +76,11 @@ WIDER static void square_of(int64_t n, int64_t m, int64_t stride, const double *
     }
 }
 
+/* Prior variance of where the optimum of a knob lies, and of how it moves with component j of x. */
+static inline double move_variance(const Fit *fit, int64_t knob, int64_t j) {
+    return fit->location_variance[knob] * (j ? SLOPE_VARIANCE : 1.0);
+}
+
 /* Gaps to the optimum [d, n], and what is left of y [n]. */
 WIDER static void measure_residual(const Fit *fit, const double *theta, double *gaps, double *restrict residual) {
     const int64_t n = fit->n, d = fit->dims->d, size = 1 + fit->dims->r;
@@ -101,7 +106,7 @@ static double pull_to_prior(const Fit *fit, const double *theta) {
         pull[1 + i] = dot(d, fit->shapes + i * p, away + 1);
         for (int64_t j = 0; j < size; j++) {
             const int64_t at = 1 + d + i * size + j;
-            pull[at] = away[at] / fit->location_variance[i];
+            pull[at] = away[at] / move_variance(fit, i, j);
         }
     }
     JOIN();
@@ -145,7 +150,7 @@ static int make_step(const Fit *fit) {
     A[0] += fit->level_precision;
     for (int64_t i = 0; i < d; i++) {
         for (int64_t j = 0; j <= i; j++) A[(1 + i) * m + 1 + j] += fit->shapes[i * p + j];
-        for (int64_t j = 0; j < size; j++) A[(1 + d + i * size + j) * (m + 1)] += 1.0 / fit->location_variance[i];
+        for (int64_t j = 0; j < size; j++) A[(1 + d + i * size + j) * (m + 1)] += 1.0 / move_variance(fit, i, j);
     }
     if (cholesky(m, A, fit->lower)) return 1;
     solve_factored(m, fit->lower, fit->step);
@@ -173,10 +178,15 @@ static int improve(Fit *fit) {
 
 /* The root of how far each sample is trusted, over the noise: one that lies far from the fit so far counts little. */
 static void weigh_samples(const Fit *fit, const double *weights, double noise) {
-    EACH(s, fit->n) {
-        const double square = fit->residual[s] * fit->residual[s];
-        fit->root[s] = sqrt(residual_trust(square, noise) * weights[s] / noise);
-    }
+    const int64_t n = fit->n;
+    double *squares = fit->left; /* room that is not needed yet */
+    EACH(s, n) squares[s] = fit->residual[s] * fit->residual[s];
+    JOIN();
+    int64_t order[WINDOW], spare[WINDOW];
+    sort_indices(n, squares, order, spare);
+    const double middle = 0.5 * (squares[order[(n - 1) / 2]] + squares[order[n / 2]]);
+    const double usual = most(middle / CHI2_MEDIAN, noise);
+    EACH(s, n) fit->root[s] = sqrt(residual_trust(squares[s], usual) * weights[s] / noise);
     JOIN();
 }
 

@@ -120,6 +120,16 @@ WIDER static void slot_residuals(const Dims *dims, const State *one, const doubl
     }
 }
 
+/* The least value up to which those [n] weigh half of all. */
+static double weighted_median(int64_t n, const double *values, const double *weights) {
+    int64_t order[SLOTS + SPARE_SLOTS], spare[SLOTS + SPARE_SLOTS], i = 0;
+    double total = 0.0, mass = 0.0;
+    sort_indices(n, values, order, spare);
+    for (int64_t k = 0; k < n; k++) total += weights[order[k]];
+    while (i < n - 1 && (mass += weights[order[i]]) < 0.5 * total) i++;
+    return values[order[i]];
+}
+
 /* Trust each slot by how far it lies from what its expert makes of it, so that outliers count little. */
 void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch) {
     const int64_t R = dims->R, count = slots_used(dims, one);
@@ -130,7 +140,8 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
     slot_residuals(dims, one, form, squares);
     for (int64_t expert = 0; expert < L; expert++) {
         const double *own = squares + expert * R, *kernel = belief->kernels + expert * R;
-        const double scale = belief->noises[expert] * (a * a);
+        const double middle = weighted_median(count, own, kernel);
+        const double scale = most(belief->noises[expert] * (a * a), middle / CHI2_MEDIAN);
         EACH(slot, count)
             if (kernel[slot] > JUDGED) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
     }
@@ -170,7 +181,8 @@ static void make_early_prior(const Dims *dims, const State *one, Early *early) {
                 squares += (u * u) * (v * v);
                 others += v * v;
             }
-            const double product = LEVEL_VARIANCE + linear + (CURVATURE_DEVIATION * CURVATURE_DEVIATION) * (squares + own * others);
+            const double product = LEVEL_VARIANCE + linear + (OWN_DEVIATION * OWN_DEVIATION) * squares
+                                   + (COMMON_DEVIATION * COMMON_DEVIATION) * own * others;
             early->products[i * EARLY + j] = early->products[j * EARLY + i] = product;
         }
     }

@@ -9,7 +9,8 @@ static const double TRIED_NOISES[TRIED] = ESTIMATE_NOISES; /* that the curvature
 void make_prior(const Dims *dims, const State *one, Prior *prior) {
     const int64_t d = dims->d, p = dims->p;
     const bool known = *one->curvature > 0.0;
-    const double own = CURVATURE_DEVIATION * CURVATURE_DEVIATION, common = 1.0 / (1.0 + (double)d);
+    const double own = OWN_DEVIATION * OWN_DEVIATION, both = COMMON_DEVIATION * COMMON_DEVIATION;
+    const double common = both / (own + (double)d * both);
     prior->level_variance = LEVEL_VARIANCE;
     if (known) prior->level_variance = least(LEVEL_VARIANCE, most(4.0 * *one->level_variance, 0.01));
     double *mean = prior->mean, *precision = prior->precision, *pull = prior->pull;
