@@ -1,7 +1,5 @@
 """The learning side of the compiled kernel: it does what the arrays version does, on streams of every kind."""
 
-import ctypes
-
 import numpy as np
 import pytest
 
@@ -10,8 +8,6 @@ from rasp_tuner.engine.kernel import native
 from rasp_tuner.engine.kernel.belief import Belief, shapes
 from rasp_tuner.engine.kernel.believe import MOVING_LOOK_EVERY_STEPS
 from rasp_tuner.engine.kernel.choose import draws_needed
-from rasp_tuner.engine.kernel.draws import DrawKeys
-from rasp_tuner.engine.kernel.draws import draws as drawn_by_numpy
 from rasp_tuner.engine.kernel.learn import learn, start
 from rasp_tuner.engine.kernel.native_batch import NativeBatch
 from rasp_tuner.engine.kernel.state import RANK, Dims, E, State, blank
@@ -189,11 +185,3 @@ def test_memory_stays_within_its_slots_and_forgets_no_sample() -> None:
     n = int(state.count[0])
     assert (state.count < dims.rows).all()
     assert state.counts[0, :n].sum() == state.prompts[0, :n, 0].sum() == state.steps[0] == 420
-
-
-def test_numbers_drawn_by_c_are_those_of_numpy_to_the_last_bit() -> None:
-    keys, drawn = DrawKeys(3, np.arange(4.0), np.array([0.0, 1.0, 12.0, 1e9])), np.empty((4, 20))
-    arguments = [ctypes.c_uint64, native.NUMBER, *[native.POINTER] * 2, native.NUMBER, native.POINTER]
-    given = (native.address(keys.numbers), native.address(keys.asks), 20, native.address(drawn))
-    native.function("rasp_draws", arguments)(keys.mixed_seed, 4, *given)
-    np.testing.assert_array_equal(drawn, drawn_by_numpy(keys, 20))
