@@ -51,6 +51,7 @@ APART void fit_moving(const Dims *dims, const State *one, const Belief *belief, 
 int64_t fit_scratch(const Dims *dims);
 
 /* outliers.c */
+APART double value_reaching(int64_t n, const double *values, const double *weights, double mass);
 APART void sort_indices(int64_t n, const double *keys, int64_t *order, int64_t *spare); /* stable, ascending */
 double trust_in_sample(const Dims *dims, const State *one, const Belief *belief, const double *logs);
 APART void update_trust(const Dims *dims, const State *one, const Belief *belief, double *scratch);

@@ -182,10 +182,9 @@ static void weigh_samples(const Fit *fit, const double *weights, double noise) {
     double *squares = fit->left; /* room that is not needed yet */
     EACH(s, n) squares[s] = fit->residual[s] * fit->residual[s];
     JOIN();
-    int64_t order[WINDOW], spare[WINDOW];
-    sort_indices(n, squares, order, spare);
-    const double middle = 0.5 * (squares[order[(n - 1) / 2]] + squares[order[n / 2]]);
-    const double usual = most(middle / CHI2_MEDIAN, noise);
+    const double half = (double)(1 + (n - 1) / 2), middle = value_reaching(n, squares, NULL, half);
+    const double next = n % 2 ? middle : value_reaching(n, squares, NULL, half + 1.0);
+    const double usual = most(0.5 * (middle + next) / CHI2_MEDIAN, noise);
     EACH(s, n) fit->root[s] = sqrt(residual_trust(squares[s], usual) * weights[s] / noise);
     JOIN();
 }

@@ -120,14 +120,34 @@ WIDER static void slot_residuals(const Dims *dims, const State *one, const doubl
     }
 }
 
-/* The least value up to which those [n] weigh half of all. */
-static double weighted_median(int64_t n, const double *values, const double *weights) {
-    int64_t order[SLOTS + SPARE_SLOTS], spare[SLOTS + SPARE_SLOTS], i = 0;
-    double total = 0.0, mass = 0.0;
-    sort_indices(n, values, order, spare);
-    for (int64_t k = 0; k < n; k++) total += weights[order[k]];
-    while (i < n - 1 && (mass += weights[order[i]]) < 0.5 * total) i++;
-    return values[order[i]];
+/* The least value for which those up to it weigh so much; each weighs 1 if no weights are given. What cannot be it is
+   put aside, time after time: half of the values as a rule. */
+double value_reaching(int64_t n, const double *values, const double *weights, double mass) {
+    double low[2][SLOTS + SPARE_SLOTS], high[2][SLOTS + SPARE_SLOTS]; /* values and weights below a pivot, and above */
+    while (true) {
+        const double a = values[0], b = values[n / 2], c = values[n - 1];
+        const double pivot = most(least(a, b), least(most(a, b), c));
+        double below = 0.0, equal = 0.0;
+        int64_t less = 0, more = 0;
+        for (int64_t i = 0; i < n; i++) { /* no branches: whether a value is below is anyone's guess */
+            const double value = values[i], weight = weights ? weights[i] : 1.0;
+            const bool is_less = value < pivot, is_more = value > pivot;
+            low[0][less] = high[0][more] = value;
+            low[1][less] = high[1][more] = weight;
+            less += is_less;
+            more += is_more;
+            below += is_less ? weight : 0.0;
+            equal += is_less || is_more ? 0.0 : weight;
+        }
+        if (less > 0 && below >= mass) {
+            n = less, values = low[0], weights = low[1];
+        } else if (more > 0 && below + equal < mass) {
+            mass -= below + equal;
+            n = more, values = high[0], weights = high[1];
+        } else {
+            return pivot;
+        }
+    }
 }
 
 /* Trust each slot by how far it lies from what its expert makes of it, so that outliers count little. */
@@ -140,7 +160,9 @@ void update_trust(const Dims *dims, const State *one, const Belief *belief, doub
     slot_residuals(dims, one, form, squares);
     for (int64_t expert = 0; expert < L; expert++) {
         const double *own = squares + expert * R, *kernel = belief->kernels + expert * R;
-        const double middle = weighted_median(count, own, kernel);
+        double total = 0.0;
+        EACH(slot, count) total += kernel[slot];
+        const double middle = value_reaching(count, own, kernel, 0.5 * total);
         const double scale = most(belief->noises[expert] * (a * a), middle / CHI2_MEDIAN);
         EACH(slot, count)
             if (kernel[slot] > JUDGED) one->trust[expert * R + slot] = residual_trust(own[slot], scale);
